@@ -1,0 +1,1 @@
+"""The steps of the graphs, one file each."""

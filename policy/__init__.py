@@ -1,0 +1,1 @@
+"""Pure rules: no database, no model, no clock of their own."""

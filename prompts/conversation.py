@@ -1,0 +1,33 @@
+"""How a conversation is shown to a model: numbered lines, dated, escaped, fenced as data."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from xml.sax.saxutils import escape
+
+from mnemic.state.records import Role
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One message as a step sees it; the model names it by its number only."""
+
+    number: int
+    #: Display name of the speaker.
+    speaker: str
+    role: Role
+    said_at: datetime
+    content: str
+
+
+def as_data(text: str) -> str:
+    """Text that cannot close the fence it stands in. Quotes and apostrophes stay as they are."""
+    return escape(text)
+
+
+def render_lines(lines: Iterable[Line]) -> str:
+    """`3 [2026-03-02] Ana (user): text`, one message after the other."""
+    return "\n".join(
+        f"{line.number} [{line.said_at:%Y-%m-%d}] {as_data(line.speaker)} ({line.role}): {as_data(line.content)}"
+        for line in lines
+    )

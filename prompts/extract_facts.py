@@ -1,0 +1,44 @@
+"""The step that finds facts in a conversation: its input and its output."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mnemic.prompts.categories import Category
+from mnemic.prompts.conversation import Line
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractFactsInput:
+    """What the step is given."""
+
+    lines: tuple[Line, ...]
+    #: Display name of the group the conversation belongs to, if any.
+    group: str | None
+    #: The scope's own guidance to the extractor; may be empty.
+    guidance: str
+    max_facts: int
+
+
+class FactDraft(BaseModel):
+    """One fact as a model or a rule proposes it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    content: str = Field(description="one self-contained sentence in the third person, at most 30 words")
+    subject: str = Field(description="the name of who or what it is about")
+    scope: Literal["user", "group", "agent"]
+    category: Category
+    importance: int = Field(description="1 trivial to 5 vital")
+    private: bool
+    provenance: Literal["asserted", "inferred"]
+    messages: list[int] = Field(description="numbers of the messages it comes from")
+
+
+class ExtractFactsOutput(BaseModel):
+    """All facts of the conversation."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    facts: list[FactDraft]

@@ -1,0 +1,56 @@
+"""The step that draws reflections and one episode from a conversation."""
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mnemic.prompts.categories import Category
+from mnemic.prompts.conversation import Line
+from mnemic.state.identity import Scope
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandingText:
+    """What one scope already holds in context."""
+
+    scope: Scope
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractReflectionsInput:
+    """What the step is given."""
+
+    lines: tuple[Line, ...]
+    standing: tuple[StandingText, ...]
+    #: Contents of the facts this run has just decided on.
+    new_facts: tuple[str, ...]
+    group: str | None
+    guidance: str
+
+
+class ReflectionDraft(BaseModel):
+    """One reflection as a model or a rule proposes it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    content: str = Field(description="one self-contained sentence in the third person, at most 35 words")
+    category: Category
+    importance: int = Field(description="1 trivial to 5 vital")
+    private: bool
+    messages: list[int] = Field(description="numbers of the messages it rests on")
+
+
+class ExtractReflectionsOutput(BaseModel):
+    """Reflections by scope, the widest first, and at most one episode."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    agent: list[ReflectionDraft]
+    group: list[ReflectionDraft]
+    user: list[ReflectionDraft]
+    session: list[ReflectionDraft]
+    episode: str = Field(
+        description="1-2 sentences in the past tense on what was discussed, decided or done; may be empty"
+    )

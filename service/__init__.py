@@ -1,0 +1,1 @@
+"""What a user holds: the `Mnemic` object and the command line."""

@@ -1,0 +1,48 @@
+"""Every error Mnemic raises. A class's docstring is its default message; a message says what to do next."""
+
+
+class MnemicError(Exception):
+    """Something in Mnemic went wrong."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or self.__doc__)
+
+
+class InvalidInputError(MnemicError, ValueError):
+    """The given value cannot be used; nothing was written."""
+
+
+class MissingIdentityError(MnemicError):
+    """No identity was given. Pass context=Identity(agent_id=..., user_id=...) with the run."""
+
+
+class ConfigurationError(MnemicError):
+    """The settings do not fit together."""
+
+
+class DatabaseUnavailableError(MnemicError):
+    """The database cannot be reached or does not answer; try again, and run `mnemic doctor` if it persists."""
+
+
+class DatabaseSetupError(MnemicError):
+    """The database is not set up for Mnemic: run `mnemic db migrate`."""
+
+
+class EmbeddedPostgresError(MnemicError):
+    """The embedded Postgres server could not be started."""
+
+
+class ModelError(MnemicError):
+    """The model could not be used for this step; the messages stay pending and will be formed later."""
+
+
+class ModelOutputError(ModelError):
+    """The model's answer stayed unusable after one repair; the messages stay pending."""
+
+
+class EmbeddingError(ModelError):
+    """The embedding model did not return one usable vector for each text."""
+
+
+class ConcurrentChangeError(MnemicError):
+    """What this step had read was changed by another one meanwhile; nothing was written, run it again."""

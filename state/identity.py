@@ -1,0 +1,70 @@
+"""Who a run belongs to. The host application gives it; a model never does."""
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from mnemic.state.errors import InvalidInputError
+
+Scope = Literal["session", "user", "group", "agent"]
+
+MAX_ID_CHARS = 256
+
+
+def _clean_id(value: str) -> str:
+    if not value.strip() or value != value.strip() or not value.isprintable():
+        raise ValueError("an id is printable text without white space at its ends")
+    return value
+
+
+HostId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS), AfterValidator(_clean_id)]
+
+
+def scope_key(scope: Scope, owner_id: str) -> str:
+    """The text form of a scope and its owner, such as `user:ana`."""
+    return f"{scope}:{owner_id}"
+
+
+def split_scope_key(key: str) -> tuple[Scope, str]:
+    """Scope and owner of a scope key.
+
+    Raises:
+        InvalidInputError: the text is not a scope key.
+    """
+    scope, _, owner = key.partition(":")
+    for known in get_args(Scope):
+        if scope == known and owner:
+            return known, owner
+    raise InvalidInputError(f"{key!r} is not a scope key such as 'user:ana' or 'group:harbor'")
+
+
+class Identity(BaseModel):
+    """Agent, user, groups, session, asking role and actor of one run: plain JSON, given by the host.
+
+    It is the `context_schema` of every graph, and the only authority on which memories a run may see.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    agent_id: HostId
+    user_id: HostId | None = None
+    group_ids: tuple[HostId, ...] = ()
+    session_id: HostId | None = None
+    role: HostId = "supervisor"
+    actor_id: HostId | None = None
+
+    @property
+    def actor(self) -> str:
+        """Who acts: the named actor, else the user, else the agent itself."""
+        return self.actor_id or self.user_id or self.agent_id
+
+    @property
+    def scope_keys(self) -> tuple[str, ...]:
+        """Every scope key this identity may read and write, the widest scope first."""
+        keys = [scope_key("agent", self.agent_id)]
+        keys += [scope_key("group", group) for group in self.group_ids]
+        if self.user_id:
+            keys.append(scope_key("user", self.user_id))
+        if self.session_id:
+            keys.append(scope_key("session", self.session_id))
+        return tuple(keys)

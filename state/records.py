@@ -1,0 +1,226 @@
+"""Frozen records that the rooms hand to one another."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from mnemic.state.identity import Scope, scope_key, split_scope_key
+
+Kind = Literal["fact", "reflection", "consolidation", "core", "episode", "insight", "procedure", "journal"]
+State = Literal["active", "absorbed", "superseded", "soft_deleted", "purged"]
+Provenance = Literal["asserted", "inferred", "consolidated"]
+Role = Literal["user", "assistant", "tool", "other"]
+SearchType = Literal["hybrid", "semantic", "text"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One observed message of a session."""
+
+    id: UUID
+    session_id: str
+    role: Role
+    #: The speaker's name as the host gave it; the user id when there is no other.
+    author: str
+    #: Whose words they are; None for the assistant and tools.
+    user_id: str | None
+    content: str
+    said_at: datetime
+
+    @property
+    def scope_key(self) -> str:
+        """Who may find this message: its speaker, or the session where no user spoke."""
+        return scope_key("user", self.user_id) if self.user_id else scope_key("session", self.session_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """One stored memory."""
+
+    id: UUID
+    kind: Kind
+    scope_key: str
+    category: str
+    content: str
+    #: What is indexed and embedded: `[date] subject: content`.
+    search_text: str
+    subject: str
+    subject_user_id: str | None
+    importance: int
+    pinned: bool
+    protected: bool
+    private: bool
+    provenance: Provenance
+    state: State
+    tokens: int
+    version: int
+    valid_from: datetime
+    valid_until: datetime | None
+    superseded_by: UUID | None
+    source_session_id: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewMemory:
+    """A memory that is about to be stored."""
+
+    id: UUID
+    kind: Kind
+    scope_key: str
+    category: str
+    content: str
+    search_text: str
+    subject: str
+    valid_from: datetime
+    subject_user_id: str | None = None
+    importance: int = 2
+    private: bool = False
+    provenance: Provenance = "asserted"
+    source_session_id: str | None = None
+    source_message_ids: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supersession:
+    """A living fact that another memory replaces, guarded by the version that was read."""
+
+    old_id: UUID
+    old_version: int
+    new_id: UUID
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilarFact:
+    """A living fact close to a new one, with its cosine similarity (0..1)."""
+
+    memory: Memory
+    similarity: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryText:
+    """A text to be indexed for an item: a memory's search text, or one piece of a message."""
+
+    item_id: UUID
+    piece: int
+    text: str
+    #: None while the embedding is pending; such an entry is found by text only.
+    vector: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScopeSettings:
+    """What a scope key overrides; None means the general setting."""
+
+    scope_key: str
+    name: str | None = None
+    extraction_guidance: str | None = None
+    consolidation_guidance: str | None = None
+    is_active: bool = True
+    #: Unabsorbed reflections that make a consolidation due.
+    threshold: int | None = None
+    #: Words the consolidation may have.
+    word_limit: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """The always-in-context part of one scope key."""
+
+    scope_key: str
+    consolidation: Memory | None = None
+    core: tuple[Memory, ...] = ()
+    #: Unabsorbed reflections, oldest first.
+    reflections: tuple[Memory, ...] = ()
+
+    @property
+    def scope(self) -> Scope:
+        """The scope part of the key."""
+        return split_scope_key(self.scope_key)[0]
+
+    @property
+    def text(self) -> str:
+        """All of it as plain text."""
+        parts = [*self.core, *([self.consolidation] if self.consolidation else []), *self.reflections]
+        return "\n".join(memory.content for memory in parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """One search result: a memory, or a message that was kept as a source."""
+
+    item_id: UUID
+    kind: Kind | Literal["message"]
+    scope_key: str
+    category: str
+    #: Who it is about, or who said it.
+    subject: str
+    content: str
+    #: When it became true, or was said.
+    dated: datetime
+    importance: int
+    #: Text rank (ts_rank) and cosine similarity before fusion; None where the branch did not see it.
+    text_score: float | None
+    similarity: float | None
+    score: float
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryEvent:
+    """One audited change of one memory."""
+
+    seq: int
+    op_id: UUID
+    event: str
+    memory_id: UUID | None
+    scope_key: str | None
+    actor: str
+    reason: str
+    session_id: str | None
+    ts: datetime
+    before: str | None = None
+    after: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Tokens that one step used, over all its calls."""
+
+    step: str
+    model: str
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            step=self.step,
+            model=self.model,
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """What `observe` answers."""
+
+    #: Messages stored for the first time by this call.
+    accepted: int
+    #: Messages of the session that wait for formation.
+    pending: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """How a formation's texts fared with the validator."""
+
+    first_pass: int = 0
+    trimmed: int = 0
+    refused: int = 0
+    problems: tuple[str, ...] = field(default=())

@@ -1,0 +1,163 @@
+"""Every number and choice of Mnemic, by name and with its unit; read once at the edge, arguments first."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AliasChoices, Field, PositiveInt, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from mnemic.state.errors import ConfigurationError
+from mnemic.state.identity import Scope
+
+Tier = Literal["fast", "slow", "agent"]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+OFFLINE = "offline"
+#: Used when a key or a base URL is there and no model is named.
+DEFAULT_MODELS: dict[Tier, str] = {"fast": "openai:gpt-5-mini", "slow": "openai:gpt-5.1", "agent": "openai:gpt-5.1"}
+DEFAULT_EMBEDDER = "openai:text-embedding-3-small"
+#: A covering index tuple holds 2,704 bytes; 1,024 half floats leave room for the keys beside them.
+MAX_DIMENSIONS = 1024
+#: Settings that one agent may override (`agents.settings`).
+OVERRIDABLE = frozenset(
+    {
+        "rag",
+        "always_in_context",
+        "keep_messages",
+        "formation_min_messages",
+        "formation_messages",
+        "formation_tokens",
+        "session_cold_minutes",
+        "agent_threshold",
+        "group_threshold",
+        "user_threshold",
+        "session_threshold",
+        "agent_word_limit",
+        "group_word_limit",
+        "user_word_limit",
+        "session_word_limit",
+        "recall_budget_tokens",
+        "recall_limit",
+    }
+)
+
+
+class Settings(BaseSettings):
+    """All settings, read from the environment with the prefix `MNEMIC_`."""
+
+    model_config = SettingsConfigDict(env_prefix="MNEMIC_", extra="forbid", frozen=True, populate_by_name=True)
+
+    # -- the database
+    #: DSN of the service's own role `mnemic_app`. None: the embedded server.
+    database_url: SecretStr | None = None
+    #: DSN of a role that may create roles, the extension and the schema; used by `mnemic db migrate` only.
+    migration_url: SecretStr | None = None
+    #: Where the embedded server keeps its data. None: the platform's data directory.
+    data_dir: Path | None = None
+    pool_size: PositiveInt = 10
+    pool_timeout_seconds: float = Field(default=10, gt=0)
+
+    # -- the models
+    #: `provider:model` of init_chat_model, or `offline`. None: the default with a key or a base URL, else offline.
+    fast_model: str | None = None
+    slow_model: str | None = None
+    agent_model: str | None = None
+    #: Any OpenAI-compatible endpoint, for chat models and embedder.
+    base_url: str | None = None
+    api_key: SecretStr | None = Field(
+        default=None, validation_alias=AliasChoices("api_key", "MNEMIC_API_KEY", "OPENAI_API_KEY")
+    )
+    model_timeout_seconds: float = Field(default=120, gt=0)
+    structured_output: Literal["json_schema", "function_calling"] = "json_schema"
+    #: `openai:NAME`, `minilm`, or `hash` (tests only). None: as for the models.
+    embedder: str | None = None
+    embedder_dimensions: Annotated[int, Field(ge=1, le=MAX_DIMENSIONS)] = MAX_DIMENSIONS
+    #: A directory with model.onnx for `minilm`. None: the installed package.
+    minilm_path: Path | None = None
+
+    # -- formation
+    #: Facts and their recall by search; off also stops forming them.
+    rag: bool = True
+    #: Reflections and consolidations; off also stops forming them.
+    always_in_context: bool = True
+    #: Which messages stay searchable after formation. None: `all` with the offline model, else `sources`.
+    keep_messages: Literal["sources", "all", "none"] | None = None
+    formation_min_messages: PositiveInt = 4
+    formation_messages: PositiveInt = 45
+    formation_tokens: PositiveInt = 1000
+    session_cold_minutes: PositiveInt = 10
+    #: Messages one run takes; 5 facts per 10 messages and 25 a run meet at 50.
+    formation_batch_messages: PositiveInt = 50
+    facts_per_ten_messages: PositiveInt = 5
+    facts_per_run: PositiveInt = 25
+    deletions_per_run: PositiveInt = 3
+    neighbours: PositiveInt = 5
+
+    # -- consolidation (D 7.2; group as A 5.4)
+    agent_threshold: PositiveInt = 8
+    group_threshold: PositiveInt = 8
+    user_threshold: PositiveInt = 4
+    session_threshold: PositiveInt = 4
+    agent_word_limit: PositiveInt = 1000
+    group_word_limit: PositiveInt = 500
+    user_word_limit: PositiveInt = 400
+    session_word_limit: PositiveInt = 400
+
+    # -- recall
+    recall_budget_tokens: Annotated[int, Field(ge=1, le=8192)] = 1000
+    #: Memories an automatic recall returns at most.
+    recall_limit: Annotated[int, Field(ge=1, le=100)] = 5
+    fusion: Literal["weighted", "rrf"] = "weighted"
+    rrf_k: PositiveInt = 60
+    #: Rows each branch of a search contributes before fusion.
+    search_candidates: PositiveInt = 100
+
+    def model_for(self, tier: Tier) -> str:
+        """The chat model of a tier, `offline` where none is configured."""
+        named: str | None = getattr(self, f"{tier}_model")
+        return named or (DEFAULT_MODELS[tier] if self.has_endpoint else OFFLINE)
+
+    @property
+    def has_endpoint(self) -> bool:
+        """Whether a key or a base URL was given."""
+        return self.api_key is not None or self.base_url is not None
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether formation runs without a language model."""
+        return self.model_for("fast") == OFFLINE and self.model_for("slow") == OFFLINE
+
+    @property
+    def embedder_name(self) -> str:
+        """The embedder in use."""
+        return self.embedder or (DEFAULT_EMBEDDER if self.has_endpoint else "minilm")
+
+    @property
+    def kept_messages(self) -> Literal["sources", "all", "none"]:
+        """Which messages stay searchable: everything when rules form the memories, for rules catch few of the facts."""
+        return self.keep_messages or ("all" if self.is_offline else "sources")
+
+    def threshold(self, scope: Scope) -> int:
+        """Unabsorbed reflections that make a consolidation of this scope due."""
+        value: int = getattr(self, f"{scope}_threshold")
+        return value
+
+    def word_limit(self, scope: Scope) -> int:
+        """Words a consolidation of this scope may have."""
+        value: int = getattr(self, f"{scope}_word_limit")
+        return value
+
+    def overridden(self, overrides: dict[str, Any]) -> Self:
+        """These settings with an agent's own values.
+
+        Raises:
+            ConfigurationError: a name may not be overridden, or a value does not fit.
+        """
+        if unknown := sorted(set(overrides) - OVERRIDABLE):
+            raise ConfigurationError(f"an agent cannot override {', '.join(unknown)}; it may set {sorted(OVERRIDABLE)}")
+        if not overrides:
+            return self
+        try:
+            return type(self).model_validate({**self.model_dump(), **overrides})
+        except ValidationError as error:
+            raise ConfigurationError(f"an agent's settings do not fit: {error.errors(include_input=False)}") from error

@@ -1,0 +1,1 @@
+"""The only room that knows Postgres: connections, migrations and every SQL statement."""
