@@ -1,7 +1,7 @@
 """Frozen records that the rooms hand to one another."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
@@ -94,21 +94,38 @@ class Supersession:
 
 @dataclass(frozen=True, kw_only=True)
 class SimilarFact:
-    """A living fact close to a new one, with its cosine similarity (0..1)."""
+    """A living fact near a new one."""
 
-    memory: Memory
+    #: Place of the new fact in the question, from 0.
+    place: int
+    id: UUID
+    version: int
+    content: str
+    dated: datetime
+    #: Cosine similarity of the two search texts.
     similarity: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class EntryText:
-    """A text to be indexed for an item: a memory's search text, or one piece of a message."""
+class IndexedText:
+    """A text to be searched: a memory's search text, or one piece of a message."""
 
     item_id: UUID
-    piece: int
     text: str
+    #: 0 for a memory; pieces of a long message count up.
+    piece: int = 0
     #: None while the embedding is pending; such an entry is found by text only.
     vector: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inbox:
+    """The oldest unformed messages of a session, and what decides whether to form them."""
+
+    messages: tuple[Message, ...]
+    #: All that are pending, those beyond this batch included.
+    pending: int
+    idle: timedelta
 
 
 @dataclass(frozen=True, kw_only=True)

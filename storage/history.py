@@ -1,0 +1,14 @@
+"""What happened to memories, for those who may see them."""
+
+from uuid import UUID
+
+from mnemic.state.records import HistoryEvent
+from mnemic.storage.database import Scoped
+from mnemic.storage.statements import load_statements
+
+_SQL = load_statements("history")
+
+
+async def of_memory(scoped: Scoped, memory_id: UUID) -> list[HistoryEvent]:
+    """Every audited change of one memory, oldest first; empty for an unknown or foreign id."""
+    return await scoped.rows(HistoryEvent, _SQL["of_memory"], {"memory_id": memory_id})

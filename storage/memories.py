@@ -1,0 +1,144 @@
+"""Memories: stored, closed, absorbed, read. The caller owns the transaction and, for writes, has begun an operation."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from mnemic.state.errors import ConcurrentChangeError
+from mnemic.state.records import Kind, Memory, NewMemory, SimilarFact, Standing, Supersession
+from mnemic.storage.database import Scoped
+from mnemic.storage.statements import load_statements
+from mnemic.storage.vectors import half_vectors
+
+_SQL = load_statements("memories")
+#: Kinds that a search may return have an entry; the standing texts have none.
+INDEXED: frozenset[Kind] = frozenset({"fact", "reflection", "episode", "insight", "procedure", "journal"})
+
+Vectors = Mapping[UUID, Sequence[float] | None]
+
+
+async def insert(
+    scoped: Scoped, memories: Sequence[NewMemory], *, model: str, vectors: Vectors, run_id: str | None
+) -> set[UUID]:
+    """Stores memories with their entries and sources in one statement.
+
+    Args:
+        model: name of the embedding model the vectors come from.
+        vectors: by memory id; a missing or None vector leaves the embedding pending.
+
+    Returns:
+        The ids that were stored; a memory whose twin already lives in its scope key is left out.
+    """
+    rows = [
+        {
+            "id": str(memory.id),
+            "kind": memory.kind,
+            "scope_key": memory.scope_key,
+            "subject": memory.subject,
+            "subject_user_id": memory.subject_user_id,
+            "category": memory.category,
+            "content": memory.content,
+            "search_text": memory.search_text,
+            "importance": memory.importance,
+            "private": memory.private,
+            "provenance": memory.provenance,
+            "valid_from": memory.valid_from.isoformat(),
+            "source_session_id": memory.source_session_id,
+        }
+        for memory in memories
+    ]
+    indexed = [memory.id for memory in memories if memory.kind in INDEXED]
+    pairs = [(memory.id, source) for memory in memories for source in memory.source_message_ids]
+    values = {
+        "memories": json.dumps(rows),
+        "actor_id": scoped.identity.actor,
+        "role": scoped.identity.role,
+        "run_id": run_id,
+        "model": model,
+        "indexed_ids": indexed,
+        "vectors": half_vectors(vectors.get(memory_id) for memory_id in indexed),
+        "source_memory_ids": [pair[0] for pair in pairs],
+        "source_message_ids": [pair[1] for pair in pairs],
+    }
+    cursor = await scoped.execute(_SQL["insert"], values)
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def supersede(scoped: Scoped, changes: Sequence[tuple[Supersession, datetime]]) -> None:
+    """Closes facts that others replace, each with the moment it ceased to hold.
+
+    Raises:
+        ConcurrentChangeError: one of them is not as it was read.
+    """
+    ordered = sorted(changes, key=lambda change: change[0].old_id)
+    values = {
+        "old_ids": [change.old_id for change, _ in ordered],
+        "versions": [change.old_version for change, _ in ordered],
+        "new_ids": [change.new_id for change, _ in ordered],
+        "untils": [until for _, until in ordered],
+    }
+    await _all_or_nothing(scoped, "supersede", values, len(ordered))
+
+
+async def absorb(scoped: Scoped, consolidation_id: UUID, reflection_ids: Sequence[UUID]) -> None:
+    """Takes reflections out of the context and into a consolidation.
+
+    Raises:
+        ConcurrentChangeError: one of them is no longer unabsorbed.
+    """
+    values = {"consolidation_id": consolidation_id, "ids": sorted(reflection_ids)}
+    await _all_or_nothing(scoped, "absorb", values, len(reflection_ids))
+
+
+async def rewrite_consolidation(scoped: Scoped, old: Memory, content: str, search_text: str) -> None:
+    """Gives the living consolidation its new text.
+
+    Raises:
+        ConcurrentChangeError: it is not the version that was read.
+    """
+    values = {"id": old.id, "version": old.version, "content": content, "search_text": search_text}
+    await _all_or_nothing(scoped, "rewrite_consolidation", values, 1)
+
+
+async def standing(scoped: Scoped) -> list[Standing]:
+    """What is always in context, by scope key, in the order of the transaction's keys; empty keys are left out."""
+    memories = await scoped.rows(Memory, _SQL["standing"], {})
+    return [part for key in scoped.scope_keys if (part := _standing_of(key, memories))]
+
+
+def _standing_of(key: str, memories: Sequence[Memory]) -> Standing | None:
+    own = [memory for memory in memories if memory.scope_key == key]
+    if not own:
+        return None
+    return Standing(
+        scope_key=key,
+        consolidation=next((memory for memory in own if memory.kind == "consolidation"), None),
+        core=tuple(memory for memory in own if memory.kind == "core"),
+        reflections=tuple(memory for memory in own if memory.kind == "reflection"),
+    )
+
+
+async def living(scoped: Scoped, kinds: Sequence[Kind], *, most: int, with_closed: bool = False) -> list[Memory]:
+    """Memories of the visible scope keys, newest first; superseded and absorbed ones too where asked."""
+    values = {"kinds": list(kinds), "most": most, "with_closed": with_closed}
+    return await scoped.rows(Memory, _SQL["living"], values)
+
+
+async def similar(
+    scoped: Scoped, scope_keys: Sequence[str], vectors: Sequence[Sequence[float]], *, model: str, most: int
+) -> list[SimilarFact]:
+    """The nearest living facts of each new fact's own scope key, in one statement."""
+    values = {"fact_keys": list(scope_keys), "vectors": half_vectors(vectors), "model": model, "most": most}
+    return await scoped.rows(SimilarFact, _SQL["similar"], values)
+
+
+async def unabsorbed_counts(scoped: Scoped) -> dict[str, int]:
+    """Unabsorbed reflections by scope key."""
+    return dict(await (await scoped.execute(_SQL["unabsorbed"], {})).fetchall())
+
+
+async def _all_or_nothing(scoped: Scoped, name: str, values: Mapping[str, object], expected: int) -> None:
+    cursor = await scoped.execute(_SQL[name], values)
+    if len(await cursor.fetchall()) != expected:
+        raise ConcurrentChangeError

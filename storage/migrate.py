@@ -1,0 +1,177 @@
+"""Sets up a database: extension, roles, schema and numbered migrations. Safe to run from many processes at once."""
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, LiteralString
+
+from psycopg import AsyncConnection, OperationalError, sql
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import FeatureNotSupported, InsufficientPrivilege, UndefinedFile
+from psycopg.rows import tuple_row
+
+from mnemic.state.errors import DatabaseSetupError, DatabaseUnavailableError
+
+MINIMUM_SERVER = 150000
+MINIMUM_VECTOR = (0, 8)
+SERVICE_ROLE = "mnemic_app"
+ADMIN_ROLE = "mnemic_admin"
+OWNER_ROLE = "mnemic_owner"
+
+_LOCK = 0x6D6E656D6963  # "mnemic"
+_POLL_SECONDS = 0.05
+_VECTOR_SCHEMA: LiteralString = (
+    "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector'"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Migration:
+    """One numbered file."""
+
+    number: int
+    name: str
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        """Digest that tells whether an applied file was changed afterwards."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def migrations() -> list[Migration]:
+    """All migrations in their order."""
+    folder = resources.files("mnemic.storage.migrations")
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return [Migration(number=int(n[:4]), name=n, text=folder.joinpath(n).read_text(encoding="utf-8")) for n in names]
+
+
+async def migrate(dsn: str, *, service_dsn: str | None = None) -> list[str]:
+    """Brings the database at `dsn` up to date and returns the names of the migrations that ran.
+
+    Args:
+        dsn: of a role that may create roles, the schema and (where it is missing) the extension.
+        service_dsn: the service's DSN; its password is given to the role `mnemic_app` when that role is created.
+
+    Raises:
+        DatabaseSetupError: server or pgvector too old or missing, rights missing, or an applied migration was changed.
+        DatabaseUnavailableError: no connection.
+    """
+    try:
+        connection = await AsyncConnection.connect(dsn, autocommit=True, row_factory=tuple_row)
+    except OperationalError as error:
+        raise DatabaseUnavailableError("no connection with MNEMIC_MIGRATION_URL; is the server running?") from error
+    async with connection:
+        await _wait_for_lock(connection)
+        try:
+            await _check_server(connection)
+            vector_schema = await _ensure_extension(connection)
+            await _ensure_roles(connection, service_dsn)
+            await _ensure_schema(connection, vector_schema)
+            return await _apply_pending(connection, vector_schema)
+        except InsufficientPrivilege as error:
+            raise DatabaseSetupError(
+                f"the role of MNEMIC_MIGRATION_URL may not set up the database: {error.diag.message_primary}"
+            ) from error
+
+
+async def _wait_for_lock(connection: AsyncConnection) -> None:
+    # polled: a waiter on a blocking lock deadlocks with another library's CREATE INDEX CONCURRENTLY
+    while True:
+        if await _value(connection, "select pg_try_advisory_lock(%s)", _LOCK):
+            return
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _check_server(connection: AsyncConnection) -> None:
+    version = connection.info.server_version
+    if version < MINIMUM_SERVER:
+        raise DatabaseSetupError(f"Postgres {version // 10000} is too old: Mnemic needs 15 or newer")
+
+
+async def _ensure_extension(connection: AsyncConnection) -> str:
+    installed = await _value(connection, "select extversion from pg_extension where extname = 'vector'")
+    if installed is None:
+        try:
+            await connection.execute("create extension vector")
+        except (FeatureNotSupported, UndefinedFile) as error:
+            raise DatabaseSetupError(
+                "pgvector is missing on this server: its administrator installs the package (for instance "
+                "postgresql-17-pgvector), then a superuser runs `create extension vector` in this database"
+            ) from error
+        except InsufficientPrivilege as error:
+            raise DatabaseSetupError(
+                "pgvector is not enabled here: a superuser must run `create extension vector` in this database"
+            ) from error
+        installed = await _value(connection, "select extversion from pg_extension where extname = 'vector'")
+    if tuple(int(part) for part in str(installed).split(".")[:2]) < MINIMUM_VECTOR:
+        raise DatabaseSetupError(
+            f"pgvector {installed} is too old: install 0.8 or newer, "
+            "then a superuser runs `alter extension vector update`"
+        )
+    return str(await _value(connection, _VECTOR_SCHEMA))
+
+
+async def _ensure_roles(connection: AsyncConnection, service_dsn: str | None) -> None:
+    password = str(conninfo_to_dict(service_dsn).get("password") or "") if service_dsn else ""
+    for role, login in ((OWNER_ROLE, False), (SERVICE_ROLE, True), (ADMIN_ROLE, True)):
+        if await _value(connection, "select 1 from pg_roles where rolname = %s", role):
+            continue
+        rights: sql.Composable = sql.SQL("login" if login else "nologin")
+        if role == SERVICE_ROLE and password:
+            rights = sql.SQL("login password {}").format(sql.Literal(password))
+        await connection.execute(sql.SQL("create role {} {}").format(sql.Identifier(role), rights))
+    is_superuser = await _value(connection, "select rolsuper from pg_roles where rolname = current_user")
+    if not is_superuser and not await _value(connection, "select pg_has_role(%s, 'member')", OWNER_ROLE):
+        await connection.execute(sql.SQL("grant {} to current_user").format(sql.Identifier(OWNER_ROLE)))
+
+
+async def _ensure_schema(connection: AsyncConnection, vector_schema: str) -> None:
+    await connection.execute(f"create schema if not exists mnemic authorization {OWNER_ROLE}")
+    for role in (SERVICE_ROLE, ADMIN_ROLE):
+        await connection.execute(
+            sql.SQL("alter role {} in database {} set search_path = mnemic, {}").format(
+                sql.Identifier(role), sql.Identifier(connection.info.dbname), sql.Identifier(vector_schema)
+            )
+        )
+    async with connection.transaction():
+        await _act_as_owner(connection, vector_schema)
+        await connection.execute(
+            "create table if not exists migrations (number integer primary key, name text not null,"
+            " checksum text not null, applied_at timestamptz not null default clock_timestamp())"
+        )
+        await connection.execute(f"grant usage on schema mnemic to {SERVICE_ROLE}")
+        await connection.execute(f"grant select on migrations to {SERVICE_ROLE}")
+
+
+async def _act_as_owner(connection: AsyncConnection, vector_schema: str) -> None:
+    await connection.execute(f"set local role {OWNER_ROLE}")
+    await connection.execute(sql.SQL("set local search_path = mnemic, {}").format(sql.Identifier(vector_schema)))
+
+
+async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> list[str]:
+    cursor = await connection.execute("select number, checksum from mnemic.migrations")
+    applied: dict[int, str] = dict(await cursor.fetchall())
+    ran = []
+    for migration in migrations():
+        if migration.number in applied:
+            if applied[migration.number] != migration.checksum:
+                raise DatabaseSetupError(
+                    f"migration {migration.name} was changed after it ran: use the released package"
+                )
+            continue
+        async with connection.transaction():
+            await _act_as_owner(connection, vector_schema)
+            await connection.execute(migration.text.encode())
+            await connection.execute(
+                "insert into migrations (number, name, checksum) values (%s, %s, %s)",
+                (migration.number, migration.name, migration.checksum),
+            )
+        ran.append(migration.name)
+    return ran
+
+
+async def _value(connection: AsyncConnection, statement: LiteralString, *values: object) -> Any:
+    row = await (await connection.execute(statement, values)).fetchone()
+    return row[0] if row else None

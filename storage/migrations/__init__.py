@@ -1,0 +1,1 @@
+"""Numbered migrations, each run once in a transaction of its own."""

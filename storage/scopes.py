@@ -1,0 +1,41 @@
+"""What agents and scope keys override, and when they were last active."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from mnemic.state.records import ScopeSettings
+from mnemic.storage.database import Scoped
+from mnemic.storage.statements import load_statements
+
+_SQL = load_statements("scopes")
+
+
+async def scope_settings(scoped: Scoped) -> dict[str, ScopeSettings]:
+    """The overrides of the visible scope keys that have any."""
+    rows = await scoped.rows(ScopeSettings, _SQL["settings"], {})
+    return {row.scope_key: row for row in rows}
+
+
+async def agent_settings(scoped: Scoped) -> dict[str, Any]:
+    """The agent's overrides; empty for an agent not seen yet."""
+    row = await (await scoped.execute(_SQL["agent_settings"], {})).fetchone()
+    return dict(row[0]) if row else {}
+
+
+async def configure_agent(scoped: Scoped, overrides: Mapping[str, Any]) -> None:
+    """Replaces the agent's overrides."""
+    await scoped.execute(_SQL["configure_agent"], {"settings": Jsonb(dict(overrides))})
+
+
+async def configure_scope(scoped: Scoped, overrides: ScopeSettings) -> None:
+    """Replaces what one scope key overrides."""
+    await scoped.execute(_SQL["enter_agent"], {})
+    await scoped.execute(_SQL["configure_scope"], asdict(overrides))
+
+
+async def touch(scoped: Scoped, scope_keys: Sequence[str], *, consolidated: bool = False) -> None:
+    """Notes that something was stored in these scope keys."""
+    await scoped.execute(_SQL["touch"], {"touched_keys": sorted(set(scope_keys)), "consolidated": consolidated})

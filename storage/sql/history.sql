@@ -1,0 +1,7 @@
+-- of_memory --
+-- Everything that happened to one memory, with its contents where they still exist.
+select h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.session_id, h.ts,
+       c.before ->> 'content' as before, c.after ->> 'content' as after
+  from history h left join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
+ where h.agent_id = %(agent_id)s and h.scope_key = any(%(scope_keys)s) and h.memory_id = %(memory_id)s
+ order by h.seq;

@@ -1,0 +1,86 @@
+-- insert --
+-- Memories with their entries and sources; a living twin in the same scope key makes its row drop out.
+with given as (
+    select * from jsonb_to_recordset(%(memories)s)
+        as g(id uuid, kind text, scope_key text, subject text, subject_user_id text, category text, content text,
+             search_text text, importance smallint, private boolean, provenance text, valid_from timestamptz,
+             source_session_id text)
+), stored as (
+    insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, search_text, importance,
+                          private, provenance, valid_from, source_session_id, actor_id, role, run_id)
+    select %(agent_id)s, id, kind, scope_key, subject, subject_user_id, category, content, search_text, importance,
+           private, provenance, valid_from, source_session_id, %(actor_id)s, %(role)s, %(run_id)s
+      from given order by id
+    on conflict do nothing
+    returning id, scope_key, kind, category
+), indexed as (
+    insert into entries (agent_id, scope_key, item_id, kind, category, model, vec, tsv, living)
+    select %(agent_id)s, s.scope_key, s.id, s.kind, s.category,
+           case when e.vec is null then '' else %(model)s end, e.vec, to_tsvector('english', g.search_text),
+           searchable(s.kind, 'active')
+      from unnest(%(indexed_ids)s::uuid[], %(vectors)b::halfvec[]) as e(id, vec)
+      join stored s using (id) join given g using (id)
+), sourced as (
+    insert into sources (agent_id, memory_id, message_id, scope_key)
+    select %(agent_id)s, s.id, p.message_id, s.scope_key
+      from unnest(%(source_memory_ids)s::uuid[], %(source_message_ids)s::uuid[]) as p(id, message_id) join stored s using (id)
+)
+select id from stored;
+
+-- supersede --
+-- Closes facts that others replace, if they are still as they were read.
+update memories m
+   set state = 'superseded', superseded_by = g.new_id, valid_until = greatest(m.valid_from, g.valid_until)
+  from unnest(%(old_ids)s::uuid[], %(versions)s::integer[], %(new_ids)s::uuid[], %(untils)s::timestamptz[])
+       as g(old_id, version, new_id, valid_until)
+ where m.agent_id = %(agent_id)s and m.id = g.old_id and m.version = g.version and m.state = 'active'
+returning m.id;
+
+-- absorb --
+-- A consolidation takes reflections in.
+update memories
+   set state = 'absorbed', absorbed_at = clock_timestamp(), consolidated_into = %(consolidation_id)s
+ where agent_id = %(agent_id)s and id = any(%(ids)s) and state = 'active'
+returning id;
+
+-- rewrite_consolidation --
+-- The living text of a scope key, if it is still the version that was read.
+update memories set content = %(content)s, search_text = %(search_text)s
+ where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state = 'active'
+returning id;
+
+-- living --
+-- Living memories of the visible scope keys, of the given kinds, newest first.
+select id, kind, scope_key, category, content, search_text, subject, subject_user_id, importance, pinned, protected, private,
+       provenance, state, tokens, version, valid_from, valid_until, superseded_by, source_session_id, created_at, updated_at
+  from memories
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and kind = any(%(kinds)s)
+   and (state = 'active' or %(with_closed)s)
+ order by valid_from desc, id limit %(most)s;
+
+-- standing --
+-- What is always in context, oldest first.
+select id, kind, scope_key, category, content, search_text, subject, subject_user_id, importance, pinned, protected, private,
+       provenance, state, tokens, version, valid_from, valid_until, superseded_by, source_session_id, created_at, updated_at
+  from memories
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s)
+   and state = 'active' and kind in ('core', 'consolidation', 'reflection')
+ order by valid_from, id;
+
+-- similar --
+-- For each new fact the nearest living facts of its own scope key: one scoped index-only scan each, one statement.
+select (n.place - 1)::integer as place, m.id, m.version, m.content, m.valid_from as dated, 1 - e.distance as similarity
+  from unnest(%(fact_keys)s::text[], %(vectors)b::halfvec[]) with ordinality as n(scope_key, vec, place)
+ cross join lateral (
+       select item_id, vec <=> n.vec as distance from entries
+        where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and scope_key = n.scope_key
+          and model = %(model)s and living and kind = 'fact'
+        order by distance limit %(most)s) as e
+  join memories m on m.agent_id = %(agent_id)s and m.id = e.item_id
+ order by n.place, e.distance;
+
+-- unabsorbed --
+-- Reflections that wait in each scope key.
+select scope_key, count(*) from memories
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'reflection'
+ group by scope_key;

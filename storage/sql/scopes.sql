@@ -1,0 +1,36 @@
+-- settings --
+-- What the visible scope keys override.
+select scope_key, name, extraction_guidance, consolidation_guidance, is_active, threshold, word_limit
+  from scopes where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s);
+
+-- agent_settings --
+-- What the agent overrides.
+select settings from agents where agent_id = %(agent_id)s;
+
+-- enter_agent --
+-- An agent exists from its first use on.
+insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing;
+
+-- configure_agent --
+-- Replaces the agent's overrides.
+insert into agents (agent_id, settings) values (%(agent_id)s, %(settings)s)
+on conflict (agent_id) do update set settings = excluded.settings;
+
+-- configure_scope --
+-- Replaces what a scope key overrides.
+insert into scopes (agent_id, scope_key, name, extraction_guidance, consolidation_guidance, is_active, threshold, word_limit)
+values (%(agent_id)s, %(scope_key)s, %(name)s, %(extraction_guidance)s, %(consolidation_guidance)s, %(is_active)s,
+        %(threshold)s, %(word_limit)s)
+on conflict (agent_id, scope_key) do update
+   set name = excluded.name, extraction_guidance = excluded.extraction_guidance,
+       consolidation_guidance = excluded.consolidation_guidance, is_active = excluded.is_active,
+       threshold = excluded.threshold, word_limit = excluded.word_limit;
+
+-- touch --
+-- Notes activity in scope keys, and a consolidation where there was one.
+insert into scopes (agent_id, scope_key, last_activity_at, last_consolidated_at)
+select %(agent_id)s, key, clock_timestamp(), case when %(consolidated)s then clock_timestamp() end
+  from unnest(%(touched_keys)s::text[]) as key order by key
+on conflict (agent_id, scope_key) do update
+   set last_activity_at = excluded.last_activity_at,
+       last_consolidated_at = coalesce(excluded.last_consolidated_at, scopes.last_consolidated_at);

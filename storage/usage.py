@@ -1,0 +1,19 @@
+"""Tokens used, by agent, day, step and model."""
+
+from dataclasses import asdict
+
+from mnemic.state.records import Usage
+from mnemic.storage.database import Scoped
+from mnemic.storage.statements import load_statements
+
+_SQL = load_statements("usage")
+
+
+async def record(scoped: Scoped, usage: Usage) -> None:
+    """Adds one step's tokens to today's."""
+    await scoped.execute(_SQL["record"], asdict(usage))
+
+
+async def totals(scoped: Scoped) -> list[Usage]:
+    """The agent's tokens by step and model."""
+    return await scoped.rows(Usage, _SQL["totals"], {})

@@ -1,0 +1,15 @@
+"""Vectors on the wire: binary half floats, never lists of Python floats as text."""
+
+from collections.abc import Iterable, Sequence
+
+from pgvector import HalfVector
+
+
+def half_vector(vector: Sequence[float]) -> HalfVector:
+    """One vector as Postgres stores it."""
+    return HalfVector(list(vector))
+
+
+def half_vectors(vectors: Iterable[Sequence[float] | None]) -> list[HalfVector | None]:
+    """Vectors in order; None where an embedding is pending."""
+    return [None if vector is None else half_vector(vector) for vector in vectors]
