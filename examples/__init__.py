@@ -1,0 +1,1 @@
+"""Example conversations, and examples of use."""
