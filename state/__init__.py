@@ -1,1 +1,1 @@
-"""What travels between the rooms: settings, identity, records, graph states and errors. Imports nothing else of Mnemic."""
+"""What travels between the rooms: settings, identity, records, graph states and errors."""

@@ -1,0 +1,36 @@
+"""The consolidation graph: `collect -> write -> save`, for one scope key."""
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from mnemic.graphs.resources import from_environment
+from mnemic.graphs.routes import unless_ended
+from mnemic.nodes.collect import collect
+from mnemic.nodes.resources import Provider
+from mnemic.nodes.save_consolidation import save_consolidation
+from mnemic.nodes.write_consolidation import write_consolidation
+from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, ConsolidationState
+from mnemic.state.identity import Identity
+
+ConsolidationGraph = CompiledStateGraph[ConsolidationState, Identity, ConsolidationInput, ConsolidationResult]
+
+
+def build_consolidation(provide: Provider) -> ConsolidationGraph:
+    """The compiled graph. It keeps no checkpoints: what must survive a crash is in the database."""
+    builder = StateGraph(
+        ConsolidationState,
+        context_schema=Identity,
+        input_schema=ConsolidationInput,
+        output_schema=ConsolidationResult,
+    )
+    builder.add_node("collect", collect(provide))
+    builder.add_node("write", write_consolidation(provide))
+    builder.add_node("save", save_consolidation(provide))
+    builder.add_edge(START, "collect")
+    builder.add_conditional_edges("collect", unless_ended("write"), ["write", END])
+    builder.add_conditional_edges("write", unless_ended("save"), ["save", END])
+    builder.add_edge("save", END)
+    return builder.compile(name="consolidation", checkpointer=False)
+
+
+graph = build_consolidation(from_environment)

@@ -1,0 +1,43 @@
+"""Opens what the nodes work with: for `Mnemic`, and from the environment for graphs that a server loads by name."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from weakref import WeakKeyDictionary
+
+from mnemic.models.chat import ChatModels
+from mnemic.models.embedders import make_embedder
+from mnemic.nodes.resources import Resources
+from mnemic.state.settings import Settings
+from mnemic.storage.opening import open_database
+
+_opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Resources]] = WeakKeyDictionary()
+#: Keeps what was opened from the environment open as long as the process lives.
+_open: AsyncExitStack = AsyncExitStack()
+
+
+@asynccontextmanager
+async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
+    """Database, models and embedder of these settings, until the block ends.
+
+    Raises:
+        MnemicError: one of them cannot be had; the message says what to do.
+    """
+    models = ChatModels.from_settings(settings)
+    embedder = await asyncio.to_thread(make_embedder, settings)
+    async with open_database(settings) as database:
+        yield Resources(settings=settings, database=database, models=models, embedder=embedder)
+
+
+async def from_environment() -> Resources:
+    """The resources the environment's settings name, opened on first use, once per event loop."""
+    loop = asyncio.get_running_loop()
+    task = _opening.get(loop)
+    if task is None or (task.done() and (task.cancelled() or task.exception())):
+        task = _opening[loop] = loop.create_task(_open_from_environment())
+    return await asyncio.shield(task)
+
+
+async def _open_from_environment() -> Resources:
+    settings = await asyncio.to_thread(Settings)
+    return await _open.enter_async_context(open_resources(settings))

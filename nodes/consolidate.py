@@ -1,0 +1,38 @@
+"""Formation: runs the consolidation graph for one scope key that became due."""
+
+from typing import Any, Protocol
+
+from langgraph.runtime import Runtime
+from typing_extensions import TypedDict
+
+from mnemic.nodes.who import acting_for, identity_of
+from mnemic.state.errors import ModelError
+from mnemic.state.graphs import ConsolidationResult, FormationState
+from mnemic.state.identity import Identity
+
+
+class Due(TypedDict):
+    """What a `Send` to this node carries."""
+
+    scope_key: str
+
+
+class ConsolidationGraph(Protocol):
+    """The compiled consolidation graph."""
+
+    async def ainvoke(self, input: Any, /, *, context: Identity) -> Any: ...  # noqa: A002  # langgraph's own name
+
+
+def consolidate(graph: ConsolidationGraph) -> Any:
+    """One scope key; the formation is already saved, so a model that fails leaves the reflections waiting."""
+
+    async def consolidate(state: Due, runtime: Runtime[Identity]) -> FormationState:
+        key = state["scope_key"]
+        identity = acting_for(identity_of(runtime), key)
+        try:
+            result: ConsolidationResult = await graph.ainvoke({"scope_key": key}, context=identity)
+        except ModelError:
+            result = {"scope_key": key, "outcome": "failed", "absorbed": 0, "kept_share": 1.0}
+        return {"consolidations": [result]}
+
+    return consolidate

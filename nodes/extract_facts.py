@@ -1,0 +1,96 @@
+"""Formation: the facts of the batch, checked and given to their owners."""
+
+from uuid import uuid4
+
+from langgraph.runtime import Runtime
+
+from mnemic.models.steps import EXTRACT_FACTS
+from mnemic.nodes.lines import cited, group_name, numbered, owner_of
+from mnemic.nodes.perform import perform
+from mnemic.nodes.placing import Draft, place
+from mnemic.nodes.resources import Provider
+from mnemic.nodes.typing import FormationNode
+from mnemic.nodes.who import identity_of
+from mnemic.nodes.wire import from_plain, to_plain
+from mnemic.policy.search_text import search_text
+from mnemic.policy.triggers import facts_allowed
+from mnemic.policy.writing import check_text
+from mnemic.prompts.extract_facts import ExtractFactsInput, FactDraft
+from mnemic.state.graphs import FormationState
+from mnemic.state.identity import Identity, scope_key
+from mnemic.state.records import Message, NewMemory
+
+#: What only a person can say about themselves: an assistant's or a tool's text cannot found it.
+_PERSONAL_WORD = frozenset({"profile", "preferences", "tone", "style"})
+
+
+def extract_facts(provide: Provider) -> FormationNode:
+    """One fast call; every text passes the validator, every owner comes from the messages it cites."""
+
+    async def extract_facts(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
+        resources = await provide()
+        identity = identity_of(runtime)
+        settings = resources.settings.overridden(state["overrides"])
+        if not settings.rag:
+            return {"facts": []}
+        messages = from_plain(Message, state["batch"])
+        allowed = facts_allowed(len(messages), settings)
+        step_input = ExtractFactsInput(
+            lines=numbered(messages),
+            group=group_name(identity, state["names"]),
+            guidance=state["guidance"],
+            max_facts=allowed,
+        )
+        output = await perform(resources, identity, EXTRACT_FACTS, step_input)
+        facts: dict[tuple[str, str], NewMemory] = {}
+        checks = {"first_pass": 0, "trimmed": 0, "refused": 0}
+        for draft in output.facts:
+            fact, check = _fact(draft, messages, identity)
+            checks[check] += 1
+            if fact:
+                facts.setdefault((fact.scope_key, fact.content), fact)
+        kept = sorted(facts.values(), key=lambda fact: -fact.importance)[:allowed]
+        return {"facts": to_plain(NewMemory, sorted(kept, key=lambda fact: fact.valid_from)), "checks": checks}
+
+    return extract_facts
+
+
+def _fact(draft: FactDraft, messages: list[Message], identity: Identity) -> tuple[NewMemory | None, str]:
+    sources = cited(messages, draft.messages)
+    said_by_user = any(message.user_id for message in sources)
+    owner = owner_of(sources, identity)
+    verdict = check_text(draft.content, kind="fact")
+    unfounded = not sources or (draft.category in _PERSONAL_WORD and not said_by_user)
+    if verdict.text is None or unfounded or owner is None:
+        return None, "refused"
+    key = place(
+        Draft(
+            scope=draft.scope,
+            text=verdict.text,
+            category=draft.category,
+            importance=draft.importance,
+            private=draft.private,
+            provenance=draft.provenance,
+        ),
+        sources,
+        identity,
+        fallback=scope_key("user", owner),
+    )
+    dated = sources[-1].said_at
+    fact = NewMemory(
+        id=uuid4(),
+        kind="fact",
+        scope_key=key,
+        category=draft.category,
+        content=verdict.text,
+        search_text=search_text(dated, draft.subject.strip() or "?", verdict.text),
+        subject=draft.subject.strip() or "?",
+        subject_user_id=owner if key == scope_key("user", owner) else None,
+        importance=min(5, max(1, draft.importance)),
+        private=draft.private,
+        provenance=draft.provenance,
+        valid_from=dated,
+        source_session_id=identity.session_id,
+        source_message_ids=tuple(message.id for message in sources),
+    )
+    return fact, "trimmed" if verdict.trimmed else "first_pass"

@@ -1,0 +1,96 @@
+"""Formation: what is already known near each new fact. One embedding batch, one query."""
+
+from collections.abc import Sequence
+from operator import mul
+from typing import Any
+
+from langgraph.runtime import Runtime
+
+from mnemic.nodes.lines import speakers
+from mnemic.nodes.resources import Provider
+from mnemic.nodes.typing import FormationNode
+from mnemic.nodes.who import identity_of
+from mnemic.nodes.wire import from_plain, to_plain
+from mnemic.policy.bands import Band, Bands, band_of_pair
+from mnemic.state.graphs import FormationState
+from mnemic.state.identity import Identity, scope_key
+from mnemic.state.records import Message, NewMemory, SimilarFact
+from mnemic.storage import memories
+
+Vector = Sequence[float]
+
+
+def find_similar(provide: Provider) -> FormationNode:
+    """Drops new facts that are known word for word, and gathers the neighbours a decision is needed on.
+
+    The facts of one batch are compared with one another, too: who corrects themselves does so in the same breath.
+    """
+
+    async def find_similar(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
+        resources = await provide()
+        identity = identity_of(runtime)
+        facts = from_plain(NewMemory, state["facts"])
+        vectors = await resources.embedder.embed([fact.search_text for fact in facts])
+        keys = [scope_key("user", user) for user in speakers(from_plain(Message, state["batch"]))]
+        async with resources.database.scoped(identity, also=keys) as scoped:
+            stored = await memories.similar(
+                scoped,
+                [fact.scope_key for fact in facts],
+                vectors,
+                model=resources.embedder.name,
+                most=resources.settings.neighbours,
+            )
+        known = [*stored, *_within_batch(facts, vectors)]
+        bands = resources.embedder.bands
+        fresh: list[NewMemory] = []
+        neighbours: list[dict[str, Any]] = []
+        for place, fact in enumerate(facts):
+            near = [(_band(fact, old, bands), old) for old in known if old.place == place and old.id != fact.id]
+            if any(band == "auto" for band, _ in near):
+                continue
+            fresh.append(fact)
+            neighbours += [_neighbour(fact, old) for band, old in near if band == "check"]
+        ids = {str(fact.id) for fact in fresh}
+        return {
+            "facts": to_plain(NewMemory, fresh),
+            "repeated": len(facts) - len(fresh),
+            "vectors": {
+                str(fact.id): list(vector) for fact, vector in zip(facts, vectors, strict=True) if str(fact.id) in ids
+            },
+            "neighbours": [row for row in neighbours if row["memory_id"] in ids or row["stored"]],
+        }
+
+    return find_similar
+
+
+def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Vector]) -> list[SimilarFact]:
+    return [
+        SimilarFact(
+            place=later,
+            id=facts[earlier].id,
+            version=0,
+            content=facts[earlier].content,
+            dated=facts[earlier].valid_from,
+            similarity=sum(map(mul, vectors[earlier], vectors[later])),
+        )
+        for later in range(len(facts))
+        for earlier in range(later)
+        if facts[earlier].scope_key == facts[later].scope_key
+    ]
+
+
+def _band(fact: NewMemory, old: SimilarFact, bands: Bands) -> Band:
+    return band_of_pair(fact.content, old.content, old.similarity, bands)
+
+
+def _neighbour(fact: NewMemory, old: SimilarFact) -> dict[str, Any]:
+    """version 0 marks a fact of the same batch, which is stored as version 1 just before it is closed."""
+    return {
+        "fact_id": str(fact.id),
+        "memory_id": str(old.id),
+        "stored": old.version > 0,
+        "version": max(old.version, 1),
+        "content": old.content,
+        "dated": old.dated.isoformat(),
+        "similarity": old.similarity,
+    }

@@ -1,0 +1,20 @@
+"""Runs a step and notes what it cost."""
+
+from mnemic.models.run_step import run_step
+from mnemic.models.step import In, Out, Step
+from mnemic.nodes.resources import Resources
+from mnemic.state.identity import Identity
+from mnemic.storage import usage
+
+
+async def perform(resources: Resources, identity: Identity, step: Step[In, Out], step_input: In) -> Out:
+    """The step's answer. No connection is held while the model works; its tokens are recorded afterwards.
+
+    Raises:
+        ModelError: the model failed; nothing was written.
+    """
+    result = await run_step(step, step_input, resources.models)
+    if result.usage.calls:
+        async with resources.database.scoped(identity) as scoped:
+            await usage.record(scoped, result.usage)
+    return result.output

@@ -1,0 +1,23 @@
+"""What the nodes work with, handed to their factories."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from mnemic.models.chat import ChatModels
+from mnemic.models.embedders import Embedder
+from mnemic.state.settings import Settings
+from mnemic.storage.database import Database
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Settings, database and models of one process."""
+
+    settings: Settings
+    database: Database
+    models: ChatModels
+    embedder: Embedder
+
+
+#: Graphs are compiled before anything is opened; a node asks for the resources when it runs.
+Provider = Callable[[], Awaitable[Resources]]

@@ -1,0 +1,140 @@
+"""Formation: everything the run decided becomes one operation. Messages are settled in it, each exactly once."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from langgraph.runtime import Runtime
+
+from mnemic.nodes.lines import speakers
+from mnemic.nodes.resources import Provider, Resources
+from mnemic.nodes.typing import FormationNode
+from mnemic.nodes.who import identity_of
+from mnemic.nodes.wire import from_plain
+from mnemic.policy.names import display_name
+from mnemic.policy.search_text import pieces, search_text
+from mnemic.state.errors import ConcurrentChangeError
+from mnemic.state.graphs import FormationState
+from mnemic.state.identity import Identity, scope_key, split_scope_key
+from mnemic.state.records import IndexedText, Message, NewMemory, Supersession
+from mnemic.state.settings import Settings
+from mnemic.storage import inbox, memories, scopes
+from mnemic.storage.database import Scoped
+
+
+def save(provide: Provider) -> FormationNode:
+    """One embedding batch for what has no vector yet, then one transaction: all of it, or nothing."""
+
+    async def save(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
+        resources = await provide()
+        identity = identity_of(runtime)
+        settings = resources.settings.overridden(state["overrides"])
+        batch = from_plain(Message, state["batch"])
+        new = [*from_plain(NewMemory, state["facts"]), *from_plain(NewMemory, state["thoughts"])]
+        kept = _kept(batch, new, settings)
+        texts = _texts(kept)
+        known = {UUID(key): vector for key, vector in state.get("vectors", {}).items()}
+        vectors, texts = await _embed(resources, new, known, texts)
+        keys = [scope_key("user", user) for user in speakers(batch)]
+        async with resources.database.scoped(identity, also=keys) as scoped:
+            op_id = await scoped.begin_operation("formation", run_id=_run_id(runtime))
+            await inbox.settle(scoped, op_id, [message.id for message in batch])
+            stored = await _store(scoped, new, vectors, state, resources.embedder.name, _run_id(runtime))
+            await _keep_messages(scoped, batch, texts, resources.embedder.name)
+            touched = {memory.scope_key for memory in new if memory.id in stored}
+            await scopes.touch(scoped, sorted(touched))
+            due = await _due(scoped, settings)
+        return {
+            "stored": dict(Counter(memory.kind for memory in new if memory.id in stored)),
+            "superseded": len(state.get("closing", [])),
+            "due": due,
+        }
+
+    return save
+
+
+def _run_id(runtime: Runtime[Identity]) -> str | None:
+    info = runtime.execution_info
+    return info.run_id if info else None
+
+
+def _kept(batch: Sequence[Message], new: Sequence[NewMemory], settings: Settings) -> list[Message]:
+    if settings.kept_messages == "none":
+        return []
+    if settings.kept_messages == "all":
+        return list(batch)
+    sources = {source for memory in new for source in memory.source_message_ids}
+    return [message for message in batch if message.id in sources]
+
+
+def _texts(kept: Sequence[Message]) -> list[IndexedText]:
+    """Each piece of a long message stands alone: dated, and with the speaker's name."""
+    return [
+        IndexedText(
+            item_id=message.id,
+            piece=number,
+            text=search_text(message.said_at, display_name(message.author), piece),
+        )
+        for message in kept
+        for number, piece in enumerate(pieces(message.content))
+    ]
+
+
+async def _embed(
+    resources: Resources, new: Sequence[NewMemory], known: Mapping[UUID, Sequence[float]], texts: Sequence[IndexedText]
+) -> tuple[dict[UUID, Sequence[float]], list[IndexedText]]:
+    missing = [memory for memory in new if memory.id not in known]
+    wanted = [memory.search_text for memory in missing] + [text.text for text in texts]
+    made = await resources.embedder.embed(wanted) if wanted else []
+    vectors = {**known, **{memory.id: vector for memory, vector in zip(missing, made, strict=False)}}
+    indexed = [
+        IndexedText(item_id=text.item_id, piece=text.piece, text=text.text, vector=vector)
+        for text, vector in zip(texts, made[len(missing) :], strict=True)
+    ]
+    return vectors, indexed
+
+
+async def _store(
+    scoped: Scoped,
+    new: Sequence[NewMemory],
+    vectors: Mapping[UUID, Sequence[float]],
+    state: FormationState,
+    model: str,
+    run_id: str | None,
+) -> set[UUID]:
+    stored = await memories.insert(scoped, new, model=model, vectors=vectors, run_id=run_id)
+    closing = state.get("closing", [])
+    if not {UUID(row["new_id"]) for row in closing} <= stored:
+        raise ConcurrentChangeError("a fact of this run was stored by another one; nothing was written")
+    changes = [
+        (
+            Supersession(old_id=UUID(row["old_id"]), old_version=row["version"], new_id=UUID(row["new_id"])),
+            datetime.fromisoformat(row["until"]),
+        )
+        for row in closing
+    ]
+    if changes:
+        await memories.supersede(scoped, changes)
+    return stored
+
+
+async def _keep_messages(scoped: Scoped, batch: Sequence[Message], texts: Sequence[IndexedText], model: str) -> None:
+    kept = {text.item_id for text in texts}
+    if texts:
+        await inbox.index_messages(scoped, model, texts)
+    if dropped := [message.id for message in batch if message.id not in kept]:
+        await inbox.forget_contents(scoped, dropped)
+
+
+async def _due(scoped: Scoped, settings: Settings) -> list[str]:
+    """Scope keys with enough unabsorbed reflections for a consolidation."""
+    waiting = await memories.unabsorbed_counts(scoped)
+    overrides = await scopes.scope_settings(scoped)
+    due = []
+    for key, count in sorted(waiting.items()):
+        own = overrides.get(key)
+        threshold = (own.threshold if own else None) or settings.threshold(split_scope_key(key)[0])
+        if count >= threshold and (own is None or own.is_active):
+            due.append(key)
+    return due

@@ -1,0 +1,27 @@
+"""Records to plain JSON and back: what a channel carries and what a node works with."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
+
+Record = TypeVar("Record", Message, Memory, NewMemory, Standing, Found)
+
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {
+    record: TypeAdapter(list[record])  # type: ignore[valid-type]  # a variable of known types
+    for record in (Message, Memory, NewMemory, Standing, Found)
+}
+
+
+def to_plain(record: type[Record], items: Iterable[Record]) -> list[dict[str, Any]]:
+    """Records as JSON-plain rows."""
+    rows: list[dict[str, Any]] = _ADAPTERS[record].dump_python(list(items), mode="json")
+    return rows
+
+
+def from_plain(record: type[Record], rows: Sequence[dict[str, Any]]) -> list[Record]:
+    """Rows as records again."""
+    items: list[Record] = _ADAPTERS[record].validate_python(rows)
+    return items

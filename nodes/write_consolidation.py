@@ -1,0 +1,77 @@
+"""Consolidation: the model writes the new text; what is too long or loses details is sent back once."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from langgraph.runtime import Runtime
+
+from mnemic.models.steps import WRITE_CONSOLIDATION
+from mnemic.nodes.perform import perform
+from mnemic.nodes.resources import Provider
+from mnemic.nodes.typing import ConsolidationNode
+from mnemic.nodes.who import identity_of
+from mnemic.nodes.wire import from_plain
+from mnemic.policy.degenerate import is_degenerate
+from mnemic.policy.hygiene import MAX_TEXT_BYTES, clean_text
+from mnemic.policy.retention import kept_share, missing_details
+from mnemic.prompts.write_consolidation import DatedText, Revision, WriteConsolidationInput
+from mnemic.state.graphs import ConsolidationState
+from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.records import Memory
+
+#: Newer wins, so an outdated detail may go; a draft that keeps less than this is sent back.
+WANTED_SHARE = 0.9
+
+
+def write_consolidation(provide: Provider) -> ConsolidationNode:
+    """At most two calls. A text over the limit, empty or degenerate after the second is refused; nothing changes."""
+
+    async def write_consolidation(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
+        resources = await provide()
+        identity = identity_of(runtime)
+        reflections = from_plain(Memory, state["reflections"])
+        current = "".join(memory.content for memory in from_plain(Memory, state["current"]))
+        sources = [*([current] if current else []), *(memory.content for memory in reflections)]
+        asked = WriteConsolidationInput(
+            scope=split_scope_key(state["scope_key"])[0],
+            owner=state["owner"],
+            current=current,
+            reflections=tuple(DatedText(dated=memory.valid_from, content=memory.content) for memory in reflections),
+            word_limit=state["word_limit"],
+            guidance=state["guidance"],
+        )
+        drafts: list[str] = []
+        problem: str | None = ""
+        while problem is not None and len(drafts) < 2:
+            revision = Revision(draft=drafts[-1], problem=problem) if drafts else None
+            output = await perform(resources, identity, WRITE_CONSOLIDATION, replace(asked, revision=revision))
+            drafts.append(clean_text(output.text))
+            problem = _problem(drafts[-1], sources, state["word_limit"])
+        usable = [draft for draft in drafts if _is_usable(draft, state["word_limit"])]
+        if not usable:
+            return {"outcome": "refused", "absorbed": 0, "kept_share": 1.0}
+        best = max(usable, key=lambda draft: kept_share(sources, draft))
+        return {"text": best, "kept_share": round(kept_share(sources, best), 3)}
+
+    return write_consolidation
+
+
+def _is_usable(draft: str, word_limit: int) -> bool:
+    return (
+        bool(draft)
+        and len(draft.split()) <= word_limit
+        and len(draft.encode()) <= MAX_TEXT_BYTES
+        and not (is_degenerate(draft))
+    )
+
+
+def _problem(draft: str, sources: Sequence[str], word_limit: int) -> str | None:
+    """What the model should mend, in words it can act on; None for a good draft."""
+    words = len(draft.split())
+    if words > word_limit or len(draft.encode()) > MAX_TEXT_BYTES:
+        return f"It has {words} words; at most {word_limit} are allowed."
+    if not draft or is_degenerate(draft):
+        return "It is empty or repeats itself."
+    if kept_share(sources, draft) < WANTED_SHARE:
+        return f"It lacks these details, as far as they still hold: {', '.join(missing_details(sources, draft)[:40])}."
+    return None

@@ -1,0 +1,138 @@
+"""What flows between the nodes of each graph.
+
+Channels hold plain JSON values. Everything that carries words of a conversation or a memory is untracked: it passes
+from node to node and is written to no checkpoint.
+"""
+
+from typing import Annotated, Any, Literal
+
+from langgraph.channels import UntrackedValue
+from typing_extensions import TypedDict
+
+Outcome = Literal["saved", "not_due", "refused", "stale", "failed"]
+FormationReason = Literal["messages", "tokens", "cold", "forced"]
+Rows = Annotated[list[dict[str, Any]], UntrackedValue]
+Text = Annotated[str, UntrackedValue]
+
+
+class ConsolidationResult(TypedDict, total=False):
+    """What became of one scope key."""
+
+    scope_key: str
+    outcome: Outcome
+    #: Reflections taken in.
+    absorbed: int
+    #: Share of names, numbers, dates and quoted words kept; 1.0 where nothing was written.
+    kept_share: float
+
+
+class FormationInput(TypedDict, total=False):
+    """What a formation is asked."""
+
+    #: Form what is pending now, whatever the triggers say.
+    force: bool
+
+
+def add_counts(old: dict[str, int], new: dict[str, int]) -> dict[str, int]:
+    """Adds figures by name."""
+    return {name: old.get(name, 0) + new.get(name, 0) for name in {**old, **new}}
+
+
+def join_results(old: list[ConsolidationResult], new: list[ConsolidationResult]) -> list[ConsolidationResult]:
+    """Gathers what ran in parallel, in the order of scope keys."""
+    return sorted([*old, *new], key=lambda result: result["scope_key"])
+
+
+class FormationOutput(TypedDict, total=False):
+    """What a formation did."""
+
+    #: Why it ran; None: nothing was due.
+    reason: FormationReason | None
+    #: Messages that were formed.
+    messages: int
+    #: Messages of the session that still wait.
+    pending: int
+    #: Stored memories by kind.
+    stored: dict[str, int]
+    superseded: int
+    #: New facts that were known already.
+    repeated: int
+    #: Texts that passed the validator at once, were trimmed, were refused.
+    checks: Annotated[dict[str, int], add_counts]
+    consolidations: Annotated[list[ConsolidationResult], join_results]
+
+
+class FormationState(FormationInput, FormationOutput, total=False):
+    """Formation's channels."""
+
+    #: What the agent overrides, and the guidance of its scopes to the extractor.
+    overrides: dict[str, Any]
+    guidance: Text
+    #: Display names of scope keys, where the host gave one.
+    names: Annotated[dict[str, str], UntrackedValue]
+    #: The batch, as messages.
+    batch: Rows
+    #: Facts on their way to be stored, and their vectors by id.
+    facts: Rows
+    vectors: Annotated[dict[str, list[float]], UntrackedValue]
+    #: Living facts in the check band of a new one, for the decision.
+    neighbours: Rows
+    #: Facts to be closed, each with what replaces it.
+    closing: Rows
+    #: Reflections and the episode.
+    thoughts: Rows
+    #: Scope keys whose consolidation became due.
+    due: list[str]
+
+
+class ConsolidationInput(TypedDict, total=False):
+    """Which scope key to consolidate."""
+
+    scope_key: str
+    #: Also below the threshold.
+    force: bool
+
+
+class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
+    """Consolidation's channels."""
+
+    #: The living consolidation as it was read, if there is one, and the reflections to take in.
+    current: Rows
+    reflections: Rows
+    text: Text
+    owner: Text
+    word_limit: int
+    guidance: Text
+
+
+class RecallInput(TypedDict, total=False):
+    """What to recall."""
+
+    #: The message that is about to be answered.
+    question: Text
+    #: `auto`: heuristics decide on a search; `always`: asked for, or the agent is unsure; `never`: standing part only.
+    search: Literal["auto", "always", "never"]
+    #: Tokens the retrieved lines may take; None: the setting.
+    budget_tokens: int | None
+
+
+class RecallOutput(TypedDict, total=False):
+    """What was recalled."""
+
+    #: XML for the prompt; empty where there is nothing to say.
+    context: Text
+    #: The search results that fitted, best first.
+    memories: Rows
+    #: Why a search ran; None: it did not.
+    searched: str | None
+    #: Tokens of the whole context.
+    tokens: int
+
+
+class RecallState(RecallInput, RecallOutput, total=False):
+    """Recall's channels."""
+
+    #: Names in the question that decide on a search if the standing part does not know them.
+    names: Annotated[list[str], UntrackedValue]
+    standing: Rows
+    found: Rows
