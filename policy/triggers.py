@@ -1,0 +1,39 @@
+"""When pending messages are formed into memories, and how much one run may form."""
+
+from datetime import timedelta
+from math import ceil
+from typing import Literal
+
+from mnemic.state.settings import Settings
+
+FormationReason = Literal["messages", "tokens", "cold", "forced"]
+
+
+def formation_reason(
+    *, messages: int, tokens: float, idle: timedelta, forced: bool, settings: Settings
+) -> FormationReason | None:
+    """Why the pending messages of a session are due, or None while they wait.
+
+    Args:
+        messages: How many are pending.
+        tokens: Their weighted tokens.
+        idle: Time since the session's last message.
+        forced: The caller wants what is pending formed now; then one message is enough.
+        settings: The agent's settings; every threshold fires when it is reached.
+    """
+    if forced and messages > 0:
+        return "forced"
+    if messages < settings.formation_min_messages:
+        return None
+    if messages >= settings.formation_messages:
+        return "messages"
+    if tokens >= settings.formation_tokens:
+        return "tokens"
+    if idle >= timedelta(minutes=settings.session_cold_minutes):
+        return "cold"
+    return None
+
+
+def facts_allowed(messages: int, settings: Settings) -> int:
+    """How many facts a run over so many messages may store: a share of the messages, rounded up, below the cap."""
+    return min(settings.facts_per_run, ceil(max(0, messages) * settings.facts_per_ten_messages / 10))

@@ -1,0 +1,99 @@
+"""Close facts are the same only when their details agree."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from mnemic.policy.bands import Band, Bands, band_of, band_of_pair, same_fact
+from mnemic.state.errors import ConfigurationError
+
+BANDS = Bands()
+ORDER: dict[Band, int] = {"new": 0, "fallback": 1, "check": 2, "auto": 3}
+SHARE = st.floats(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("similarity", "band"),
+    [
+        (1.0, "auto"),
+        (0.95, "auto"),
+        (0.9499, "check"),
+        (0.70, "check"),
+        (0.6999, "fallback"),
+        (0.55, "fallback"),
+        (0.5499, "new"),
+        (-0.2, "new"),
+    ],
+)
+def test_a_band_begins_at_its_threshold(similarity: float, band: Band) -> None:
+    assert band_of(similarity, BANDS) == band
+
+
+@pytest.mark.parametrize(
+    ("auto", "check", "fallback"),
+    [(0.7, 0.9, 0.5), (0.9, 0.5, 0.6), (1.1, 0.7, 0.5), (0.9, 0.7, -0.1), (float("nan"), 0.7, 0.5)],
+)
+def test_bands_that_do_not_rise_are_refused(auto: float, check: float, fallback: float) -> None:
+    with pytest.raises(ConfigurationError, match="bands must rise"):
+        Bands(auto=auto, check=check, fallback=fallback)
+
+
+@given(st.lists(SHARE, min_size=3, max_size=3).map(sorted), SHARE, SHARE)
+def test_a_greater_similarity_never_lies_in_a_lower_band(limits: list[float], one: float, other: float) -> None:
+    bands = Bands(fallback=limits[0], check=limits[1], auto=limits[2])
+    low, high = sorted((one, other))
+    assert ORDER[band_of(low, bands)] <= ORDER[band_of(high, bands)]
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Ana is allergic to nuts.", "Ana is not allergic to nuts."),
+        ("Ana has 2 cats.", "Ana has 3 cats."),
+        ("Ana meets the team at 7am.", "Ana meets the team at 7pm."),
+        ("Ana pays $5.", "Ana pays €5."),
+        ("The pilot starts on 15 April.", "The pilot starts on 15 May."),
+        ("The team meets on Monday.", "The team meets on Tuesday."),
+        ("Ana lives in Oslo.", "Ana lives in Bergen."),
+        ("Ana is Liv's mother.", "Liv is Ana's mother."),
+        ("Ana prefers tea to coffee.", "Ana prefers coffee to tea."),
+        ('The branch is called "main".', 'The branch is called "dev".'),
+        ("Ana smokes.", "Ana used to smoke."),
+        ("Ana has a cat.", "Ana has a cat since 2021."),
+    ],
+)
+def test_what_embeddings_overlook_tells_facts_apart(a: str, b: str) -> None:
+    assert not same_fact(a, b)
+    assert not same_fact(b, a)
+    assert band_of_pair(a, b, 0.99, BANDS) == "check"
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Ana has two cats.", "Ana has 2 cats"),
+        ("The pilot starts on 15 April 2026.", "The pilot begins on 2026-04-15."),
+        ("Ana isn't coming.", "Ana is not coming."),
+        ("Ana likes green tea.", "Ana enjoys green tea."),
+    ],
+)
+def test_the_same_fact_in_other_words_agrees(a: str, b: str) -> None:
+    assert same_fact(a, b)
+    assert band_of_pair(a, b, 0.95, BANDS) == "auto"
+
+
+def test_below_auto_only_the_similarity_counts() -> None:
+    assert band_of_pair("Ana has 2 cats.", "Ana has 3 cats.", 0.6, BANDS) == "fallback"
+    assert band_of_pair("Ana has 2 cats.", "Ana has 3 cats.", 0.1, BANDS) == "new"
+
+
+@given(st.text(), st.text())
+def test_agreement_is_mutual_and_every_fact_agrees_with_itself(a: str, b: str) -> None:
+    assert same_fact(a, a)
+    assert same_fact(a, b) == same_fact(b, a)
+
+
+@given(st.text(), st.integers(0, 99), st.integers(0, 99))
+def test_another_number_is_never_the_same_fact(text: str, one: int, other: int) -> None:
+    assume(one != other)
+    assert not same_fact(f"{one} boats {text}", f"{other} boats {text}")

@@ -1,0 +1,115 @@
+"""A search happens for messages that ask for the past, and rarely for others."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mnemic.policy.heuristics import NAMES_NEEDED, decide_search, unknown_names
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Remember when we met Einar?",
+        "do you remember the name of the harbour",
+        "Do you recall my flight number?",
+        "don’t you remember?",
+        "What did I say about Fridays?",
+        "what did i tell you about liv",
+        "Did I mention my knee?",
+        "have I ever told you about Cluj",
+        "did we book the boat",
+        "What was that restaurant",
+        "You told me it closes at ten.",
+        "Well, I told you already.",
+        "We discussed the budget in March.",
+        "the place we talked about",
+        "as I said, no meetings",
+        "Last time we chose the small boat.",
+        "remind me what the pilot costs",
+        "In our last conversation it was 310.",
+    ],
+)
+def test_a_recall_phrase_is_enough(message: str) -> None:
+    assert decide_search(message).reason == "phrase"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "When was the kickoff?",
+        "where did teodor move",
+        "Who said Tuesdays only?",
+        "Which of the two restaurants was it?",
+        "whose idea was mudflat",
+        "So what were the terms",
+        "How much had the signs cost?",
+        "Thanks. And what was the price",
+        "do you know what the plan was?",
+        "Why didn't Einar answer?",
+    ],
+)
+def test_a_question_about_the_past_is_enough(message: str) -> None:
+    assert decide_search(message).reason == "past_question"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "ok for me",
+        "When I was young I had a dog.",
+        "I was at the place where he had lunch.",
+        "Somewhat late, the hadron washed ashore, whatever.",
+        "Remember that I like tea.",
+        "Please remember to send the minutes.",
+        "What if the server was down?",
+        "What should I do when it was wrong?",
+        "What is the price of a good bow tie?",
+        "how far is 3 km by cargo bike with two kids in it",
+        "It explains the phone",
+        "Translate this from English to French.",
+        "CAN YOU WRITE SQL AND JSON?",
+        "Tuesdays it is. Fridays I'm in the studio.",
+        "Good. And balcony or garden? In fact the bees are not at home.",
+        "Marit left. Teodor stayed. Nkechi slept.",
+    ],
+)
+def test_an_ordinary_message_does_not_search(message: str) -> None:
+    decision = decide_search(message)
+    assert decision.reason is None
+    assert len(unknown_names(decision.names, "")) < NAMES_NEEDED
+
+
+def test_an_explicit_request_always_searches() -> None:
+    assert decide_search("ok", asked=True).reason == "asked"
+    assert decide_search("ok, ask Einar", asked=True).names == ("Einar",)
+
+
+def test_names_are_candidates_within_sentences_and_adjacent_ones_are_one() -> None:
+    decision = decide_search(
+        "Yesterday I met Sunniva Berg in New York, and Jean-Luc at NASA in May. Einar's there, einar!"
+    )
+    assert decision.reason is None
+    assert decision.names == ("Sunniva Berg", "New York", "Jean Luc")
+
+
+def test_names_that_the_standing_memory_knows_are_no_reason() -> None:
+    names = decide_search("I think that Sunniva Berg saw Einar with Agnete in New York.").names
+    assert unknown_names(names, "einar hovde's deputy is SUNNIVA.") == ("Agnete", "New York")
+    assert unknown_names(names, "Sunnivas new boat") == ("Sunniva Berg", "Einar", "Agnete", "New York")
+
+
+@given(st.text())
+def test_names_are_distinct_and_asking_changes_nothing_else(message: str) -> None:
+    decision = decide_search(message)
+    assert len({name.casefold() for name in decision.names}) == len(decision.names)
+    assert decide_search(message, asked=True).names == decision.names
+    assert unknown_names(decision.names, message) == ()
+
+
+@given(st.lists(st.sampled_from(["Ana", "Oslo", "New York", "Liv Berg"]), unique=True), st.text())
+def test_a_longer_standing_memory_never_knows_less(names: list[str], more: str) -> None:
+    standing = "ana met liv"
+    before = set(unknown_names(tuple(names), standing))
+    assert set(unknown_names(tuple(names), f"{standing} {more}")) <= before

@@ -1,0 +1,40 @@
+"""Every rule answers for texts that are made to hang it; a catastrophic pattern would never come back."""
+
+from mnemic.policy.bands import same_fact
+from mnemic.policy.degenerate import is_degenerate
+from mnemic.policy.details import details
+from mnemic.policy.heuristics import decide_search, unknown_names
+from mnemic.policy.hygiene import clean_text, clip_text, strip_recalled
+from mnemic.policy.names import display_name
+from mnemic.policy.retention import kept_share
+from mnemic.policy.search_text import pieces
+from mnemic.policy.sharing import is_pasted, is_personal
+from mnemic.policy.words import sentences
+from mnemic.policy.writing import check_text
+
+
+def test_hygiene_comes_back(hostile: str) -> None:
+    assert clean_text(hostile) == clean_text(clean_text(hostile))
+    assert "<MemoryContext" not in strip_recalled(hostile)
+    assert len(clip_text(hostile, 100)) <= 100
+    assert len(display_name(hostile)) <= len(hostile)
+
+
+def test_comparison_comes_back(hostile: str) -> None:
+    assert details(hostile) == details(hostile)
+    assert same_fact(hostile, hostile)
+    assert kept_share([hostile], hostile) == 1.0
+
+
+def test_judgement_comes_back(hostile: str) -> None:
+    assert check_text(hostile, kind="fact").text is None
+    assert is_degenerate(hostile) in (True, False)
+    assert is_pasted(hostile)
+    assert is_personal(hostile, "knowledge") in (True, False)
+
+
+def test_reading_comes_back(hostile: str) -> None:
+    decision = decide_search(hostile)
+    assert unknown_names(decision.names, hostile) == ()
+    assert max(map(len, pieces(hostile)), default=0) <= 1000
+    assert "".join("".join(sentences(hostile)).split()) == "".join(hostile.split())

@@ -1,0 +1,143 @@
+"""Nothing personal, private, inferred or pasted leaves a person's own scope."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mnemic.policy.sharing import PERSONAL_CATEGORIES, is_pasted, is_personal, may_share
+from mnemic.prompts.categories import CATEGORIES
+from mnemic.state.records import Provenance
+
+TEAM_FACTS = [
+    "Moorbook deploys on Tuesdays only.",
+    "The pilot covers berth booking only, without payments.",
+    "The pilot at Skagvik goes live on Wednesday 15 April 2026 at 09:30.",
+    "The hosting costs at most 400 euros a month.",
+    "The database is Postgres 16, the staging server is called mudflat.",
+    "Hotfixes need two reviewers.",
+    "The marina has 600 berths and pays 15 euros for each.",
+    "The team voted to start with the technical debt.",
+    "Version 4.2.1 came on 2026-03-05, build 1,234,567.",
+    "The drive takes 2 hours by road.",
+]
+PERSONAL_FACTS = [
+    "Ana's e-mail is ana.lopes+x@mail.example.com.",
+    "Ana can be called at +47 912 34 567.",
+    "Ana's number is (030) 1234-5678.",
+    "Ana's card is 4111 1111 1111 1111.",
+    "Ana's account is NO93 8601 1117 947.",
+    "Ana lives in Oslo.",
+    "Ana moved to 12 Old Harbour Street.",
+    "Ana moved to 5 Mill Rd.",
+    "Ana moved to Storgata 14.",
+    "Ana is allergic to nuts.",
+    "Ana has a torn meniscus.",
+    "Ana is pregnant.",
+    "Ana's salary is 4,000 euros.",
+    "Ana has debts.",
+    "Ana voted for the greens.",
+    "Ana goes to church.",
+    "Ana's mother is ill.",
+    "Ana and Liv's partner quarrelled.",
+    "Ana is getting divorced.",
+    "Ana has two kids.",
+    "Ana's password is Hunter2.",
+    "Ana's birthday is in May.",
+]
+
+
+def share(
+    text: str = TEAM_FACTS[0],
+    category: str = "projects",
+    private: bool = False,
+    importance: int = 3,
+    provenance: Provenance = "asserted",
+    from_user_words: bool = True,
+    from_pasted_text: bool = False,
+) -> bool:
+    return may_share(
+        text=text,
+        category=category,
+        private=private,
+        importance=importance,
+        provenance=provenance,
+        from_user_words=from_user_words,
+        from_pasted_text=from_pasted_text,
+    )
+
+
+@pytest.mark.parametrize("text", TEAM_FACTS)
+def test_what_a_team_works_on_may_be_shared(text: str) -> None:
+    assert share(text)
+
+
+@pytest.mark.parametrize("text", PERSONAL_FACTS)
+def test_personal_matters_stay_with_the_person(text: str) -> None:
+    assert is_personal(text, "projects")
+    assert not share(text, importance=5)
+    assert is_personal(text.upper().replace(" RD", " Rd"), "knowledge")
+
+
+def test_some_categories_are_personal_whatever_the_words() -> None:
+    assert PERSONAL_CATEGORIES & set(CATEGORIES) == {"profile", "preferences", "relationships", "tone", "style"}
+    assert not any(share(category=category) for category in PERSONAL_CATEGORIES)
+    assert all(share(category=category) for category in set(CATEGORIES) - PERSONAL_CATEGORIES)
+
+
+def test_each_single_reason_keeps_a_memory_at_home() -> None:
+    assert share()
+    assert not share(private=True)
+    assert not share(importance=2)
+    assert not share(provenance="inferred")
+    assert not share(provenance="consolidated")
+    assert not share(from_user_words=False)
+    assert not share(from_pasted_text=True)
+
+
+@given(
+    st.text(),
+    st.sampled_from([*CATEGORIES, "unknown"]),
+    st.booleans(),
+    st.integers(1, 5),
+    st.sampled_from(["asserted", "inferred", "consolidated"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_private_fact_is_never_shared_and_a_shared_one_meets_every_condition(
+    text: str, category: str, private: bool, importance: int, provenance: Provenance, users: bool, pasted: bool
+) -> None:
+    if share(text, category, private, importance, provenance, users, pasted):
+        assert (private, provenance, users, pasted) == (False, "asserted", True, False)
+        assert importance >= 3
+        assert not is_personal(text, category)
+
+
+TYPED = "So yesterday we were at the harbour and the wind was so strong that the boat would not move at all. " * 8
+TERMS = "Prices are net of tax and valid for thirty days from the date of the offer given to the customer here. " * 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Here it is:\n\n# Terms\n{TERMS}\n## Prices\n{TERMS}",
+        f"here:\n1. Scope. {TERMS}\n2. Prices. {TERMS}",
+        f"GENERAL TERMS OF SUPPLY\n{TERMS}\nWARRANTY AND RETURNS\n{TERMS}",
+        f"look\n```\n{TERMS * 2}\n```",
+        f"> {TERMS}\n> {TERMS}",
+        f"From: x\nSubject: y\n\n{TERMS * 2}",
+        f"<p>{TERMS * 2}</p>",
+        "\n".join([TERMS[:120]] * 6),
+        TYPED * 6,
+        "fyi\n---------- Forwarded message ---------\nhi",
+        "-----Original Message-----\nhi",
+    ],
+)
+def test_documents_are_told_from_typed_words(text: str) -> None:
+    assert is_pasted(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "# not long", "> quoted\n> twice", "a\nb\nc\nd\ne\nf\ng", TYPED, f"{TYPED}\n\nBye"]
+)
+def test_short_or_plainly_typed_messages_are_not_pasted(text: str) -> None:
+    assert not is_pasted(text)

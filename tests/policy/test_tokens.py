@@ -1,0 +1,30 @@
+"""Lengths are counted as the database counts them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mnemic.policy.tokens import ROLE_WEIGHTS, count_tokens, weighted_tokens
+from mnemic.state.records import Role
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("é" * 8, 2), ("👩" * 5, 2)]
+)
+def test_tokens_are_a_quarter_of_the_characters_rounded_up(text: str, tokens: int) -> None:
+    assert count_tokens(text) == tokens
+
+
+@pytest.mark.parametrize(("role", "weighted"), [("user", 10.0), ("tool", 5.0), ("assistant", 2.0), ("other", 5.0)])
+def test_a_users_words_weigh_most(role: Role, weighted: float) -> None:
+    assert weighted_tokens(role, "x" * 40) == pytest.approx(weighted)
+
+
+@given(st.text(), st.text())
+def test_two_texts_together_never_count_more_than_apart(a: str, b: str) -> None:
+    assert max(count_tokens(a), count_tokens(b)) <= count_tokens(a + b) <= count_tokens(a) + count_tokens(b)
+
+
+@given(st.sampled_from(sorted(ROLE_WEIGHTS)), st.text())
+def test_nobody_weighs_more_than_a_user(role: Role, text: str) -> None:
+    assert 0 <= weighted_tokens(role, text) <= weighted_tokens("user", text) == count_tokens(text)

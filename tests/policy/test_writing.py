@@ -1,0 +1,150 @@
+"""What becomes a memory is complete, short, neutral and in the third person; else it is trimmed or refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mnemic.policy.writing import Problem, Verdict, check_text
+from mnemic.state.records import Kind
+
+SENTENCE_KINDS: tuple[Kind, ...] = ("fact", "reflection", "episode", "insight")
+OTHER_KINDS: tuple[Kind, ...] = ("consolidation", "core", "procedure", "journal")
+
+
+def spelled(count: int) -> str:
+    """So many different words."""
+    return " ".join(f"Word{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(count))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Marit prefers prices in euros.",
+        'Teodor said "I will never deploy on a Friday!" in the retro.',
+        "Nkechi calls it 'my haystack hour' before ten.",
+        "Teodor's grandfather fought in World War I and World War II.",
+        "Marit read a life of Elizabeth I.",
+        "Elizabeth I was the subject of Nkechi's talk.",
+        "Phase I of the pilot ends in May.",
+        "Marit moved to the US in 2021.",
+        "US customers pay in dollars.",
+        "Nkechi loves the film Call Me by Your Name.",
+        "Teodor repairs the I/O board, i.e. the old one.",
+        "Marit's uncle works in a gold mine.",
+        "The check uses != in the filter.",
+        "Dr. Lopes treats Marit at 5 p.m. on Mondays.",
+        "Ihr and Weil are words that Iulian, Mehmet and Youssef study.",
+    ],
+)
+@pytest.mark.parametrize("kind", SENTENCE_KINDS)
+def test_a_good_sentence_passes_at_first(text: str, kind: Kind) -> None:
+    assert check_text(text, kind=kind) == Verdict(text, None, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "empty"),
+        (" \n\u200b", "empty"),
+        ("...!", "empty"),
+        ("I prefer tea.", "first_person"),
+        ("Marit said I prefer tea.", "first_person"),
+        ("Today I moved.", "first_person"),
+        ("In Oslo I was happy.", "first_person"),
+        ("On Monday I was late.", "first_person"),
+        ("Marit and I'm late.", "first_person"),
+        ("Tea is what I’ve ordered.", "first_person"),
+        ("My dog is old.", "first_person"),
+        ("Marit told us about it.", "first_person"),
+        ("We deploy on Tuesdays.", "first_person"),
+        ("You like tea.", "first_person"),
+        ("Marit wants your help.", "first_person"),
+        ("The boat is mine.", "first_person"),
+        ("Mine is the blue boat.", "first_person"),
+        ("Marit hurt MYSELF.".replace("MYSELF", "myself"), "first_person"),
+        ("He likes tea.", "pronoun_start"),
+        ("they're moving.", "pronoun_start"),
+        ("It’s late in Oslo.", "pronoun_start"),
+        ("Her mother is in Oslo.", "pronoun_start"),
+        ("Great news! Marit won.", "not_neutral"),
+        ("Marit won?!", "not_neutral"),
+        ("tea " * 20, "degenerate"),
+        (f"{spelled(36)}.", "too_long"),
+    ],
+)
+def test_a_bad_sentence_is_refused_with_its_reason(text: str, problem: Problem) -> None:
+    assert check_text(text, kind="reflection") == Verdict(None, problem, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "trimmed"),
+    [
+        ("  Marit moved.\n", "fact", "Marit moved."),
+        ("Marit\nmoved\u200b.", "fact", "Marit moved."),
+        ("Marit won!!", "fact", "Marit won."),
+        ("Marit moved. Liv stayed. Ana left.", "episode", "Marit moved. Liv stayed."),
+        (f"Marit met Dr. Lopes. {spelled(30)}.", "fact", "Marit met Dr. Lopes."),
+        (f"Marit moved. {'a' * 20 + 'b' * 20} {'c' * 20 + 'd' * 20} " + "E. " + "efgh " * 60, "insight", None),
+        (f"Marit moved! {spelled(35)}", "reflection", "Marit moved."),
+    ],
+)
+def test_what_is_safe_to_trim_is_trimmed(text: str, kind: Kind, trimmed: str | None) -> None:
+    if trimmed is None:
+        assert check_text(text, kind=kind).text is None
+    else:
+        assert check_text(text, kind=kind) == Verdict(trimmed, None, True)
+
+
+@pytest.mark.parametrize(("kind", "words"), [("fact", 30), ("reflection", 35)])
+def test_word_limits_hold_exactly(kind: Kind, words: int) -> None:
+    assert check_text(spelled(words), kind=kind).text == spelled(words)
+    assert check_text(spelled(words + 1), kind=kind).problem == "too_long"
+
+
+@pytest.mark.parametrize("kind", ["fact", "episode", "insight"])
+def test_character_limits_hold_exactly(kind: Kind) -> None:
+    text = "Marit likes " + "".join(chr(97 + n % 26) for n in range(268))
+    assert len(text) == 280
+    assert check_text(text, kind=kind).text == text
+    assert check_text(text + "x", kind=kind).problem == "too_long"
+
+
+def test_a_given_word_limit_replaces_the_kinds_own() -> None:
+    assert check_text(spelled(50), kind="reflection", max_words=50).text == spelled(50)
+    assert check_text("Marit likes tea.", kind="fact", max_words=2).problem == "too_long"
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_whole_texts_keep_their_voice_and_lines_but_not_their_length(kind: Kind) -> None:
+    text = "# Rules\nI never lie! You can count on it.\n\n- He is Einar."
+    assert check_text(text, kind=kind, max_words=20) == Verdict(text, None, False)
+    assert check_text(text, kind=kind, max_words=5) == Verdict(None, "too_long", False)
+    assert check_text(" \n", kind=kind) == Verdict(None, "empty", False)
+    assert check_text("and so on " * 30, kind=kind) == Verdict(None, "degenerate", False)
+    assert check_text(f"{text}\n", kind=kind) == Verdict(text, None, True)
+
+
+WRITTEN = st.lists(
+    st.sampled_from(
+        ["Marit", "likes", "tea", "I", "World War", "us", '"', "!", ".", ". Dr.", "\n", " he", "\u202e", "…"]
+    ),
+    max_size=60,
+).map(" ".join)
+
+
+@given(WRITTEN | st.text(), st.sampled_from(SENTENCE_KINDS + OTHER_KINDS))
+def test_what_is_accepted_is_accepted_again_unchanged(text: str, kind: Kind) -> None:
+    verdict = check_text(text, kind=kind)
+    assert (verdict.text is None) == (verdict.problem is not None)
+    if verdict.text is not None:
+        assert verdict.trimmed == (verdict.text != text)
+        assert check_text(verdict.text, kind=kind) == Verdict(verdict.text, None, False)
+
+
+@given(WRITTEN | st.text())
+def test_an_accepted_fact_keeps_its_limits(text: str) -> None:
+    accepted = check_text(text, kind="fact").text
+    if accepted is not None:
+        assert 0 < len(accepted) <= 280
+        assert len(accepted.split()) <= 30
+        assert "\n" not in accepted
