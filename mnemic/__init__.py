@@ -1,17 +1,32 @@
 """Mnemic: long-term memory for LangGraph agents, on Postgres."""
 
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-_here = Path(__file__).parent
-if (
-    _here / "graphs"
-).is_symlink():  # a checkout: load the folders beside this one, so that tracebacks and breakpoints name them
-    __path__.insert(0, str(_here.parent))
-
-from mnemic.service.memory import Mnemic  # noqa: E402  # after the path above, so that one copy of each module exists
-from mnemic.state.errors import MnemicError  # noqa: E402
-from mnemic.state.identity import Identity  # noqa: E402
-from mnemic.state.records import Found, HistoryEvent, Memory, ScopeSettings  # noqa: E402
-from mnemic.state.settings import Settings  # noqa: E402
+if TYPE_CHECKING:
+    from mnemic.service.memory import Mnemic
+    from mnemic.state.errors import MnemicError
+    from mnemic.state.identity import Identity
+    from mnemic.state.records import Found, HistoryEvent, Memory, ScopeSettings
+    from mnemic.state.settings import Settings
 
 __all__ = ["Found", "HistoryEvent", "Identity", "Memory", "Mnemic", "MnemicError", "ScopeSettings", "Settings"]
+
+_HOMES = {
+    "Mnemic": "mnemic.service.memory",
+    "MnemicError": "mnemic.state.errors",
+    "Identity": "mnemic.state.identity",
+    "Settings": "mnemic.state.settings",
+}
+
+_here = Path(__file__).parent
+if (_here / "graphs").is_symlink():  # a checkout: load the folders beside this one, so that breakpoints name them
+    __path__.insert(0, str(_here.parent))
+
+
+def __getattr__(name: str) -> object:
+    """Loads a public name when it is first used, so that one room can be imported without the whole house."""
+    if name not in __all__:
+        raise AttributeError(f"module 'mnemic' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "mnemic.state.records")), name)

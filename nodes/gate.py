@@ -2,13 +2,13 @@
 
 from langgraph.runtime import Runtime
 
+from mnemic.nodes.lines import session_of
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import to_plain
 from mnemic.policy.tokens import weighted_tokens
 from mnemic.policy.triggers import formation_reason
-from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message
@@ -21,12 +21,11 @@ def gate(provide: Provider) -> FormationNode:
     async def gate(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
         resources = await provide()
         identity = identity_of(runtime)
-        if identity.session_id is None:
-            raise InvalidInputError("formation works on one session: give the identity a session_id")
+        session_id = session_of(identity)
         async with resources.database.scoped(identity) as scoped:
             overrides = await scopes.agent_settings(scoped)
             settings = resources.settings.overridden(overrides)
-            box = await inbox.read_inbox(scoped, identity.session_id, most=settings.formation_batch_messages)
+            box = await inbox.read_inbox(scoped, session_id, most=settings.formation_batch_messages)
             guided = await scopes.scope_settings(scoped)
         reason = formation_reason(
             messages=box.pending,

@@ -9,6 +9,7 @@ from uuid import UUID, uuid5
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from mnemic.policy.hygiene import clean_text, clip_text, strip_recalled
+from mnemic.policy.names import display_name
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_ID_BYTES, Identity
 from mnemic.state.records import Message, Role
@@ -69,7 +70,7 @@ def _message(
         id=_id(fields.get("id"), identity.agent_id, session_id, place, role_name, content),
         session_id=session_id,
         role=role,
-        author=author or user_id or role_name,
+        author=display_name(author or user_id or role_name),
         user_id=user_id,
         content=content,
         said_at=_moment(fields.get("time"), place, now),

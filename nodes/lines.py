@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from mnemic.policy.names import display_name
 from mnemic.prompts.conversation import Line
+from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message
 
@@ -13,7 +14,7 @@ def numbered(messages: Iterable[Message]) -> tuple[Line, ...]:
     return tuple(
         Line(
             number=number,
-            speaker=display_name(message.author),
+            speaker=message.author,
             role=message.role,
             said_at=message.said_at,
             content=message.content,
@@ -36,6 +37,17 @@ def owner_of(sources: Iterable[Message], identity: Identity) -> str | None:
 def speakers(messages: Iterable[Message]) -> list[str]:
     """The users who spoke, in order of appearance."""
     return list(dict.fromkeys(message.user_id for message in messages if message.user_id))
+
+
+def session_of(identity: Identity) -> str:
+    """The session the run works on.
+
+    Raises:
+        InvalidInputError: the identity names none.
+    """
+    if identity.session_id is None:
+        raise InvalidInputError("formation works on one session: give the identity a session_id")
+    return identity.session_id
 
 
 def group_name(identity: Identity, names: dict[str, str]) -> str | None:

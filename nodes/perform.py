@@ -3,7 +3,9 @@
 from mnemic.models.run_step import run_step
 from mnemic.models.step import In, Out, Step
 from mnemic.nodes.resources import Resources
+from mnemic.state.errors import ModelError
 from mnemic.state.identity import Identity
+from mnemic.state.records import Usage
 from mnemic.storage import usage
 
 
@@ -11,10 +13,19 @@ async def perform(resources: Resources, identity: Identity, step: Step[In, Out],
     """The step's answer. No connection is held while the model works; its tokens are recorded afterwards.
 
     Raises:
-        ModelError: the model failed; nothing was written.
+        ModelError: the model failed; nothing was written but what it had cost.
     """
-    result = await run_step(step, step_input, resources.models)
-    if result.usage.calls:
-        async with resources.database.scoped(identity) as scoped:
-            await usage.record(scoped, result.usage)
+    try:
+        result = await run_step(step, step_input, resources.models)
+    except ModelError as error:
+        await _record(resources, identity, error.spent)
+        raise
+    await _record(resources, identity, result.usage)
     return result.output
+
+
+async def _record(resources: Resources, identity: Identity, spent: Usage | None) -> None:
+    if spent is None or not spent.calls:
+        return
+    async with resources.database.scoped(identity) as scoped:
+        await usage.record(scoped, spent)

@@ -12,7 +12,6 @@ from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import from_plain
-from mnemic.policy.names import display_name
 from mnemic.policy.search_text import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.graphs import FormationState
@@ -74,7 +73,7 @@ def _texts(kept: Sequence[Message]) -> list[IndexedText]:
         IndexedText(
             item_id=message.id,
             piece=number,
-            text=search_text(message.said_at, display_name(message.author), piece),
+            text=search_text(message.said_at, message.author, piece),
         )
         for message in kept
         for number, piece in enumerate(pieces(message.content))

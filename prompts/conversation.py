@@ -26,8 +26,15 @@ def as_data(text: str) -> str:
 
 
 def render_lines(lines: Iterable[Line]) -> str:
-    """`3 [2026-03-02] Ana (user): text`, one message after the other."""
+    """`3 [2026-03-02] Ana (user): text`, one message after the other.
+
+    Further lines of a message are set in, so that nobody's words can pass for another numbered message.
+    """
     return "\n".join(
-        f"{line.number} [{line.said_at:%Y-%m-%d}] {as_data(line.speaker)} ({line.role}): {as_data(line.content)}"
+        f"{line.number} [{line.said_at:%Y-%m-%d}] {_indented(line.speaker)} ({line.role}): {_indented(line.content)}"
         for line in lines
     )
+
+
+def _indented(text: str) -> str:
+    return as_data(text).replace("\n", "\n    | ")

@@ -6,6 +6,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mnemic.prompts.conversation import as_data
+from mnemic.prompts.loader import load_prompt
+
+PROMPT = load_prompt("decide")
+
 
 @dataclass(frozen=True, kw_only=True)
 class KnownFact:
@@ -51,3 +56,17 @@ class DecideOutput(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     decisions: list[Decision]
+
+
+def variables(step_input: DecideInput) -> dict[str, str]:
+    """The values of the prompt's slots, escaped."""
+    lines = []
+    for fact in step_input.facts:
+        lines.append(_line("new", fact))
+        lines += [_line("  known", known) for known in fact.known]
+    return {"facts": "\n".join(lines)}
+
+
+def _line(label: str, fact: NewFact | KnownFact) -> str:
+    # One line a fact: a line break inside a content could otherwise pass for another numbered fact.
+    return f"{label} {fact.number} [{fact.dated:%Y-%m-%d}]: {as_data(' '.join(fact.content.split()))}"

@@ -6,7 +6,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from mnemic.prompts.categories import Category
-from mnemic.prompts.conversation import Line
+from mnemic.prompts.conversation import Line, as_data, render_lines
+from mnemic.prompts.loader import load_prompt
+
+PROMPT = load_prompt("extract_facts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,3 +45,13 @@ class ExtractFactsOutput(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     facts: list[FactDraft]
+
+
+def variables(step_input: ExtractFactsInput) -> dict[str, str]:
+    """The values of the prompt's slots, escaped."""
+    return {
+        "max_facts": str(step_input.max_facts),
+        "group": as_data(step_input.group or "(none)"),
+        "guidance": as_data(step_input.guidance or "(none)"),
+        "conversation": render_lines(step_input.lines),
+    }

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from mnemic.prompts.categories import Category
-from mnemic.prompts.conversation import Line
+from mnemic.prompts.conversation import Line, as_data, render_lines
+from mnemic.prompts.loader import load_prompt
 from mnemic.state.identity import Scope
+
+PROMPT = load_prompt("extract_reflections")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,3 +57,18 @@ class ExtractReflectionsOutput(BaseModel):
     episode: str = Field(
         description="1-2 sentences in the past tense on what was discussed, decided or done; may be empty"
     )
+
+
+def variables(step_input: ExtractReflectionsInput) -> dict[str, str]:
+    """The values of the prompt's slots, escaped."""
+    return {
+        "group": as_data(step_input.group or "(none)"),
+        "guidance": as_data(step_input.guidance or "(none)"),
+        "standing": "\n".join(map(_standing, step_input.standing)) or "(nothing yet)",
+        "new_facts": "\n".join(f"- {as_data(' '.join(fact.split()))}" for fact in step_input.new_facts) or "(none)",
+        "conversation": render_lines(step_input.lines),
+    }
+
+
+def _standing(standing: StandingText) -> str:
+    return f"<{standing.scope}>\n{as_data(standing.name)}:\n{as_data(standing.text)}\n</{standing.scope}>"

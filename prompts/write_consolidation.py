@@ -5,7 +5,11 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
+from mnemic.prompts.conversation import as_data
+from mnemic.prompts.loader import load_prompt
 from mnemic.state.identity import Scope
+
+PROMPT = load_prompt("write_consolidation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +49,24 @@ class WriteConsolidationOutput(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: str
+
+
+def variables(step_input: WriteConsolidationInput) -> dict[str, str]:
+    """The values of the prompt's slots, escaped."""
+    return {
+        "scope": step_input.scope,
+        "owner": as_data(step_input.owner),
+        "word_limit": str(step_input.word_limit),
+        "guidance": as_data(step_input.guidance or "(none)"),
+        "current": as_data(step_input.current or "(none yet)"),
+        "reflections": "\n".join(map(_reflection, step_input.reflections)) or "(none)",
+        "revision": _revision(step_input.revision) if step_input.revision else "(none)",
+    }
+
+
+def _reflection(reflection: DatedText) -> str:
+    return f"- [{reflection.dated:%Y-%m-%d}] {as_data(' '.join(reflection.content.split()))}"
+
+
+def _revision(revision: Revision) -> str:
+    return f"Problem: {as_data(revision.problem)}\nDraft:\n{as_data(revision.draft)}"

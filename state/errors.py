@@ -1,5 +1,10 @@
 """Every error Mnemic raises. A class's docstring is its default message; a message says what to do next."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mnemic.state.records import Usage
+
 
 class MnemicError(Exception):
     """Something in Mnemic went wrong."""
@@ -34,6 +39,11 @@ class EmbeddedPostgresError(MnemicError):
 
 class ModelError(MnemicError):
     """The model could not be used for this step; the messages stay pending and will be formed later."""
+
+    def __init__(self, message: str | None = None, *, spent: "Usage | None" = None) -> None:
+        super().__init__(message)
+        #: Tokens of the calls that were made all the same.
+        self.spent = spent
 
 
 class ModelOutputError(ModelError):

@@ -21,7 +21,7 @@ class Message:
     id: UUID
     session_id: str
     role: Role
-    #: The speaker's name as the host gave it; the user id when there is no other.
+    #: The speaker's display name.
     author: str
     #: Whose words they are; None for the assistant and tools.
     user_id: str | None

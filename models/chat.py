@@ -1,0 +1,82 @@
+"""The chat models that the settings name, made when first needed."""
+
+import threading
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from mnemic.models.endpoint import MAX_RETRIES, openai_endpoint
+from mnemic.state.errors import ConfigurationError
+from mnemic.state.settings import OFFLINE, Settings, Tier
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+OFFLINE_LABEL = "offline rules"
+
+
+class ChatModels:
+    """The models of the tiers `fast`, `slow` and `agent`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._made: dict[Tier, BaseChatModel] = {}
+        self._making = threading.Lock()
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """The models these settings name; none is made yet."""
+        return cls(settings)
+
+    @property
+    def method(self) -> Literal["json_schema", "function_calling"]:
+        """How the models are asked for structured output."""
+        return self._settings.structured_output
+
+    def name(self, tier: Tier) -> str:
+        """`provider:model` of a tier, or `offline`."""
+        return self._settings.model_for(tier)
+
+    def get(self, tier: Tier) -> "BaseChatModel | None":
+        """The model of a tier; None where the offline rules do its work.
+
+        The first call reads files for a second or two, so that a coroutine makes it in a thread.
+
+        Raises:
+            ConfigurationError: the provider is unknown, not installed, or lacks a key.
+        """
+        if self.name(tier) == OFFLINE:
+            return None
+        with self._making:
+            if tier not in self._made:
+                self._made[tier] = self._make(tier)
+            return self._made[tier]
+
+    def describe(self) -> str:
+        """What forms the memories: `offline rules`, or the names of the fast and the slow model."""
+        tiers: tuple[Tier, ...] = ("fast", "slow")
+        labels = [OFFLINE_LABEL if self.name(tier) == OFFLINE else self.name(tier) for tier in tiers]
+        return " / ".join(dict.fromkeys(labels))
+
+    def _make(self, tier: Tier) -> "BaseChatModel":
+        # Here and not above: a second of imports that offline use never pays.
+        from langchain.chat_models import init_chat_model
+
+        name, setting = self.name(tier), f"MNEMIC_{tier.upper()}_MODEL"
+        if ":" not in name:
+            raise ConfigurationError(f"{setting} is {name!r}; write it as provider:model, such as openai:gpt-5-mini")
+        arguments = self._arguments(tier, setting)
+        try:
+            model: BaseChatModel = init_chat_model(name, **arguments)
+        except ImportError as error:
+            raise ConfigurationError(f"{setting} is {name!r}, and its package is missing: {error}") from error
+        except ValueError as error:
+            raise ConfigurationError(f"{setting} is {name!r}, which cannot be used: {error}") from error
+        return model
+
+    def _arguments(self, tier: Tier, setting: str) -> dict[str, Any]:
+        arguments: dict[str, Any] = {"timeout": self._settings.model_timeout_seconds, "max_retries": MAX_RETRIES}
+        if tier != "agent":
+            # A host that streams its graph must not show the tokens of formation; the agent's own words it must.
+            arguments["tags"] = ["nostream"]
+        if self.name(tier).startswith("openai:"):
+            arguments |= openai_endpoint(self._settings, setting)
+        return arguments

@@ -1,0 +1,70 @@
+"""Embeddings of any OpenAI-compatible endpoint."""
+
+from collections.abc import Sequence
+
+from mnemic.models.embedders.base import Vector, unit_vectors
+from mnemic.models.endpoint import MAX_RETRIES, openai_endpoint
+from mnemic.models.failures import failure_kind, transport_errors
+from mnemic.policy.bands import Bands
+from mnemic.state.errors import ConfigurationError, EmbeddingError
+from mnemic.state.settings import MAX_DIMENSIONS, Settings
+
+#: The most texts the API takes in one request.
+MAX_TEXTS = 2048
+
+
+class OpenAIEmbedder:
+    """A model behind `/embeddings`, asked for vectors of the configured length.
+
+    Raises:
+        ConfigurationError: there is no key or base URL, or more dimensions are asked for than can be stored.
+    """
+
+    #: The figures of the design, made for this family of models.
+    bands = Bands(auto=0.95, check=0.70, fallback=0.55)
+
+    def __init__(self, model: str, settings: Settings) -> None:
+        # Here and not above: a second of imports that offline use never pays.
+        from langchain_openai import OpenAIEmbeddings
+
+        self.dimensions = settings.embedder_dimensions
+        if self.dimensions > MAX_DIMENSIONS:
+            raise ConfigurationError(
+                f"MNEMIC_EMBEDDER_DIMENSIONS is {self.dimensions}; at most {MAX_DIMENSIONS} can be stored"
+            )
+        self.name = f"openai:{model}:{self.dimensions}"
+        self._client = OpenAIEmbeddings(
+            model=model,
+            dimensions=self.dimensions,
+            chunk_size=MAX_TEXTS,
+            # Its length check fetches a tokenizer from the network; our texts are far below the limit of 8,191 tokens.
+            check_embedding_ctx_length=False,
+            max_retries=MAX_RETRIES,
+            timeout=settings.model_timeout_seconds,
+            **openai_endpoint(settings, "MNEMIC_EMBEDDER"),
+        )
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One unit vector for each text, in order; one request for up to 2,048 texts.
+
+        Raises:
+            EmbeddingError: the endpoint could not be used or did not return one usable vector for each text.
+        """
+        if not texts:
+            return []
+        try:
+            vectors = await self._client.aembed_documents(list(texts))
+        except transport_errors() as error:
+            problem = failure_kind(error)
+        else:
+            self._check_length(vectors)
+            return unit_vectors(vectors, texts=len(texts), dimensions=self.dimensions)
+        # Raised out here so that the client's error, which may quote what was sent, is not chained to it.
+        raise EmbeddingError(f"{self.name} could not be used: {problem}")
+
+    def _check_length(self, vectors: Sequence[Sequence[float]]) -> None:
+        if vectors and len(vectors[0]) != self.dimensions:
+            raise EmbeddingError(
+                f"{self.name} returned {len(vectors[0])} dimensions: the endpoint does not shorten its vectors, "
+                f"so set MNEMIC_EMBEDDER_DIMENSIONS to what it returns (at most {MAX_DIMENSIONS})"
+            )

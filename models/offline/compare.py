@@ -1,0 +1,99 @@
+"""How a new sentence stands to an older one: the same, more detailed, contradicting, or something else."""
+
+from typing import Literal
+
+from mnemic.models.offline.frames import Said, analysed
+
+Relation = Literal["contradicts", "repeats", "details", "differs"]
+
+#: One of each excludes the others as a preference.
+_ALTERNATIVES: tuple[frozenset[str], ...] = tuple(
+    frozenset(group.split())
+    for group in (
+        "tea coffe",
+        "morn afternoon even night",
+        "email cal chat call phon text slack",
+        "dark light",
+        "window aisl",
+        "tab spac",
+        "hotel apartment hostel airbnb",
+        "train bus car plan bik",
+        "short long detail brief",
+        "metric imperial",
+        "cat dog",
+        "warm cold hot",
+        "remot offic hom",
+        "monday tuesday wednesday thursday friday saturday sunday",
+    )
+)
+_ENDING_STEMS = frozenset({"stop", "quit", "giv", "gav", "given", "longer", "anymor", "mor", "any", "again", "job", "left", "leav"})
+
+
+def relation(new: str, old: str) -> Relation:
+    """How the newer sentence stands to the older one; in doubt it differs."""
+    if new == old:
+        return "repeats"
+    newer, older = analysed(new), analysed(old)
+    if contradicts(newer, older):
+        return "contradicts"
+    if newer.subject != older.subject or newer.denies != older.denies or newer.ends != older.ends:
+        return "differs"
+    if _in_order(newer.order, older.order):
+        return "repeats"
+    return "details" if _in_order(older.order, newer.order) else "differs"
+
+
+def contradicts(newer: Said, older: Said) -> bool:
+    """Whether both cannot be true at once, so that the newer one takes the place of the older."""
+    if newer.attribute and newer.attribute == older.attribute and (newer.subject == older.subject or " " in newer.attribute):
+        return not (newer.value <= older.value or older.value <= newer.value)
+    if newer.subject != older.subject:
+        return False
+    return _reverses(newer, older) or _turns_taste(newer, older) or _prefers_otherwise(newer, older) or _moves_in_time(newer, older)
+
+
+def _in_order(short: tuple[str, ...], long: tuple[str, ...]) -> bool:
+    """Whether all of the short one stands in the long one, in the same order."""
+    rest = iter(long)
+    return all(word in rest for word in short)
+
+
+def _reverses(newer: Said, older: Said) -> bool:
+    """It ends or denies what the older one said, or asserts what it denied."""
+    if newer.taste or older.taste:
+        return False
+    core = newer.stems - _ENDING_STEMS if newer.ends else newer.stems
+    if newer.ends and older.attribute == "employer":
+        return older.value <= core
+    if newer.ends and not older.ends and not older.denies:
+        return len(core) > len(newer.subject) and core <= older.stems
+    if newer.denies == older.denies or newer.past or older.past:
+        return False
+    return newer.stems == older.stems or (newer.denies and len(core) > len(newer.subject) + 1 and core < older.stems)
+
+
+def _turns_taste(newer: Said, older: Said) -> bool:
+    if newer.taste * older.taste != -1:
+        return False
+    tastes = {"lik", "dislik"}
+    new, old = newer.stems - tastes, older.stems - tastes
+    return len(new) > len(newer.subject) and (new == old or (newer.taste < 0 and new < old))
+
+
+def _prefers_otherwise(newer: Said, older: Said) -> bool:
+    """`prefers tea` after `prefers coffee`, `prefers X over Y` after `prefers Y over X`."""
+    if "prefer" not in newer.stems or "prefer" not in older.stems or newer.denies != older.denies:
+        return False
+    if newer.stems == older.stems:
+        return newer.order != older.order
+    ours, theirs = newer.stems - older.stems, older.stems - newer.stems
+    return len(ours) == len(theirs) == 1 and any((ours | theirs) <= group for group in _ALTERNATIVES)
+
+
+def _moves_in_time(newer: Said, older: Said) -> bool:
+    """The same plan or regular event at another time; two past events may both have been."""
+    if newer.past or older.past or newer.denies or older.denies:
+        return False
+    if not newer.times or not older.times or newer.times & older.times == newer.times | older.times:
+        return False
+    return newer.timeless == older.timeless and len(newer.timeless) > len(newer.subject)

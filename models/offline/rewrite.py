@@ -1,0 +1,147 @@
+"""The rest of a statement in the third person, with absolute dates; None where that cannot be done cleanly."""
+
+import re
+from datetime import date
+
+from mnemic.models.offline.dates import UNRESOLVED, Direction, Resolved, resolve
+from mnemic.models.offline.lexicon import DANGLING, PERSONAL
+from mnemic.models.offline.predicate import Aspect, Predicate
+from mnemic.models.offline.subjects import Reading, Voice
+from mnemic.models.offline.tables import expand
+from mnemic.models.offline.text import WORD
+from mnemic.models.offline.verbs import reading, third_person
+
+_PAST_ASPECTS: frozenset[Aspect] = frozenset({"past", "perfect", "past progressive", "perfect progressive"})
+#: `We moved the launch to Thursday`: done, but the day lies ahead.
+_SETS_A_DATE = frozenset("move slip postpone delay schedule reschedule push shift decide agree plan book set choose".split())
+#: Where a statement may end early and stay true.
+_CUT = re.compile(
+    r"\s*,\s*|\s+(?:and|because|which|who|where|so|plus|since (?=it|they|I|we|he|she)|as (?=it|they|I|we|he|she|a (?:way|means))|in order to"
+    r"|for (?=everything|it\b|that\b|this\b)|to (?=see|help|get|make|show|keep|relax|find|give|celebrate|raise|unwind|clear|spend)|with (?=it|them|him|her|you)|when (?=it|they|you|he|she))\b"
+)
+#: In a statement about what was, a clause on the circumstances may go too.
+_PAST_CUT = re.compile(r"\s+(?:when|while|after|before|that|with|for|as|from|during|where|to)\b")
+_FILLERS = re.compile(
+    r",? \b(?:too|as well|anyway|you know|of course|by the way|right now|at the moment|at this point|to be honest|for sure|though|haha|actually|again|just|also|now|before(?=$)|just like me|like me|lately"
+    r"|literally|totally|honestly|basically|obviously|in fact|already|so far|I (?:think|guess|mean|must say)|believe it or not)\b(?=$|[ ,])",
+    re.IGNORECASE,
+)
+_UNCLEAR = re.compile(
+    r"^that\b|\b(?:of|in|at|on|with|for|to|from|like|about|by|and|than|all) that\b|\bthat(?:$|,|'s| is\b| was\b| one\b)|\b(?:the|another|new|big|good|first) ones?\b|\bones?$"
+    r"|\b(?:the (?:same|other|latter|former)|similar|any other|ever since|since then|, so|another|like (?:it|that|this)|so much (?:that|more)|such an?|so (?:\w+ ){1,2}that|not only|each other|one another|as follows|etc)\b"
+    r"|(?:^| )(?:to|of|the|a|an|and|or|with|for|in|at|on|my|so|than|that|is|was|from|by|about|very|really|but|when|where|who|which|because|as|like|some)$"
+    r"|,\s+(?!which\b|who\b|where\b|whose\b|and\b|or\b)[^,]*\b(?:is|are|was|were|isn't|keeps?|makes?|helps?|made|makes)\b|(?:^| )(?:are|were|has|have|me|get|got|be)$|[\[\]{}<>|\\^~`=_#@*]|\bor\b.*\bor\b|\b(?:please|thank|thanks|sorry|hey|hi|ok|okay|yes|no,|wow|gosh|omg|lol)\b|\.\S*\.\.|!|\"[^\"]*$"
+)
+_SECOND_VERB = re.compile(r"\b(?P<link>and|but|or|then|who) (?P<adverb>(?:also|then|now|usually|often|always|never|just|really) )?(?P<verb>[\w']+)(?=(?: (?P<next>\S+))?)")
+_SUBJECT_VERB = re.compile(r"\b(?P<who>I|[Ww]e) (?P<adverb>(?:usually|often|always|never|really|first|already|still|currently) )?(?P<verb>[\w']+)")
+#: After `and` these are verbs, whatever follows.
+_PLAINLY_VERBS = frozenset("love enjoy hate want prefer live own need".split())
+_TASTES = frozenset("love like enjoy adore hate dislike prefer".split())
+_IRREGULAR = {"am": "is", "have": "has", "are": "is", "do": "does", "don't": "doesn't", "haven't": "hasn't", "aren't": "isn't", "were": "was", "weren't": "wasn't"}
+_UNCHANGED = frozenset("was had did can can't will won't wasn't hadn't didn't".split())
+_ALL_OF_A_TEAM = frozenset({"everyone", "everybody", "nobody", "anyone", "anybody", "each"})
+_POSSESSIVE_CAN_STAY = frozenset({"his", "her", "their", "its", "himself", "herself", "themselves"})
+
+
+def direction(predicate: Predicate) -> Direction:
+    """Which way a bare weekday or month points."""
+    return "past" if predicate.aspect in _PAST_ASPECTS and predicate.lemma not in _SETS_A_DATE else "future"
+
+
+def _splits_adjectives(before: str, after: str) -> bool:
+    """`a safe, quiet place` must not end at its comma."""
+    if re.search(r"\b(?:safe|new|warm|kind|big|small|nice|good|great|loving|beautiful|fun|calm|quiet|healthy|happy|cozy|welcoming|strong|simple)$", before):
+        return True
+    return after.startswith(",") and bool(re.search(r"\b(?:an?|the|my|our|very|really|so|this|some) [\w-]+$", before)) and not re.match(
+        r",\s*(?:and|but|so|which|who|where|because|\w+ing)\b", after
+    )
+
+
+def prefixes(rest: str, predicate: Predicate) -> list[str]:
+    """The rest, then the rest cut ever shorter where the statement stays true."""
+    ends = {match.start() for match in _CUT.finditer(rest)}
+    if predicate.aspect in ("past", "perfect") and predicate.lemma not in ("decide", "agree", "want"):
+        ends |= {match.start() for match in _PAST_CUT.finditer(rest)}
+    return [rest, *(rest[:end] for end in sorted(ends, reverse=True) if not _splits_adjectives(rest[:end], rest[end:]))]
+
+
+def third(reading_: Reading, rest: str, voice: Voice, today: date) -> Resolved | None:
+    """The rest with the speaker by name and its dates absolute, and whether it names a time."""
+    text = _FILLERS.sub("", f" {rest}").strip(" ,")
+    if reading_.attribute not in ("birthday", "anniversary", "wedding anniversary"):
+        resolved = resolve(text, today, direction(reading_.predicate))
+    else:
+        resolved = Resolved(text=text, dated=True)
+    named = _named(resolved.text, reading_, voice)
+    if named is None or not _clear(named, reading_):
+        return None
+    return Resolved(text=named, dated=resolved.dated)
+
+
+def _named(text: str, reading_: Reading, voice: Voice) -> str | None:
+    """First persons replaced by names; None where one of them has no clean replacement."""
+    text = re.sub(r"\bby myself\b", "alone", text)
+    text = re.sub(r"\bmy own\b(?= \w)", f"{voice.name}'s own", text)
+    text, failed = _with_verbs(text, reading_, voice)
+    text = re.sub(r"\b[Mm]y\b", f"{voice.name}'s", text)
+    text = re.sub(r"\bme\b|\bmyself$", voice.name, text)
+    if reading_.kind in ("team", "thing") or voice.group:
+        text = re.sub(r"\b[Oo]ur\b", f"{voice.team}'s", text)
+    else:
+        text = re.sub(expand(r"\bour (?=(?:[\w-]+ )?(?:<PERSON>|<PET>|<HOME>)\b)"), f"{voice.name}'s ", text)
+    return None if failed else text
+
+
+def _with_verbs(text: str, reading_: Reading, voice: Voice) -> tuple[str, bool]:
+    failed = False
+
+    def agree(match: re.Match[str]) -> str:
+        nonlocal failed
+        who = voice.name if match["who"] == "I" else voice.team
+        verb = _agreeing(match["verb"])
+        failed = failed or verb is None or (match["who"] != "I" and reading_.kind != "team")
+        return f"{who} {match['adverb'] or ''}{verb}"
+
+    def second(match: re.Match[str]) -> str:
+        nonlocal failed
+        verb = match["verb"]
+        if match["link"] == "who" or reading_.predicate.aspect in ("can", "future") or _after_infinitive(text[: match.start()]):
+            return match[0]
+        if verb in _IRREGULAR:
+            return f"{match['link']} {match['adverb'] or ''}{_IRREGULAR[verb]}"
+        known = reading(verb, "base")
+        if known is None or reading(verb, "past"):
+            return match[0]
+        if verb in _PLAINLY_VERBS or (match["next"] or "").split(",")[0] in ("a", "an", "the", "my", "as", "at", "for", "in", "to", "with", "every", "on"):
+            failed = failed or reading_.predicate.aspect != "present"
+            return f"{match['link']} {match['adverb'] or ''}{third_person(known.lemma)}"
+        failed = failed or reading_.predicate.lemma not in _TASTES
+        return match[0]
+
+    if reading_.kind in ("speaker", "team"):
+        text = _SECOND_VERB.sub(second, text)
+    return _SUBJECT_VERB.sub(agree, text), failed
+
+
+def _after_infinitive(before: str) -> bool:
+    return bool(re.search(r"\bto \w+(?: \S+){0,4}$", before))
+
+
+def _agreeing(verb: str) -> str | None:
+    if verb in _IRREGULAR or verb in _UNCHANGED:
+        return _IRREGULAR.get(verb, verb)
+    known = reading(verb, "past", "base")
+    if known is None:
+        return None
+    return verb if known.form == "past" else third_person(known.lemma)
+
+
+def _clear(text: str, reading_: Reading) -> bool:
+    """Whether a reader who knows nothing else understands it."""
+    found = {word.lower() for word in WORD.findall(text)}
+    allowed = _POSSESSIVE_CAN_STAY if reading_.kind in ("own", "named") else frozenset[str]()
+    if reading_.kind in ("team", "thing"):
+        allowed |= _ALL_OF_A_TEAM
+    lower = re.sub(r"\bhow to\b", "", text.lower())
+    dangling = {word.lower() for word in WORD.findall(lower)} & DANGLING
+    return not (dangling - allowed or found & PERSONAL or _UNCLEAR.search(text) or UNRESOLVED.search(text))

@@ -1,0 +1,122 @@
+"""One statement of a user made into one fact, or into nothing."""
+
+import re
+from dataclasses import dataclass
+from datetime import date
+
+from mnemic.models.offline import form
+from mnemic.models.offline.dates import Resolved
+from mnemic.models.offline.families import About, family_of
+from mnemic.models.offline.family import Family
+from mnemic.models.offline.lexicon import MONTHS, WEEKDAYS
+from mnemic.models.offline.rewrite import prefixes, third
+from mnemic.models.offline.subjects import Reading, Voice, read
+from mnemic.prompts.categories import Category
+
+_UNITS = r"(?:days?|weeks?|months?|years?)"
+_PERIODS = rf"(?:week(?:end)?|month|year|night|spring|summer|fall|autumn|winter|{'|'.join((*WEEKDAYS, *MONTHS))})"
+#: A time at the front goes to the end, so that the subject comes first.
+_LEAD = re.compile(
+    rf"(?P<lead>(?:Yesterday|Today|Tonight|Tomorrow|This (?:morning|afternoon|evening))(?: (?:morning|afternoon|evening|night))?|(?:Last|Next|This)(?: past| coming)? {_PERIODS}"
+    rf"(?: (?:morning|afternoon|evening|night))?|(?:On|By|Before|After|Until|From|Since|In|During|Starting|Every|Each) (?:the )?(?:\d+(?:st|nd|rd|th)?(?: (?:of )?\w+)?|{_PERIODS}s?(?: (?:the )?\d\w*)?|morning|evening|weekday)(?: (?:morning|afternoon|evening|night)| \d{{4}})?"
+    rf"|(?:A|Two|Three|Four|Five|Six|\d+)(?: (?:few|couple of|couple))? {_UNITS} ago|In (?:a|two|three|four|five|six|\d+) {_UNITS}|On weekends|At weekends|On weekdays|In the (?:mornings?|evenings?))"
+    r",? (?=(?:I|we|my|our|the)\b|[A-Z])",
+    re.IGNORECASE,
+)
+_LEADING_ADVERB = re.compile(r"(?P<adverb>Usually|Often|Sometimes|Normally|Typically|Generally|Mostly|Always),? (?P<subject>I|we) ", re.IGNORECASE)
+_NOTHING_LEAD = re.compile(r"(?:(?:Recently|Lately|Currently|Right now|Now|Nowadays|These days|At the moment|As usual|At work|At home|In general|For now|Growing up|Since then|The other day|In my (?:free|spare) time|Outside (?:of )?work),? )(?=(?:I|we|my|our)\b)", re.IGNORECASE)
+_DURATION = re.compile(r"\bfor (?:about |over |almost |nearly |more than |around |the (?:past|last) )?(?:an?|\d+|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|(?:a )?few|a couple of|several|many|some)(?: \w+)? (?:years|months|weeks|days|year|month)\b|\bfor (?:years|ages|months)\b")
+_ATTRIBUTE_VALUE_EMPTY = re.compile(r"(?:so|really|very|too|just|when|how|what|that|the way|definitely|probably|pretty|always|great|good|amazing|awesome|still|also|like|all|where|because|getting|coming|going|here|there|not|ready|to (?:see|be able|make|keep|help|show))\b")
+_ATTRIBUTE_CATEGORIES: tuple[tuple[re.Pattern[str], Category, int], ...] = (
+    (re.compile(r"favou?rite|preferred|editor"), "preferences", 2),
+    (re.compile(r"goal|dream"), "goals", 4),
+    (re.compile(r"deadline|budget"), "projects", 4),
+    (re.compile(r"hobb|fear"), "interests", 3),
+    (re.compile(r"diet"), "constraints", 5),
+    (re.compile(r""), "profile", 4),
+)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement worth keeping, rewritten."""
+
+    content: str
+    subject: str
+    category: Category
+    importance: int
+    #: About a team or a project rather than about a person.
+    shared: bool
+
+
+def rewritten(text: str, voice: Voice, today: date) -> Statement | None:
+    """The fact a statement makes, or None: nothing that lasts, or nothing that can be rewritten cleanly."""
+    text, lead = _without_lead(text)
+    reading = read(text, voice)
+    if reading is None:
+        return None
+    for rest in prefixes(reading.predicate.rest, reading.predicate):
+        found = _fact(reading, rest, lead, voice, today)
+        if found is not None:
+            return found
+    return None
+
+
+def _without_lead(text: str) -> tuple[str, str]:
+    text = _LEADING_ADVERB.sub(lambda match: f"{match['subject']} {match['adverb'].lower()} ", _NOTHING_LEAD.sub("", text))
+    match = _LEAD.match(text)
+    if match is None:
+        return text, ""
+    lead = match["lead"]
+    return text[match.end() :], lead if lead.split()[0] in (*WEEKDAYS, *MONTHS) else lead[0].lower() + lead[1:]
+
+
+def _fact(reading: Reading, rest: str, lead: str, voice: Voice, today: date) -> Statement | None:
+    resolved = third(reading, f"{rest} {lead}" if lead else rest, voice, today)
+    if resolved is None:
+        return None
+    kept = _kept(reading, rest, resolved, lead, voice)
+    if kept is None:
+        return None
+    content = form.sentence(f"{reading.text} {reading.predicate.text} {_as_of(reading, resolved, today)}")
+    if not form.is_well_formed(content):
+        return None
+    category, importance, name = kept
+    return Statement(content, name, category, importance, reading.kind in ("team", "thing"))
+
+
+def _kept(reading: Reading, rest: str, resolved: Resolved, lead: str, voice: Voice) -> tuple[Category, int, str] | None:
+    """Category, importance and subject of a statement worth keeping."""
+    if reading.kind == "attribute":
+        return _attribute(reading, rest)
+    family = _family(reading, f"{rest} {lead}".strip(), resolved, voice)
+    return None if family is None else (family.category, family.importance, reading.name)
+
+
+def _attribute(reading: Reading, rest: str) -> tuple[Category, int, str] | None:
+    if reading.predicate.lemma != "be" or not rest or _ATTRIBUTE_VALUE_EMPTY.match(rest):
+        return None
+    category, importance = next((c, i) for pattern, c, i in _ATTRIBUTE_CATEGORIES if pattern.search(reading.attribute))
+    return category, importance, reading.name
+
+
+def _family(reading: Reading, rest: str, resolved: Resolved, voice: Voice) -> Family | None:
+    predicate, dated = reading.predicate, resolved.dated
+    if reading.kind == "team" and voice.group is None and not _is_work(predicate.lemma, rest):
+        return None
+    about: dict[str, About] = {"thing": "project", "team": "team", "topic": "topic"}
+    return family_of(predicate, rest, about.get(reading.kind, "person"), dated=dated)
+
+
+def _is_work(lemma: str, rest: str) -> bool:
+    """Whether `we` without a group means colleagues rather than a family."""
+    return lemma in ("deploy", "ship", "release", "migrate", "merge", "hire") or bool(
+        re.search(r"\b(?:sprint|release|deploy\w*|standup|stand-up|retro|customers?|clients?|production|staging|backend|frontend|database|codebase|CI|API|repo|monorepo|Postgres|Kubernetes)\b", rest)
+    )
+
+
+def _as_of(reading: Reading, resolved: Resolved, today: date) -> str:
+    """A duration counts from some day: say which."""
+    if reading.predicate.aspect in ("perfect", "perfect progressive") and not resolved.dated and _DURATION.search(resolved.text):
+        return f"{resolved.text} as of {MONTHS[today.month - 1]} {today.year}"
+    return resolved.text

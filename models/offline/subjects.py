@@ -1,0 +1,162 @@
+"""Who a statement is about: the speaker, someone or something of theirs, the team, a named person, a project."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from mnemic.models.offline.predicate import Predicate, parse
+from mnemic.models.offline.tables import pattern, words
+
+Kind = Literal["speaker", "own", "attribute", "team", "named", "thing", "topic"]
+
+_SPEAKER = pattern(r"I\b,? (?P<rest>.+)")
+_COMPANIONS = pattern(
+    r"(?:[Mm]y (?P<kin>(?:[\w-]+ )?<PERSON>)(?:,? (?P<name><PROPER>),?)? and I|(?:[Mm]e|I) and my (?P<kin2>(?:[\w-]+ )?<PERSON>)"
+    r"(?: (?P<name2><PROPER>))?|(?P<name3><PROPER>) and I) (?P<rest>.+)"
+)
+_OWN = pattern(
+    r"(?P<whose>[Mm]y|[Oo]ur) (?P<head>(?:[\w-]+ ){0,2}?(?P<noun><PERSON>|<PET>))(?:,? (?P<name><PROPER>)(?<!'s),?)?"
+    r"(?:'s (?P<attribute><ATTRIBUTE>))? (?P<rest>.+)"
+)
+_ATTRIBUTE = pattern(
+    r"(?P<whose>[Mm]y|[Oo]ur) (?P<attribute>(?:(?:new|current|next|second|main|biggest|long-term|ultimate) )?<ATTRIBUTE>|(?:all-time )?favou?rite (?!part|thing|one|bit|moment|memory|photo|way|time)[\w-]+(?: [\w-]+){0,3}?|best friend) "
+    r"(?P<rest>(?:is|are|was|were|isn't|has|will)\b.+)"
+)
+_NAMED = pattern(r"(?P<name><PROPER>) (?P<rest>.+)")
+_TOPIC = pattern(
+    r"(?P<topic>(?!The |That|This|These|Those|It|Her|His|Their|Your|You|My |What|How|Seeing|Being|Having|Hearing|Knowing|Getting|Talking|Looking|Something|Everything"
+    r"|Nothing|Thank)[A-Z][\w-]+(?: (?!me\b|it\b|is\b|are\b|that\b|this\b|helps\b|help\b)[\w-]+){0,4}?) "
+    r"(?P<rest>(?:(?:really |always )?(?:helps?|calms?|relaxe?s?|keeps?) me\b.*"
+    r"|(?:is|are) (?:still |always |really )?(?:my (?:(?:favou?rite|biggest|main|first|true|greatest) )?(?:favou?rites?|passion|hobby|hobbies|dream|love|instrument|sport|food|dish|band|city|fear)"
+    r"|(?:such )?an? (?:huge|big|great|important|major) part of my life)(?: (?:too|by far))?$))"
+)
+_PROJECT = pattern(
+    r"(?P<whose>[Tt]he|[Oo]ur|[Mm]y|<PROPER>'s) (?P<head>(?:[\w-]+ ){0,3}?<PROJECT>(?: (?:for|of|with) (?:the |our )?[\w-]+(?: [A-Z][\w-]+)?)?) "
+    r"(?P<rest>(?:is|are|was|will|has|moved|moves|slipped|starts?|ends?|launches|launched|runs?|uses?|lives|opens|closes|stays|needs|costs|isn't)\b.+)"
+)
+_IRREGULAR_PLURALS = frozenset({"children", "in-laws", "parents"})
+
+
+@dataclass(frozen=True)
+class Voice:
+    """Whose words they are, and who is known by name."""
+
+    name: str
+    group: str | None
+    #: Names of people and things that the conversation has brought up.
+    known: frozenset[str]
+
+    @property
+    def team(self) -> str:
+        """What `we` means."""
+        return self.group or f"{self.name}'s team"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A statement as subject and predicate."""
+
+    kind: Kind
+    #: The subject as it stands in the sentence: `Mara's sister Ana`.
+    text: str
+    #: Whom the fact is filed under: `Ana`.
+    name: str
+    predicate: Predicate
+    attribute: str = ""
+
+
+def read(statement: str, voice: Voice) -> Reading | None:
+    """Subject and predicate of a statement, or None where it is not plainly about somebody or something named."""
+    readers = (_speaker, _companions, _attribute, _own, _team, _project, _topic, _named)
+    return next((found for reader in readers if (found := reader(statement, voice)) is not None), None)
+
+
+def _reading(kind: Kind, text: str, name: str, rest: str, plural: bool = False, attribute: str = "") -> Reading | None:
+    predicate = parse(rest, plural=plural)
+    return None if predicate is None else Reading(kind, text, name, predicate, attribute)
+
+
+def _speaker(statement: str, voice: Voice) -> Reading | None:
+    match = _SPEAKER.match(statement)
+    return _reading("speaker", voice.name, voice.name, match["rest"]) if match else None
+
+
+def _companions(statement: str, voice: Voice) -> Reading | None:
+    match = _COMPANIONS.match(statement)
+    if match is None or (match["name3"] and match["name3"] not in voice.known):
+        return None
+    kin, name = match["kin"] or match["kin2"], match["name"] or match["name2"] or match["name3"] or ""
+    other = " ".join(part for part in (f"{voice.name}'s {kin}" if kin else "", name) if part)
+    return _reading("speaker", f"{voice.name} and {other}", voice.name, match["rest"], plural=True)
+
+
+def is_plural(noun: str) -> bool:
+    """Whether a noun for people or animals takes a plural verb."""
+    last = noun.split()[-1].lower()
+    return last in _IRREGULAR_PLURALS or (last in words("PERSON") | words("PET") and last.endswith("s") and last != "boss")
+
+
+def _own(statement: str, voice: Voice) -> Reading | None:
+    match = _OWN.match(statement)
+    if match is None:
+        return None
+    whose = voice.group if match["whose"].lower() == "our" and voice.group else voice.name
+    text = f"{whose}'s {match['head']}" + (f" {match['name']}" if match["name"] else "")
+    name = match["name"] or f"{whose}'s {match['noun']}"
+    if match["attribute"]:
+        return _reading("attribute", f"{text}'s {match['attribute']}", name, match["rest"], attribute=match["attribute"])
+    return _reading("own", text, name, match["rest"], plural=is_plural(match["noun"]))
+
+
+def _attribute(statement: str, voice: Voice) -> Reading | None:
+    match = _ATTRIBUTE.match(statement)
+    if match is None:
+        return None
+    if match["whose"].lower() == "our" and voice.group is None:
+        return None
+    owner = voice.name if match["whose"].lower() == "my" else voice.team
+    plural = match["rest"].startswith(("are", "were"))
+    return _reading("attribute", f"{owner}'s {match['attribute']}", owner, match["rest"], plural, match["attribute"])
+
+
+def _team(statement: str, voice: Voice) -> Reading | None:
+    match = re.match(r"[Ww]e (?:all )?(?P<rest>.+)", statement)
+    return _reading("team", voice.team, voice.team, match["rest"]) if match else None
+
+
+def _project(statement: str, voice: Voice) -> Reading | None:
+    match = _PROJECT.match(statement)
+    if match is None:
+        return None
+    whose, head = match["whose"], match["head"]
+    named = bool(re.search(r"\b[A-Z]\w", head)) or bool(re.search(r" (?:for|of|with) (?:the |our )?\w", head))
+    owner = {"our": voice.team, "my": voice.name}.get(whose.lower(), voice.group if not named else None)
+    if owner is None and whose.lower() == "the" and not named:
+        return None
+    text = f"{owner}'s {head}" if owner else f"{'The' if whose.lower() == 'the' else whose} {head}"
+    proper = re.search(r"\b[A-Z][\w-]*(?: [A-Z][\w-]*)*", head)
+    name = owner or (whose.removesuffix("'s") if whose.lower() != "the" else proper[0] if proper else head)
+    plural = match["rest"].startswith("are ")
+    return _reading("thing", text, name, match["rest"], plural)
+
+
+def _topic(statement: str, voice: Voice) -> Reading | None:
+    """`Pottery helps me relax`: a thing and what it does for the speaker."""
+    match = _TOPIC.match(statement)
+    if match is None:
+        return None
+    plural = match["rest"].startswith(("are ", "help ", "calm ", "keep ", "make ", "relax ", "mean ", "give "))
+    return _reading("topic", match["topic"], voice.name, match["rest"], plural)
+
+
+def _named(statement: str, voice: Voice) -> Reading | None:
+    match = _NAMED.match(statement)
+    if match is None:
+        return None
+    name, rest = match["name"], match["rest"]
+    first = name.split()[0]
+    if first not in voice.known or (" " in name and name.split()[1] not in voice.known):
+        return None
+    if parse(rest) is None or rest.split()[0].lower() in ("am", "are", "have", "do"):
+        return None
+    return _reading("named", name, name, rest)

@@ -1,0 +1,27 @@
+"""A step: one job that a language model does for a graph, and the rule that does it without one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel
+
+from mnemic.prompts.loader import Prompt
+from mnemic.state.settings import Tier
+
+In = TypeVar("In")
+Out = TypeVar("Out", bound=BaseModel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Generic[In, Out]):
+    """One model step with everything it takes."""
+
+    name: str
+    prompt: Prompt
+    #: The values of the prompt's slots for an input.
+    variables: Callable[[In], dict[str, str]]
+    output: type[Out]
+    tier: Tier
+    #: The pure rule that stands in where no model is configured.
+    offline: Callable[[In], Out]

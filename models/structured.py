@@ -1,0 +1,178 @@
+"""Structured output that survives what models and their clients do wrong: one repair, then a typed failure."""
+
+import inspect
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import Runnable, RunnableSequence
+from pydantic import ValidationError
+
+from mnemic.models.failures import failure_kind, transport_errors
+from mnemic.models.step import Out
+from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
+from mnemic.state.records import Usage
+
+#: The longest right answer, 25 facts with everything, has about 10 KiB.
+MAX_ANSWER_BYTES = 64 * 1024
+#: A model caught in a loop repeats itself: JSON of real sentences shrinks 3 to 6 times, 200 decisions without a
+#: sentence 18 times, a loop 37 times and more.
+DEGENERATE_RATIO = 30
+DEGENERATE_FROM_BYTES = 2000
+#: Schema problems named in the repair; more of them say nothing new.
+MAX_NAMED_PROBLEMS = 5
+
+Bound = Runnable[Any, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Flaw:
+    """Why an answer cannot be used."""
+
+    #: For errors and logs: nothing of the answer is in it.
+    kind: str
+    #: What the model is told; goes back to that model only.
+    advice: str
+
+
+_BROKEN = _Flaw(kind="broken JSON", advice="it was not one complete JSON object.")
+_EMPTY = _Flaw(kind="an empty answer", advice="it was empty.")
+_REFUSED = _Flaw(kind="a refusal", advice="you refused. Nothing is asked but this record; leave out what you must.")
+_CUT = _Flaw(kind="cut off at the output limit", advice="it was cut off. Write much less.")
+_FILTERED = _Flaw(kind="stopped by the content filter", advice="it was stopped by a content filter. Leave that out.")
+_UNREASONABLE = _Flaw(kind="far too long, or one thing repeated", advice="it was far too long or repeated itself.")
+
+
+async def structured(
+    model: BaseChatModel,
+    output: type[Out],
+    messages: Sequence[BaseMessage],
+    *,
+    method: Literal["json_schema", "function_calling"],
+    spent: Usage,
+) -> tuple[Out, Usage]:
+    """The model's answer as `output`, and `spent` with the tokens of its one or two calls added.
+
+    Raises:
+        ModelError: no answer came over the wire; the message names the kind of failure.
+        ModelOutputError: the answer stayed unusable after one repair.
+        ConfigurationError: the model's provider has no structured output.
+    """
+    bound = _bind(model, output, method)
+    result, spent = await _attempt(bound, messages, output, spent)
+    if isinstance(result, _Flaw):
+        repair = HumanMessage(f"Your last answer could not be used: {result.advice} Answer anew.")
+        result, spent = await _attempt(bound, [*messages, repair], output, spent)
+    if isinstance(result, _Flaw):
+        problem = f"{spent.model} gave no usable answer for {spent.step}, twice: {result.kind}"
+        raise ModelOutputError(problem, spent=spent)
+    return result, spent
+
+
+def _bind(model: BaseChatModel, output: type[Out], method: str) -> Bound:
+    """The model told what to answer, without its provider's parser.
+
+    Those parsers differ in what they let pass (half a JSON object, an empty one), quote the answer in their errors and
+    lose the usage. A schema as a dict keeps the OpenAI client from parsing too.
+    """
+    takes_strict = "strict" in inspect.signature(model.with_structured_output).parameters
+    options: dict[str, Any] = {"strict": True} if takes_strict and method == "json_schema" else {}
+    try:
+        chain = model.with_structured_output(output.model_json_schema(), method=method, **options)
+    except (NotImplementedError, ValueError) as error:
+        raise ConfigurationError(
+            f"{type(model).__name__} has no structured output by {method}; try MNEMIC_STRUCTURED_OUTPUT"
+        ) from error
+    if not isinstance(chain, RunnableSequence):
+        raise ConfigurationError(f"{type(model).__name__} has no structured output that can be read")
+    return chain.first
+
+
+async def _attempt(
+    bound: Bound, messages: Sequence[BaseMessage], output: type[Out], spent: Usage
+) -> tuple[Out | _Flaw, Usage]:
+    answer, input_tokens, output_tokens = await _ask(bound, messages, spent)
+    spent = replace(
+        spent,
+        calls=spent.calls + 1,
+        input_tokens=spent.input_tokens + input_tokens,
+        output_tokens=spent.output_tokens + output_tokens,
+    )
+    return (answer if isinstance(answer, _Flaw) else _read(answer, output)), spent
+
+
+async def _ask(bound: Bound, messages: Sequence[BaseMessage], spent: Usage) -> tuple[AIMessage | _Flaw, int, int]:
+    """The answer, or what was wrong with it, with the tokens in and out."""
+    import openai  # langchain-openai's calls raise its errors; other providers raise those of langchain-core
+
+    try:
+        answer: AIMessage = await bound.ainvoke(list(messages))
+    except openai.LengthFinishReasonError as error:
+        usage = error.completion.usage
+        return _CUT, usage.prompt_tokens if usage else 0, usage.completion_tokens if usage else 0
+    except openai.ContentFilterFinishReasonError:
+        return _FILTERED, 0, 0
+    except ValidationError:
+        return _BROKEN, 0, 0  # a tool call whose arguments are no object: langchain-core refuses the whole message
+    except transport_errors() as error:
+        problem = failure_kind(error)
+    else:
+        tokens = answer.usage_metadata
+        return answer, tokens["input_tokens"] if tokens else 0, tokens["output_tokens"] if tokens else 0
+    # Raised out here so that the provider's error, which may quote what was sent, is not chained to it.
+    raise ModelError(
+        f"{spent.model} could not be used for {spent.step}: {problem}; the messages stay pending", spent=spent
+    )
+
+
+def _read(answer: AIMessage, output: type[Out]) -> Out | _Flaw:
+    if flaw := _stopped(answer):
+        return flaw
+    text = _answer_text(answer)
+    if not text.strip():
+        return _EMPTY
+    if _is_unreasonable(text.encode(errors="replace")):
+        return _UNREASONABLE
+    try:
+        return output.model_validate_json(text)
+    except ValidationError as error:
+        return _violation(error)
+
+
+def _stopped(answer: AIMessage) -> _Flaw | None:
+    """What kept the model from answering in full, if anything did."""
+    reason = answer.response_metadata.get("finish_reason") or answer.response_metadata.get("stop_reason")
+    blocks = answer.content if isinstance(answer.content, list) else []
+    if answer.additional_kwargs.get("refusal") or any(
+        isinstance(block, dict) and block.get("type") == "refusal" for block in blocks
+    ):
+        return _REFUSED
+    if reason in ("length", "max_tokens"):
+        return _CUT
+    return _FILTERED if reason == "content_filter" else None
+
+
+def _answer_text(answer: AIMessage) -> str:
+    if answer.tool_calls:
+        return json.dumps(answer.tool_calls[0]["args"])
+    if answer.invalid_tool_calls:
+        return answer.invalid_tool_calls[0]["args"] or ""
+    return str(answer.text)
+
+
+def _is_unreasonable(answer: bytes) -> bool:
+    if len(answer) > MAX_ANSWER_BYTES:
+        return True
+    return len(answer) >= DEGENERATE_FROM_BYTES and len(zlib.compress(answer, 1)) * DEGENERATE_RATIO < len(answer)
+
+
+def _violation(error: ValidationError) -> _Flaw:
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    if any(problem["type"] == "json_invalid" for problem in problems):
+        return _BROKEN
+    named = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems[:MAX_NAMED_PROBLEMS]]
+    return _Flaw(kind="it broke the schema", advice=f"it broke the schema ({'; '.join(named)}).")

@@ -1,0 +1,92 @@
+"""What the answers of the decision step do to the new facts. Pure; whatever cannot be trusted becomes ADD."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from mnemic.policy.search_text import search_text
+from mnemic.policy.writing import check_text
+from mnemic.prompts.decide import Decision
+from mnemic.state.records import NewMemory
+
+#: A living fact in the check band of a new one, as `find_similar` found it.
+Neighbour = Mapping[str, Any]
+
+
+@dataclass
+class Outcome:
+    """The facts to store and the ones to close."""
+
+    #: By id, in order; a repeated fact is gone, a changed one replaced.
+    facts: dict[UUID, NewMemory]
+    closing: dict[str, dict[str, Any]] = field(default_factory=dict)
+    deletions: int = 0
+
+    def closings(self) -> list[dict[str, Any]]:
+        """Closings of which both ends exist: a new fact may have been dropped after it was named."""
+        living = {str(memory_id) for memory_id in self.facts}
+        return [row for row in self.closing.values() if row["new_id"] in living and _exists(row, living)]
+
+
+def apply_decisions(
+    facts: Sequence[NewMemory],
+    asked: Sequence[NewMemory],
+    neighbours: Sequence[Neighbour],
+    decisions: Iterable[Decision],
+    *,
+    deletions: int,
+) -> Outcome:
+    """Applies the first decision on each fact that was asked about.
+
+    Args:
+        asked: in the order of the numbers that the step saw.
+        neighbours: likewise; a decision may name only those of its own fact.
+        deletions: most facts that contradictions may close in this run.
+    """
+    outcome = Outcome({fact.id: fact for fact in facts})
+    first = {decision.fact: decision for decision in reversed(list(decisions))}
+    for number, fact in enumerate(asked, start=1):
+        decision = first.get(number)
+        named = _named(decision, fact, neighbours)
+        if decision is None or not named:
+            continue
+        if decision.event == "NONE":
+            del outcome.facts[fact.id]
+        elif decision.event == "DELETE":
+            allowed = named[: deletions - outcome.deletions]
+            outcome.deletions += len(allowed)
+            _close(outcome, allowed, fact)
+        elif decision.event == "UPDATE" and (text := check_text(decision.text, kind="fact").text):
+            _close(
+                outcome,
+                named,
+                replace(fact, content=text, search_text=search_text(fact.valid_from, fact.subject, text)),
+            )
+    return outcome
+
+
+def _named(decision: Decision | None, fact: NewMemory, neighbours: Sequence[Neighbour]) -> list[Neighbour]:
+    """What the decision names, as far as it was shown for this very fact."""
+    numbers = set(decision.known) if decision else set()
+    shown = enumerate(neighbours, start=1)
+    return [row for number, row in shown if number in numbers and row["fact_id"] == str(fact.id)]
+
+
+def _close(outcome: Outcome, named: Sequence[Neighbour], replacement: NewMemory) -> None:
+    """The named facts make room for the replacement, unless it only repeats one of them."""
+    if not named or any(replacement.content == row["content"] for row in named):
+        return
+    outcome.facts[replacement.id] = replacement
+    for row in named:
+        outcome.closing[row["memory_id"]] = {
+            "old_id": row["memory_id"],
+            "version": row["version"],
+            "stored": row["stored"],
+            "new_id": str(replacement.id),
+            "until": replacement.valid_from.isoformat(),
+        }
+
+
+def _exists(row: Mapping[str, Any], living: set[str]) -> bool:
+    return row["stored"] or row["old_id"] in living

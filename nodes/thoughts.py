@@ -1,0 +1,111 @@
+"""Turns what the reflection step answered into memories: checked, placed, and without what is known already. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from uuid import uuid4
+
+from mnemic.nodes.lines import cited, owner_of, session_of, speakers
+from mnemic.nodes.placing import Draft, place
+from mnemic.policy.names import display_name
+from mnemic.policy.search_text import search_text
+from mnemic.policy.writing import check_text
+from mnemic.prompts.extract_reflections import ExtractReflectionsOutput, ReflectionDraft
+from mnemic.state.identity import Identity, Scope, scope_key, split_scope_key
+from mnemic.state.records import Kind, Message, NewMemory
+
+
+@dataclass
+class Thoughts:
+    """Reflections and the episode of one run."""
+
+    batch: Sequence[Message]
+    identity: Identity
+    #: Texts that stand in context or were just stored as facts.
+    known: set[str]
+    memories: dict[tuple[str, str], NewMemory] = field(default_factory=dict)
+    checks: Counter[str] = field(default_factory=lambda: Counter(first_pass=0, trimmed=0, refused=0))
+
+    def add_reflections(self, output: ExtractReflectionsOutput) -> None:
+        """The widest scope first: a lower one holds only what no higher one says."""
+        scopes: tuple[tuple[Scope, Sequence[ReflectionDraft]], ...] = (
+            ("agent", output.agent),
+            ("group", output.group),
+            ("user", output.user),
+            ("session", output.session),
+        )
+        for scope, drafts in scopes:
+            for draft in drafts:
+                self._add_reflection(scope, draft)
+
+    def add_episode(self, text: str, *, private: bool) -> None:
+        """At most one; in a group it is the group's, unless something private was said."""
+        if not text.strip():
+            return
+        verdict = check_text(text, kind="episode")
+        if verdict.text is None:
+            self.checks["refused"] += 1
+            return
+        self.checks["trimmed" if verdict.trimmed else "first_pass"] += 1
+        self._keep(self._memory("episode", self._episode_key(private=private), verdict.text, self.batch[-1:], "event"))
+
+    def _add_reflection(self, scope: Scope, draft: ReflectionDraft) -> None:
+        sources = cited(self.batch, draft.messages)
+        owner = owner_of(sources, self.identity)
+        verdict = check_text(draft.content, kind="reflection")
+        if verdict.text is None or not sources or (scope == "user" and owner is None):
+            self.checks["refused"] += 1
+            return
+        self.checks["trimmed" if verdict.trimmed else "first_pass"] += 1
+        if any(verdict.text.casefold().rstrip(".") in text.casefold() for text in self.known):
+            return
+        self.known.add(verdict.text)
+        key = self._reflection_key(scope, draft.model_copy(update={"content": verdict.text}), sources, owner)
+        memory = self._memory("reflection", key, verdict.text, sources, draft.category)
+        self._keep(replace(memory, importance=min(5, max(1, draft.importance)), private=draft.private))
+
+    def _reflection_key(
+        self, scope: Scope, draft: ReflectionDraft, sources: Sequence[Message], owner: str | None
+    ) -> str:
+        session_key = scope_key("session", session_of(self.identity))
+        own_key = scope_key("user", owner) if owner else session_key
+        if scope == "session":
+            return session_key
+        if scope == "user":
+            return own_key
+        wanted = Draft(
+            scope=scope,
+            text=draft.content,
+            category=draft.category,
+            importance=draft.importance,
+            private=draft.private,
+            provenance="asserted",
+        )
+        return place(wanted, sources, self.identity, fallback=own_key)
+
+    def _episode_key(self, *, private: bool) -> str:
+        who = speakers(self.batch)
+        if len(who) == 1:
+            return scope_key("user", who[0])
+        if len(self.identity.group_ids) == 1 and not private:
+            return scope_key("group", self.identity.group_ids[0])
+        return scope_key("session", session_of(self.identity))
+
+    def _memory(self, kind: Kind, key: str, text: str, sources: Sequence[Message], category: str) -> NewMemory:
+        subject = display_name(split_scope_key(key)[1])
+        return NewMemory(
+            id=uuid4(),
+            kind=kind,
+            scope_key=key,
+            category=category,
+            content=text,
+            search_text=search_text(sources[-1].said_at, subject, text),
+            subject=subject,
+            provenance="inferred",
+            valid_from=sources[-1].said_at,
+            source_session_id=self.identity.session_id,
+            source_message_ids=tuple(message.id for message in sources),
+        )
+
+    def _keep(self, memory: NewMemory) -> None:
+        self.memories.setdefault((memory.scope_key, memory.content), memory)

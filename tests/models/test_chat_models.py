@@ -1,0 +1,76 @@
+"""Which model a tier has, and what is said when it cannot be had."""
+
+import pytest
+from pydantic import SecretStr
+
+from mnemic.models.chat import ChatModels
+from mnemic.state.errors import ConfigurationError
+from mnemic.state.settings import Settings, Tier
+from tests.support.loopback import LoopbackModel
+
+
+def test_without_a_key_the_offline_rules_form_memories() -> None:
+    models = ChatModels.from_settings(Settings())
+
+    assert models.describe() == "offline rules"
+    assert [models.get(tier) for tier in ("fast", "slow", "agent")] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (Settings(api_key=SecretStr("k")), "openai:gpt-5-mini / openai:gpt-5.1"),
+        (Settings(fast_model="openai:a", slow_model="openai:a"), "openai:a"),
+        (Settings(fast_model="offline", slow_model="openai:b"), "offline rules / openai:b"),
+    ],
+)
+def test_the_models_in_use_are_named(settings: Settings, said: str) -> None:
+    assert ChatModels.from_settings(settings).describe() == said
+
+
+def test_a_tier_has_one_model_with_the_configured_time_limit() -> None:
+    models = ChatModels.from_settings(Settings(api_key=SecretStr("k"), model_timeout_seconds=7))
+
+    model = models.get("slow")
+
+    assert model is not None
+    assert model is models.get("slow")
+    assert getattr(model, "model_name", None) == "gpt-5.1"
+    assert getattr(model, "request_timeout", None) == 7
+
+
+@pytest.mark.parametrize(("tier", "tags"), [("fast", ["nostream"]), ("slow", ["nostream"]), ("agent", None)])
+def test_formation_is_kept_out_of_a_hosts_stream_and_the_agents_own_words_are_not(
+    tier: Tier, tags: list[str] | None
+) -> None:
+    model = ChatModels.from_settings(Settings(api_key=SecretStr("k"))).get(tier)
+
+    assert model is not None
+    assert model.tags == tags
+
+
+async def test_a_base_url_alone_is_enough() -> None:
+    with LoopbackModel() as server:
+        server.answer("hello", "good morning")
+        model = ChatModels.from_settings(Settings(base_url=server.base_url)).get("agent")
+        assert model is not None
+
+        answer = await model.ainvoke("hello")
+
+    assert answer.text == "good morning"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("openai:gpt-5-mini", "MNEMIC_FAST_MODEL names an OpenAI model, and there is no key"),
+        ("gpt-5-mini", "write it as provider:model"),
+        ("nowhere:model", "which cannot be used"),
+        ("anthropic:model", "its package is missing.*langchain-anthropic"),
+    ],
+)
+def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(name: str, problem: str) -> None:
+    models = ChatModels.from_settings(Settings(fast_model=name))
+
+    with pytest.raises(ConfigurationError, match=problem):
+        models.get("fast")

@@ -1,0 +1,187 @@
+"""An OpenAI-compatible server on the loopback address that answers from a script.
+
+    with LoopbackModel() as server:
+        server.answer("ExtractFactsOutput", ExtractFactsOutput(facts=[...]))
+        settings = Settings(base_url=server.base_url)
+
+A request is answered by the first route that fits it, not by the order of the calls, since nodes run in parallel.
+"""
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+from pydantic import BaseModel
+
+from tests.support.loopback_wire import completion, embeddings_body, events, schema_name
+
+Request = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """An answer with everything that can be said about it."""
+
+    content: str | None = None
+    #: Further fields of the message, such as `refusal` or `tool_calls`.
+    message: dict[str, Any] = field(default_factory=dict)
+    finish_reason: str | None = None
+    #: Tokens in and out.
+    usage: tuple[int, int] | None = (100, 10)
+    #: The answer is sent once this is set.
+    after: threading.Event | None = None
+
+
+#: Text, a model's instance as JSON, fields of the message, an HTTP status, raw bytes for the whole body, or a function.
+Answer = str | BaseModel | dict[str, Any] | int | bytes | Reply | Callable[[Request], Any]
+Matcher = str | Callable[[Request], bool]
+
+
+@dataclass
+class _Route:
+    fits: Callable[[Request], bool]
+    answers: tuple[Answer, ...]
+    used: int = 0
+
+    def next(self) -> Answer:
+        answer = self.answers[min(self.used, len(self.answers) - 1)]
+        self.used += 1
+        return answer
+
+
+class LoopbackModel:
+    """The server; a context manager. Leaving it fails when a request fitted no route."""
+
+    def __init__(self) -> None:
+        self.chat_requests: list[Request] = []
+        self.embedding_requests: list[Request] = []
+        self.problems: list[str] = []
+        self._routes: list[_Route] = []
+        self._embedding_answer: Answer | None = None
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = False  # leaving waits for every answer, so that no thread outlives its test
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self.base_url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def answer(self, matcher: Matcher, *answers: Answer) -> None:
+        """Answers requests that fit with these answers in turn, the last one over and over.
+
+        A text fits by the name of the output schema or forced tool, or by occurring in the messages. A later route
+        goes before an earlier one.
+        """
+        fits = matcher if callable(matcher) else _fits_text(matcher)
+        with self._lock:
+            self._routes.insert(0, _Route(fits, answers))
+
+    def answer_embeddings(self, answer: Answer | None) -> None:
+        """Answers embedding requests with a status, bytes, or a function returning the vectors; None: hashed words."""
+        self._embedding_answer = answer
+
+    def reply_to(self, path: str, request: Request) -> tuple[int, str, bytes]:
+        """Status, content type and body for a request."""
+        if path.endswith("/embeddings"):
+            self.embedding_requests.append(request)
+            return _embedding_reply(self._embedding_answer, request)
+        with self._lock:
+            self.chat_requests.append(request)
+            route = next((route for route in self._routes if route.fits(request)), None)
+            answer: Answer = route.next() if route else 400
+        if route is None:
+            self.problems.append(f"no route for {path} with schema {schema_name(request)}")
+        return _chat_reply(answer, request)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        if error is None:
+            assert not self.problems, self.problems
+
+
+def _fits_text(text: str) -> Callable[[Request], bool]:
+    def fits(request: Request) -> bool:
+        return schema_name(request) == text or any(text in json.dumps(message) for message in request["messages"])
+
+    return fits
+
+
+def _embedding_reply(answer: Answer | None, request: Request) -> tuple[int, str, bytes]:
+    if isinstance(answer, int):
+        return _error(answer)
+    if isinstance(answer, bytes):
+        return 200, "text/html", answer
+    vectors = answer(request) if callable(answer) else None
+    return 200, "application/json", json.dumps(embeddings_body(request, vectors)).encode()
+
+
+def _chat_reply(answer: Answer, request: Request) -> tuple[int, str, bytes]:
+    while callable(answer):
+        answer = answer(request)
+    if isinstance(answer, int):
+        return _error(answer)
+    if isinstance(answer, bytes):
+        return 200, "text/html", answer
+    reply = _as_reply(answer, request)
+    if reply.after is not None:
+        reply.after.wait(timeout=30)
+    message = {"role": "assistant", "content": reply.content, **reply.message}
+    body = completion(request, message, reply.finish_reason, reply.usage)
+    if request.get("stream"):
+        return 200, "text/event-stream", events(body)
+    return 200, "application/json", json.dumps(body).encode()
+
+
+def _as_reply(answer: Any, request: Request) -> Reply:
+    if isinstance(answer, Reply):
+        return answer
+    if isinstance(answer, dict):
+        return Reply(message=answer)
+    if not isinstance(answer, BaseModel):
+        return Reply(content=str(answer))
+    text = answer.model_dump_json()
+    if "response_format" in request or not request.get("tools"):
+        return Reply(content=text)
+    call = {"id": "call_1", "type": "function", "function": {"name": schema_name(request), "arguments": text}}
+    return Reply(message={"tool_calls": [call]})
+
+
+def _error(status: int) -> tuple[int, str, bytes]:
+    body = {"error": {"message": "scripted failure", "type": "scripted", "code": "scripted_code", "param": None}}
+    return status, "application/json", json.dumps(body).encode()
+
+
+def _handler(model: LoopbackModel) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            length = int(self.headers["Content-Length"])
+            try:
+                status, kind, body = model.reply_to(self.path, json.loads(self.rfile.read(length)))
+            except Exception as error:  # noqa: BLE001 - a script's mistake must fail the test, not only this thread
+                model.problems.append(f"the script failed: {error!r}")
+                status, kind, body = _error(400)
+            try:
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                if status >= 400:
+                    self.send_header("retry-after-ms", "1")  # clients try again at once
+                self.end_headers()
+                self.wfile.write(body)
+            except ConnectionError:
+                self.close_connection = True  # the client had given up, as in a test of timeouts
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the signature of http.server
+            """Silence."""
+
+    return Handler
