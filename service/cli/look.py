@@ -1,0 +1,101 @@
+"""`mnemic memories` and `mnemic history`: what is stored, and how it came about."""
+
+from collections.abc import Sequence
+from datetime import UTC
+from enum import StrEnum
+from itertools import groupby
+from typing import Annotated
+from uuid import UUID
+
+import typer
+from rich.padding import Padding
+from rich.text import Text
+
+from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity
+from mnemic.service.cli.output import columns, day, emit, plain, say, show
+from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.memory import ALL_KINDS, Mnemic
+from mnemic.state.records import HistoryEvent, Kind, Memory
+
+KindName = StrEnum("KindName", {kind: kind for kind in ALL_KINDS})  # type: ignore[misc]  # made of the library's list
+Kinds = Annotated[list[KindName] | None, typer.Option("--kind", help="Only this kind; may be given repeatedly.")]
+Closed = Annotated[bool, typer.Option("--all", help="Superseded and absorbed ones too.")]
+MemoryId = Annotated[UUID, typer.Argument(metavar="ID", help="As `mnemic memories` prints it.")]
+
+
+async def memories(
+    agent: Agent,
+    user: User,
+    group: Groups = None,
+    session: Session = None,
+    kind: Kinds = None,
+    closed: Closed = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the memories of a person, newest first."""
+    kinds: list[Kind] = [name for name in ALL_KINDS if kind is None or name in kind]
+    async with Mnemic.open() as memory:
+        found = await memory.memories(identity(agent, user, group, session), kinds, with_closed=closed)
+    if as_json:
+        emit(found)
+    elif found:
+        _list(found)
+    else:
+        say("no memories")
+
+
+def _list(found: Sequence[Memory]) -> None:
+    by_scope = sorted(found, key=lambda memory: memory.scope_key)  # stable: newest first within each
+    for number, (scope_key, group) in enumerate(groupby(by_scope, key=lambda memory: memory.scope_key)):
+        table = columns()
+        for memory in group:
+            what = memory.kind if memory.state == "active" else f"{memory.kind}, {memory.state}"
+            table.add_row(day(memory.valid_from), what, Text("\n").join([plain(memory.content), _dim(memory.id)]))
+        show(*([""] if number else []), plain(scope_key, "bold"), table)
+
+
+def _dim(value: object) -> Text:
+    return plain(value, "dim")
+
+
+async def history(
+    memory_id: MemoryId,
+    agent: Agent,
+    user: User,
+    group: Groups = None,
+    session: Session = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show everything that happened to one memory."""
+    async with Mnemic.open() as memory:
+        events = await memory.history(identity(agent, user, group, session), memory_id)
+    if as_json:
+        emit(events)
+    elif events:
+        for event in events:
+            _show_event(event)
+    if not events:
+        say("no memory of this id is visible to this person")
+        raise typer.Exit(EXIT_FOUND_WRONG)
+
+
+def _show_event(event: HistoryEvent) -> None:
+    moment = event.ts.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    show(
+        Text.assemble(
+            (f"{event.seq}  {event.event}", "bold"),
+            f"  {moment}  by ",
+            plain(event.actor),
+            "  (",
+            plain(event.reason),
+            ")",
+        ),
+        Padding(_change(event), (0, 0, 0, 3)),
+    )
+
+
+def _change(event: HistoryEvent) -> Text:
+    """Before and after; where the words stayed as they are, only the row changed."""
+    if event.before == event.after:
+        return _dim("same words")
+    return Text(" → ").join(plain(text) for text in (event.before, event.after) if text is not None)

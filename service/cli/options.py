@@ -1,0 +1,30 @@
+"""Options that several commands share, and the identity they make."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import Identity
+
+Agent = Annotated[str, typer.Option("--agent", help="The agent whose memory it is.")]
+User = Annotated[str, typer.Option("--user", help="The person the agent talks with.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of that person; may be given repeatedly.")]
+Session = Annotated[str | None, typer.Option("--session", help="A session, for what belongs to it alone.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")]
+
+
+def identity(agent: str, user: str, groups: Sequence[str] | None = None, session: str | None = None) -> Identity:
+    """The identity these options name.
+
+    Raises:
+        InvalidInputError: an id cannot be used.
+    """
+    try:
+        return Identity(agent_id=agent, user_id=user, group_ids=tuple(groups or ()), session_id=session)
+    except ValidationError as error:
+        names = ", ".join(dict.fromkeys(f"--{str(p['loc'][0]).split('_')[0]}" for p in error.errors()))
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise InvalidInputError(f"{names}: {reason}") from None

@@ -1,0 +1,82 @@
+"""Dumps the whole database into one file, with the programs that Postgres itself brings for it."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError
+from mnemic.state.settings import Settings
+from mnemic.storage.opening import setup_dsn
+
+
+async def dump_database(settings: Settings, target: Path) -> int:
+    """Writes a dump in Postgres' custom format, readable by its owner alone; `pg_restore` reads it.
+
+    The file appears when it is complete: a dump that fails leaves an older file of that name as it was.
+
+    Returns:
+        The bytes of the file.
+
+    Raises:
+        ConfigurationError: no `pg_dump` is installed, or MNEMIC_MIGRATION_URL is missing.
+        InvalidInputError: the file cannot be written.
+        DatabaseUnavailableError: `pg_dump` failed; the message is its own.
+        EmbeddedPostgresError: the embedded server cannot be started.
+    """
+    program = _find_pg_dump(settings)
+    async with setup_dsn(settings) as dsn:
+        return await asyncio.to_thread(_dump, program, dsn, target)
+
+
+def _find_pg_dump(settings: Settings) -> Path:
+    """The embedded server's own program; for a server of one's own that on PATH, whose version its owner chooses."""
+    if settings.migration_url is None and settings.database_url is None:
+        from mnemic.storage.embedded.binaries import find_binaries
+
+        bundled = find_binaries() / "pg_dump"
+        return bundled if bundled.is_file() else _on_path()
+    return _on_path()
+
+
+def _on_path() -> Path:
+    if found := shutil.which("pg_dump"):
+        return Path(found)
+    raise ConfigurationError("pg_dump is not on PATH: install Postgres' client programs of the server's version")
+
+
+def _dump(program: Path, dsn: str, target: Path) -> int:
+    part = target.with_name(f"{target.name}.part")
+    try:
+        # 0600: the file holds everybody's memories
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            _run(program, dsn, file.fileno())
+            os.fsync(file.fileno())
+        part.replace(target)
+    except OSError as error:
+        raise InvalidInputError(f"the dump cannot be written to {target}: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return target.stat().st_size
+
+
+def _run(program: Path, dsn: str, output: int) -> None:
+    parts = conninfo_to_dict(dsn)
+    password = parts.pop("password", None)  # not among the arguments, which every account of the machine can list
+    environment = {**os.environ, "LC_ALL": "C"} | ({"PGPASSWORD": str(password)} if password else {})
+    done = subprocess.run(  # noqa: S603  # our own argument list, no shell
+        [program, "--format=custom", "--no-password", f"--dbname={make_conninfo('', **parts)}"],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        said = " ".join(done.stderr.split())[-500:]
+        raise DatabaseUnavailableError(f"{program} ended with exit code {done.returncode}: {said}")

@@ -1,0 +1,127 @@
+"""`mnemic recall`, `context`, `memories` and `history` show what is stored, and nothing that steers a terminal."""
+
+import asyncio
+import json
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+
+from mnemic.state.records import NewMemory, Supersession
+from mnemic.storage import memories as stored_memories
+from tests.service.cli.conftest import Command
+from tests.support.server import Clone
+from tests.support.worlds import MORNING, identity, memory, remember
+
+WHO = ("--agent", "harbor", "--user", "ana")
+HOSTILE = "Ana's [bold]badge[/bold] says \x1b]0;owned\x07\x1b[31mred\x9b2J \u202egnp.exe"
+
+
+@pytest.fixture
+def world(clean_db: Clone) -> dict[str, UUID]:
+    """Ana's job, which another one replaced, a standing text, and a memory with control characters in it."""
+    old, new = memory("Ana works for the harbour office."), memory("Ana works for the ferry line.")
+    consolidation = memory("Ana is direct.\nShe wants short answers.", kind="consolidation")
+    hostile = memory(HOSTILE, valid_from=MORNING + timedelta(days=1))
+    asyncio.run(_store(clean_db, old, new, consolidation, hostile))
+    return {"old": old.id, "new": new.id, "consolidation": consolidation.id, "hostile": hostile.id}
+
+
+async def _store(clone: Clone, old: NewMemory, new: NewMemory, *others: NewMemory) -> None:
+    who = identity()
+    async with clone.database() as db:
+        await remember(db, who, old, *others)
+        await remember(db, who, new)
+        async with db.scoped(who) as scoped:
+            await scoped.begin_operation("formation")
+            change = Supersession(old_id=old.id, old_version=1, new_id=new.id)
+            await stored_memories.supersede(scoped, [(change, MORNING + timedelta(days=30))])
+
+
+def folded(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_recall_finds_with_date_and_score(mnemic: Command, world: dict[str, UUID]) -> None:
+    result = mnemic("recall", "Who does Ana work for?", *WHO)
+    assert result.exit_code == 0
+    first = next(line for line in result.stdout.splitlines() if "ferry" in line)
+    assert first.startswith("2026-03-02")
+    assert "harbour office" not in result.stdout
+    found = json.loads(mnemic("recall", "Who does Ana work for?", *WHO, "--json").stdout)
+    assert str(world["new"]) in [item["item_id"] for item in found]
+    assert all(item["score"] > 0 for item in found)
+
+
+def test_another_person_finds_nothing(mnemic: Command, world: dict[str, UUID]) -> None:
+    stranger = ("--agent", "harbor", "--user", "bo")
+    assert json.loads(mnemic("recall", "Who does Ana work for?", *stranger, "--json").stdout) == []
+    assert json.loads(mnemic("memories", *stranger, "--all", "--json").stdout) == []
+    result = mnemic("history", world["new"], *stranger, "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (1, [])
+
+
+def test_memories_are_listed_by_kind_and_closed_ones_only_where_asked(mnemic: Command, world: dict[str, UUID]) -> None:
+    living = mnemic("memories", *WHO).stdout
+    assert "ferry line" in living
+    assert str(world["new"]) in living
+    assert "harbour office" not in living
+    everything = mnemic("memories", *WHO, "--all").stdout
+    assert "fact, superseded" in everything
+    assert "harbour office" in everything
+    only = json.loads(mnemic("memories", *WHO, "--kind", "consolidation", "--json").stdout)
+    assert [item["id"] for item in only] == [str(world["consolidation"])]
+
+
+def test_history_tells_what_happened_when_by_whom_and_why(mnemic: Command, world: dict[str, UUID]) -> None:
+    events = json.loads(mnemic("history", world["old"], *WHO, "--json").stdout)
+    assert [(event["event"], event["actor"], event["reason"]) for event in events] == [
+        ("ADD", "ana", "formation"),
+        ("SUPERSEDE", "ana", "formation"),
+    ]
+    assert events[0]["after"] == "Ana works for the harbour office."
+    shown = mnemic("history", world["old"], *WHO).stdout
+    for event in events:
+        assert event["event"] in shown
+        assert event["ts"][:10] in shown
+    assert "Ana works for the harbour office." in folded(shown)
+
+
+def test_history_of_an_unknown_id_says_so(mnemic: Command, world: dict[str, UUID]) -> None:
+    result = mnemic("history", uuid4(), *WHO)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert "no memory of this id" in result.stderr
+
+
+def test_context_is_the_text_for_the_prompt_and_its_price(mnemic: Command, world: dict[str, UUID]) -> None:
+    result = mnemic("context", *WHO)
+    assert result.stdout.startswith("<MemoryContext>")
+    assert "Ana is direct.\nShe wants short answers." in result.stdout
+    assert "searched: no" in result.stderr
+    asked = json.loads(mnemic("context", "Do you remember who I work for?", *WHO, "--json").stdout)
+    assert asked["searched"]
+    assert "ferry line" in asked["context"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("recall", "badge"), ("context", "Do you remember my badge?"), ("memories",), ("history", "hostile")],
+)
+def test_stored_control_characters_and_markup_reach_no_terminal(
+    mnemic: Command, world: dict[str, UUID], words: tuple[str, ...]
+) -> None:
+    command = [world["hostile"] if word == "hostile" else word for word in words]
+    result = mnemic(*command, *WHO)
+    assert "[bold]badge[/bold]" in result.stdout
+    assert not [char for char in result.stdout if not char.isprintable() and char != "\n"]
+    as_json = mnemic(*command, *WHO, "--json").stdout
+    assert "badge" in as_json
+    assert not [char for char in as_json if not char.isprintable() and char != "\n"]
+    json.loads(as_json)
+
+
+def test_an_empty_question_is_one_line(mnemic: Command) -> None:
+    result = mnemic("recall", " ", *WHO)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("mnemic: a search needs a question")
