@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Self
 from uuid import UUID
 
+from langchain_core.runnables import RunnableConfig
+from langgraph.pregel import Pregel
 from pydantic import ValidationError
 
 from mnemic.graphs.consolidation import ConsolidationGraph, build_consolidation
@@ -20,6 +22,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Found, HistoryEvent, Kind, Memory, Observed, ScopeSettings, SearchType, Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import history, inbox, memories, scopes, usage
+from mnemic.storage.opening import describe_database
 from mnemic.storage.search import search
 
 #: Kinds that are memories of their own, in the order they are listed.
@@ -35,6 +38,22 @@ ALL_KINDS: tuple[Kind, ...] = (
 )
 #: Results of a search by method (3 as a tool, 5 in an automatic recall).
 SEARCH_LIMIT = 10
+#: A host's node that calls these graphs hands its own durability down, and LangGraph 1.2 fails under "sync" to run a
+#: graph that keeps no checkpoints (`_put_checkpoint_fut`); its argument `durability` warns for such a graph.
+_IN_A_HOST: RunnableConfig = {"configurable": {"__pregel_durability": "async"}}
+
+
+def read_settings(**settings: Any) -> Settings:
+    """The settings of the environment; arguments beat it.
+
+    Raises:
+        ConfigurationError: a setting does not fit.
+    """
+    try:
+        return Settings(**settings)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors())
+        raise ConfigurationError(f"settings do not fit: {problems}") from None
 
 
 class Mnemic:
@@ -58,12 +77,7 @@ class Mnemic:
             ConfigurationError: a setting does not fit.
             MnemicError: the database or the embedder cannot be had; the message says what to do.
         """
-        try:
-            chosen = Settings(**settings)
-        except ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors())
-            raise ConfigurationError(f"settings do not fit: {problems}") from None
-        async with open_resources(chosen) as resources:
+        async with open_resources(read_settings(**settings)) as resources:
             yield cls(resources)
 
     @property
@@ -72,8 +86,12 @@ class Mnemic:
         return self._resources.settings
 
     def describe(self) -> str:
-        """Model and embedder in use, on one line."""
-        return f"model: {self._resources.models.describe()}; embedder: {self._resources.embedder.name}"
+        """Model, embedder and database in use, on one line."""
+        resources = self._resources
+        return (
+            f"model: {resources.models.describe()}; embedder: {resources.embedder.name}; "
+            f"database: {describe_database(resources.settings)}"
+        )
 
     # -- the graphs
 
@@ -115,7 +133,7 @@ class Mnemic:
         """
         runs: list[FormationOutput] = []
         while True:
-            run: FormationOutput = await self._formation.ainvoke({"force": force}, context=identity)  # type: ignore[assignment]  # typed as any dict
+            run: FormationOutput = await _run(self._formation, {"force": force}, identity)
             if run["reason"] is None:
                 return runs
             runs.append(run)
@@ -126,7 +144,10 @@ class Mnemic:
         Args:
             force: also below the threshold.
         """
-        return await self._consolidation.ainvoke({"scope_key": scope_key, "force": force}, context=identity)  # type: ignore[return-value]  # typed as any dict
+        result: ConsolidationResult = await _run(
+            self._consolidation, {"scope_key": scope_key, "force": force}, identity
+        )
+        return result
 
     # -- memories come out
 
@@ -139,9 +160,9 @@ class Mnemic:
         budget_tokens: int | None = None,
     ) -> RecallOutput:
         """What belongs into the prompt for this turn: the standing part, and search results where it asks for them."""
-        return await self._recall.ainvoke(
-            {"question": question, "search": search, "budget_tokens": budget_tokens}, context=identity
-        )  # type: ignore[return-value]  # typed as any dict
+        asked = {"question": question, "search": search, "budget_tokens": budget_tokens}
+        result: RecallOutput = await _run(self._recall, asked, identity)
+        return result
 
     async def recall_text(self, identity: Identity, question: str) -> str:
         """The context for a turn as text; empty where there is nothing to say."""
@@ -212,3 +233,8 @@ class Mnemic:
 
     async def _provide(self) -> Resources:
         return self._resources
+
+
+async def _run(graph: Pregel[Any, Identity, Any, Any], given: dict[str, Any], identity: Identity) -> Any:
+    """A graph's output; the graphs' own types say only that it is a dict."""
+    return await graph.ainvoke(given, context=identity, config=_IN_A_HOST)
