@@ -1,13 +1,13 @@
 """The pool and `scoped()`, the only way to a connection. No model is called while one is held."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, LiteralString, TypeVar
 from uuid import UUID, uuid4
 
 from pgvector.psycopg import register_vector_async
-from psycopg import AsyncConnection, AsyncCursor, OperationalError
+from psycopg import AsyncConnection, AsyncCursor, OperationalError, ProgrammingError
 from psycopg.errors import DeadlockDetected, SerializationFailure
 from psycopg.rows import class_row, tuple_row
 from psycopg.types.json import Jsonb
@@ -84,6 +84,7 @@ class Database:
     def __init__(self, dsn: str, settings: Settings) -> None:
         self._pool = AsyncConnectionPool(
             dsn,
+            kwargs={"client_encoding": "UTF8"},  # an SQL_ASCII database would answer in bytes, even the doctor
             min_size=1,
             max_size=settings.pool_size,
             timeout=settings.pool_timeout_seconds,
@@ -123,10 +124,29 @@ class Database:
             ConcurrentChangeError: Postgres gave up this transaction in favour of another.
         """
         keys = tuple(dict.fromkeys([*identity.scope_keys, *also]))
+        async with self._transaction() as connection:
+            await connection.execute(_SCOPE, {"agent_id": identity.agent_id, "scope_keys": list(keys)})
+            yield Scoped(connection, identity, keys)
+
+    @asynccontextmanager
+    async def catalog(self) -> AsyncIterator[AsyncConnection]:
+        """A read-only transaction without a scope, for questions about the database itself.
+
+        The set-up has to be checked before anybody's scope is trusted. Without a scope the policies show no row of any
+        agent, so what is left to read are Postgres' catalogs and the record of migrations.
+
+        Raises:
+            DatabaseUnavailableError: the database cannot be reached or cut the connection.
+        """
+        async with self._transaction() as connection:
+            await connection.execute("set transaction read only")
+            yield connection
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
         try:
             async with self._pool.connection() as connection, connection.transaction():
-                await connection.execute(_SCOPE, {"agent_id": identity.agent_id, "scope_keys": list(keys)})
-                yield Scoped(connection, identity, keys)
+                yield connection
         except (DeadlockDetected, SerializationFailure) as error:
             raise ConcurrentChangeError from error
         except (OperationalError, PoolTimeout) as error:
@@ -135,4 +155,5 @@ class Database:
 
 async def _configure(connection: AsyncConnection) -> None:
     await connection.set_autocommit(True)  # a transaction lasts exactly as long as scoped()
-    await register_vector_async(connection)
+    with suppress(ProgrammingError):  # without pgvector the pool opens all the same, so that the doctor can say so
+        await register_vector_async(connection)

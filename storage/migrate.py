@@ -2,13 +2,14 @@
 
 import asyncio
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, LiteralString
 
 from psycopg import AsyncConnection, OperationalError, sql
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.errors import FeatureNotSupported, InsufficientPrivilege, UndefinedFile
+from psycopg.errors import DuplicateObject, FeatureNotSupported, InsufficientPrivilege, UndefinedFile, UniqueViolation
 from psycopg.rows import tuple_row
 
 from mnemic.state.errors import DatabaseSetupError, DatabaseUnavailableError
@@ -121,9 +122,11 @@ async def _ensure_roles(connection: AsyncConnection, service_dsn: str | None) ->
         rights: sql.Composable = sql.SQL("login" if login else "nologin")
         if role == SERVICE_ROLE and password:
             rights = sql.SQL("login password {}").format(sql.Literal(password))
-        await connection.execute(sql.SQL("create role {} {}").format(sql.Identifier(role), rights))
-    is_superuser = await _value(connection, "select rolsuper from pg_roles where rolname = current_user")
-    if not is_superuser and not await _value(connection, "select pg_has_role(%s, 'member')", OWNER_ROLE):
+        with suppress(DuplicateObject, UniqueViolation):  # roles are the server's: another database is being set up too
+            await connection.execute(sql.SQL("create role {} {}").format(sql.Identifier(role), rights))
+    # from Postgres 16 on, the maker of a role is its member without the right to act as it
+    acting = "set" if connection.info.server_version >= 160000 else "member"
+    if not await _value(connection, "select pg_has_role(%s, %s)", OWNER_ROLE, acting):
         await connection.execute(sql.SQL("grant {} to current_user").format(sql.Identifier(OWNER_ROLE)))
 
 

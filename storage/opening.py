@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import DuplicateDatabase
+from pydantic import SecretStr
 
+from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
 from mnemic.storage.doctor import require_sound
@@ -20,10 +23,13 @@ _DATABASE = "mnemic"
 
 
 @asynccontextmanager
-async def open_database(settings: Settings) -> AsyncIterator[Database]:
+async def open_database(settings: Settings, *, sound: bool = True) -> AsyncIterator[Database]:
     """The service's database, checked.
 
     A server of one's own is never changed here: `mnemic db migrate` sets it up.
+
+    Args:
+        sound: False opens a broken set-up too, for the doctor to look at.
 
     Raises:
         DatabaseUnavailableError: no connection.
@@ -31,28 +37,89 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
         EmbeddedPostgresError: the embedded server cannot be started.
     """
     if settings.database_url is not None:
-        async with _pool(settings.database_url.get_secret_value(), settings) as database:
+        async with _pool(_read_dsn(settings.database_url, "MNEMIC_DATABASE_URL"), settings, sound) as database:
             yield database
         return
-    server = await asyncio.to_thread(_start, settings)
-    try:
-        await _create_database(server)
+    async with _embedded(settings) as server:
         await migrate(server.dsn(dbname=_DATABASE))
-        async with _pool(server.dsn(user=SERVICE_ROLE, dbname=_DATABASE), settings) as database:
+        async with _pool(server.dsn(user=SERVICE_ROLE, dbname=_DATABASE), settings, sound) as database:
             yield database
-    finally:
-        await asyncio.to_thread(server.stop)
+
+
+async def set_up_database(settings: Settings) -> list[str]:
+    """Runs the pending migrations on a server of one's own or the embedded one; the names of those that ran.
+
+    Raises:
+        ConfigurationError: MNEMIC_MIGRATION_URL is missing or no DSN.
+        DatabaseSetupError: the server does not allow it; the message says what to do.
+        DatabaseUnavailableError: no connection.
+        EmbeddedPostgresError: the embedded server cannot be started.
+    """
+    service = settings.database_url
+    async with setup_dsn(settings) as dsn:
+        return await migrate(dsn, service_dsn=_read_dsn(service, "MNEMIC_DATABASE_URL") if service else None)
 
 
 @asynccontextmanager
-async def _pool(dsn: str, settings: Settings) -> AsyncIterator[Database]:
+async def setup_dsn(settings: Settings) -> AsyncIterator[str]:
+    """The DSN that may change and dump everything; it holds until the block ends.
+
+    Raises:
+        ConfigurationError: MNEMIC_MIGRATION_URL is missing or no DSN.
+        EmbeddedPostgresError: the embedded server cannot be started.
+    """
+    if settings.migration_url is not None:
+        yield _read_dsn(settings.migration_url, "MNEMIC_MIGRATION_URL")
+        return
+    if settings.database_url is not None:
+        raise ConfigurationError(
+            "MNEMIC_DATABASE_URL names a server of your own: set MNEMIC_MIGRATION_URL too, the DSN of a role that may "
+            "set up this database"
+        )
+    async with _embedded(settings) as server:
+        yield server.dsn(dbname=_DATABASE)
+
+
+def describe_database(settings: Settings) -> str:
+    """Where the memories are, in a few words and without a password."""
+    if settings.database_url is None:
+        from mnemic.storage.embedded import default_data_dir
+
+        return f"embedded Postgres in {settings.data_dir or default_data_dir()}"
+    parts = conninfo_to_dict(_read_dsn(settings.database_url, "MNEMIC_DATABASE_URL"))
+    return f"Postgres at {parts.get('host', 'localhost')}, database {parts.get('dbname') or parts.get('user', '')}"
+
+
+def _read_dsn(secret: SecretStr, variable: str) -> str:
+    dsn = secret.get_secret_value()
+    try:
+        conninfo_to_dict(dsn)
+    except ProgrammingError:
+        # from None: the driver's message quotes the DSN, which may hold a password
+        raise ConfigurationError(f"{variable} is no DSN; write postgresql://role:password@host:5432/database") from None
+    return dsn
+
+
+@asynccontextmanager
+async def _pool(dsn: str, settings: Settings, sound: bool) -> AsyncIterator[Database]:
     database = Database(dsn, settings)
     await database.open()
     try:
-        await require_sound(database)
+        if sound:
+            await require_sound(database)
         yield database
     finally:
         await database.close()
+
+
+@asynccontextmanager
+async def _embedded(settings: Settings) -> AsyncIterator["EmbeddedPostgres"]:
+    server = await asyncio.to_thread(_start, settings)
+    try:
+        await _create_database(server)
+        yield server
+    finally:
+        await asyncio.to_thread(server.stop)
 
 
 def _start(settings: Settings) -> "EmbeddedPostgres":

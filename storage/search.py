@@ -11,7 +11,9 @@ from mnemic.storage.statements import load_statements
 from mnemic.storage.vectors import half_vector
 
 _SQL = load_statements("search")
-_QUOTED = re.compile(r'["“”]([^"“”]{2,200})["“”]')
+_QUOTED = re.compile(r'"([^"]{2,200})"')
+#: In a database of locale C, Postgres takes typographic quotes for letters of the word beside them.
+_STRAIGHT = str.maketrans("“”„", '"""')
 #: Procedures and journals are found only when their category is asked for.
 AUTOMATIC: Final = ("fact", "episode", "insight", "reflection", "message")
 
@@ -32,9 +34,10 @@ async def search(
         vector: of the question, by `model`; None searches by text alone.
         search_type: `semantic` and `text` leave the other branch out.
     """
+    asked = "" if search_type == "semantic" else question.translate(_STRAIGHT)
     values = {
-        "question": "" if search_type == "semantic" else question,
-        "phrases": [] if search_type == "semantic" else _QUOTED.findall(question),
+        "question": asked,
+        "phrases": _QUOTED.findall(asked),
         "vector": None if vector is None or search_type == "text" else half_vector(vector),
         "model": model,
         "kinds": list(AUTOMATIC),

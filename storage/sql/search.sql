@@ -28,8 +28,8 @@ with question as materialized (
      where e.scope_key = any(%(scope_keys)s) and e.living
      group by e.item_id
 ), ranked as (
-    select *, row_number() over (order by text_score desc nulls last) as text_rank,
-           row_number() over (order by similarity desc nulls last) as semantic_rank
+    select *, row_number() over (order by text_score desc nulls last, item_id) as text_rank,
+           row_number() over (order by similarity desc nulls last, item_id) as semantic_rank
       from scored
 ), fused as (
     select item_id, kind, scope_key, text_score, similarity, case %(fusion)s

@@ -1,0 +1,121 @@
+"""Fixtures that every test may use: databases of a throw-away Postgres server, and an environment without settings."""
+
+import os
+import shutil
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+
+from mnemic.storage.database import Database
+from tests.support.server import (
+    RUN_VARIABLE,
+    Clone,
+    Server,
+    cloned,
+    ensure_template,
+    run_directory,
+    running_server,
+    wipe,
+)
+from tests.support.statements import recorded_statements
+
+# examples share the databases of their test and use agents of their own, so a fixture need not be made for each
+hypothesis_settings.register_profile(
+    "mnemic", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("mnemic")
+
+
+def pytest_configure() -> None:
+    os.environ.setdefault(RUN_VARIABLE, uuid.uuid4().hex[:12])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # the process that started the workers is the last to leave
+        shutil.rmtree(run_directory(), ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the developer's own settings, keys or tracing reaches a test."""
+    for name in [name for name in os.environ if name.startswith("MNEMIC_") or name == "OPENAI_API_KEY"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
+    monkeypatch.setenv("LANGSMITH_TRACING", "false")
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """The throw-away server that all workers of this run share, or that of `MNEMIC_TEST_DSN`."""
+    with running_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def template(server: Server) -> str:
+    """Name of the database that the project's own migrations made."""
+    return ensure_template(server)
+
+
+@pytest.fixture(scope="session")
+def worker_db(server: Server, template: str) -> Iterator[Clone]:
+    """This worker's database; use `clean_db`, which is empty."""
+    with cloned(server, template) as clone:
+        yield clone
+
+
+@pytest.fixture(scope="session")
+def worker_superuser(worker_db: Clone) -> Iterator[psycopg.Connection]:
+    """One superuser connection per worker; use `superuser`."""
+    with worker_db.as_superuser() as connection:
+        yield connection
+
+
+@pytest.fixture
+def clean_db(worker_db: Clone, worker_superuser: psycopg.Connection) -> Iterator[Clone]:
+    """The worker's database without a row: for tests that open a pool or a process of their own."""
+    wipe(worker_superuser)
+    yield worker_db
+    wipe(worker_superuser)
+
+
+@pytest.fixture
+async def db(clean_db: Clone) -> AsyncIterator[Database]:
+    """The service's pool on the worker's database without a row."""
+    async with clean_db.database() as database:
+        yield database
+
+
+@pytest.fixture
+def superuser(clean_db: Clone, worker_superuser: psycopg.Connection) -> psycopg.Connection:
+    """A superuser on the database of `db`: for set-up and for looking behind the policies, never for the act tested."""
+    return worker_superuser
+
+
+@pytest.fixture
+def fresh_db(server: Server, template: str) -> Iterator[Clone]:
+    """A database of the test's own, for DDL, several processes and many rows (20 to 50 ms)."""
+    with cloned(server, template) as clone:
+        yield clone
+
+
+@pytest.fixture
+def empty_db(server: Server, template: str) -> Iterator[Clone]:
+    """A database that was never migrated, on a server whose roles exist."""
+    with cloned(server, None) as clone:
+        yield clone
+
+
+@pytest.fixture
+def statements(clean_db: Clone) -> Callable[[Database], AbstractContextManager[list[str]]]:
+    """`with statements(db) as sent:` fills `sent` with what the service's role sent to the server meanwhile."""
+
+    def record(_: Database) -> AbstractContextManager[list[str]]:
+        return recorded_statements(clean_db)
+
+    return record

@@ -1,0 +1,236 @@
+"""What Postgres itself refuses, whoever asks: changes of protected rows and of history, and unaudited writes."""
+
+import uuid
+from dataclasses import replace
+
+import psycopg
+import pytest
+from psycopg.errors import CheckViolation, DataException, InsufficientPrivilege
+
+from mnemic.state.errors import ConcurrentChangeError
+from mnemic.state.identity import Identity
+from mnemic.state.records import NewMemory, Supersession
+from mnemic.storage import memories
+from mnemic.storage.database import Database
+from tests.support.server import Clone
+from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, operate, remember
+
+ME = identity()
+
+
+def protect(clone: Clone, memory_id: uuid.UUID, protected: bool = True) -> bool:
+    with clone.as_role("mnemic_admin") as connection:
+        row = connection.execute(
+            "select set_protection(%s, %s, %s, 'the administrator')", (AGENT, memory_id, protected)
+        ).fetchone()
+    assert row is not None
+    return bool(row[0])
+
+
+@pytest.fixture
+async def stored(db: Database) -> NewMemory:
+    reflection = memory("Ana trusts the harbour master.", kind="reflection")
+    await remember(db, ME, reflection)
+    return reflection
+
+
+async def attempt(db: Database, statement: str, who: Identity = ME) -> None:
+    await operate(db, who, lambda scoped: scoped.execute(statement, {}))
+
+
+CHANGES = [
+    "update memories set content = 'other'",
+    "update memories set importance = 5",
+    "update memories set pinned = true",
+    "update memories set protected = false",
+    "update memories set purge_at = now()",
+    "update memories set state = 'soft_deleted'",
+    "update memories set state = 'superseded', superseded_by = gen_random_uuid()",
+    "update memories set state = 'absorbed', consolidated_into = gen_random_uuid()",
+]
+
+
+@pytest.mark.parametrize("statement", CHANGES)
+async def test_nothing_changes_a_protected_memory(
+    db: Database, clean_db: Clone, stored: NewMemory, superuser: psycopg.Connection, statement: str
+) -> None:
+    assert protect(clean_db, stored.id)
+    with pytest.raises(InsufficientPrivilege, match="this memory is protected"):
+        await attempt(db, statement)
+    assert superuser.execute("select version, content from mnemic.memories").fetchall() == [(2, stored.content)]
+
+
+@pytest.mark.parametrize("statement", [change for change in CHANGES if "protected" not in change])
+async def test_an_unprotected_one_takes_the_same_changes(db: Database, stored: NewMemory, statement: str) -> None:
+    await attempt(db, statement)
+
+
+async def test_no_function_of_the_service_passes_the_protection(
+    db: Database, clean_db: Clone, stored: NewMemory
+) -> None:
+    protect(clean_db, stored.id)
+    change = Supersession(old_id=stored.id, old_version=2, new_id=uuid.uuid4())
+    with pytest.raises(InsufficientPrivilege, match="protected"):
+        await operate(db, ME, lambda scoped: memories.supersede(scoped, [(change, MORNING)]))
+    with pytest.raises(InsufficientPrivilege, match="protected"):
+        await operate(db, ME, lambda scoped: memories.absorb(scoped, uuid.uuid4(), [stored.id]))
+
+
+async def test_a_lifted_protection_makes_it_an_ordinary_memory_again(
+    db: Database, clean_db: Clone, stored: NewMemory
+) -> None:
+    assert [protect(clean_db, stored.id), protect(clean_db, stored.id)] == [True, False]
+    assert protect(clean_db, stored.id, False)
+    await attempt(db, "update memories set content = 'other'")
+
+
+async def test_without_the_guard_a_protected_memory_would_change(fresh_db: Clone) -> None:
+    async with fresh_db.database() as db:
+        reflection = memory("Ana trusts the harbour master.", kind="reflection")
+        await remember(db, ME, reflection)
+        protect(fresh_db, reflection.id)
+        with fresh_db.as_superuser() as connection:
+            connection.execute("alter table mnemic.memories disable trigger guard")
+        await attempt(db, "update memories set content = 'other'")
+
+
+async def test_only_the_administrator_protects_and_history_says_so(
+    db: Database, clean_db: Clone, stored: NewMemory, superuser: psycopg.Connection
+) -> None:
+    with pytest.raises(InsufficientPrivilege, match="set_protection"):
+        await attempt(db, f"select set_protection('{AGENT}', '{stored.id}', true, 'ana')")
+    for insert_protected in ("true", "false"):
+        values = f"('{AGENT}', gen_random_uuid(), 'fact', 'user:ana', 'Ana', 'profile', 'x', 'x', 2, 'asserted', now()"
+        columns = (
+            "agent_id, id, kind, scope_key, subject, category, content, search_text, importance, provenance, valid_from"
+        )
+        statement = f"insert into memories ({columns}, protected) values {values}, {insert_protected})"
+        if insert_protected == "true":
+            with pytest.raises(InsufficientPrivilege, match="protected"):
+                await attempt(db, statement)
+        else:
+            await attempt(db, statement)
+    protect(clean_db, stored.id)
+    protect(clean_db, stored.id, False)
+    audited = superuser.execute(
+        "select event, actor, actor_kind, reason from mnemic.history where memory_id = %s order by seq offset 1",
+        (stored.id,),
+    ).fetchall()
+    assert audited == [(event, "the administrator", "admin", "protection") for event in ("PROTECT", "UNPROTECT")]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("agent_id", "'museum'"),
+        ("id", "gen_random_uuid()"),
+        ("kind", "'journal'"),
+        ("scope_key", "'agent:harbor'"),
+        ("category", "'tasks'"),
+        ("subject_user_id", "'bob'"),
+        ("created_at", "now() - interval '1 day'"),
+    ],
+)
+async def test_what_a_memory_is_does_not_change(db: Database, stored: NewMemory, column: str, value: str) -> None:
+    with pytest.raises(InsufficientPrivilege):
+        await attempt(db, f"update memories set {column} = {value}")
+
+
+@pytest.mark.parametrize("statement", ["delete from memories", "truncate memories cascade"])
+async def test_memories_are_never_deleted(db: Database, clean_db: Clone, stored: NewMemory, statement: str) -> None:
+    with pytest.raises(InsufficientPrivilege):
+        await attempt(db, statement)
+    with clean_db.as_superuser() as connection:
+        connection.execute("set search_path = mnemic")
+        with pytest.raises(InsufficientPrivilege):
+            connection.execute(statement)
+
+
+HISTORY = [
+    f"{verb.format(table=table)}"
+    for table in ("history", "history_contents")
+    for verb in ("insert into {table} select * from {table}", "update {table} set seq = seq", "delete from {table}",
+                 "truncate {table} cascade")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", HISTORY)
+async def test_history_is_append_only_for_every_role(
+    db: Database, clean_db: Clone, stored: NewMemory, statement: str
+) -> None:
+    with pytest.raises(InsufficientPrivilege, match="permission denied"):
+        await attempt(db, statement)
+    with clean_db.as_role("mnemic_admin") as admin, pytest.raises(InsufficientPrivilege, match="permission denied"):
+        admin.execute(statement)
+    if statement.startswith("insert"):
+        return
+    with clean_db.as_superuser() as connection:
+        connection.execute("set role mnemic_owner; set search_path = mnemic")
+        with pytest.raises(InsufficientPrivilege, match="history is append-only"):
+            connection.execute(statement)
+
+
+@pytest.mark.parametrize("statement", [
+    "alter table memories disable trigger guard", "drop trigger append_only on history",
+    "drop policy service on entries", "alter table entries disable row level security", "set role mnemic_owner",
+    "set session_replication_role = replica", "update heads set seq = 0",
+    "select open_operation('museum', gen_random_uuid(), 'a', 'b', 'c', null, null, '{}')",
+])  # fmt: skip
+async def test_the_service_cannot_take_the_guards_down(db: Database, stored: NewMemory, statement: str) -> None:
+    with pytest.raises(InsufficientPrivilege):
+        await attempt(db, statement)
+
+
+async def test_the_administrator_reads_no_contents(clean_db: Clone, stored: NewMemory) -> None:
+    for table in ("memories", "messages", "entries", "history_contents"):
+        with clean_db.as_role("mnemic_admin") as admin, pytest.raises(InsufficientPrivilege):
+            admin.execute(f"select * from {table}")
+
+
+async def test_a_write_without_an_operation_is_refused(db: Database, superuser: psycopg.Connection) -> None:
+    await remember(db, ME)
+    with pytest.raises(InsufficientPrivilege, match="only inside an operation"):
+        async with db.scoped(ME) as scoped:
+            await memories.insert(scoped, [memory("Ana keeps bees.")], model=MODEL, vectors={}, run_id=None)
+    assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (0,)
+
+
+async def test_an_operation_ends_with_its_transaction(clean_db: Clone) -> None:
+    async with clean_db.database() as db:
+        await remember(db, ME, memory("Ana keeps bees."))
+        with pytest.raises(InsufficientPrivilege, match="only inside an operation"):
+            async with db.scoped(ME) as scoped:
+                await scoped.execute("update memories set importance = 5", {})
+
+
+async def test_an_operation_without_a_scope_is_refused(clean_db: Clone) -> None:
+    with clean_db.as_role("mnemic_app") as connection, pytest.raises(InsufficientPrivilege, match="scoped transaction"):
+        connection.execute("select begin_operation(gen_random_uuid(), 'ana', 'agent', 'formation', null, null, '{}')")
+
+
+@pytest.mark.parametrize("vector", [(0.0, 0.0), (float("nan"), 1.0), (float("inf"), 1.0), ()])
+async def test_a_vector_that_has_no_direction_is_refused(db: Database, vector: tuple[float, ...]) -> None:
+    fact = memory("Ana keeps bees.")
+    with pytest.raises((CheckViolation, DataException)):
+        await remember(db, ME, fact, vectors={fact.id: vector})
+
+
+async def test_a_memory_is_some_text_of_at_most_8_kib(db: Database) -> None:
+    for content in ("", "x" * 8193, "ä" * 4097):
+        with pytest.raises(CheckViolation):
+            await remember(db, ME, replace(memory("x"), content=content))
+    longest = replace(memory("x"), content="ä" * 4096)
+    assert await remember(db, ME, longest, vectors={longest.id: direction(0)}) == {longest.id}
+
+
+async def test_facts_have_no_session_scope(db: Database) -> None:
+    with pytest.raises(CheckViolation):
+        await remember(db, identity(session="s1"), memory("Ana keeps bees.", key="session:s1"))
+
+
+async def test_one_consolidation_lives_in_a_scope_key(db: Database) -> None:
+    first, second = (memory(text, kind="consolidation") for text in ("Ana is a beekeeper.", "Ana keeps bees."))
+    assert await remember(db, ME, first) == {first.id}
+    assert await remember(db, ME, second) == set()
+    with pytest.raises(ConcurrentChangeError):
+        await operate(db, ME, lambda scoped: memories.absorb(scoped, first.id, [second.id]))

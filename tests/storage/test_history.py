@@ -1,0 +1,220 @@
+"""The audit trail: one row for every change, without gaps, chained, and with its contents apart."""
+
+import asyncio
+import hashlib
+import json
+import uuid
+from collections.abc import Sequence
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from psycopg.rows import dict_row
+
+from mnemic.state.identity import Identity
+from mnemic.state.records import Memory, Supersession
+from mnemic.state.settings import Settings
+from mnemic.storage import history, memories
+from mnemic.storage.database import Database, Scoped
+from tests.support.server import Clone
+from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, remember
+
+ME = identity(session="s1")
+
+#: Rows that do not fit: a gap, another predecessor, a hash that is not the row's, contents that are not the digests'.
+BROKEN_LINKS = """
+select h.seq from mnemic.history h
+  join mnemic.history_contents c using (agent_id, seq)
+  left join mnemic.history p on p.agent_id = h.agent_id and p.seq = h.seq - 1
+ where h.agent_id = %(agent)s
+   and (h.hash <> mnemic.history_hash(h)
+        or h.prev <> coalesce(p.hash, sha256(convert_to(h.agent_id, 'UTF8')))
+        or (p.seq is null and h.seq <> 1)
+        or h.before_digest is distinct from sha256(c.salt || convert_to(c.before::text, 'UTF8'))
+        or h.after_digest is distinct from sha256(c.salt || convert_to(c.after::text, 'UTF8')))
+"""
+HEAD = """
+select d.seq = max(h.seq) and d.hash = (array_agg(h.hash order by h.seq desc))[1]
+  from mnemic.heads d join mnemic.history h using (agent_id) where agent_id = %(agent)s group by d.seq, d.hash
+"""
+
+
+def assert_chain_is_whole(superuser: psycopg.Connection, agent: str) -> None:
+    with superuser.transaction():
+        superuser.execute("set local search_path = mnemic")
+        assert superuser.execute(BROKEN_LINKS, {"agent": agent}).fetchall() == []
+        assert superuser.execute(HEAD, {"agent": agent}).fetchone() == (True,)
+
+
+async def test_a_memory_tells_its_own_history(db: Database) -> None:
+    old, new = memory("Ana lives in Porto."), memory("Ana lives in Lisbon.")
+    await remember(db, ME, old)
+    async with db.scoped(ME) as scoped:
+        op_id = await scoped.begin_operation("formation", run_id="run-7")
+        await memories.insert(scoped, [new], model=MODEL, vectors={}, run_id="run-7")
+        await memories.supersede(scoped, [(Supersession(old_id=old.id, old_version=1, new_id=new.id), MORNING)])
+    async with db.scoped(ME) as scoped:
+        added, closed = await history.of_memory(scoped, old.id)
+    assert (added.event, added.before, added.after) == ("ADD", None, "Ana lives in Porto.")
+    assert (closed.event, closed.op_id, closed.reason) == ("SUPERSEDE", op_id, "formation")
+    assert (closed.actor, closed.session_id, closed.scope_key) == ("ana", "s1", "user:ana")
+    assert closed.seq == added.seq + 2
+
+
+EVENTS = [
+    ("importance = 5", "UPDATE", 0),
+    ("content = repeat('x', 40)", "UPDATE", 10 - 4),
+    ("state = 'absorbed', consolidated_into = gen_random_uuid()", "ABSORB", -4),
+    ("state = 'superseded', superseded_by = gen_random_uuid()", "SUPERSEDE", -4),
+    ("state = 'soft_deleted'", "DELETE", -4),
+    ("state = 'purged'", "PURGE", -4),
+]
+
+
+@pytest.mark.parametrize(("change", "event", "tokens"), EVENTS)
+async def test_each_kind_of_change_has_its_event(
+    db: Database, superuser: psycopg.Connection, change: str, event: str, tokens: int
+) -> None:
+    await remember(db, ME, memory("Ana keeps bees."))  # 15 characters, 4 tokens
+    async with db.scoped(ME) as scoped:
+        await scoped.begin_operation("formation")
+        await scoped.execute(f"update memories set {change}", {})
+    rows = superuser.execute(
+        "select event, token_delta, scope_key, category from mnemic.history order by seq"
+    ).fetchall()
+    assert rows == [("ADD", 4, "user:ana", "profile"), (event, tokens, "user:ana", "profile")]
+
+
+async def test_a_revival_is_a_restore(db: Database, superuser: psycopg.Connection) -> None:
+    await remember(db, ME, memory("Ana keeps bees."))
+    for state in ("soft_deleted", "active"):
+        async with db.scoped(ME) as scoped:
+            await scoped.begin_operation("formation")
+            await scoped.execute(f"update memories set state = '{state}'", {})
+    assert superuser.execute("select event, token_delta from mnemic.history order by seq offset 2").fetchall() == [
+        ("RESTORE", 4)
+    ]
+
+
+async def _act(scoped: Scoped, act: str, living: Sequence[Memory]) -> int:
+    """One act; how many rows it changes."""
+    if act == "add":
+        count = 1 + len(living) % 2
+        new = [memory(f"fact {uuid.uuid4()}", kind="reflection") for _ in range(count)]
+        return len(await memories.insert(scoped, new, model=MODEL, vectors={}, run_id=None))
+    if not living:
+        return 0
+    if act == "absorb":
+        await memories.absorb(scoped, uuid.uuid4(), [one.id for one in living[:2]])
+        return len(living[:2])
+    if act == "close":
+        change = Supersession(old_id=living[0].id, old_version=living[0].version, new_id=uuid.uuid4())
+        await memories.supersede(scoped, [(change, MORNING)])
+        return 1
+    cursor = await scoped.execute("update memories set importance = 6 - importance where state = 'active'", {})
+    return cursor.rowcount
+
+
+@given(
+    acts=st.lists(st.lists(st.sampled_from(["add", "absorb", "close", "weigh"]), min_size=1, max_size=3), max_size=5)
+)
+async def test_every_changed_row_leaves_exactly_one_row(
+    db: Database, superuser: psycopg.Connection, acts: list[list[str]]
+) -> None:
+    who = Identity(agent_id=f"agent-{uuid.uuid4().hex}", user_id="ana")
+    await remember(db, who)
+    changed = 0
+    for operation in acts:
+        async with db.scoped(who) as scoped:
+            await scoped.begin_operation("formation")
+            for act in operation:
+                changed += await _act(scoped, act, await memories.living(scoped, ["reflection"], most=9))
+    count = "select count(*) from mnemic.history where agent_id = %s"
+    assert superuser.execute(count, (who.agent_id,)).fetchone() == (changed,)
+    versions = "select coalesce(sum(version), 0) from mnemic.memories where agent_id = %s"
+    assert superuser.execute(versions, (who.agent_id,)).fetchone() == (changed,)
+    if changed:
+        assert_chain_is_whole(superuser, who.agent_id)
+
+
+async def test_eight_writers_leave_no_gap_and_one_chain(clean_db: Clone, superuser: psycopg.Connection) -> None:
+    async with clean_db.database(Settings(pool_size=8)) as db:
+        await remember(db, ME)
+
+        async def write(user: str) -> None:
+            for number in range(5):
+                new = [memory(f"{user} {number} {part}", key=f"user:{user}") for part in range(3)]
+                await remember(db, identity(user), *new)
+
+        await asyncio.gather(*(write(f"user-{number}") for number in range(8)))
+    rows = superuser.execute(
+        "select min(seq), max(seq), count(*), count(distinct op_id) from mnemic.history"
+    ).fetchone()
+    assert rows == (1, 120, 120, 40)
+    mixed = "select op_id from mnemic.history group by op_id having max(seq) - min(seq) + 1 <> count(*)"
+    assert superuser.execute(mixed).fetchall() == []
+    assert_chain_is_whole(superuser, AGENT)
+
+
+async def test_a_change_of_any_column_breaks_the_chain(db: Database, superuser: psycopg.Connection) -> None:
+    await remember(db, ME, memory("Ana keeps bees."))
+    columns = {
+        "agent_id": "museum", "seq": 9, "op_id": str(uuid.uuid4()), "event": "UPDATE", "memory_id": str(uuid.uuid4()),
+        "scope_key": "user:bob", "category": "tasks", "actor": "bob", "actor_kind": "admin", "reason": "other",
+        "session_id": "s9", "run_id": "r9", "refinement_id": str(uuid.uuid4()), "undo_of": str(uuid.uuid4()),
+        "before_digest": "\\x00", "after_digest": "\\x00", "token_delta": 99, "meta": {"a": 1},
+        "ts": "2020-01-01T00:00:00Z", "prev": "\\x00",
+    }  # fmt: skip
+    with superuser.transaction():
+        superuser.execute("set local search_path = mnemic")
+        names = superuser.execute(
+            "select attname from pg_attribute where attrelid = 'history'::regclass and attnum > 0"
+        )
+        assert {row[0] for row in names.fetchall()} == {*columns, "hash"}
+        for column, value in columns.items():
+            forged = superuser.execute(
+                "select history_hash(jsonb_populate_record(h, %s)) = h.hash, history_hash(h) = h.hash from history h",
+                (json.dumps({column: value}),),
+            ).fetchone()
+            assert forged == (False, True), column
+
+
+async def test_the_hash_is_the_one_anybody_can_compute(db: Database, superuser: psycopg.Connection) -> None:
+    """From the row's columns alone, by another program: what makes an outside check possible."""
+    await remember(db, ME, memory("Ana keeps bees."))
+    with superuser.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(
+            "select *, (extract(epoch from ts) * 1000000)::bigint as us from mnemic.history"
+        ).fetchone()
+    assert row is not None
+    fields = ["h1", row["agent_id"], row["seq"], str(row["op_id"]), row["event"], str(row["memory_id"]),
+              row["scope_key"], row["category"], row["actor"], row["actor_kind"], row["reason"], row["session_id"],
+              None, None, None, None, row["after_digest"].hex(), row["token_delta"], row["meta"], row["us"],
+              row["prev"].hex()]  # fmt: skip
+    assert hashlib.sha256(json.dumps(fields, ensure_ascii=False).encode()).digest() == row["hash"]
+
+
+async def test_a_removed_or_changed_row_is_noticed(fresh_db: Clone) -> None:
+    harms = ["delete from mnemic.history where seq = 2", "update mnemic.history set actor = 'bob' where seq = 2",
+             "update mnemic.history_contents set after = '{}' where seq = 2",
+             "delete from mnemic.history where seq = 3"]  # fmt: skip
+    async with fresh_db.database() as db:
+        await remember(db, ME, *(memory(f"fact {number}") for number in range(3)))
+    with fresh_db.as_superuser() as connection:
+        assert_chain_is_whole(connection, AGENT)
+        connection.execute("set session_replication_role = replica")
+        for harm in harms:
+            with connection.transaction(force_rollback=True):
+                connection.execute(harm)
+                with pytest.raises(AssertionError):
+                    assert_chain_is_whole(connection, AGENT)
+
+
+async def test_history_names_no_content(db: Database, superuser: psycopg.Connection) -> None:
+    await remember(db, ME, memory("Ana keeps bees in Sintra."))
+    (text,) = superuser.execute("select string_agg(h::text, ' ') from mnemic.history h").fetchone() or ("",)
+    assert "Ana keeps" not in text
+    assert "Sintra" not in text
+    (contents,) = superuser.execute("select after ->> 'content' from mnemic.history_contents").fetchone() or ("",)
+    assert contents == "Ana keeps bees in Sintra."

@@ -1,0 +1,189 @@
+"""Row-level security, table by table: what belongs to others is not there, and cannot be written to."""
+
+import uuid
+
+import psycopg
+import pytest
+from psycopg.errors import InsufficientPrivilege
+
+from mnemic.state.identity import Identity
+from mnemic.state.records import IndexedText, Kind, Message, ScopeSettings, Usage
+from mnemic.storage import history, inbox, memories, scopes, usage
+from mnemic.storage.database import Database, Scoped
+from tests.support.server import Clone
+from tests.support.worlds import MODEL, direction, identity, memory, message, operate
+
+#: Tables, with the column that says whose a row is.
+TABLES = {
+    "agents": "agent_id",
+    "scopes": "scope_key",
+    "sessions": "'session:' || session_id",
+    "messages": "scope_key",
+    "memories": "scope_key",
+    "sources": "scope_key",
+    "entries": "scope_key",
+    "history": "scope_key",
+    "history_contents": "scope_key",
+    "token_usage": "agent_id",
+}
+
+ANA = identity("ana", groups=["pier"], session="s-ana")
+BOB = identity("bob", groups=["yard"], session="s-bob")
+ANA_ELSEWHERE = identity("ana", agent="museum", groups=["pier"], session="s-ana")
+PEOPLE = [ANA, BOB, ANA_ELSEWHERE]
+
+
+async def live_a_little(db: Database, who: Identity) -> list[Message]:
+    """One row or more in every table and for every scope key of an identity."""
+    assert who.session_id
+    said = message(f"I am {who.user_id} at {who.agent_id}", session=who.session_id, user=who.user_id)
+    async with db.scoped(who) as scoped:
+        await inbox.observe(scoped, who.session_id, [said])
+        op_id = await scoped.begin_operation("formation")
+        kinds: dict[str, Kind] = {key: "episode" if key.startswith("session") else "fact" for key in who.scope_keys}
+        new = [memory(f"{key} is known", key=key, sources=[said], kind=kind) for key, kind in kinds.items()]
+        await memories.insert(scoped, new, model=MODEL, vectors={one.id: direction(0) for one in new}, run_id=None)
+        await inbox.settle(scoped, op_id, [said.id])
+        await inbox.index_messages(
+            scoped, MODEL, [IndexedText(item_id=said.id, text=said.content, vector=direction(0))]
+        )
+        for key in who.scope_keys:
+            await scopes.configure_scope(scoped, ScopeSettings(scope_key=key, name=key))
+        await usage.record(scoped, Usage(step="save", model="m", calls=1))
+    return [said]
+
+
+@pytest.fixture
+async def world(db: Database) -> Database:
+    for who in PEOPLE:
+        await live_a_little(db, who)
+    return db
+
+
+async def owners(scoped: Scoped, table: str) -> set[tuple[str, str]]:
+    """The agents and owners of all rows that the transaction sees in a table, without any condition."""
+    cursor = await scoped.execute(f"select distinct agent_id, {TABLES[table]} from {table}", {})
+    return {(row[0], row[1]) for row in await cursor.fetchall()}
+
+
+def own(who: Identity, table: str) -> set[tuple[str, str]]:
+    keys = {"agents": (who.agent_id,), "token_usage": (who.agent_id,), "sessions": (f"session:{who.session_id}",),
+            "messages": (f"user:{who.user_id}",)}  # fmt: skip
+    return {(who.agent_id, key) for key in keys.get(table, who.scope_keys)}
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_a_bare_select_sees_the_own_rows_and_no_others(world: Database, table: str) -> None:
+    for who in PEOPLE:
+        async with world.scoped(who) as scoped:
+            expected = own(who, table)
+            seen = await owners(scoped, table)
+            if table == "entries":  # and those of the own kept message
+                expected |= {(who.agent_id, f"user:{who.user_id}")}
+            assert seen == expected
+
+
+@pytest.mark.parametrize("table", [table for table in TABLES if table not in ("agents", "token_usage")])
+async def test_without_the_policy_the_same_select_shows_everybodys_rows(fresh_db: Clone, table: str) -> None:
+    async with fresh_db.database() as db:
+        for who in PEOPLE:
+            await live_a_little(db, who)
+        with fresh_db.as_superuser() as connection:
+            connection.execute(f"alter table mnemic.{table} disable row level security")
+        async with db.scoped(ANA) as scoped:
+            seen = await owners(scoped, table)
+    assert own(BOB, table) < seen
+    assert own(ANA_ELSEWHERE, table) < seen
+
+
+async def test_a_user_without_the_group_or_session_sees_neither(world: Database) -> None:
+    async with world.scoped(identity("ana")) as scoped:
+        found = {one.scope_key for one in await memories.living(scoped, ["fact", "episode"], most=50)}
+    assert found == {"agent:harbor", "user:ana"}
+
+
+async def test_left_out_speakers_are_hidden_from_a_formation(world: Database) -> None:
+    for also, expected in (((), set()), (("user:bob",), {"user:bob"})):
+        async with world.scoped(ANA, also=also) as scoped:
+            found = {one.scope_key for one in await memories.living(scoped, ["fact"], most=50)}
+        assert found - set(ANA.scope_keys) == expected
+
+
+async def test_a_session_run_sees_all_its_speakers_messages_and_other_sessions_see_none(db: Database) -> None:
+    spoken = [
+        message("I am Ana", user="ana"),
+        message("I am Bob", user="bob"),
+        message("Noted.", user=None, role="assistant"),
+    ]
+    async with db.scoped(identity("ana", session="s1")) as scoped:
+        await inbox.observe(scoped, "s1", spoken)
+        assert len((await inbox.read_inbox(scoped, "s1", most=9)).messages) == 3
+    for stranger, visible in ((identity("carl", session="s2"), set()), (identity("bob"), {"Bob"})):
+        async with db.scoped(stranger) as scoped:
+            cursor = await scoped.execute("select author from messages", {})
+            assert {row[0] for row in await cursor.fetchall()} == visible
+
+
+NEW_MEMORY = (
+    "insert into memories (agent_id, scope_key, id, kind, subject, category, content, search_text, importance,"
+    " provenance, valid_from)"
+    " select {}, {}, gen_random_uuid(), 'fact', 'Bob', 'profile', 'x', 'x', 2, 'asserted', now()"
+)
+#: Inserts of a row that belongs to Bob, Bob's group, his session or another agent.
+FOREIGN_INSERTS = [
+    "insert into scopes (agent_id, scope_key) values ('harbor', 'group:none')",
+    "insert into scopes (agent_id, scope_key) values ('museum', 'user:ana')",
+    "insert into agents (agent_id) values ('quay')",
+    "insert into sessions (agent_id, session_id, last_activity_at) values ('harbor', 's-new', now())",
+    "insert into messages (agent_id, id, session_id, scope_key, role, author, said_at)"
+    " values ('harbor', gen_random_uuid(), 's-bob', 'user:bob', 'user', 'Bob', now())",
+    NEW_MEMORY.format("'harbor'", "'user:bob'"),
+    NEW_MEMORY.format("'museum'", "'user:ana'"),
+    "insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv)"
+    " values ('harbor', 'user:bob', gen_random_uuid(), 'fact', 'profile', '', '')",
+    "insert into sources (agent_id, memory_id, message_id, scope_key)"
+    " values ('harbor', gen_random_uuid(), gen_random_uuid(), 'group:yard')",
+    "insert into token_usage values ('museum', now(), 's', 'm', 1, 1, 1)",
+]
+
+
+@pytest.mark.parametrize("statement", FOREIGN_INSERTS)
+async def test_a_row_for_a_foreign_scope_key_is_refused(world: Database, statement: str) -> None:
+    with pytest.raises(InsufficientPrivilege, match="row-level security"):
+        await operate(world, ANA, lambda scoped: scoped.execute(statement, {}))
+
+
+async def test_a_foreign_row_is_not_changed_and_an_own_one_not_given_away(
+    world: Database, superuser: psycopg.Connection
+) -> None:
+    foreign = "select md5(string_agg(m::text, '' order by id)) from mnemic.memories m where scope_key like '%bob'"
+    before = superuser.execute(foreign).fetchone()
+    async with world.scoped(ANA) as scoped:
+        await scoped.begin_operation("formation")
+        cursor = await scoped.execute("update memories set content = 'taken' where scope_key like '%%bob%%'", {})
+        assert cursor.rowcount == 0
+        cursor = await scoped.execute("delete from entries where scope_key = 'user:bob'", {})
+        assert cursor.rowcount == 0
+    assert superuser.execute(foreign).fetchone() == before
+    for table in ("scopes", "entries", "messages"):
+        with pytest.raises(InsufficientPrivilege, match="row-level security"):
+            async with world.scoped(identity("ana")) as scoped:
+                await scoped.execute(f"update {table} set scope_key = 'user:bob' where scope_key = 'user:ana'", {})
+
+
+async def test_foreign_ids_answer_as_unknown_ones_do(world: Database, superuser: psycopg.Connection) -> None:
+    row = superuser.execute("select id from mnemic.memories where scope_key = 'user:bob'").fetchone()
+    assert row is not None
+    async with world.scoped(ANA) as scoped:
+        assert await history.of_memory(scoped, row[0]) == await history.of_memory(scoped, uuid.uuid4()) == []
+    async with world.scoped(BOB) as scoped:
+        assert [event.event for event in await history.of_memory(scoped, row[0])] == ["ADD"]
+
+
+async def test_another_users_twin_is_neither_revealed_nor_lost(db: Database) -> None:
+    for who in (identity("ana"), identity("bob")):
+        async with db.scoped(who) as scoped:
+            await scoped.execute("insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing", {})
+            await scoped.begin_operation("formation")
+            twin = memory("The ferry leaves at nine.", key=f"user:{who.user_id}")
+            assert await memories.insert(scoped, [twin], model=MODEL, vectors={}, run_id=None) == {twin.id}

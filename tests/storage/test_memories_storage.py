@@ -1,0 +1,191 @@
+"""Memories: twins, stale versions, entries that follow their memory, and what is read back."""
+
+import uuid
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from mnemic.state.errors import ConcurrentChangeError
+from mnemic.state.records import Kind, Memory, NewMemory, ScopeSettings, Supersession, Usage
+from mnemic.state.settings import Settings
+from mnemic.storage import memories, scopes, search, usage
+from mnemic.storage.database import Database, Scoped
+from tests.support.worlds import MODEL, MORNING, direction, identity, memory, operate, remember
+
+ME = identity(groups=["pier"])
+
+
+async def found(db: Database, question: str) -> list[uuid.UUID]:
+    async with db.scoped(ME) as scoped:
+        results = await search.search(scoped, question, None, model=MODEL, settings=Settings(), most=20)
+    return [one.item_id for one in results]
+
+
+async def living(db: Database) -> list[Memory]:
+    async with db.scoped(ME) as scoped:
+        return await memories.living(scoped, ["fact", "reflection", "consolidation"], most=20)
+
+
+async def test_a_living_twin_keeps_its_copy_out_within_scope_key_subject_and_kind_only(db: Database) -> None:
+    text = "The ferry leaves at nine."
+    first = memory(text)
+    assert await remember(db, ME, first) == {first.id}
+    assert await remember(db, ME, memory(text)) == set()
+    others = [memory(text, key="group:pier"), memory(text, subject_user="bob"), memory(text, kind="reflection")]
+    assert await remember(db, ME, *others) == {one.id for one in others}
+
+
+async def test_twins_in_one_batch_are_stored_once(db: Database) -> None:
+    assert len(await remember(db, ME, memory("The ferry leaves at nine."), memory("The ferry leaves at nine."))) == 1
+
+
+async def test_a_closed_twin_does_not_keep_its_copy_out(db: Database) -> None:
+    first, again = memory("Ana lives in Porto."), memory("Ana lives in Porto.")
+    await remember(db, ME, first)
+    await supersede(db, first.id, 1)
+    assert await remember(db, ME, again) == {again.id}
+
+
+async def test_a_twin_that_was_left_out_leaves_no_entry_behind(db: Database, superuser: psycopg.Connection) -> None:
+    for _ in range(2):
+        await remember(db, ME, memory("The ferry leaves at nine."))
+    assert superuser.execute("select count(*) from mnemic.entries").fetchone() == (1,)
+
+
+async def supersede(db: Database, old_id: uuid.UUID, version: int) -> None:
+    change = Supersession(old_id=old_id, old_version=version, new_id=uuid.uuid4())
+    await operate(db, ME, lambda scoped: memories.supersede(scoped, [(change, MORNING + timedelta(days=1))]))
+
+
+def stale_acts(old: Memory) -> dict[str, Callable[[Scoped], Awaitable[None]]]:
+    change = Supersession(old_id=old.id, old_version=old.version, new_id=uuid.uuid4())
+    return {
+        "supersede": lambda scoped: memories.supersede(scoped, [(change, MORNING)]),
+        "absorb": lambda scoped: memories.absorb(scoped, uuid.uuid4(), [old.id]),
+        "rewrite": lambda scoped: memories.rewrite_consolidation(scoped, old, "newer text", "newer text"),
+    }
+
+
+@pytest.mark.parametrize("act", ["supersede", "absorb", "rewrite"])
+async def test_what_changed_since_it_was_read_is_not_written(db: Database, act: str) -> None:
+    kind: Kind = "consolidation" if act == "rewrite" else "reflection"
+    await remember(db, ME, memory("Ana keeps bees.", kind=kind))
+    (read,) = await living(db)
+    await operate(db, ME, stale_acts(read)[act])  # meanwhile another run does the same
+    after_first = await living(db)
+    unwritten = memory("must not stay")
+    with pytest.raises(ConcurrentChangeError):
+        await operate(
+            db,
+            ME,
+            lambda scoped: memories.insert(scoped, [unwritten], model=MODEL, vectors={}, run_id=None),
+            stale_acts(read)[act],
+        )
+    assert await living(db) == after_first
+
+
+async def test_an_absorbed_reflection_leaves_the_context_and_can_be_searched(db: Database) -> None:
+    reflection = memory("Ana trusts the harbour master.", kind="reflection")
+    consolidation = memory("Ana is careful with people.", kind="consolidation")
+    await remember(db, ME, reflection, consolidation)
+    assert await found(db, "harbour master") == []
+    async with db.scoped(ME) as scoped:
+        assert await memories.unabsorbed_counts(scoped) == {"user:ana": 1}
+        await scoped.begin_operation("consolidation")
+        await memories.absorb(scoped, consolidation.id, [reflection.id])
+    assert await found(db, "harbour master") == [reflection.id]
+    async with db.scoped(ME) as scoped:
+        assert await memories.unabsorbed_counts(scoped) == {}
+        (standing,) = await memories.standing(scoped)
+    assert (standing.reflections, standing.text) == ((), "Ana is careful with people.")
+
+
+async def test_a_superseded_fact_is_found_no_more_and_keeps_its_interval(db: Database) -> None:
+    fact = memory("Ana lives in Porto.")
+    await remember(db, ME, fact, vectors={fact.id: direction(0)})
+    assert await found(db, "Porto") == [fact.id]
+    await supersede(db, fact.id, 1)
+    assert await found(db, "Porto") == []
+    async with db.scoped(ME) as scoped:
+        assert await memories.similar(scoped, ["user:ana"], [direction(0)], model=MODEL, most=5) == []
+        (closed,) = await memories.living(scoped, ["fact"], most=5, with_closed=True)
+    assert (closed.state, closed.valid_from, closed.valid_until) == ("superseded", MORNING, MORNING + timedelta(days=1))
+    assert await living(db) == []
+
+
+async def test_a_rewritten_consolidation_is_the_same_row_with_its_next_version(db: Database) -> None:
+    await remember(db, ME, memory("Ana keeps bees.", kind="consolidation"))
+    (old,) = await living(db)
+    async with db.scoped(ME) as scoped:
+        await scoped.begin_operation("consolidation")
+        await memories.rewrite_consolidation(scoped, old, "Ana keeps bees and sings.", "[x] Ana keeps bees and sings.")
+    (new,) = await living(db)
+    assert (new.id, new.version, new.content) == (old.id, 2, "Ana keeps bees and sings.")
+
+
+async def test_the_standing_part_comes_scope_key_by_scope_key_in_order(db: Database) -> None:
+    def at(minute: int, kind: Kind, key: str) -> NewMemory:
+        moment = MORNING + timedelta(minutes=minute)
+        return memory(f"{kind} {minute}", kind=kind, key=key, valid_from=moment)
+
+    stored = [at(3, "reflection", "user:ana"), at(1, "reflection", "user:ana"), at(2, "core", "group:pier"),
+              at(0, "fact", "agent:harbor"), at(5, "consolidation", "group:pier")]  # fmt: skip
+    await remember(db, ME, *stored)
+    async with db.scoped(ME) as scoped:
+        group, user = await memories.standing(scoped)
+    assert (group.scope_key, group.text) == ("group:pier", "core 2\nconsolidation 5")
+    assert (user.scope_key, user.text) == ("user:ana", "reflection 1\nreflection 3")
+
+
+async def test_similar_facts_come_nearest_first_for_each_place(db: Database) -> None:
+    near, far, group = memory("near"), memory("far"), memory("group", key="group:pier")
+    reflection = memory("no fact", kind="reflection")
+    vectors = {near.id: direction(10), far.id: direction(60), group.id: direction(0), reflection.id: direction(0)}
+    await remember(db, ME, near, far, group, reflection, vectors=vectors)
+    async with db.scoped(ME) as scoped:
+        keys, questions = ["group:pier", "user:ana", "user:bob"], [direction(0)] * 3
+        results = await memories.similar(scoped, keys, questions, model=MODEL, most=5)
+        best = await memories.similar(scoped, ["user:ana"], [direction(50)], model=MODEL, most=1)
+    assert [(one.place, one.id, round(one.similarity, 2)) for one in results] == [
+        (0, group.id, 1.0), (1, near.id, 0.98), (1, far.id, 0.5)
+    ]  # fmt: skip
+    assert [one.id for one in best] == [far.id]
+
+
+async def test_two_embedding_models_are_never_mixed(db: Database) -> None:
+    old, new = memory("old model"), memory("new model")
+    await remember(db, ME, old, vectors={old.id: direction(0, size=4)}, model="old")
+    await remember(db, ME, new, vectors={new.id: direction(0)}, model="new")
+    async with db.scoped(ME) as scoped:
+        similar = await memories.similar(scoped, ["user:ana"], [direction(0)], model="new", most=5)
+        searched = await search.search(
+            scoped, "anything", direction(0, size=4), model="old", settings=Settings(), most=5, search_type="semantic"
+        )
+    assert [one.id for one in similar] == [new.id]
+    assert [one.item_id for one in searched] == [old.id]
+
+
+async def test_scope_settings_and_agent_settings_are_read_back(db: Database) -> None:
+    mine = ScopeSettings(scope_key="user:ana", name="Ana", extraction_guidance="be brief", threshold=3, word_limit=90)
+    async with db.scoped(ME) as scoped:
+        await scopes.configure_scope(scoped, mine)
+        await scopes.configure_agent(scoped, {"rag": False})
+        await scopes.touch(scoped, ["user:ana", "group:pier"], consolidated=True)
+    async with db.scoped(ME) as scoped:
+        assert (await scopes.scope_settings(scoped))["user:ana"] == mine
+        assert await scopes.agent_settings(scoped) == {"rag": False}
+    async with db.scoped(identity(agent="museum")) as scoped:
+        assert await scopes.agent_settings(scoped) == {}
+
+
+async def test_usage_adds_up(db: Database) -> None:
+    await remember(db, ME)
+    for _ in range(2):
+        async with db.scoped(ME) as scoped:
+            await usage.record(scoped, Usage(step="decide", model="m", calls=1, input_tokens=10, output_tokens=2))
+    async with db.scoped(ME) as scoped:
+        assert await usage.totals(scoped) == [
+            Usage(step="decide", model="m", calls=2, input_tokens=20, output_tokens=4)
+        ]

@@ -1,0 +1,191 @@
+"""A Mnemic whose models answer from a script, over the real clients, and short ways to write such scripts."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from threading import Barrier
+from typing import Any
+
+from pydantic import BaseModel
+
+from mnemic.graphs.resources import open_resources
+from mnemic.nodes.resources import Resources
+from mnemic.prompts.categories import Category
+from mnemic.prompts.decide import DecideOutput, Decision
+from mnemic.prompts.extract_facts import ExtractFactsOutput, FactDraft
+from mnemic.prompts.extract_reflections import ExtractReflectionsOutput, ReflectionDraft
+from mnemic.prompts.write_consolidation import WriteConsolidationOutput
+from mnemic.service.memory import Mnemic
+from mnemic.state.identity import Identity
+from mnemic.state.records import Kind
+from mnemic.state.settings import Settings
+from tests.support.loopback import LoopbackModel, Request
+from tests.support.loopback_wire import schema_name
+from tests.support.server import Clone
+from tests.support.worlds import MORNING
+
+FACTS = ExtractFactsOutput.__name__
+DECISIONS = DecideOutput.__name__
+REFLECTIONS = ExtractReflectionsOutput.__name__
+CONSOLIDATION = WriteConsolidationOutput.__name__
+DIMENSIONS = 384
+
+
+@contextmanager
+def scripted_model() -> Iterator[LoopbackModel]:
+    """A model that finds nothing worth keeping until it is told; a decision or a consolidation it must be told."""
+    with LoopbackModel() as model:
+        model.answer(FACTS, facts())
+        model.answer(REFLECTIONS, reflections())
+        yield model
+
+
+def scripted_settings(clone: Clone, model: LoopbackModel, **changes: Any) -> Settings:
+    """Settings as an operator would write them, on the scripted endpoint."""
+    return Settings(
+        **{
+            "database_url": clone.service_dsn,
+            "fast_model": "openai:gpt-fast",
+            "slow_model": "openai:gpt-slow",
+            "base_url": model.base_url,
+            "api_key": "test",
+            "embedder": "openai:embed-test",
+            "embedder_dimensions": DIMENSIONS,
+            "pool_size": 4,
+            **changes,
+        }
+    )
+
+
+@asynccontextmanager
+async def scripted_resources(clone: Clone, model: LoopbackModel, **changes: Any) -> AsyncIterator[Resources]:
+    """Database, models and embedder, opened as the service opens them."""
+    async with open_resources(scripted_settings(clone, model, **changes)) as resources:
+        yield resources
+
+
+@asynccontextmanager
+async def scripted_memory(clone: Clone, model: LoopbackModel, **changes: Any) -> AsyncIterator[Mnemic]:
+    """The whole service on the scripted endpoint."""
+    async with scripted_resources(clone, model, **changes) as resources:
+        yield Mnemic(resources)
+
+
+def facts(*drafts: FactDraft) -> ExtractFactsOutput:
+    return ExtractFactsOutput(facts=list(drafts))
+
+
+def fact(
+    content: str,
+    *messages: int,
+    subject: str = "Ana",
+    scope: Any = "user",
+    category: Category = "projects",
+    importance: int = 3,
+    private: bool = False,
+    provenance: Any = "asserted",
+) -> FactDraft:
+    """A fact from the first message, unless others are named."""
+    return FactDraft(
+        content=content,
+        subject=subject,
+        scope=scope,
+        category=category,
+        importance=importance,
+        private=private,
+        provenance=provenance,
+        messages=list(messages or (1,)),
+    )
+
+
+def reflection(
+    content: str, *messages: int, category: Category = "goals", importance: int = 3, private: bool = False
+) -> ReflectionDraft:
+    """A reflection on the first message, unless others are named."""
+    return ReflectionDraft(
+        content=content, category=category, importance=importance, private=private, messages=list(messages or (1,))
+    )
+
+
+def reflections(
+    *,
+    agent: Sequence[ReflectionDraft] = (),
+    group: Sequence[ReflectionDraft] = (),
+    user: Sequence[ReflectionDraft] = (),
+    session: Sequence[ReflectionDraft] = (),
+    episode: str = "",
+) -> ExtractReflectionsOutput:
+    return ExtractReflectionsOutput(
+        agent=list(agent), group=list(group), user=list(user), session=list(session), episode=episode
+    )
+
+
+def decisions(*made: Decision) -> DecideOutput:
+    return DecideOutput(decisions=list(made))
+
+
+def decision(fact: int, event: Any, *known: int, text: str = "") -> Decision:
+    return Decision(fact=fact, event=event, known=list(known), text=text)
+
+
+def consolidation(text: str) -> WriteConsolidationOutput:
+    return WriteConsolidationOutput(text=text)
+
+
+def turns(*texts: str, user: str | None = None, minutes: int = 0) -> list[dict[str, Any]]:
+    """Messages of a user, one a minute from nine o'clock on; `assistant: ...` is the assistant's."""
+    rows = []
+    for place, text in enumerate(texts):
+        role, content = (
+            ("assistant", text.removeprefix("assistant: ")) if text[:11] == "assistant: " else ("user", text)
+        )
+        said_at = MORNING + timedelta(minutes=minutes + place)
+        rows.append({"role": role, "content": content, "time": said_at.isoformat()})
+        if role == "user" and user:
+            rows[-1]["user"] = user
+    return rows
+
+
+async def say(memory: Mnemic, who: Identity, *texts: str) -> None:
+    """Observes these turns and forms what is pending."""
+    await memory.observe(who, turns(*texts))
+    await memory.form(who)
+
+
+async def contents(memory: Mnemic, who: Identity, kind: Kind = "fact") -> list[str]:
+    """What this identity's living memories of a kind say, in alphabetical order."""
+    return sorted(item.content for item in await memory.memories(who, [kind]))
+
+
+def asked(model: LoopbackModel) -> list[str]:
+    """The outputs that were asked for, in the order of the requests."""
+    return [schema_name(request) or "" for request in model.chat_requests]
+
+
+def last_prompt(model: LoopbackModel, output: str) -> str:
+    """System and user text of the newest request for this output."""
+    request = next(request for request in reversed(model.chat_requests) if schema_name(request) == output)
+    return "\n".join(message["content"] for message in request["messages"])
+
+
+def together(runs: int, *answers: BaseModel) -> Any:
+    """One answer for each of so many requests, all held back until the last one has arrived."""
+    barrier = Barrier(runs)
+
+    def answer(_: Request) -> BaseModel:
+        place = barrier.wait(timeout=20)
+        return answers[place % len(answers)]
+
+    return answer
+
+
+def meanwhile(act: Callable[[], Coroutine[Any, Any, Any]], answer: BaseModel) -> Any:
+    """An answer that is given once something has happened on the test's own event loop."""
+    loop = asyncio.get_running_loop()
+
+    def reply(_: Request) -> BaseModel:
+        asyncio.run_coroutine_threadsafe(act(), loop).result(timeout=20)
+        return answer
+
+    return reply

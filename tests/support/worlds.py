@@ -1,0 +1,86 @@
+"""Identities, messages and memories for tests, and the shortest way to store them as the service does."""
+
+import math
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from mnemic.state.identity import Identity
+from mnemic.state.records import Kind, Message, NewMemory, Role
+from mnemic.storage import memories
+from mnemic.storage.database import Database, Scoped
+
+AGENT = "harbor"
+MODEL = "test-model"
+MORNING = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+def identity(
+    user: str | None = "ana", *, agent: str = AGENT, groups: Sequence[str] = (), session: str | None = None
+) -> Identity:
+    return Identity(agent_id=agent, user_id=user, group_ids=tuple(groups), session_id=session)
+
+
+def direction(degrees: float, size: int = 8) -> tuple[float, ...]:
+    """A unit vector; two of them are as similar as the cosine of the angle between them."""
+    return (math.cos(math.radians(degrees)), math.sin(math.radians(degrees)), *([0.0] * (size - 2)))
+
+
+def message(
+    content: str, *, session: str = "s1", user: str | None = "ana", role: Role = "user", said_at: datetime = MORNING
+) -> Message:
+    return Message(
+        id=uuid.uuid4(),
+        session_id=session,
+        role=role,
+        author=user.title() if user else "assistant",
+        user_id=user,
+        content=content,
+        said_at=said_at,
+    )
+
+
+def memory(
+    content: str,
+    *,
+    kind: Kind = "fact",
+    key: str = "user:ana",
+    subject_user: str | None = None,
+    sources: Sequence[Message] = (),
+    valid_from: datetime = MORNING,
+) -> NewMemory:
+    return NewMemory(
+        id=uuid.uuid4(),
+        kind=kind,
+        scope_key=key,
+        category="profile",
+        content=content,
+        search_text=f"[2026-03-02] {content}",
+        subject="Ana",
+        subject_user_id=subject_user,
+        valid_from=valid_from,
+        source_message_ids=tuple(source.id for source in sources),
+    )
+
+
+async def operate(db: Database, who: Identity, *acts: Callable[[Scoped], Awaitable[object]]) -> None:
+    """One operation of the service's role, with one act after the other."""
+    async with db.scoped(who) as scoped:
+        await scoped.begin_operation("formation")
+        for act in acts:
+            await act(scoped)
+
+
+async def remember(
+    db: Database,
+    who: Identity,
+    *new: NewMemory,
+    also: Sequence[str] = (),
+    vectors: Mapping[uuid.UUID, Sequence[float] | None] | None = None,
+    model: str = MODEL,
+) -> set[uuid.UUID]:
+    """Stores memories in one operation of the service's role."""
+    async with db.scoped(who, also=also) as scoped:
+        await scoped.execute("insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing", {})
+        await scoped.begin_operation("formation")
+        return await memories.insert(scoped, new, model=model, vectors=vectors or {}, run_id=None)
