@@ -4,7 +4,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.graphs.resources import from_environment
-from mnemic.graphs.routes import unless_ended
+from mnemic.graphs.routes import after_collect, after_write
 from mnemic.nodes.collect import collect
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.save_consolidation import save_consolidation
@@ -27,8 +27,8 @@ def build_consolidation(provide: Provider) -> ConsolidationGraph:
     builder.add_node("write", write_consolidation(provide))
     builder.add_node("save", save_consolidation(provide))
     builder.add_edge(START, "collect")
-    builder.add_conditional_edges("collect", unless_ended("write"), ["write", END])
-    builder.add_conditional_edges("write", unless_ended("save"), ["save", END])
+    builder.add_conditional_edges("collect", after_collect, ["write", END])
+    builder.add_conditional_edges("write", after_write, ["save", END])
     builder.add_edge("save", END)
     return builder.compile(name="consolidation", checkpointer=False)
 

@@ -1,6 +1,6 @@
 """Where a graph goes next."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from langgraph.graph import END
@@ -8,14 +8,17 @@ from langgraph.types import Send
 
 from mnemic.state.graphs import ConsolidationState, FormationState
 
+# Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.
 
-def unless_ended(node: str) -> Callable[[ConsolidationState], str]:
-    """The given node, or the end where an outcome is known already."""
 
-    def route(state: ConsolidationState) -> str:
-        return END if state.get("outcome") else node
+def after_collect(state: ConsolidationState) -> str:
+    """Something is due, or the run is over."""
+    return "write" if state["reflections"] else END
 
-    return route
+
+def after_write(state: ConsolidationState) -> str:
+    """There is a text to save, or both drafts were refused."""
+    return "save" if state["text"] else END
 
 
 def after_gate(state: FormationState) -> str:

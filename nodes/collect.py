@@ -31,7 +31,7 @@ def collect(provide: Provider) -> ConsolidationNode:
         reflections = standing.reflections if standing else ()
         needed = 1 if state.get("force") else own.threshold or settings.threshold(scope)
         if len(reflections) < needed or not own.is_active:
-            return {"scope_key": key, "outcome": "not_due", "absorbed": 0, "kept_share": 1.0}
+            return {"scope_key": key, "outcome": "not_due", "absorbed": 0, "kept_share": 1.0, "reflections": []}
         current = standing.consolidation if standing else None
         return {
             "owner": own.name or display_name(owner),

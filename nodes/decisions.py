@@ -56,12 +56,13 @@ def apply_decisions(
         elif decision.event == "DELETE":
             allowed = named[: deletions - outcome.deletions]
             outcome.deletions += len(allowed)
-            _close(outcome, allowed, fact)
+            _close(outcome, allowed, fact, neighbours)
         elif decision.event == "UPDATE" and (text := check_text(decision.text, kind="fact").text):
             _close(
                 outcome,
                 named,
                 replace(fact, content=text, search_text=search_text(fact.valid_from, fact.subject, text)),
+                neighbours,
             )
     return outcome
 
@@ -73,9 +74,11 @@ def _named(decision: Decision | None, fact: NewMemory, neighbours: Sequence[Neig
     return [row for number, row in shown if number in numbers and row["fact_id"] == str(fact.id)]
 
 
-def _close(outcome: Outcome, named: Sequence[Neighbour], replacement: NewMemory) -> None:
-    """The named facts make room for the replacement, unless it only repeats one of them."""
-    if not named or any(replacement.content == row["content"] for row in named):
+def _close(
+    outcome: Outcome, named: Sequence[Neighbour], replacement: NewMemory, neighbours: Iterable[Neighbour]
+) -> None:
+    """The named facts make room for the replacement, unless another fact says the same: such a twin is never stored."""
+    if not named or _has_twin(replacement, outcome, neighbours):
         return
     outcome.facts[replacement.id] = replacement
     for row in named:
@@ -86,6 +89,15 @@ def _close(outcome: Outcome, named: Sequence[Neighbour], replacement: NewMemory)
             "new_id": str(replacement.id),
             "until": replacement.valid_from.isoformat(),
         }
+
+
+def _has_twin(fact: NewMemory, outcome: Outcome, neighbours: Iterable[Neighbour]) -> bool:
+    """Whether a known fact shown for this one, or another one of the batch, has the very same text."""
+    shown = (row["content"] for row in neighbours if row["fact_id"] == str(fact.id))
+    batch = (
+        other.content for other in outcome.facts.values() if other.id != fact.id and other.scope_key == fact.scope_key
+    )
+    return fact.content in {*shown, *batch}
 
 
 def _exists(row: Mapping[str, Any], living: set[str]) -> bool:

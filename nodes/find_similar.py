@@ -80,6 +80,9 @@ def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Vector]) -> list
 
 
 def _band(fact: NewMemory, old: SimilarFact, bands: Bands) -> Band:
+    """The same sentence is the same fact, however far its date takes the vectors apart."""
+    if fact.content == old.content:
+        return "auto"
     return band_of_pair(fact.content, old.content, old.similarity, bands)
 
 

@@ -35,8 +35,9 @@ def gate(provide: Provider) -> FormationNode:
             settings=settings,
         )
         if reason is None:
-            return {"reason": None, "messages": 0, "pending": box.pending}
+            return {**_nothing_yet(), "reason": None, "messages": 0, "pending": box.pending}
         return {
+            **_nothing_yet(),
             "reason": reason,
             "messages": len(box.messages),
             "pending": box.pending - len(box.messages),
@@ -47,3 +48,8 @@ def gate(provide: Provider) -> FormationNode:
         }
 
     return gate
+
+
+def _nothing_yet() -> FormationState:
+    """What a run begins with: on a server's thread the channels still hold the last run's figures."""
+    return {"stored": {}, "superseded": 0, "repeated": 0, "checks": {}, "consolidations": []}

@@ -49,7 +49,7 @@ def write_consolidation(provide: Provider) -> ConsolidationNode:
             problem = _problem(drafts[-1], sources, state["word_limit"])
         usable = [draft for draft in drafts if _is_usable(draft, state["word_limit"])]
         if not usable:
-            return {"outcome": "refused", "absorbed": 0, "kept_share": 1.0}
+            return {"outcome": "refused", "absorbed": 0, "kept_share": 1.0, "text": ""}
         best = max(usable, key=lambda draft: kept_share(sources, draft))
         return {"text": best, "kept_share": round(kept_share(sources, best), 3)}
 

@@ -34,13 +34,13 @@ class FormationInput(TypedDict, total=False):
 
 
 def add_counts(old: dict[str, int], new: dict[str, int]) -> dict[str, int]:
-    """Adds figures by name."""
-    return {name: old.get(name, 0) + new.get(name, 0) for name in {**old, **new}}
+    """Adds figures by name; empty ones begin anew, for a server's thread keeps the last run's."""
+    return {name: old.get(name, 0) + new.get(name, 0) for name in {**old, **new}} if new else {}
 
 
 def join_results(old: list[ConsolidationResult], new: list[ConsolidationResult]) -> list[ConsolidationResult]:
-    """Gathers what ran in parallel, in the order of scope keys."""
-    return sorted([*old, *new], key=lambda result: result["scope_key"])
+    """Gathers what ran in parallel, in the order of scope keys; an empty list begins anew."""
+    return sorted([*old, *new], key=lambda result: result["scope_key"]) if new else []
 
 
 class FormationOutput(TypedDict, total=False):

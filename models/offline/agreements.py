@@ -2,11 +2,9 @@
 
 import re
 
-_AGREEMENT = re.compile(
-    r"(?:from now on,? )?we (?:all |have |have all )?(?:agreed|always|never|settled on|only ever)\b|from now on,? we\b"
-    r"|as a (?:team|group|rule),? we\b|our (?:rule|policy|convention|agreement|principle|ground rule|working agreement)s? (?:is|are)\b",
-    re.IGNORECASE,
-)
+from mnemic.models.offline.pieces import pattern
+
+_AGREEMENT = pattern("<AGREEMENTS_AGREEMENT>", ignore_case=True)
 _LEAD = re.compile(r"(?:from now on|as a (?:team|group|rule)),? (?=we\b)", re.IGNORECASE)
 
 

@@ -26,7 +26,9 @@ _ALTERNATIVES: tuple[frozenset[str], ...] = tuple(
         "monday tuesday wednesday thursday friday saturday sunday",
     )
 )
-_ENDING_STEMS = frozenset({"stop", "quit", "giv", "gav", "given", "longer", "anymor", "mor", "any", "again", "job", "left", "leav"})
+_ENDING_STEMS = frozenset(
+    {"stop", "quit", "giv", "gav", "given", "longer", "anymor", "mor", "any", "again", "job", "left", "leav"}
+)
 
 
 def relation(new: str, old: str) -> Relation:
@@ -45,11 +47,20 @@ def relation(new: str, old: str) -> Relation:
 
 def contradicts(newer: Said, older: Said) -> bool:
     """Whether both cannot be true at once, so that the newer one takes the place of the older."""
-    if newer.attribute and newer.attribute == older.attribute and (newer.subject == older.subject or " " in newer.attribute):
+    if (
+        newer.attribute
+        and newer.attribute == older.attribute
+        and (newer.subject == older.subject or " " in newer.attribute)
+    ):
         return not (newer.value <= older.value or older.value <= newer.value)
     if newer.subject != older.subject:
         return False
-    return _reverses(newer, older) or _turns_taste(newer, older) or _prefers_otherwise(newer, older) or _moves_in_time(newer, older)
+    return (
+        _reverses(newer, older)
+        or _turns_taste(newer, older)
+        or _prefers_otherwise(newer, older)
+        or _moves_in_time(newer, older)
+    )
 
 
 def _in_order(short: tuple[str, ...], long: tuple[str, ...]) -> bool:

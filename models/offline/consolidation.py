@@ -10,7 +10,10 @@ from mnemic.policy.hygiene import MAX_TEXT_BYTES
 from mnemic.prompts.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
 
 #: Health, and what somebody asked for or agreed on, go last when words must go.
-_VITAL = re.compile(r"\b(?:allerg\w+|intoleran\w+|diagnosed|diabet\w+|asthma\w*|never|always|can't|must|wants|agreed|vegetarian|vegan|medication)\b", re.IGNORECASE)
+_VITAL = re.compile(
+    r"\b(?:allerg\w+|intoleran\w+|diagnosed|diabet\w+|asthma\w*|never|always|can't|must|wants|agreed|vegetarian|vegan|medication)\b",
+    re.IGNORECASE,
+)
 _DETAIL = re.compile(r"\d|(?<=[a-z,;] )[A-Z]")
 
 

@@ -6,16 +6,12 @@ from dataclasses import dataclass
 
 from mnemic.models.offline.clauses import is_joke
 from mnemic.models.offline.lexicon import DANGLING, MONTHS, PERSONAL, WEEKDAYS
+from mnemic.models.offline.pieces import pattern
 from mnemic.models.offline.prose import sentences
 from mnemic.models.offline.text import fold
 from mnemic.prompts.conversation import Line
 
-_PRIVATE = re.compile(
-    r"\b(?:between (?:us|you and me)|(?:don't|do not|please don't|never) (?:tell|share|mention|repeat|pass)|keep (?:this|that|it) (?:private|secret|to yourself|quiet|"
-    r"between|confidential)|confidential(?:ly)?|in confidence|off the record|(?:it's|this is|that's) (?:a secret|private|personal)|nobody (?:else )?knows"
-    r"|no one (?:else )?knows|not public|for your (?:eyes|ears) only|stays? between|haven't told anyone|(?:is|stays) private)\b",
-    re.IGNORECASE,
-)
+_PRIVATE = pattern("<CONVERSATION_PRIVATE>", ignore_case=True)
 _CAPITALISED = re.compile(r"(?<=[a-z,;] )[A-Z][\w-]*[a-z\d]\b")
 _NO_NAMES = frozenset({*MONTHS, *WEEKDAYS, "I", "English"})
 

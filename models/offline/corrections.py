@@ -3,26 +3,15 @@
 import re
 from dataclasses import dataclass
 
-from mnemic.models.offline.lexicon import MONTHS, WEEKDAYS
+from mnemic.models.offline.pieces import pattern
 
-_SORRY = r"(?:oh|sorry|no|wait|oops|ah|actually|correction|my mistake|my bad|hm+|I mean|I meant|scratch that|ehm?|pardon)"
-_IT = r"(?:(?:it'?s|it is|it was|that'?s|that is|that should be|it should be|should be|make that|make it|I meant|I mean|I meant to say) )?"
-_VALUE = r"(?:on |at |in |to )?(?P<{}>[\w':.-]+(?: [\w':.-]+){{0,3}}?)"
-_SHAPES = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"(?:{_SORRY}[,.!: -]+)*{_IT}not {_VALUE.format('wrong')}(?:,| but|;| -+)+ (?:but )?{_IT}{_VALUE.format('right')}[.!]*",
-        rf"(?:{_SORRY}[,.!: -]+)*{_IT}{_VALUE.format('right')},? not {_VALUE.format('wrong')}[.!]*",
-        rf"(?:{_SORRY}[,.!: -]+)+{_IT}{_VALUE.format('right')}[.!]*",
-        rf"(?:I meant|I meant to say|make that) {_VALUE.format('right')}[.!]*",
-    )
-)
+_SHAPES = tuple(pattern(f"<CORRECTIONS_{name}>", ignore_case=True) for name in ("NOT_BUT", "THIS_NOT", "THIS"))
 #: What may stand for what when only the right value is said.
 _KINDS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"\b(?:{'|'.join(WEEKDAYS)})\b",
-        rf"\b(?:{'|'.join(MONTHS)})\b",
+    pattern(kind, ignore_case=True)
+    for kind in (
+        r"\b<DAY>\b",
+        r"\b<MONTH>\b",
         r"\b\d{1,2}(?::\d\d)? ?(?:am|pm)\b",
         r"\b\d{1,2}(?:st|nd|rd|th)\b",
         r"\b\d+\b",

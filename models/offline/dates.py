@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal
 
 from mnemic.models.offline.lexicon import MONTHS, NUMBER_WORDS, WEEKDAYS
+from mnemic.models.offline.pieces import expand, pattern, words
 
 Direction = Literal["past", "future"]
 
@@ -20,12 +21,10 @@ _UNIT = r"(?P<unit>day|week|month|year)s?"
 _ABOUT = r"(?P<about>(?:about|around|roughly|almost|nearly|over|more than|like) )?"
 _VAGUE = r"(?P<vague>a few|a couple of|a couple|several|many|some)"
 #: What may follow a time; before any other word `Friday` is part of a name, as in `the Friday meeting`.
-_AFTER_TIME = r"(?:at|to|with|and|or|for|in|from|because|after|before|until|till|so|by|but|as|then|of|instead|through|around|when)\b"
+_AFTER_TIME = expand("<DATES_AFTER_TIME>")
 #: After one of these words a date needs no `on` or `in` of its own.
-_AHEAD = re.compile(r"\b(?:starting|beginning|due|opening|effective|planned|scheduled)(?: again)?(?: on| in| at| for| from)? $")
-_PREPOSITIONS = frozenset(
-    "on by until till before after from since for to of is was between and in during at the around".split()
-)
+_AHEAD = pattern("<DATES_AHEAD>")
+_PREPOSITIONS = words("PREPOSITION")
 
 
 @dataclass(frozen=True)
@@ -164,8 +163,8 @@ def _month(match: re.Match[str], today: date, direction: Direction) -> str:
 
 _Handler = Callable[[re.Match[str], date, Direction], str]
 _RULES: tuple[tuple[re.Pattern[str], _Handler], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE if fold else 0), handler)
-    for pattern, fold, handler in (
+    (re.compile(shape, re.IGNORECASE if fold else 0), handler)
+    for shape, fold, handler in (
         (
             r"\b(?P<word>(?:the )?day after tomorrow|(?:the )?day before yesterday|today|tonight|last night"
             rf"|this (?:morning|afternoon|evening)|tomorrow|yesterday)\b{_PARTS}\b",
@@ -203,16 +202,17 @@ _RULES: tuple[tuple[re.Pattern[str], _Handler], ...] = tuple(
             True,
             _ordinal,
         ),
-        (rf"(?<!\d )\b(?P<which>next |last |this )?(?P<month>{_MONTH_NAMES})\b(?!,? \d)", False, _month),
+        (
+            rf"(?<!\d )\b(?P<which>next |last |this )?(?P<month>{_MONTH_NAMES})\b"
+            r"(?!,? \d| (?:I|we|you|he|she|they|it|the)\b)",
+            False,
+            _month,
+        ),
     )
 )
-_HAS_DATE = re.compile(
-    rf"\b(?:\d{{1,2}} (?:{_MONTH_NAMES})|(?:{_MONTH_NAMES}) \d{{4}}|(?:in|of|since) (?:19|20)\d\d|(?:before|after) (?:\d+ )?(?:{_MONTH_NAMES})|(?:before|after|around) (?:19|20)\d\d|(?:19|20)\d\d-\d\d-\d\d)\b"
-)
+_HAS_DATE = pattern("<DATES_HAS_DATE>")
 #: Words that only make sense on the day they were said and that the rules above could not resolve.
-UNRESOLVED = re.compile(
-    r"\b(?:ago|tomorrow|yesterday|tonight|today|the other day|next time|last time|this time|next one)\b", re.IGNORECASE
-)
+UNRESOLVED = pattern("<DATES_UNRESOLVED>", ignore_case=True)
 
 
 def resolve(text: str, today: date, direction: Direction) -> Resolved:
@@ -221,8 +221,8 @@ def resolve(text: str, today: date, direction: Direction) -> Resolved:
     A bare weekday, day of the month or month is the last one in a sentence about the past, else the next one;
     `next Friday` is the Friday of the next calendar week.
     """
-    for pattern, handler in _RULES:
-        text = pattern.sub(partial(_replaced, handler=handler, today=today, direction=direction), text)
+    for shape, handler in _RULES:
+        text = shape.sub(partial(_replaced, handler=handler, today=today, direction=direction), text)
     return Resolved(text=text, dated=bool(_HAS_DATE.search(text)))
 
 
@@ -230,7 +230,12 @@ def _replaced(match: re.Match[str], handler: _Handler, today: date, direction: D
     """The absolute date, without its own `on` or `in` where a preposition already stands before it."""
     before = match.string[: match.start()].rsplit(None, 1)
     preposition = before[-1].lower() if before else ""
-    if preposition == "from" and handler is _weekday and direction == "future" and match.string[match.end() :].startswith(" to "):
+    if (
+        preposition == "from"
+        and handler is _weekday
+        and direction == "future"
+        and match.string[match.end() :].startswith(" to ")
+    ):
         return match[0]  # `moved from Monday to Thursday`: only the new day is known for sure
     if preposition == "since":
         direction = "past"

@@ -8,11 +8,11 @@ from mnemic.models.offline import form
 from mnemic.models.offline.clauses import statements
 from mnemic.models.offline.conversation import Said, known_names, user_sentences
 from mnemic.models.offline.lexicon import DANGLING, MONTHS, PERSONAL, STOP_WORDS, WEEKDAYS
+from mnemic.models.offline.pieces import words
 from mnemic.models.offline.statement import rewritten
 from mnemic.models.offline.subjects import Voice
-from mnemic.models.offline.tables import words as listed
 from mnemic.models.offline.text import WORD, stem
-from mnemic.models.offline.verbs import FORMS
+from mnemic.models.offline.verbs import reading
 from mnemic.prompts.conversation import Line
 
 #: Fewer topics would not be worth an episode, more would say nothing.
@@ -31,7 +31,7 @@ def episode(lines: Sequence[Line], group: str | None) -> str:
         return ""
     parts = []
     if len(topics) >= _LEAST_TOPICS:
-        parts.append(form.sentence(f"{_listed(_speakers(said, lines))} discussed {_listed(topics)}"))
+        parts.append(form.sentence(f"{_words(_speakers(said, lines))} discussed {_words(topics)}"))
     parts += decisions[:1]
     text = " ".join(parts)
     return text if len(text) <= form.MAX_CHARS else parts[0] if len(parts[0]) <= form.MAX_CHARS else ""
@@ -42,7 +42,7 @@ def _speakers(said: Iterable[Said], lines: Iterable[Line]) -> list[str]:
     return names + ["the assistant"] * any(line.role == "assistant" for line in lines)
 
 
-def _listed(items: Sequence[str]) -> str:
+def _words(items: Sequence[str]) -> str:
     return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
 
 
@@ -79,7 +79,18 @@ def _is_topical(word: str, speakers: set[str]) -> bool:
     lower = word.lower().removesuffix("'s")
     if len(lower) < 4 or "'" in lower or lower in STOP_WORDS | DANGLING | PERSONAL | _NO_TOPICS or lower in speakers:
         return False
-    return lower not in FORMS and stem(lower) not in listed("NO_TOPIC") and lower not in listed("NO_TOPIC") and not lower[0].isdigit()
+    return (
+        not _is_verb(lower)
+        and stem(lower) not in words("NO_TOPIC")
+        and lower not in words("NO_TOPIC")
+        and not lower[0].isdigit()
+    )
+
+
+def _is_verb(word: str) -> bool:
+    """Whether a word is rather a verb than a noun: `went` and `making` are, `release` and `painting` may be nouns."""
+    known = reading(word, "base", "third", "ing", "past")
+    return known is not None and (known.form == "past" or known.lemma not in words("REGULAR_VERB"))
 
 
 def _decisions(said: Iterable[Said], names: frozenset[str], group: str | None) -> Iterable[str]:

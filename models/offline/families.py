@@ -11,6 +11,11 @@ About = Literal["person", "team", "project", "topic"]
 
 def family_of(predicate: Predicate, rest: str, about: About, *, dated: bool) -> Family | None:
     """The family of a predicate with this rest, or None when it is nothing that lasts."""
-    names = {"person": ("life", "doing"), "team": ("teams", "life", "doing"), "project": ("projects",), "topic": ("topics",)}[about]
+    names = {
+        "person": ("life", "doing"),
+        "team": ("teams", "life", "doing"),
+        "project": ("projects",),
+        "topic": ("topics",),
+    }[about]
     rows = (family for name in names for family in families(name))
     return next((family for family in rows if family.fits(predicate, rest, dated=dated)), None)

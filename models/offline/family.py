@@ -4,15 +4,12 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from mnemic.models.offline.pieces import pattern
 from mnemic.models.offline.predicate import Aspect, Predicate
 from mnemic.prompts.categories import Category
 
 Need = Literal["time", "frequency", "either"]
-_FREQUENCY = re.compile(
-    r"\b(?:every|each|daily|weekly|monthly|yearly|on (?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days|on weekends|on weekdays"
-    r"|in the (?:morning|evening|afternoon)s?|at weekends|once|twice|(?:three|four|five|\d+) times"
-    r"|usually|regularly|typically|normally|rarely|never|always|often|before breakfast|after work|before work|at night)\b"
-)
+_FREQUENCY = pattern("<FAMILY_FREQUENCY>")
 
 
 @dataclass(frozen=True)

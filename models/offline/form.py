@@ -9,7 +9,9 @@ from mnemic.policy.writing import check_text
 MAX_FACT_WORDS = 30
 MAX_REFLECTION_WORDS = 35
 MAX_CHARS = 280
-_PRONOUN_FIRST = re.compile(r"(?:he|she|it|they|this|that|these|those|there|his|her|their|its|here|one)\b", re.IGNORECASE)
+_PRONOUN_FIRST = re.compile(
+    r"(?:he|she|it|they|this|that|these|those|there|his|her|their|its|here|one)\b", re.IGNORECASE
+)
 _MIN_WORDS = 3
 
 

@@ -4,44 +4,23 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mnemic.models.offline.lexicon import MONTHS, WEEKDAYS
-from mnemic.models.offline.tables import pattern
+from mnemic.models.offline.pieces import entries, pattern
+from mnemic.models.offline.pieces import words as words_of
 from mnemic.models.offline.text import content_stems, fold, stem, words
 from mnemic.models.offline.verbs import Form, reading
 
-_WHO = r"(?P<who>.{1,80}?)"
-_OFTEN = r"(?:now |currently |still |also |recently |officially )?"
-#: An attribute that has one value at a time; what it is, and how a sentence gives its value.
-_SINGLE_VALUED: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (name, pattern(rf"{_WHO} {shape}$"))
-    for name, shape in (
-        ("home", rf"{_OFTEN}(?:lives? in|is living in|is {_OFTEN}based in|(?:has )?(?:moved|relocated) (?:back )?(?:from .+? )?(?:to|into)) (?P<value>(?!\d|<DAY>).+)"),
-        ("employer", rf"{_OFTEN}(?:works? (?:at|for)|is working (?:at|for)|started (?:working |a (?:new )?job )?(?:at|for)) (?P<value>.+)"),
-        ("occupation", rf"{_OFTEN}(?:works? as|is working as|started (?:working )?as) (?P<value>.+)"),
-        ("age", r"(?:is|turned|is turning) (?P<value>\d{1,3})(?: years old)?(?: on .+| in .+)?"),
-        ("diet", rf"is {_OFTEN}(?:an? )?(?P<value><DIET>)"),
-        ("status", rf"(?:is|got) {_OFTEN}(?P<value>married|single|engaged|divorced|widowed)(?: .+)?"),
-        ("tool", rf"{_OFTEN}(?:uses?|is using|are using) (?P<value>.+?) (?P<detail>(?:for|as) .+)"),
-        ("called", r"(?:is|are) (?:called|named) (?P<value>.+)"),
-    )
+#: Attributes that have one value at a time, and how a sentence gives it.
+_SINGLE_VALUED = tuple(
+    (name, pattern(f"(?P<who>.{{1,80}}?) {''.join(shape)}$")) for name, *shape in entries("attributes.txt")
 )
 #: `Harbor's deadline is ...`: the words before the verb name the attribute.
-_ATTRIBUTE = pattern(
-    r"(?P<who>(?:[Tt]he |.{1,60}'s )(?:[\w'-]+ ){0,3}?(?P<head><ATTRIBUTE>|<PROJECT>|favou?rite [\w -]{1,40}?)(?: (?:for|of) [\w' -]{1,40}?)?) "
-    r"(?:(?:is|was|are|will be|has been|has|had been)(?: now| still)? ?)?"
-    r"(?:(?:moved|slipped|set|scheduled|pushed|postponed|due|planned|fixed|changed|delayed|brought forward|shifted)(?: (?:back|up))? ?)?"
-    r"(?:(?:from .+? )?(?:to|for|on|at|in|until|by) )?(?P<value>.+)$"
-)
-_MANY_VALUED = frozenset({"goal", "hobby", "hobbies", "lead", "meeting", "office", "project", "team", "product", "event", "client", "customer", "dream"})
+_ATTRIBUTE = pattern("<FRAMES_ATTRIBUTE>")
+_MANY_VALUED = words_of("MANY_VALUED")
 _DATE_VALUED = pattern(r"(?:.* )?(?:<PROJECT>|deadline|birthday|anniversary|wedding)$")
-_TIME = re.compile(
-    rf"\b(?:{'|'.join(WEEKDAYS)})s?\b|\b\d{{1,2}} (?:{'|'.join(MONTHS)})(?: \d{{4}})?\b|\b(?:{'|'.join(MONTHS)})(?: \d{{4}})?\b|\b(?:19|20)\d\d\b"
-    r"|\b\d{1,2}(?::\d\d)? ?(?:am|pm|a\.m\.?|p\.m\.?)?(?!\w)",
-)
+_TIME = pattern("<FRAMES_TIME>")
 _TIME_WORDS = re.compile(r"\b(?:on|at|in|by|every|until|the (?:morning|afternoon|evening|week|weekend) of)\b")
-_ENDING = re.compile(
-    r"\b(?:no longer|stopped|has stopped|quit|has quit|gave up|has given up)\b|n't\b.*\bany ?more\b|\bnot\b.*\bany ?more\b|\bnever again\b"
-)
+_ENDING = pattern("<FRAMES_ENDING>")
+_ANY_MORE = re.compile(r"\bany ?more\b")
 _DENIAL = re.compile(r"\b\w+n't\b|\b(?:not|never|no|without|neither|can't|cannot)\b")
 _TASTES = {"lik": 1, "dislik": -1}
 
@@ -83,7 +62,8 @@ def analysed(sentence: str) -> Said:
     text = fold(sentence).strip().rstrip(".")
     text = text.replace(" can't stand ", " dislikes ").replace(" can't bear ", " dislikes ")
     subject, past = _subject(text)
-    ends, denies = bool(_ENDING.search(text)), bool(_DENIAL.search(text))
+    denies = bool(_DENIAL.search(text))
+    ends = bool(_ENDING.search(text) or (denies and _ANY_MORE.search(text)))
     attribute, value = ("", frozenset[str]()) if ends or denies else _attribute(text)
     kept = content_stems(text)
     return Said(

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from mnemic.models.offline.pieces import words
 from mnemic.models.offline.verbs import SAME_PAST, reading, third_person
 
 Aspect = Literal[
@@ -11,16 +12,9 @@ Aspect = Literal[
 ]
 ASPECTS: frozenset[Aspect] = frozenset(get_args(Aspect))
 
-_ADVERBS = frozenset(
-    """no-longer also really just always usually never often still actually currently recently finally already now absolutely
-    totally definitely mostly mainly normally typically generally sometimes rarely regularly officially proudly
-    originally primarily both all only even truly simply especially particularly occasionally lately soon
-    basically literally honestly strictly permanently temporarily probably personally""".split()
-)
+_ADVERBS = words("ADVERB")
 #: They say nothing that lasts.
-_DROPPED_ADVERBS = frozenset(
-    "also really just actually basically literally honestly totally simply even both all truly definitely personally finally absolutely".split()
-)
+_DROPPED_ADVERBS = words("DROPPED_ADVERB")
 _AUXILIARIES = {
     "am": "is",
     "is": "is",
@@ -96,9 +90,8 @@ class _Reader:
         return " ".join(self.words[self.at :])
 
 
-
 def parse(text: str, *, plural: bool = False) -> Predicate | None:
-    """The predicate, with its verb after a singular or a plural third-person subject; None where no known verb leads it."""
+    """The predicate, its verb fit for a third-person subject; None where no known verb leads the text."""
     reader = _Reader(text)
     reader.skip_adverbs()
     word = reader.peek()

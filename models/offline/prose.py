@@ -2,6 +2,7 @@
 
 import re
 
+from mnemic.models.offline.pieces import pattern
 from mnemic.models.offline.text import fold
 from mnemic.policy.sharing import is_pasted
 
@@ -11,27 +12,12 @@ MAX_SENTENCE_CHARS = 320
 _MAX_TYPED_LINES = 5
 _MAX_PARAGRAPH_CHARS = 1500
 #: A paragraph after a line such as "here is the mail:" is somebody else's text.
-_INTRODUCES = re.compile(
-    r"(?:\b(?:paste[ds]?|forward(?:ed|ing)?|says|said|wrote|reads|following|below|mail|email|log|output|error|text|message|note|letter|document|article|transcript|thread|draft|here)\b[^.!?]{0,60}):\s*$",
-    re.IGNORECASE,
-)
+_INTRODUCES = pattern("<PROSE_INTRODUCES>", ignore_case=True)
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
-_NOT_PROSE = re.compile(
-    r"^\s*(?:>|\||#{1,6} |[-*+•] |\d+[.)] |[{}\[\]<$%@]|//|/\*|(?:from|to|cc|bcc|subject|date|sent|re|fwd?)\s*:\s"
-    r"|(?:dear|hello everyone|kind regards|best regards|regards|sincerely|yours)\b[^.!?]{0,40},\s*$"
-    r"|\d{4}-\d\d-\d\d[T ]\d\d:|(?:import|def|class|return|const|let|var|select|insert|update)\b.*[;({=]\s*$)"
-    r"|^(?: {4}|\t)|https?://\S+\s*$",
-    re.IGNORECASE,
-)
-_LETTER = re.compile(
-    r"^\s*(?:dear\b[^.!?]{0,40},\s*$|subject\s*:|from\s*:\s\S|begin forwarded|-{3,}|={3,}|\*{3,}|_{3,}|on .{4,60} wrote:)",
-    re.IGNORECASE,
-)
-_ABBREVIATION = re.compile(
-    r"(?:\b(?:dr|mr|mrs|ms|prof|st|vs|e\.g|i\.e|etc|approx|no|nr|jr|sr|inc|ltd|co|a\.m|p\.m|u\.s|u\.k|ca|fig)|\b[A-Za-z])\.$",
-    re.IGNORECASE,
-)
-_BREAK = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\.{2,}\s*")
+_NOT_PROSE = pattern("<PROSE_NOT_PROSE>", ignore_case=True)
+_LETTER = pattern("<PROSE_LETTER>", ignore_case=True)
+_ABBREVIATION = pattern("<PROSE_ABBREVIATION>", ignore_case=True)
+_BREAK = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"')\]])\s+")
 
 
 def _typed_paragraphs(content: str) -> list[list[str]]:

@@ -16,9 +16,15 @@ from mnemic.models.offline.wishes import wish
 from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput, ReflectionDraft
 
 #: A preference said with such a word is meant to last.
-_STRONG = re.compile(r"\b(?:really|absolutely|strongly|by far|never|always|can't stand|can't bear|under no circumstances|deeply)\b", re.IGNORECASE)
+_STRONG = re.compile(
+    r"\b(?:really|absolutely|strongly|by far|never|always|can't stand|can't bear|under no circumstances|deeply)\b",
+    re.IGNORECASE,
+)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
-_RULE = re.compile(r"our (?:rule|policy|convention|agreement|principle|ground rule|working agreement)s? (?:is|are) (?P<rest>.+)", re.IGNORECASE)
+_RULE = re.compile(
+    r"our (?:rule|policy|convention|agreement|principle|ground rule|working agreement)s? (?:is|are) (?P<rest>.+)",
+    re.IGNORECASE,
+)
 
 
 def extract_reflections(given: ExtractReflectionsInput) -> ExtractReflectionsOutput:
@@ -43,7 +49,9 @@ def extract_reflections(given: ExtractReflectionsInput) -> ExtractReflectionsOut
         if found is not None and _is_new(found.content, known) and not (found.private and target is group):
             target.append(found)
             known.append(content_stems(found.content))
-    return ExtractReflectionsOutput(agent=[], group=group, user=user, session=[], episode=episode(given.lines, given.group))
+    return ExtractReflectionsOutput(
+        agent=[], group=group, user=user, session=[], episode=episode(given.lines, given.group)
+    )
 
 
 def _texts(given: ExtractReflectionsInput) -> Iterable[str]:

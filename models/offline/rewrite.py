@@ -5,40 +5,41 @@ from datetime import date
 
 from mnemic.models.offline.dates import UNRESOLVED, Direction, Resolved, resolve
 from mnemic.models.offline.lexicon import DANGLING, PERSONAL
+from mnemic.models.offline.pieces import pattern, words
 from mnemic.models.offline.predicate import Aspect, Predicate
 from mnemic.models.offline.subjects import Reading, Voice
-from mnemic.models.offline.tables import expand
 from mnemic.models.offline.text import WORD
 from mnemic.models.offline.verbs import reading, third_person
 
 _PAST_ASPECTS: frozenset[Aspect] = frozenset({"past", "perfect", "past progressive", "perfect progressive"})
 #: `We moved the launch to Thursday`: done, but the day lies ahead.
-_SETS_A_DATE = frozenset("move slip postpone delay schedule reschedule push shift decide agree plan book set choose".split())
+_SETS_A_DATE = words("SETS_A_DATE")
 #: Where a statement may end early and stay true.
-_CUT = re.compile(
-    r"\s*,\s*|\s+(?:and|because|which|who|where|so|plus|since (?=it|they|I|we|he|she)|as (?=it|they|I|we|he|she|a (?:way|means))|in order to"
-    r"|for (?=everything|it\b|that\b|this\b)|to (?=see|help|get|make|show|keep|relax|find|give|celebrate|raise|unwind|clear|spend)|with (?=it|them|him|her|you)|when (?=it|they|you|he|she))\b"
-)
+_CUT = pattern("<REWRITE_CUT>")
 #: In a statement about what was, a clause on the circumstances may go too.
 _PAST_CUT = re.compile(r"\s+(?:when|while|after|before|that|with|for|as|from|during|where|to)\b")
-_FILLERS = re.compile(
-    r",? \b(?:too|as well|anyway|you know|of course|by the way|right now|at the moment|at this point|to be honest|for sure|though|haha|actually|again|just|also|now|before(?=$)|just like me|like me|lately"
-    r"|literally|totally|honestly|basically|obviously|in fact|already|so far|I (?:think|guess|mean|must say)|believe it or not)\b(?=$|[ ,])",
-    re.IGNORECASE,
-)
-_UNCLEAR = re.compile(
-    r"^that\b|\b(?:of|in|at|on|with|for|to|from|like|about|by|and|than|all) that\b|\bthat(?:$|,|'s| is\b| was\b| one\b)|\b(?:the|another|new|big|good|first) ones?\b|\bones?$"
-    r"|\b(?:the (?:same|other|latter|former)|similar|any other|ever since|since then|, so|another|like (?:it|that|this)|so much (?:that|more)|such an?|so (?:\w+ ){1,2}that|not only|each other|one another|as follows|etc)\b"
-    r"|(?:^| )(?:to|of|the|a|an|and|or|with|for|in|at|on|my|so|than|that|is|was|from|by|about|very|really|but|when|where|who|which|because|as|like|some)$"
-    r"|,\s+(?!which\b|who\b|where\b|whose\b|and\b|or\b)[^,]*\b(?:is|are|was|were|isn't|keeps?|makes?|helps?|made|makes)\b|(?:^| )(?:are|were|has|have|me|get|got|be)$|[\[\]{}<>|\\^~`=_#@*]|\bor\b.*\bor\b|\b(?:please|thank|thanks|sorry|hey|hi|ok|okay|yes|no,|wow|gosh|omg|lol)\b|\.\S*\.\.|!|\"[^\"]*$"
-)
-_SECOND_VERB = re.compile(r"\b(?P<link>and|but|or|then|who) (?P<adverb>(?:also|then|now|usually|often|always|never|just|really) )?(?P<verb>[\w']+)(?=(?: (?P<next>\S+))?)")
-_SUBJECT_VERB = re.compile(r"\b(?P<who>I|[Ww]e) (?P<adverb>(?:usually|often|always|never|really|first|already|still|currently) )?(?P<verb>[\w']+)")
+_FILLERS = pattern("<REWRITE_FILLERS>", ignore_case=True)
+_UNCLEAR = pattern("<REWRITE_UNCLEAR>")
+_SECOND_VERB = pattern("<REWRITE_SECOND_VERB>")
+_SUBJECT_VERB = pattern("<REWRITE_SUBJECT_VERB>")
 #: After `and` these are verbs, whatever follows.
-_PLAINLY_VERBS = frozenset("love enjoy hate want prefer live own need".split())
-_TASTES = frozenset("love like enjoy adore hate dislike prefer".split())
-_IRREGULAR = {"am": "is", "have": "has", "are": "is", "do": "does", "don't": "doesn't", "haven't": "hasn't", "aren't": "isn't", "were": "was", "weren't": "wasn't"}
-_UNCHANGED = frozenset("was had did can can't will won't wasn't hadn't didn't".split())
+_PLAINLY_VERBS = words("PLAINLY_VERB")
+_TASTES = words("TASTE")
+_FIRST_PERSON = re.compile(r"\b(?:[Mm]y|me|[Oo]ur)\b")
+#: What a speaker without a group shares with a family.
+_SHARED_AT_HOME = pattern(r" (?:[\w-]+ )?(?:<PERSON>|<PET>|<HOME>)\b")
+_IRREGULAR = {
+    "am": "is",
+    "have": "has",
+    "are": "is",
+    "do": "does",
+    "don't": "doesn't",
+    "haven't": "hasn't",
+    "aren't": "isn't",
+    "were": "was",
+    "weren't": "wasn't",
+}
+_UNCHANGED = words("UNCHANGED_AUXILIARY")
 _ALL_OF_A_TEAM = frozenset({"everyone", "everybody", "nobody", "anyone", "anybody", "each"})
 _POSSESSIVE_CAN_STAY = frozenset({"his", "her", "their", "its", "himself", "herself", "themselves"})
 
@@ -50,10 +51,15 @@ def direction(predicate: Predicate) -> Direction:
 
 def _splits_adjectives(before: str, after: str) -> bool:
     """`a safe, quiet place` must not end at its comma."""
-    if re.search(r"\b(?:safe|new|warm|kind|big|small|nice|good|great|loving|beautiful|fun|calm|quiet|healthy|happy|cozy|welcoming|strong|simple)$", before):
+    if re.search(
+        r"\b(?:safe|new|warm|kind|big|small|nice|good|great|loving|beautiful|fun|calm|quiet|healthy|happy|cozy|welcoming|strong|simple)$",
+        before,
+    ):
         return True
-    return after.startswith(",") and bool(re.search(r"\b(?:an?|the|my|our|very|really|so|this|some) [\w-]+$", before)) and not re.match(
-        r",\s*(?:and|but|so|which|who|where|because|\w+ing)\b", after
+    return (
+        after.startswith(",")
+        and bool(re.search(r"\b(?:an?|the|my|our|very|really|so|this|some) [\w-]+$", before))
+        and not re.match(r",\s*(?:and|but|so|which|who|where|because|\w+ing)\b", after)
     )
 
 
@@ -80,16 +86,17 @@ def third(reading_: Reading, rest: str, voice: Voice, today: date) -> Resolved |
 
 def _named(text: str, reading_: Reading, voice: Voice) -> str | None:
     """First persons replaced by names; None where one of them has no clean replacement."""
-    text = re.sub(r"\bby myself\b", "alone", text)
-    text = re.sub(r"\bmy own\b(?= \w)", f"{voice.name}'s own", text)
-    text, failed = _with_verbs(text, reading_, voice)
-    text = re.sub(r"\b[Mm]y\b", f"{voice.name}'s", text)
-    text = re.sub(r"\bme\b|\bmyself$", voice.name, text)
-    if reading_.kind in ("team", "thing") or voice.group:
-        text = re.sub(r"\b[Oo]ur\b", f"{voice.team}'s", text)
-    else:
-        text = re.sub(expand(r"\bour (?=(?:[\w-]+ )?(?:<PERSON>|<PET>|<HOME>)\b)"), f"{voice.name}'s ", text)
-    return None if failed else text
+    ours = voice.team if reading_.kind in ("team", "thing") or voice.group else None
+
+    def name(match: re.Match[str]) -> str:
+        word = match[0].lower()
+        if word == "our":
+            shared = ours or (voice.name if _SHARED_AT_HOME.match(match.string, match.end()) else None)
+            return f"{shared}'s" if shared else match[0]
+        return f"{voice.name}'s" if word == "my" else voice.name
+
+    text, failed = _with_verbs(re.sub(r"\bby myself\b", "alone", text), reading_, voice)
+    return None if failed else _FIRST_PERSON.sub(name, text)
 
 
 def _with_verbs(text: str, reading_: Reading, voice: Voice) -> tuple[str, bool]:
@@ -105,14 +112,31 @@ def _with_verbs(text: str, reading_: Reading, voice: Voice) -> tuple[str, bool]:
     def second(match: re.Match[str]) -> str:
         nonlocal failed
         verb = match["verb"]
-        if match["link"] == "who" or reading_.predicate.aspect in ("can", "future") or _after_infinitive(text[: match.start()]):
+        if (
+            match["link"] == "who"
+            or reading_.predicate.aspect in ("can", "future")
+            or _after_infinitive(text[: match.start()].rstrip())
+        ):
             return match[0]
         if verb in _IRREGULAR:
             return f"{match['link']} {match['adverb'] or ''}{_IRREGULAR[verb]}"
         known = reading(verb, "base")
         if known is None or reading(verb, "past"):
             return match[0]
-        if verb in _PLAINLY_VERBS or (match["next"] or "").split(",")[0] in ("a", "an", "the", "my", "as", "at", "for", "in", "to", "with", "every", "on"):
+        if verb in _PLAINLY_VERBS or (match["next"] or "").split(",")[0] in (
+            "a",
+            "an",
+            "the",
+            "my",
+            "as",
+            "at",
+            "for",
+            "in",
+            "to",
+            "with",
+            "every",
+            "on",
+        ):
             failed = failed or reading_.predicate.aspect != "present"
             return f"{match['link']} {match['adverb'] or ''}{third_person(known.lemma)}"
         failed = failed or reading_.predicate.lemma not in _TASTES

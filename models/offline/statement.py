@@ -9,24 +9,19 @@ from mnemic.models.offline.dates import Resolved
 from mnemic.models.offline.families import About, family_of
 from mnemic.models.offline.family import Family
 from mnemic.models.offline.lexicon import MONTHS, WEEKDAYS
+from mnemic.models.offline.pieces import expand, pattern
 from mnemic.models.offline.rewrite import prefixes, third
 from mnemic.models.offline.subjects import Reading, Voice, read
 from mnemic.prompts.categories import Category
 
-_UNITS = r"(?:days?|weeks?|months?|years?)"
-_PERIODS = rf"(?:week(?:end)?|month|year|night|spring|summer|fall|autumn|winter|{'|'.join((*WEEKDAYS, *MONTHS))})"
+_UNITS = expand("<STATEMENT_UNITS>")
+_PERIODS = expand("<STATEMENT_PERIODS>")
 #: A time at the front goes to the end, so that the subject comes first.
-_LEAD = re.compile(
-    rf"(?P<lead>(?:Yesterday|Today|Tonight|Tomorrow|This (?:morning|afternoon|evening))(?: (?:morning|afternoon|evening|night))?|(?:Last|Next|This)(?: past| coming)? {_PERIODS}"
-    rf"(?: (?:morning|afternoon|evening|night))?|(?:On|By|Before|After|Until|From|Since|In|During|Starting|Every|Each) (?:the )?(?:\d+(?:st|nd|rd|th)?(?: (?:of )?\w+)?|{_PERIODS}s?(?: (?:the )?\d\w*)?|morning|evening|weekday)(?: (?:morning|afternoon|evening|night)| \d{{4}})?"
-    rf"|(?:A|Two|Three|Four|Five|Six|\d+)(?: (?:few|couple of|couple))? {_UNITS} ago|In (?:a|two|three|four|five|six|\d+) {_UNITS}|On weekends|At weekends|On weekdays|In the (?:mornings?|evenings?))"
-    r",? (?=(?:I|we|my|our|the)\b|[A-Z])",
-    re.IGNORECASE,
-)
-_LEADING_ADVERB = re.compile(r"(?P<adverb>Usually|Often|Sometimes|Normally|Typically|Generally|Mostly|Always),? (?P<subject>I|we) ", re.IGNORECASE)
-_NOTHING_LEAD = re.compile(r"(?:(?:Recently|Lately|Currently|Right now|Now|Nowadays|These days|At the moment|As usual|At work|At home|In general|For now|Growing up|Since then|The other day|In my (?:free|spare) time|Outside (?:of )?work),? )(?=(?:I|we|my|our)\b)", re.IGNORECASE)
-_DURATION = re.compile(r"\bfor (?:about |over |almost |nearly |more than |around |the (?:past|last) )?(?:an?|\d+|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|(?:a )?few|a couple of|several|many|some)(?: \w+)? (?:years|months|weeks|days|year|month)\b|\bfor (?:years|ages|months)\b")
-_ATTRIBUTE_VALUE_EMPTY = re.compile(r"(?:so|really|very|too|just|when|how|what|that|the way|definitely|probably|pretty|always|great|good|amazing|awesome|still|also|like|all|where|because|getting|coming|going|here|there|not|ready|to (?:see|be able|make|keep|help|show))\b")
+_LEAD = pattern("<STATEMENT_LEAD>", ignore_case=True)
+_LEADING_ADVERB = pattern("<STATEMENT_LEADING_ADVERB>", ignore_case=True)
+_NOTHING_LEAD = pattern("<STATEMENT_NOTHING_LEAD>", ignore_case=True)
+_DURATION = pattern("<STATEMENT_DURATION>")
+_ATTRIBUTE_VALUE_EMPTY = pattern("<STATEMENT_ATTRIBUTE_VALUE_EMPTY>")
 _ATTRIBUTE_CATEGORIES: tuple[tuple[re.Pattern[str], Category, int], ...] = (
     (re.compile(r"favou?rite|preferred|editor"), "preferences", 2),
     (re.compile(r"goal|dream"), "goals", 4),
@@ -56,6 +51,8 @@ def rewritten(text: str, voice: Voice, today: date) -> Statement | None:
     if reading is None:
         return None
     for rest in prefixes(reading.predicate.rest, reading.predicate):
+        if lead and re.search(r", (?:which|who|where)\b", rest):
+            continue  # the time would seem to belong to the clause at the end
         found = _fact(reading, rest, lead, voice, today)
         if found is not None:
             return found
@@ -63,7 +60,9 @@ def rewritten(text: str, voice: Voice, today: date) -> Statement | None:
 
 
 def _without_lead(text: str) -> tuple[str, str]:
-    text = _LEADING_ADVERB.sub(lambda match: f"{match['subject']} {match['adverb'].lower()} ", _NOTHING_LEAD.sub("", text))
+    text = _LEADING_ADVERB.sub(
+        lambda match: f"{match['subject']} {match['adverb'].lower()} ", _NOTHING_LEAD.sub("", text)
+    )
     match = _LEAD.match(text)
     if match is None:
         return text, ""
@@ -111,12 +110,19 @@ def _family(reading: Reading, rest: str, resolved: Resolved, voice: Voice) -> Fa
 def _is_work(lemma: str, rest: str) -> bool:
     """Whether `we` without a group means colleagues rather than a family."""
     return lemma in ("deploy", "ship", "release", "migrate", "merge", "hire") or bool(
-        re.search(r"\b(?:sprint|release|deploy\w*|standup|stand-up|retro|customers?|clients?|production|staging|backend|frontend|database|codebase|CI|API|repo|monorepo|Postgres|Kubernetes)\b", rest)
+        re.search(
+            r"\b(?:sprint|release|deploy\w*|standup|stand-up|retro|customers?|clients?|production|staging|backend|frontend|database|codebase|CI|API|repo|monorepo|Postgres|Kubernetes)\b",
+            rest,
+        )
     )
 
 
 def _as_of(reading: Reading, resolved: Resolved, today: date) -> str:
     """A duration counts from some day: say which."""
-    if reading.predicate.aspect in ("perfect", "perfect progressive") and not resolved.dated and _DURATION.search(resolved.text):
+    if (
+        reading.predicate.aspect in ("perfect", "perfect progressive")
+        and not resolved.dated
+        and _DURATION.search(resolved.text)
+    ):
         return f"{resolved.text} as of {MONTHS[today.month - 1]} {today.year}"
     return resolved.text

@@ -4,36 +4,18 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from mnemic.models.offline.pieces import pattern, words
 from mnemic.models.offline.predicate import Predicate, parse
-from mnemic.models.offline.tables import pattern, words
 
 Kind = Literal["speaker", "own", "attribute", "team", "named", "thing", "topic"]
 
 _SPEAKER = pattern(r"I\b,? (?P<rest>.+)")
-_COMPANIONS = pattern(
-    r"(?:[Mm]y (?P<kin>(?:[\w-]+ )?<PERSON>)(?:,? (?P<name><PROPER>),?)? and I|(?:[Mm]e|I) and my (?P<kin2>(?:[\w-]+ )?<PERSON>)"
-    r"(?: (?P<name2><PROPER>))?|(?P<name3><PROPER>) and I) (?P<rest>.+)"
-)
-_OWN = pattern(
-    r"(?P<whose>[Mm]y|[Oo]ur) (?P<head>(?:[\w-]+ ){0,2}?(?P<noun><PERSON>|<PET>))(?:,? (?P<name><PROPER>)(?<!'s),?)?"
-    r"(?:'s (?P<attribute><ATTRIBUTE>))? (?P<rest>.+)"
-)
-_ATTRIBUTE = pattern(
-    r"(?P<whose>[Mm]y|[Oo]ur) (?P<attribute>(?:(?:new|current|next|second|main|biggest|long-term|ultimate) )?<ATTRIBUTE>|(?:all-time )?favou?rite (?!part|thing|one|bit|moment|memory|photo|way|time)[\w-]+(?: [\w-]+){0,3}?|best friend) "
-    r"(?P<rest>(?:is|are|was|were|isn't|has|will)\b.+)"
-)
+_COMPANIONS = pattern("<SUBJECTS_COMPANIONS>")
+_OWN = pattern("<SUBJECTS_OWN>")
+_ATTRIBUTE = pattern("<SUBJECTS_ATTRIBUTE>")
 _NAMED = pattern(r"(?P<name><PROPER>) (?P<rest>.+)")
-_TOPIC = pattern(
-    r"(?P<topic>(?!The |That|This|These|Those|It|Her|His|Their|Your|You|My |What|How|Seeing|Being|Having|Hearing|Knowing|Getting|Talking|Looking|Something|Everything"
-    r"|Nothing|Thank)[A-Z][\w-]+(?: (?!me\b|it\b|is\b|are\b|that\b|this\b|helps\b|help\b)[\w-]+){0,4}?) "
-    r"(?P<rest>(?:(?:really |always )?(?:helps?|calms?|relaxe?s?|keeps?) me\b.*"
-    r"|(?:is|are) (?:still |always |really )?(?:my (?:(?:favou?rite|biggest|main|first|true|greatest) )?(?:favou?rites?|passion|hobby|hobbies|dream|love|instrument|sport|food|dish|band|city|fear)"
-    r"|(?:such )?an? (?:huge|big|great|important|major) part of my life)(?: (?:too|by far))?$))"
-)
-_PROJECT = pattern(
-    r"(?P<whose>[Tt]he|[Oo]ur|[Mm]y|<PROPER>'s) (?P<head>(?:[\w-]+ ){0,3}?<PROJECT>(?: (?:for|of|with) (?:the |our )?[\w-]+(?: [A-Z][\w-]+)?)?) "
-    r"(?P<rest>(?:is|are|was|will|has|moved|moves|slipped|starts?|ends?|launches|launched|runs?|uses?|lives|opens|closes|stays|needs|costs|isn't)\b.+)"
-)
+_TOPIC = pattern("<SUBJECTS_TOPIC>")
+_PROJECT = pattern("<SUBJECTS_PROJECT>")
 _IRREGULAR_PLURALS = frozenset({"children", "in-laws", "parents"})
 
 
@@ -93,7 +75,9 @@ def _companions(statement: str, voice: Voice) -> Reading | None:
 def is_plural(noun: str) -> bool:
     """Whether a noun for people or animals takes a plural verb."""
     last = noun.split()[-1].lower()
-    return last in _IRREGULAR_PLURALS or (last in words("PERSON") | words("PET") and last.endswith("s") and last != "boss")
+    return last in _IRREGULAR_PLURALS or (
+        last in words("PERSON") | words("PET") and last.endswith("s") and last != "boss"
+    )
 
 
 def _own(statement: str, voice: Voice) -> Reading | None:
@@ -104,7 +88,9 @@ def _own(statement: str, voice: Voice) -> Reading | None:
     text = f"{whose}'s {match['head']}" + (f" {match['name']}" if match["name"] else "")
     name = match["name"] or f"{whose}'s {match['noun']}"
     if match["attribute"]:
-        return _reading("attribute", f"{text}'s {match['attribute']}", name, match["rest"], attribute=match["attribute"])
+        return _reading(
+            "attribute", f"{text}'s {match['attribute']}", name, match["rest"], attribute=match["attribute"]
+        )
     return _reading("own", text, name, match["rest"], plural=is_plural(match["noun"]))
 
 

@@ -1,0 +1,187 @@
+"""`langgraph dev` with the repository's langgraph.json, asked through the real SDK as Studio asks it; offline."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph_sdk import get_client
+from langgraph_sdk.client import LangGraphClient
+
+from mnemic.service.memory import Mnemic
+from mnemic.state.identity import Identity
+from mnemic.state.settings import Settings
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import CONSOLIDATION, REFLECTIONS, consolidation, reflection, reflections, turns
+from tests.support.server import Clone, Server, cloned
+from tests.support.worlds import identity
+
+ROOT = Path(__file__).parents[2]
+NODES = {
+    "formation": {"gate", "extract_facts", "find_similar", "decide", "extract_reflections", "save", "consolidate"},
+    "consolidation": {"collect", "write", "save"},
+    "recall": {"decide", "read_context", "render"},
+}
+ANA = identity("ana", session="s1")
+WISH = "Ana wants short answers."
+TEXT = "Ana wants short answers, always."
+
+
+@dataclass
+class DevServer:
+    """A running server and what it has said so far."""
+
+    url: str
+    settings: Settings
+    log: list[str] = field(default_factory=list)
+    started: threading.Event = field(default_factory=threading.Event)
+
+
+@pytest.fixture(scope="module")
+def dev_server(server: Server, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    """One for all tests: it takes some seconds to start. The rules find the facts, a scripted model the rest."""
+    directory = tmp_path_factory.mktemp("host")  # a directory of its own: the server keeps its threads there
+    with cloned(server, template) as clone, LoopbackModel() as model:
+        model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
+        model.answer(CONSOLIDATION, consolidation(TEXT))
+        with _running(directory, _values(clone, model)) as running:
+            yield running
+
+
+def _values(clone: Clone, model: LoopbackModel) -> dict[str, str]:
+    return {
+        "MNEMIC_DATABASE_URL": clone.service_dsn,
+        "MNEMIC_FAST_MODEL": "offline",
+        "MNEMIC_SLOW_MODEL": "openai:gpt-slow",
+        "MNEMIC_BASE_URL": model.base_url,
+        "MNEMIC_EMBEDDER": "minilm",
+        "MNEMIC_POOL_SIZE": "4",
+    }
+
+
+def _environment(directory: Path, **values: str) -> dict[str, str]:
+    """Without the developer's own settings; the package is imported from this checkout, whatever is installed."""
+    shutil.copy(ROOT / "langgraph.json", directory)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MNEMIC_", "OPENAI_", "LANG"))}
+    path = os.pathsep.join([str(ROOT), *filter(None, [kept.get("PYTHONPATH")])])
+    quiet = {"LANGGRAPH_CLI_NO_ANALYTICS": "1", "LANGGRAPH_NO_VERSION_CHECK": "true", "LANGSMITH_TRACING": "false"}
+    return {**kept, "PYTHONPATH": path, **quiet, **values}
+
+
+@contextmanager
+def _running(directory: Path, values: dict[str, str]) -> Iterator[DevServer]:
+    port = _free_port()
+    command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload", "--port", str(port)]
+    process = subprocess.Popen(
+        command,
+        cwd=directory,
+        env=_environment(directory, **values),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    named: dict[str, Any] = {name.removeprefix("MNEMIC_").lower(): value for name, value in values.items()}
+    running = DevServer(f"http://127.0.0.1:{port}", Settings(**named))
+    reader = threading.Thread(target=_read, args=(process, running))
+    reader.start()
+    try:
+        assert running.started.wait(timeout=60), "the server did not start"
+        assert process.poll() is None, "".join(running.log)
+        yield running
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        reader.join()
+        if process.stdout:
+            process.stdout.close()
+        process.wait()
+
+
+def _read(process: "subprocess.Popen[str]", running: DevServer) -> None:
+    for line in process.stdout or ():
+        running.log.append(line)
+        if "Application started up" in line:
+            running.started.set()
+    running.started.set()  # it has ended
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+async def client(dev_server: DevServer) -> AsyncIterator[LangGraphClient]:
+    async with get_client(url=dev_server.url) as opened:
+        yield opened
+
+
+async def _assistant(client: LangGraphClient, graph: str) -> str:
+    (found,) = await client.assistants.search(graph_id=graph)
+    return found["assistant_id"]
+
+
+def test_the_configuration_is_valid(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "langgraph_cli", "validate", "--config", "langgraph.json"]
+    result = subprocess.run(
+        command, cwd=tmp_path, env=_environment(tmp_path), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "unknown" not in (result.stdout + result.stderr).lower()
+
+
+@pytest.mark.parametrize("graph", list(NODES))
+async def test_every_graph_shows_its_forms_and_its_drawing(client: LangGraphClient, graph: str) -> None:
+    assistant = await _assistant(client, graph)
+    schemas: Any = await client.assistants.get_schemas(assistant)
+    drawing: Any = await client.assistants.get_graph(assistant)
+
+    for name in ("input_schema", "output_schema", "context_schema"):
+        assert schemas[name]["properties"], name
+    assert schemas["context_schema"]["required"] == ["agent_id"]
+    assert {node["id"] for node in drawing["nodes"]} == NODES[graph] | {"__start__", "__end__"}
+
+
+async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the_server(
+    dev_server: DevServer, client: LangGraphClient
+) -> None:
+    async with Mnemic.open(**dev_server.settings.model_dump(exclude_unset=True)) as memory:
+        await memory.observe(ANA, turns("I live in Lisbon.", "assistant: Lovely.", "Be short, please.", "Thank you."))
+
+    formed = await _run(client, "formation", {"force": True})
+    assert (formed["reason"], formed["messages"], formed["pending"]) == ("forced", 4, 0)
+    assert formed["stored"]["reflection"] == 1
+
+    written = await _run(client, "consolidation", {"scope_key": "user:ana", "force": True})
+    assert written == {"scope_key": "user:ana", "outcome": "saved", "absorbed": 1, "kept_share": 1.0}
+
+    recalled = await _run(client, "recall", {"question": "Where did I say that I live?"})
+    assert recalled["searched"] == "phrase"
+    assert TEXT in recalled["context"]
+    assert "Lisbon" in recalled["context"]
+    assert recalled["memories"]
+
+    assert "BlockingError" not in "".join(dev_server.log)
+
+
+async def test_a_run_without_an_identity_is_told_what_is_missing(client: LangGraphClient) -> None:
+    with pytest.raises(Exception, match="agent_id"):
+        await _run(client, "recall", {"question": "Where?"}, who=None)
+
+
+async def _run(client: LangGraphClient, graph: str, given: dict[str, Any], who: Identity | None = ANA) -> Any:
+    context: Any = who.model_dump(mode="json") if who else None
+    return await client.runs.wait(None, graph, input=given, context=context)

@@ -1,0 +1,215 @@
+"""The graphs inside a host's own graph: they run under every durability, and leave no words in its checkpoints."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import psycopg
+import pytest
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import Runtime
+from psycopg import sql
+from typing_extensions import TypedDict
+
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import MissingIdentityError
+from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, RecallOutput
+from mnemic.state.identity import Identity
+from mnemic.state.records import ScopeSettings
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import (
+    CONSOLIDATION,
+    FACTS,
+    REFLECTIONS,
+    consolidation,
+    contents,
+    fact,
+    facts,
+    reflection,
+    reflections,
+    scripted_memory,
+    turns,
+)
+from tests.support.server import Clone
+from tests.support.worlds import identity
+
+Durability = Literal["sync", "async", "exit"]
+Everything = Callable[[], Awaitable[str]]
+Savers = Callable[[Clone], AbstractAsyncContextManager[tuple[BaseCheckpointSaver[str], Everything]]]
+
+ANA = identity("ana", session="s1")
+#: In every text that must not be found in a checkpoint.
+CANARY = "Zinnober"
+KEPT = f"Ana keeps bees called {CANARY} on the quay."
+WISH = f"Ana wants {CANARY} in every answer."
+TEXT = f"Ana wants {CANARY}."
+QUESTION = f"Do you remember what I said about {CANARY}?"
+#: In a channel of the host's own, which is saved.
+VISIBLE = "Quittengelb"
+
+
+@asynccontextmanager
+async def in_process(_: Clone) -> AsyncIterator[tuple[BaseCheckpointSaver[str], Everything]]:
+    saver = InMemorySaver()
+
+    async def everything() -> str:
+        return f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"
+
+    yield saver, everything
+
+
+@asynccontextmanager
+async def in_postgres(clone: Clone) -> AsyncIterator[tuple[BaseCheckpointSaver[str], Everything]]:
+    async with AsyncPostgresSaver.from_conn_string(clone.superuser_dsn) as saver:
+        await saver.setup()
+
+        async def everything() -> str:
+            with clone.as_superuser() as connection:
+                return "\n".join(checkpoint_rows(connection))
+
+        yield saver, everything
+
+
+def checkpoint_rows(connection: psycopg.Connection) -> list[str]:
+    """Every row of every table that the saver made, bytes and all."""
+    tables = [name for (name,) in connection.execute("select tablename from pg_tables where schemaname = 'public'")]
+    assert {"checkpoints", "checkpoint_blobs", "checkpoint_writes"} <= set(tables)
+    statements = [sql.SQL("select * from {}").format(sql.Identifier(table)) for table in tables]
+    return [repr(row) for statement in statements for row in connection.execute(statement)]
+
+
+both_savers = pytest.mark.parametrize("savers", [in_process, in_postgres], ids=["memory", "postgres"])
+
+
+class Note(TypedDict, total=False):
+    """What a host keeps of a turn."""
+
+    note: str
+    tokens: int
+
+
+class Turn(RecallInput, RecallOutput, FormationInput, FormationOutput, total=False):
+    """A host that runs the graphs as its own nodes and takes their channels as they are.
+
+    The question is found by a node: what a host is invoked with is saved by LangGraph itself, whatever its channel.
+    """
+
+    note: str
+
+
+def scripted(model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(KEPT)))
+    model.answer(REFLECTIONS, reflections(user=[reflection(WISH)], episode=f"Ana spoke of {CANARY}."))
+    model.answer(CONSOLIDATION, consolidation(TEXT))
+
+
+async def prepare(memory: Mnemic) -> None:
+    await memory.configure_scope(ANA, ScopeSettings(scope_key="user:ana", threshold=1))
+    await memory.observe(ANA, turns(f"{CANARY} is what I call my bees."))
+
+
+@both_savers
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+async def test_called_inside_a_node_they_work_and_leave_no_words(
+    fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability
+) -> None:
+    scripted(model)
+    async with scripted_memory(fresh_db, model) as memory, savers(fresh_db) as (saver, everything):
+
+        async def form(state: Note, runtime: Runtime[Identity]) -> Note:
+            (run,) = await memory.form(runtime.context)
+            assert [result["outcome"] for result in run["consolidations"]] == ["saved"]
+            return {"note": VISIBLE}
+
+        async def recall(state: Note, runtime: Runtime[Identity]) -> Note:
+            context = await memory.context(runtime.context, QUESTION)
+            assert KEPT in context["context"]
+            assert TEXT in context["context"]
+            return {"tokens": context["tokens"]}
+
+        builder = StateGraph(Note, context_schema=Identity)
+        builder.add_node("form", form)
+        builder.add_node("recall", recall)
+        builder.add_edge(START, "form")
+        builder.add_edge("form", "recall")
+        builder.add_edge("recall", END)
+        await prepare(memory)
+        host = builder.compile(checkpointer=saver)
+        result = await host.ainvoke({}, {"configurable": {"thread_id": "t1"}}, context=ANA, durability=durability)
+
+        saved = await everything()
+        assert result["tokens"] > 0
+        assert VISIBLE in saved
+        assert CANARY not in saved
+
+
+@both_savers
+@pytest.mark.parametrize("durability", ["async", "exit"])
+async def test_used_as_nodes_they_work_and_leave_no_words(
+    fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability
+) -> None:
+    scripted(model)
+    context = SimpleNamespace(agent_id="harbor", user_id="ana", session_id="s1", host="blue")
+    async with scripted_memory(fresh_db, model) as memory, savers(fresh_db) as (saver, everything):
+        builder = StateGraph(Turn, context_schema=SimpleNamespace)
+        builder.add_node("listen", lambda state: {"question": QUESTION, "note": VISIBLE})
+        builder.add_node("form", memory.formation())
+        builder.add_node("recall", memory.recall())
+        builder.add_node("answer", lambda state: {"tokens": len(state["context"])})
+        builder.add_edge(START, "listen")
+        builder.add_edge("listen", "form")
+        builder.add_edge("form", "recall")
+        builder.add_edge("recall", "answer")
+        builder.add_edge("answer", END)
+        await prepare(memory)
+        host: Any = builder.compile(checkpointer=saver)
+        thread = {"configurable": {"thread_id": "t1"}}
+        result = await host.ainvoke({"force": True}, thread, context=context, durability=durability)
+
+        assert result["stored"] == {"fact": 1, "reflection": 1, "episode": 1}
+        assert KEPT in result["context"]
+        saved = await everything()
+        assert VISIBLE in saved
+        assert CANARY not in saved
+
+
+async def test_a_hosts_plain_mapping_says_who_it_is(memory: Mnemic, model: LoopbackModel) -> None:
+    scripted(model)
+    await prepare(memory)
+    await memory.form(ANA)
+    builder = StateGraph(Turn)
+    builder.add_node("recall", memory.recall())
+    builder.add_edge(START, "recall")
+    host: Any = builder.compile()
+
+    result = await host.ainvoke(
+        {"question": QUESTION}, context={"agent_id": "harbor", "user_id": "ana", "host": "blue"}
+    )
+    assert KEPT in result["context"]
+    with pytest.raises(MissingIdentityError):
+        await host.ainvoke({"question": QUESTION})
+
+
+async def test_a_host_that_streams_shows_none_of_the_inner_models_words(memory: Mnemic, model: LoopbackModel) -> None:
+    scripted(model)
+    await prepare(memory)
+
+    async def form(state: Note, runtime: Runtime[Identity]) -> Note:
+        await memory.form(runtime.context)
+        return {"note": VISIBLE}
+
+    builder = StateGraph(Note, context_schema=Identity)
+    builder.add_node("form", form)
+    builder.add_edge(START, "form")
+    host = builder.compile()
+    streamed = [
+        chunk async for chunk in host.astream({}, context=ANA, stream_mode=["messages", "updates"], subgraphs=False)
+    ]
+
+    assert await contents(memory, ANA) == [KEPT]
+    assert VISIBLE in str(streamed)
+    assert CANARY not in str(streamed)

@@ -1,0 +1,89 @@
+"""The graphs on a server's thread, with the server's own saver put in: every run begins anew and leaves no words."""
+
+from typing import Any
+
+from langgraph.checkpoint.memory import InMemorySaver
+
+from mnemic.service.memory import Mnemic
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import (
+    CONSOLIDATION,
+    FACTS,
+    REFLECTIONS,
+    consolidation,
+    contents,
+    fact,
+    facts,
+    reflection,
+    reflections,
+    turns,
+)
+from tests.support.worlds import identity
+
+ANA = identity("ana", session="s1")
+CANARY = "Zinnober"
+
+
+def on_a_thread(graph: Any) -> tuple[Any, InMemorySaver]:
+    """A call of the graph on one and the same thread, as LangGraph Server makes it."""
+    saver = InMemorySaver()
+    served = graph.copy(update={"checkpointer": saver})
+
+    async def run(given: dict[str, Any]) -> Any:
+        return await served.ainvoke(given, {"configurable": {"thread_id": "t1"}}, context=ANA)
+
+    return run, saver
+
+
+async def form(memory: Mnemic, model: LoopbackModel, text: str) -> None:
+    model.answer(REFLECTIONS, reflections(user=[reflection(text)]))
+    await memory.observe(ANA, turns(text))
+    await memory.form(ANA)
+
+
+async def test_a_second_consolidation_is_a_run_of_its_own(memory: Mnemic, model: LoopbackModel) -> None:
+    run, saver = on_a_thread(memory.consolidation())
+    key = {"scope_key": "user:ana", "force": True}
+    await form(memory, model, f"Ana wants {CANARY}.")
+    model.answer(CONSOLIDATION, consolidation(f"Ana wants {CANARY}."), consolidation(f"Ana wants {CANARY} and bees."))
+    first = await run(key)
+    await form(memory, model, "Ana wants bees.")
+    second = await run(key)
+    third = await run(key)
+
+    assert [result["outcome"] for result in (first, second, third)] == ["saved", "saved", "not_due"]
+    assert await contents(memory, ANA, "consolidation") == [f"Ana wants {CANARY} and bees."]
+    assert CANARY not in f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"
+
+
+async def test_a_second_formation_reports_its_own_figures(memory: Mnemic, model: LoopbackModel) -> None:
+    await memory.configure_agent(ANA, user_threshold=1)
+    model.answer(FACTS, facts(fact(f"Ana keeps {CANARY}.")), facts())
+    model.answer(REFLECTIONS, reflections(user=[reflection(f"Ana wants {CANARY}.")]), reflections())
+    model.answer(CONSOLIDATION, consolidation(f"Ana wants {CANARY}."))
+    run, saver = on_a_thread(memory.formation())
+    await memory.observe(ANA, turns(CANARY))
+    first = await run({"force": True})
+    await memory.observe(ANA, turns(CANARY, "Well."))
+    second = await run({"force": True})
+    third = await run({"force": True})
+
+    assert (first["stored"], first["checks"]["first_pass"]) == ({"fact": 1, "reflection": 1}, 2)
+    assert [result["outcome"] for result in first["consolidations"]] == ["saved"]
+    nothing = {"superseded": 0, "repeated": 0, "consolidations": [], "stored": {}}
+    assert {name: second[name] for name in nothing} == nothing
+    assert {name: third[name] for name in (*nothing, "reason", "checks")} == {**nothing, "reason": None, "checks": {}}
+    assert CANARY not in f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"
+
+
+async def test_a_second_recall_does_not_show_the_first_ones_results(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(f"Ana keeps {CANARY}.")))
+    await memory.observe(ANA, turns("I keep it."))
+    await memory.form(ANA)
+    run, saver = on_a_thread(memory.recall())
+    first = await run({"question": "Do you remember what I keep?"})
+    second = await run({"question": "Good morning."})
+
+    assert CANARY in first["context"]
+    assert (second["context"], second["memories"], second["searched"]) == ("", [], None)
+    assert CANARY not in f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"

@@ -1,0 +1,232 @@
+"""The one living text of a scope key: exactly the snapshot goes in, or nothing changes."""
+
+import asyncio
+
+import psycopg
+import pytest
+
+from mnemic.prompts.write_consolidation import WriteConsolidationOutput
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import InvalidInputError, ModelError
+from mnemic.state.records import ScopeSettings
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import (
+    CONSOLIDATION,
+    REFLECTIONS,
+    asked,
+    consolidation,
+    contents,
+    last_prompt,
+    meanwhile,
+    reflection,
+    reflections,
+    say,
+    together,
+)
+from tests.support.worlds import identity
+
+ANA = identity("ana", session="s1")
+KEY = "user:ana"
+WISHES = ("Ana wants short answers.", "Ana works with Bo on berth 12.", "Ana sails from Oslo on 9 May 2026.")
+TEXT = "Ana wants short answers, works with Bo on berth 12 and sails from Oslo on 9 May 2026."
+
+
+async def wish(memory: Mnemic, model: LoopbackModel, *texts: str, session: str = "s1") -> None:
+    """Reflections of a session, below the threshold of four."""
+    model.answer(REFLECTIONS, reflections(user=[reflection(text) for text in texts]))
+    await say(memory, identity("ana", session=session), *texts)
+
+
+async def test_it_takes_in_what_waited_and_stays_one_text(memory: Mnemic, model: LoopbackModel) -> None:
+    await wish(memory, model, *WISHES)
+    model.answer(CONSOLIDATION, consolidation(TEXT))
+    result = await memory.consolidate(ANA, KEY, force=True)
+
+    assert result == {"scope_key": KEY, "outcome": "saved", "absorbed": 3, "kept_share": 1.0}
+    assert await contents(memory, ANA, "consolidation") == [TEXT]
+    assert await contents(memory, ANA, "reflection") == []
+    everything = await memory.memories(ANA, ["reflection"], with_closed=True)
+    assert {(item.content, item.state) for item in everything} == {(text, "absorbed") for text in WISHES}
+
+
+async def test_absorbed_reflections_are_found_by_search_and_leave_the_standing_part(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await wish(memory, model, *WISHES)
+    model.answer(CONSOLIDATION, consolidation("Ana likes brevity."))
+    await memory.consolidate(ANA, KEY, force=True)
+
+    assert (await memory.recall_text(identity("ana"), "")).count("Ana") == 2  # the text and its owner's name
+    assert WISHES[1] in [found.content for found in await memory.search(identity("ana"), "berth 12")]
+
+
+async def test_below_the_threshold_nothing_is_due(memory: Mnemic, model: LoopbackModel) -> None:
+    await wish(memory, model, *WISHES)
+
+    assert (await memory.consolidate(ANA, KEY))["outcome"] == "not_due"
+    assert (await memory.consolidate(ANA, "agent:harbor", force=True))["outcome"] == "not_due"
+    assert CONSOLIDATION not in asked(model)
+
+
+async def test_at_the_threshold_a_formation_consolidates_of_itself(memory: Mnemic, model: LoopbackModel) -> None:
+    await wish(memory, model, *WISHES)
+    model.answer(CONSOLIDATION, consolidation(TEXT))
+    await wish(memory, model, "Ana dislikes praise.", session="s2")
+
+    assert asked(model).count(CONSOLIDATION) == 1
+    assert await contents(memory, ANA, "consolidation") == [TEXT]
+
+
+async def test_the_second_one_is_given_the_first_and_the_newer_reflections_with_their_dates(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await wish(memory, model, *WISHES)
+    model.answer(CONSOLIDATION, consolidation(TEXT), consolidation(TEXT.replace("short", "long")))
+    await memory.consolidate(ANA, KEY, force=True)
+    await wish(memory, model, "Ana now wants long answers.", session="s2")
+    result = await memory.consolidate(ANA, KEY, force=True)
+
+    prompt = last_prompt(model, CONSOLIDATION)
+    assert TEXT in prompt
+    assert "2026-03-02" in prompt
+    assert "Ana now wants long answers." in prompt
+    assert WISHES[0] not in prompt
+    assert result["absorbed"] == 1
+    (only,) = await memory.memories(ANA, ["consolidation"])
+    assert (only.content, only.version) == (TEXT.replace("short", "long"), 2)
+    assert [(e.event, e.before) for e in await memory.history(ANA, only.id)] == [("ADD", None), ("UPDATE", TEXT)]
+
+
+LONG = consolidation(" ".join(f"Ana likes boat {n}." for n in range(6)))
+LOOP = consolidation("Ana sails. " * 4)
+EMPTY = consolidation(" \u200b ")
+
+
+@pytest.mark.parametrize("bad", [LONG, LOOP, EMPTY], ids=["too long", "degenerate", "empty"])
+async def test_an_unusable_text_is_sent_back_once_and_then_refused(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, bad: WriteConsolidationOutput
+) -> None:
+    await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, word_limit=20))
+    await wish(memory, model, *WISHES)
+    before = superuser.execute("select count(*) from mnemic.history").fetchone()
+    model.answer(CONSOLIDATION, bad)
+    result = await memory.consolidate(ANA, KEY, force=True)
+
+    assert result == {"scope_key": KEY, "outcome": "refused", "absorbed": 0, "kept_share": 1.0}
+    assert asked(model).count(CONSOLIDATION) == 2
+    assert await contents(memory, ANA, "consolidation") == []
+    assert await contents(memory, ANA, "reflection") == sorted(WISHES)
+    assert superuser.execute("select count(*) from mnemic.history").fetchone() == before
+
+
+@pytest.mark.parametrize("bad", [LONG, LOOP, EMPTY], ids=["too long", "degenerate", "empty"])
+async def test_a_mended_text_is_saved(memory: Mnemic, model: LoopbackModel, bad: WriteConsolidationOutput) -> None:
+    await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, word_limit=20))
+    await wish(memory, model, *WISHES)
+    model.answer(CONSOLIDATION, bad, consolidation(TEXT))
+    result = await memory.consolidate(ANA, KEY, force=True)
+
+    assert result["outcome"] == "saved"
+    assert await contents(memory, ANA, "consolidation") == [TEXT]
+    if bad is LONG:
+        assert "It has 24 words; at most 20 are allowed." in last_prompt(model, CONSOLIDATION)
+
+
+async def test_a_draft_that_loses_details_is_sent_back_with_their_names(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await wish(memory, model, *WISHES)
+    model.answer(CONSOLIDATION, consolidation("Ana works with Bo."), consolidation(TEXT))
+    result = await memory.consolidate(ANA, KEY, force=True)
+
+    prompt = last_prompt(model, CONSOLIDATION)
+    assert "Ana works with Bo." in prompt
+    for lost in ("12", "Oslo", "2026"):
+        assert lost in prompt.partition("It lacks these details")[2]
+    assert result["kept_share"] == 1.0
+    recorded = superuser.execute("select distinct meta from mnemic.history where reason = 'consolidation'").fetchall()
+    assert recorded == [({"kept_share": 1.0},)]
+
+
+async def test_the_better_of_two_drafts_is_kept_and_its_share_recorded(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    better = consolidation("Ana works with Bo on berth 12.")
+    await wish(memory, model, *WISHES)
+    model.answer(CONSOLIDATION, better, consolidation("Ana works."))
+    result = await memory.consolidate(ANA, KEY, force=True)
+
+    assert result["outcome"] == "saved"
+    assert 0 < result["kept_share"] < 0.9
+    assert await contents(memory, ANA, "consolidation") == [better.text]
+    recorded = superuser.execute("select distinct meta from mnemic.history where reason = 'consolidation'").fetchall()
+    assert recorded == [({"kept_share": result["kept_share"]},)]
+
+
+async def test_a_reflection_stored_while_the_model_writes_waits(memory: Mnemic, model: LoopbackModel) -> None:
+    late = "Ana dislikes praise."
+    await wish(memory, model, *WISHES[:2])
+    model.answer(CONSOLIDATION, meanwhile(lambda: wish(memory, model, late, session="s2"), consolidation(TEXT)))
+    result = await memory.consolidate(ANA, KEY, force=True)
+
+    assert (result["outcome"], result["absorbed"]) == ("saved", 2)
+    assert await contents(memory, ANA, "reflection") == [late]
+
+
+async def test_of_two_at_once_one_is_saved_and_one_is_stale(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    for round_number, texts in enumerate([WISHES[:2], WISHES[2:]]):  # the first text, then its rewriting
+        await wish(memory, model, *texts, session=f"s{round_number}")
+        model.answer(CONSOLIDATION, together(2, consolidation(TEXT), consolidation(TEXT.replace("works", "toils"))))
+        results = await asyncio.gather(*(memory.consolidate(ANA, KEY, force=True) for _ in range(2)))
+
+        assert sorted(result["outcome"] for result in results) == ["saved", "stale"]
+        assert sorted(result["absorbed"] for result in results) == [0, len(texts)]
+        assert len(await contents(memory, ANA, "consolidation")) == 1
+        assert await contents(memory, ANA, "reflection") == []
+    absorbed = superuser.execute(
+        "select count(*), count(distinct memory_id) from mnemic.history where event = 'ABSORB'"
+    ).fetchone()
+    assert absorbed == (3, 3)
+
+
+async def test_a_foreign_scope_key_is_refused(memory: Mnemic, model: LoopbackModel) -> None:
+    await wish(memory, model, *WISHES)
+    for key in (KEY, "group:crew", "session:s1", "agent:lighthouse", "nonsense"):
+        with pytest.raises(InvalidInputError):
+            await memory.consolidate(identity("bo"), key, force=True)
+
+    assert CONSOLIDATION not in asked(model)
+    assert await contents(memory, ANA, "reflection") == sorted(WISHES)
+
+
+async def test_a_model_that_fails_after_the_formation_leaves_the_formation_saved(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, threshold=1))
+    model.answer(CONSOLIDATION, 400)
+    await wish(memory, model, *WISHES[:1])
+
+    assert await contents(memory, ANA, "reflection") == [WISHES[0]]
+    with pytest.raises(ModelError):
+        await memory.consolidate(ANA, KEY)
+
+
+async def test_every_speakers_own_text_is_written_by_one_formation(memory: Mnemic, model: LoopbackModel) -> None:
+    await memory.configure_agent(ANA, user_threshold=1)
+    both = [reflection("Ana wants short answers.", 1), reflection("Bo wants every figure.", 2)]
+    model.answer(REFLECTIONS, reflections(user=both))
+    model.answer(CONSOLIDATION, consolidation("Ana wants short answers."))
+    model.answer("Bo wants every figure.", consolidation("Bo wants every figure."))
+    model.answer(REFLECTIONS, reflections(user=both))
+    said = [{"role": "user", "content": "Be short."}, {"role": "user", "content": "All of it.", "user": "bo"}]
+    await memory.observe(ANA, said)
+    (run,) = await memory.form(ANA)
+
+    assert [(result["scope_key"], result["outcome"]) for result in run["consolidations"]] == [
+        ("user:ana", "saved"),
+        ("user:bo", "saved"),
+    ]
+    assert await contents(memory, ANA, "consolidation") == ["Ana wants short answers."]
+    assert await contents(memory, identity("bo"), "consolidation") == ["Bo wants every figure."]

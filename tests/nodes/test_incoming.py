@@ -1,0 +1,137 @@
+"""What of a host's messages is observed: words that somebody said, each once."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+from mnemic.nodes.incoming import MAX_MESSAGE_CHARS, HostMessage
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import InvalidInputError
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import FACTS, contents, fact, facts, last_prompt, reflection, reflections, say, turns
+from tests.support.worlds import identity
+
+ANA = identity("ana", session="s1")
+MORNING = "2026-03-02T09:14:00Z"
+
+
+async def test_a_hosts_messages_reach_the_model_with_speaker_role_and_date(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    call = {"name": "weather", "args": {}, "id": "c1"}
+    said: list[HostMessage] = [
+        SystemMessage("You are a harbor master. SECRET-ORDER"),
+        HumanMessage("I keep bees.", name="ana"),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("Sunny.", tool_call_id="c1"),
+        AIMessage([{"type": "text", "text": "Good weather"}, {"type": "reasoning", "reasoning": "hidden"}]),
+        {"role": "developer", "content": "SECRET-ORDER"},
+        {"role": "user", "content": "Old words.", "time": MORNING},
+    ]
+    observed = await memory.observe(ANA, said)
+    await memory.form(ANA)
+
+    today = datetime.now(UTC).date()
+    prompt = last_prompt(model, FACTS)
+    assert (observed.accepted, observed.pending) == (4, 4)
+    assert f"1 [{today}] Ana (user): I keep bees." in prompt
+    assert "Sunny." in prompt
+    assert "Good weather" in prompt
+    assert "[2026-03-02] Ana (user): Old words." in prompt
+    assert "SECRET-ORDER" not in prompt
+    assert "hidden" not in prompt
+
+
+async def test_the_whole_list_resent_every_turn_is_formed_once(memory: Mnemic, model: LoopbackModel) -> None:
+    said = turns("I keep bees.", "assistant: How nice.", "I keep bees.", "Goats, too.")
+    for upto in range(1, len(said) + 1):
+        observed = await memory.observe(ANA, said[:upto])
+        assert observed.accepted == 1
+        await memory.form(ANA)
+    again = await memory.observe(ANA, said)
+
+    assert (again.accepted, again.pending) == (0, 0)
+    assert await memory.form(ANA) == []
+    prompts = [request["messages"][1]["content"] for request in model.chat_requests[::2]]
+    assert [prompt.count("I keep bees.") for prompt in prompts] == [1, 0, 1, 0]
+
+
+async def test_a_hosts_own_ids_tell_messages_apart_wherever_they_stand(memory: Mnemic) -> None:
+    first, second = HumanMessage("I keep bees.", id="m1"), HumanMessage("I keep bees.", id="m2")
+    await memory.observe(ANA, [first])
+    observed = await memory.observe(ANA, [second, first])
+
+    assert (observed.accepted, observed.pending) == (1, 2)
+
+
+async def test_the_same_ids_in_another_session_or_of_another_agent_are_other_messages(memory: Mnemic) -> None:
+    said = [HumanMessage("I keep bees.", id="m1")]
+    for who in (ANA, identity("ana", session="s2"), identity("ana", agent="lighthouse", session="s1")):
+        assert (await memory.observe(who, said)).accepted == 1
+
+
+async def test_what_a_recall_put_into_a_message_is_never_formed_again(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact("Ana keeps bees.")))
+    model.answer("ExtractReflectionsOutput", reflections(user=[reflection("Ana wants short answers.")]))
+    await say(memory, ANA, "I keep bees. Be short.")
+    context = await memory.recall_text(identity("ana"), "Do you remember my bees?")
+    assert "Ana keeps bees." in context
+
+    model.answer(FACTS, facts())
+    later = identity("ana", session="s2")
+    await memory.observe(later, [HumanMessage(f"{context}\n\nGood morning."), HumanMessage(context)])
+    await memory.form(later)
+
+    prompt = last_prompt(model, FACTS)
+    assert "Good morning." in prompt
+    assert "bees" not in prompt
+    assert "2 [" not in prompt
+
+
+async def test_a_pasted_book_is_cut_and_stays_searchable_in_pieces(memory: Mnemic) -> None:
+    book = "The lighthouse keeper counted ships. " * 2000
+    await memory.configure_agent(ANA, keep_messages="all")
+    await say(memory, ANA, f"{book[:5000]} The keel is painted vermilion. {book}")
+
+    (found,) = await memory.search(ANA, "vermilion keel")
+    assert "vermilion" in found.content
+    assert len(found.content) <= MAX_MESSAGE_CHARS
+
+
+@pytest.mark.parametrize(
+    ("item", "problem"),
+    [
+        ({"content": "Hello."}, "has no role"),
+        ({"role": "user", "content": 7}, "no text"),
+        ({"role": "user", "content": "Hello.", "name": "a\nb"}, "author"),
+        ({"role": "user", "content": "Hello.", "user": "x" * 129}, "author"),
+        ({"role": "user", "content": "Hello.", "time": "yesterday"}, "ISO 8601"),
+        ("Hello.", "LangChain message or a mapping"),
+    ],
+)
+async def test_an_unusable_message_names_its_place_and_nothing_is_written(
+    memory: Mnemic, item: Mapping[str, Any], problem: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=problem) as caught:
+        await memory.observe(ANA, [{"role": "user", "content": "I keep bees."}, item])
+
+    assert "Hello" not in str(caught.value)
+    assert await memory.form(ANA) == []
+
+
+async def test_a_users_message_needs_a_user(memory: Mnemic) -> None:
+    with pytest.raises(InvalidInputError, match="neither it nor the identity says whose"):
+        await memory.observe(identity(None, session="s1"), turns("I keep bees."))
+    with pytest.raises(InvalidInputError, match="session_id"):
+        await memory.observe(identity("ana"), turns("I keep bees."))
+
+
+async def test_hidden_characters_are_gone_before_anything_is_stored(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact("Ana keeps\x00 bees\u202e.")))
+    await say(memory, ANA, "I keep\x00 bees\u202e.\ud800")
+
+    assert await contents(memory, ANA) == ["Ana keeps bees."]
+    assert "I keep bees." in last_prompt(model, FACTS)

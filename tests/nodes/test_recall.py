@@ -1,0 +1,226 @@
+"""What a turn is given: the standing part always, search results where the turn calls for them, within the budget."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from mnemic.policy.tokens import count_tokens
+from mnemic.prompts.memory_context import PREAMBLE
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import EmbeddingError, InvalidInputError, MissingIdentityError
+from mnemic.storage.database import Database
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import (
+    DECISIONS,
+    FACTS,
+    REFLECTIONS,
+    decisions,
+    fact,
+    facts,
+    reflection,
+    reflections,
+    say,
+    scripted_memory,
+    scripted_resources,
+    turns,
+)
+from tests.support.server import Clone
+from tests.support.worlds import identity
+
+Statements = Callable[[Database], AbstractContextManager[list[str]]]
+
+SESSION = identity("ana", session="s1")
+ANA = identity("ana")
+WISH = "Ana wants short answers, and Marit hears of it."
+BEES = "Ana keeps bees on the north quay."
+PAST = "Where on the quay were the bees?"
+GREETING = "Good morning, dear assistant."
+NAMES = "Yesterday it was Jonas who called Sigrid about bees."
+
+
+async def fill(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(BEES)))
+    model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
+    await say(memory, SESSION, "I keep bees on the north quay. Be short, tell Marit.")
+    model.embedding_requests.clear()
+    model.chat_requests.clear()
+
+
+@pytest.mark.parametrize(
+    ("question", "search", "reason", "embeddings"),
+    [
+        (GREETING, "auto", None, 0),
+        ("", "auto", None, 0),
+        ("", "always", None, 0),
+        (PAST, "auto", "past_question", 1),
+        (PAST, "never", None, 0),
+        ("Do you remember my bees?", "auto", "phrase", 1),
+        (GREETING, "always", "asked", 1),
+        (NAMES, "auto", "names", 1),
+        ("Yesterday it was Jonas who called Marit about bees.", "auto", None, 1),
+    ],
+)
+async def test_the_words_of_the_turn_decide_on_a_search_without_a_model(
+    memory: Mnemic,
+    model: LoopbackModel,
+    question: str,
+    search: Literal["auto", "always", "never"],
+    reason: str | None,
+    embeddings: int,
+) -> None:
+    await fill(memory, model)
+    context = await memory.context(ANA, question, search=search)
+
+    assert context["searched"] == reason
+    assert (len(model.chat_requests), len(model.embedding_requests)) == (0, embeddings)
+    assert (BEES in context["context"]) == (reason is not None)
+    assert WISH in context["context"]
+
+
+async def test_the_context_is_one_element_that_says_what_it_is(memory: Mnemic, model: LoopbackModel) -> None:
+    await fill(memory, model)
+    context = await memory.context(ANA, PAST)
+
+    lines = context["context"].splitlines()
+    assert (lines[0], lines[1], lines[-1]) == ("<MemoryContext>", PREAMBLE, "</MemoryContext>")
+    assert '<UserMemory user="Ana">' in lines
+    assert f"- [2 March 2026] {BEES}" in lines
+    assert context["tokens"] == count_tokens(context["context"])
+    assert {found["content"] for found in context["memories"]} >= {BEES}
+
+
+async def test_who_has_no_memory_yet_gets_an_empty_context(memory: Mnemic) -> None:
+    context = await memory.context(identity("nobody"), PAST)
+
+    assert (context["context"], context["memories"], context["tokens"]) == ("", [], 0)
+
+
+@pytest.mark.parametrize(
+    ("question", "searches"), [(PAST, 1), (NAMES, 1), (GREETING, 0)], ids=["past", "names", "greeting"]
+)
+async def test_a_recall_is_at_most_five_statements_with_one_search(
+    clean_db: Clone, model: LoopbackModel, statements: Statements, question: str, searches: int
+) -> None:
+    async with scripted_resources(clean_db, model, pool_size=1) as resources:
+        memory = Mnemic(resources)
+        await fill(memory, model)
+        with statements(resources.database) as sent:
+            await memory.context(ANA, question)
+
+    assert ["with question as" in statement for statement in sent].count(True) == searches
+    assert len(sent) == 4 + searches
+    assert (sent[0], sent[-1]) == ("BEGIN", "COMMIT")
+
+
+async def test_a_recall_runs_where_nothing_can_be_written(clean_db: Clone, model: LoopbackModel) -> None:
+    reading = make_conninfo(clean_db.service_dsn, options="-c default_transaction_read_only=on")
+    async with scripted_memory(clean_db, model) as writer:
+        await fill(writer, model)
+    async with scripted_memory(clean_db, model, database_url=reading) as reader:
+        for question in (PAST, NAMES, GREETING):
+            assert WISH in (await reader.context(ANA, question))["context"]
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):  # else the test would say nothing
+            await reader.observe(SESSION, turns("One more."))
+
+
+@pytest.mark.parametrize("budget", [1, 40, 100, 400])
+async def test_the_budget_bounds_the_retrieved_lines(memory: Mnemic, model: LoopbackModel, budget: int) -> None:
+    found = [fact(f"Ana moored boat number {n} of the Lindqvist yard at quay {n * 7}.", n) for n in range(1, 9)]
+    model.answer(FACTS, facts(*found))
+    model.answer(DECISIONS, decisions())
+    await say(memory, SESSION, *[f"Boat {n}." for n in range(1, 17)])
+    context = await memory.context(ANA, "Where are the boats?", search="always", budget_tokens=budget)
+
+    retrieved = [line for line in context["context"].splitlines() if line.startswith("- [")]
+    assert sum(map(count_tokens, retrieved)) <= budget
+    assert len(retrieved) == len(context["memories"])
+    assert len(retrieved) == {1: 0, 40: 2}.get(budget, 5)
+
+
+async def test_the_setting_bounds_them_where_the_caller_does_not(clean_db: Clone, model: LoopbackModel) -> None:
+    async with scripted_memory(clean_db, model, recall_budget_tokens=5) as memory:
+        await fill(memory, model)
+        assert (await memory.context(ANA, PAST))["memories"] == []
+
+
+@pytest.mark.parametrize(("switch", "standing", "search"), [("rag", True, False), ("always_in_context", False, True)])
+async def test_a_half_that_is_switched_off_is_not_recalled(
+    clean_db: Clone, model: LoopbackModel, switch: str, standing: bool, search: bool
+) -> None:
+    async with scripted_memory(clean_db, model) as memory:
+        await fill(memory, model)
+    async with scripted_memory(clean_db, model, **{switch: False}) as memory:
+        context = (await memory.context(ANA, PAST, search="always"))["context"]
+
+    assert (WISH in context) == standing
+    assert (BEES in context) == search
+
+
+@pytest.mark.xfail(strict=True, reason="recall asks the settings only, never what the agent overrides")
+@pytest.mark.parametrize(
+    "overrides", [{"rag": False}, {"always_in_context": False}, {"recall_budget_tokens": 1}, {"recall_limit": 1}]
+)
+async def test_an_agents_own_settings_count_for_its_recall(
+    memory: Mnemic, model: LoopbackModel, overrides: dict[str, object]
+) -> None:
+    await memory.configure_agent(ANA, keep_messages="all")
+    await fill(memory, model)
+    before = await memory.context(ANA, PAST)
+    await memory.configure_agent(ANA, **overrides)
+
+    assert (await memory.context(ANA, PAST))["tokens"] < before["tokens"]
+
+
+async def test_an_embedder_that_fails_says_so(memory: Mnemic, model: LoopbackModel) -> None:
+    await fill(memory, model)
+    model.answer_embeddings(401)
+    with pytest.raises(EmbeddingError, match="key refused"):
+        await memory.context(ANA, PAST)
+
+
+@dataclass(frozen=True)
+class HostContext:
+    """What a host application passes around; Mnemic finds its own fields in it."""
+
+    agent_id: str
+    user_id: str
+    tenant: str = "blue"
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"agent_id": "harbor", "user_id": "ana"},
+        HostContext("harbor", "ana"),
+        SimpleNamespace(agent_id="harbor", user_id="ana", group_ids=["crew"], role=None),
+    ],
+    ids=["dict", "dataclass", "any object"],
+)
+async def test_any_context_with_the_identitys_fields_will_do(
+    memory: Mnemic, model: LoopbackModel, context: Any
+) -> None:
+    await fill(memory, model)
+    result = await memory.recall().ainvoke({"question": PAST}, context=context)
+
+    assert BEES in result["context"]
+
+
+@pytest.mark.parametrize("context", [None, SimpleNamespace(user_id="ana"), "ana"])
+async def test_a_run_without_an_agent_is_told_what_to_pass(memory: Mnemic, context: Any) -> None:
+    graphs: list[Any] = [memory.recall(), memory.formation(), memory.consolidation()]
+    for graph in graphs:
+        with pytest.raises(MissingIdentityError, match=r"context=Identity\(agent_id=\.\.\., user_id=\.\.\.\)"):
+            await graph.ainvoke({"question": PAST, "force": True, "scope_key": "user:ana"}, context=context)
+
+
+async def test_an_unusable_id_is_named_and_not_quoted(memory: Mnemic) -> None:
+    given: Any = HostContext("harbor", "ana\nSECRET")
+    with pytest.raises(InvalidInputError, match="see user_id") as caught:
+        await memory.recall().ainvoke({"question": PAST}, context=given)
+    assert "SECRET" not in str(caught.value)

@@ -1,0 +1,179 @@
+"""One operation at the end: all of a run or nothing, each message once, and only the messages that are kept."""
+
+import asyncio
+from typing import Any, Literal
+
+import psycopg
+import pytest
+
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import ConcurrentChangeError, ModelError, ModelOutputError
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import (
+    FACTS,
+    REFLECTIONS,
+    contents,
+    fact,
+    facts,
+    meanwhile,
+    reflection,
+    reflections,
+    scripted_memory,
+    together,
+    turns,
+)
+from tests.support.server import Clone
+from tests.support.worlds import identity
+
+ANA = identity("ana", session="s1")
+SAID = ("I keep bees.", "Good morning.", "assistant: Hello Ana.", "Well then.")
+BEES = facts(fact("Ana keeps bees.", 1))
+SHORT = reflections(user=[reflection("Ana wants short answers.", 4)])
+#: Tables in which a formation leaves something.
+WRITTEN = ("memories", "entries", "sources", "history", "history_contents")
+
+
+def rows(superuser: psycopg.Connection, table: str) -> int:
+    count = superuser.execute(f"select count(*) from mnemic.{table}").fetchone()
+    assert count is not None
+    return int(count[0])
+
+
+@pytest.mark.parametrize(
+    ("keep", "kept"),
+    [
+        ("sources", {"I keep bees.", "Well then."}),
+        ("all", {"I keep bees.", "Good morning.", "Hello Ana.", "Well then."}),
+        ("none", set()),
+    ],
+)
+async def test_only_the_messages_that_are_kept_still_have_words(
+    memory: Mnemic,
+    model: LoopbackModel,
+    superuser: psycopg.Connection,
+    keep: Literal["sources", "all", "none"],
+    kept: set[str],
+) -> None:
+    model.answer(FACTS, BEES)
+    model.answer(REFLECTIONS, SHORT)
+    await memory.configure_agent(ANA, keep_messages=keep)
+    await memory.observe(ANA, turns(*SAID))
+    await memory.form(ANA)
+
+    left = superuser.execute("select content from mnemic.messages where content is not null").fetchall()
+    assert {content for (content,) in left} == kept
+    assert rows(superuser, "messages") == 4
+    for question in SAID:
+        said = question.removeprefix("assistant: ")
+        found = [item.content for item in await memory.search(ANA, said) if item.kind == "message"]
+        assert (said in found) == (said in kept)
+
+
+async def test_a_kept_message_is_found_by_its_speaker_and_its_session_only(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await memory.configure_agent(ANA, keep_messages="all")
+    await memory.observe(ANA, turns(*SAID))
+    await memory.form(ANA)
+
+    elsewhere = identity("ana", session="s2")
+    assert next(item.content for item in await memory.search(elsewhere, "keep bees")) == "I keep bees."
+    assert "Hello Ana." not in [item.content for item in await memory.search(elsewhere, "Hello Ana")]
+    assert "Hello Ana." in [item.content for item in await memory.search(ANA, "Hello Ana")]
+    assert await memory.search(identity("bo", session="s2"), "keep bees") == []
+
+
+async def test_everything_of_a_run_is_one_operation(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    model.answer(FACTS, BEES)
+    model.answer(REFLECTIONS, SHORT)
+    await memory.observe(ANA, turns(*SAID))
+    await memory.form(ANA)
+
+    found = superuser.execute(
+        "select count(*), count(distinct op_id), min(actor), min(reason), min(session_id) from mnemic.history"
+    ).fetchone()
+    assert found == (2, 1, "ana", "formation", "s1")
+    settled = superuser.execute(
+        "select count(*) from mnemic.messages where formed_by = (select min(op_id::text)::uuid from mnemic.history)"
+    ).fetchone()
+    assert settled == (4,)
+
+
+async def test_of_two_formations_of_one_session_one_wins(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, together(2, facts(fact("Ana keeps bees.")), facts(fact("Forty hives belong to Ana."))))
+    model.answer(REFLECTIONS, together(2, SHORT, reflections(user=[reflection("No praise is welcome to Ana.")])))
+    await memory.observe(ANA, turns(*SAID))
+
+    first, second = await asyncio.gather(*(run_once(memory, ANA) for _ in range(2)), return_exceptions=True)
+
+    won, lost = (second, first) if isinstance(first, Exception) else (first, second)
+    assert isinstance(lost, ConcurrentChangeError)
+    assert not isinstance(won, BaseException)
+    assert won["stored"] == {"fact": 1, "reflection": 1}
+    assert len(await contents(memory, ANA)) == 1
+    assert len(await contents(memory, ANA, "reflection")) == 1
+    assert await memory.form(ANA) == []
+
+
+async def test_two_formations_of_two_sessions_both_win(memory: Mnemic, model: LoopbackModel) -> None:
+    """The same two answers: what the loser of the test above held was fit to be stored."""
+    model.answer(FACTS, together(2, facts(fact("Ana keeps bees.")), facts(fact("Forty hives belong to Ana."))))
+    sessions = [ANA, identity("ana", session="s2")]
+    for who in sessions:
+        await memory.observe(who, turns(*SAID))
+    await asyncio.gather(*(run_once(memory, who) for who in sessions))
+
+    assert await contents(memory, ANA) == ["Ana keeps bees.", "Forty hives belong to Ana."]
+
+
+async def test_messages_that_come_while_the_model_writes_wait_for_the_next_run(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    model.answer(FACTS, meanwhile(lambda: memory.observe(ANA, turns(*SAID, "Goats, too.")), BEES), facts())
+    await memory.observe(ANA, turns(*SAID))
+    run = await run_once(memory, ANA)
+
+    assert (run["messages"], run["stored"]) == (4, {"fact": 1})
+    assert [run["messages"] for run in await memory.form(ANA)] == [1]
+
+
+@pytest.mark.parametrize("step", [FACTS, REFLECTIONS])
+@pytest.mark.parametrize(("answer", "error"), [(500, ModelError), ("no JSON at all", ModelOutputError)])
+async def test_a_model_that_fails_leaves_everything_pending_and_nothing_written(
+    clean_db: Clone, superuser: psycopg.Connection, step: str, answer: Any, error: type[ModelError]
+) -> None:
+    with LoopbackModel() as model:
+        model.answer(FACTS, BEES)
+        model.answer(REFLECTIONS, SHORT)
+        model.answer(step, answer)
+        async with scripted_memory(clean_db, model) as memory:
+            await memory.observe(ANA, turns(*SAID))
+            with pytest.raises(error) as caught:
+                await memory.form(ANA)
+            assert "bees" not in str(caught.value)
+            assert {table: rows(superuser, table) for table in WRITTEN} == dict.fromkeys(WRITTEN, 0)
+
+            model.answer(step, BEES if step == FACTS else SHORT)
+            (run,) = await memory.form(ANA)
+            assert (run["messages"], run["stored"]) == (4, {"fact": 1, "reflection": 1})
+
+
+async def test_an_embedder_that_fails_leaves_everything_pending(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    model.answer(FACTS, BEES)
+    model.answer_embeddings(500)
+    await memory.observe(ANA, turns(*SAID))
+    with pytest.raises(ModelError):
+        await memory.form(ANA)
+    assert {table: rows(superuser, table) for table in WRITTEN} == dict.fromkeys(WRITTEN, 0)
+
+    model.answer_embeddings(None)
+    assert [run["messages"] for run in await memory.form(ANA)] == [4]
+
+
+async def run_once(memory: Mnemic, who: Any) -> dict[str, Any]:
+    result: dict[str, Any] = await memory.formation().ainvoke({"force": True}, context=who)
+    return result

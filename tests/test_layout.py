@@ -1,0 +1,86 @@
+"""The house: pyproject's packages, the links in mnemic/ and the folders on disk say the same, and all of it ships."""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SETUPTOOLS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+PACKAGES = set(SETUPTOOLS["packages"])
+#: Folder of the checkout by the package that it is.
+ROOMS = {package: folder for package, folder in SETUPTOOLS["package-dir"].items() if package != "mnemic"}
+
+
+def files_of(room: str) -> list[Path]:
+    """What the room holds, relative to the checkout, without what Python leaves behind."""
+    found = (path.relative_to(ROOT) for path in (ROOT / room).rglob("*"))
+    return [path for path in found if (ROOT / path).is_file() and "__pycache__" not in path.parts]
+
+
+def test_every_room_is_a_folder_with_the_name_of_its_package() -> None:
+    assert {package: f"mnemic.{folder}" for package, folder in ROOMS.items()} == {package: package for package in ROOMS}
+    assert all((ROOT / folder / "__init__.py").is_file() for folder in ROOMS.values())
+
+
+def test_every_room_is_linked_in_the_package_and_nothing_else_is() -> None:
+    entries = {path.name: path for path in (ROOT / "mnemic").iterdir() if path.name != "__pycache__"}
+    links = {name: path for name, path in entries.items() if path.is_symlink()}
+
+    assert {name: str(path.readlink()) for name, path in links.items()} == {
+        folder: f"../{folder}" for folder in ROOMS.values()
+    }
+    assert set(entries) - set(links) == {"__init__.py", "py.typed"}
+
+
+def test_every_folder_with_code_is_listed_and_every_listed_one_exists() -> None:
+    found = {"mnemic"}
+    for folder in ROOMS.values():
+        found |= {f"mnemic.{'.'.join(path.parent.parts)}" for path in files_of(folder) if path.name == "__init__.py"}
+        outside = [path for path in files_of(folder) if path.suffix == ".py" and not _has_init(path)]
+        assert outside == []
+
+    assert found == PACKAGES
+
+
+def _has_init(path: Path) -> bool:
+    return (ROOT / path.parent / "__init__.py").is_file()
+
+
+def test_every_file_that_is_no_code_is_package_data() -> None:
+    shipped: set[Path] = set()
+    for package in PACKAGES - {"mnemic"}:
+        folder = Path(*package.split(".")[1:])
+        for pattern in [*SETUPTOOLS["package-data"]["*"], *SETUPTOOLS["package-data"].get(package, [])]:
+            shipped |= {path.relative_to(ROOT) for path in (ROOT / folder).glob(pattern)}
+    data = {path for folder in ROOMS.values() for path in files_of(folder) if path.suffix != ".py"}
+
+    assert data
+    assert sorted(map(str, data - shipped)) == []
+
+
+def test_a_wheel_holds_every_file_of_the_rooms_and_one_package_only(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", minversion="77", reason="building needs what pip would fetch for it")
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, checkout)
+    for name in ("mnemic", *ROOMS.values()):
+        shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    build = "from setuptools import build_meta; build_meta.build_wheel('.')"
+    subprocess.run([sys.executable, "-c", build], cwd=checkout, check=True, capture_output=True, timeout=60)
+    (wheel,) = checkout.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+
+    assert {name.partition("/")[0] for name in held} == {"mnemic"}
+    assert held == {
+        "mnemic/__init__.py",
+        "mnemic/py.typed",
+        *(f"mnemic/{path.as_posix()}" for folder in ROOMS.values() for path in files_of(folder)),
+    }
