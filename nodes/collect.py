@@ -25,9 +25,10 @@ def collect(provide: Provider) -> ConsolidationNode:
         if key not in identity.scope_keys:
             raise InvalidInputError("the scope key to consolidate is none of this identity's")
         async with resources.database.scoped(identity) as scoped:
-            settings = resources.settings.overridden(await scopes.agent_settings(scoped))
+            part = await memories.standing(scoped)
             own = (await scopes.scope_settings(scoped)).get(key) or ScopeSettings(scope_key=key)
-            standing = next((part for part in await memories.standing(scoped) if part.scope_key == key), None)
+        settings = resources.settings.overridden(part.overrides)
+        standing = next((scope for scope in part.scopes if scope.scope_key == key), None)
         reflections = standing.reflections if standing else ()
         needed = 1 if state.get("force") else own.threshold or settings.threshold(scope)
         if len(reflections) < needed or not own.is_active:

@@ -30,7 +30,7 @@ def extract_reflections(provide: Provider) -> FormationNode:
             return {"thoughts": []}
         batch = from_plain(Message, state["batch"])
         async with resources.database.scoped(identity) as scoped:
-            standing = await memories.standing(scoped)
+            standing = (await memories.standing(scoped)).scopes
         step_input = ExtractReflectionsInput(
             lines=numbered(batch),
             standing=tuple(_standing_text(part, state["names"]) for part in _showable(standing, batch)),

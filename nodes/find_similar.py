@@ -49,7 +49,7 @@ def find_similar(provide: Provider) -> FormationNode:
             if any(band == "auto" for band, _ in near):
                 continue
             fresh.append(fact)
-            neighbours += [_neighbour(fact, old) for band, old in near if band == "check"]
+            neighbours += [_neighbour(fact, old) for band, old in near if band == "check" and not old.protected]
         ids = {str(fact.id) for fact in fresh}
         return {
             "facts": to_plain(NewMemory, fresh),
@@ -71,6 +71,7 @@ def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Vector]) -> list
             version=0,
             content=facts[earlier].content,
             dated=facts[earlier].valid_from,
+            protected=False,
             similarity=sum(map(mul, vectors[earlier], vectors[later])),
         )
         for later in range(len(facts))

@@ -35,11 +35,11 @@ def gate(provide: Provider) -> FormationNode:
             settings=settings,
         )
         if reason is None:
-            return {**_nothing_yet(), "reason": None, "messages": 0, "pending": box.pending}
+            return {**_nothing_yet(), "reason": None, "formed": 0, "pending": box.pending}
         return {
             **_nothing_yet(),
             "reason": reason,
-            "messages": len(box.messages),
+            "formed": len(box.messages),
             "pending": box.pending - len(box.messages),
             "overrides": overrides,
             "guidance": "\n".join(part.extraction_guidance for part in guided.values() if part.extraction_guidance),

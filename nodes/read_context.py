@@ -26,16 +26,17 @@ def read_context(provide: Provider) -> RecallNode:
     async def read_context(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
         resources = await provide()
         identity = identity_of(runtime)
-        settings = resources.settings
         question, reason, names = state["question"], state["searched"], state["names"]
         may_search = reason is not None or len(names) >= NAMES_NEEDED
         vector = (await resources.embedder.embed([question]))[0] if may_search else None
         async with resources.database.scoped(identity) as scoped:
-            standing = await memories.standing(scoped) if settings.always_in_context else []
+            part = await memories.standing(scoped)
+            settings = resources.settings.overridden(part.overrides)
+            standing = part.scopes if settings.always_in_context else ()
             if may_search and reason is None and _are_unknown(names, standing):
                 reason = "names"
             found: Sequence[Found] = ()
-            if reason is not None:
+            if reason is not None and settings.rag:
                 found = await search(
                     scoped,
                     question,
@@ -44,7 +45,12 @@ def read_context(provide: Provider) -> RecallNode:
                     settings=settings,
                     most=settings.recall_limit,
                 )
-        return {"searched": reason, "standing": to_plain(Standing, standing), "found": to_plain(Found, found)}
+        return {
+            "searched": reason if settings.rag else None,
+            "budget": state.get("budget_tokens") or settings.recall_budget_tokens,
+            "standing": to_plain(Standing, standing),
+            "found": to_plain(Found, found),
+        }
 
     return read_context
 

@@ -1,7 +1,9 @@
 """What flows between the nodes of each graph.
 
 Channels hold plain JSON values. Everything that carries words of a conversation or a memory is untracked: it passes
-from node to node and is written to no checkpoint.
+from node to node, and no node's checkpoint holds it. So do the inputs, for a server's thread would keep them for the
+next run. What a caller gives a graph as its input, LangGraph itself writes down where a checkpointer is in force: hosts
+call the graphs from a node (or through `Mnemic`'s methods), and servers keep questions, not memories.
 """
 
 from typing import Annotated, Any, Literal
@@ -30,7 +32,7 @@ class FormationInput(TypedDict, total=False):
     """What a formation is asked."""
 
     #: Form what is pending now, whatever the triggers say.
-    force: bool
+    force: Annotated[bool, UntrackedValue]
 
 
 def add_counts(old: dict[str, int], new: dict[str, int]) -> dict[str, int]:
@@ -49,7 +51,7 @@ class FormationOutput(TypedDict, total=False):
     #: Why it ran; None: nothing was due.
     reason: FormationReason | None
     #: Messages that were formed.
-    messages: int
+    formed: int
     #: Messages of the session that still wait.
     pending: int
     #: Stored memories by kind.
@@ -90,7 +92,7 @@ class ConsolidationInput(TypedDict, total=False):
 
     scope_key: str
     #: Also below the threshold.
-    force: bool
+    force: Annotated[bool, UntrackedValue]
 
 
 class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
@@ -111,9 +113,9 @@ class RecallInput(TypedDict, total=False):
     #: The message that is about to be answered.
     question: Text
     #: `auto`: heuristics decide on a search; `always`: asked for, or the agent is unsure; `never`: standing part only.
-    search: Literal["auto", "always", "never"]
+    search: Annotated[Literal["auto", "always", "never"], UntrackedValue]
     #: Tokens the retrieved lines may take; None: the setting.
-    budget_tokens: int | None
+    budget_tokens: Annotated[int | None, UntrackedValue]
 
 
 class RecallOutput(TypedDict, total=False):
@@ -136,3 +138,5 @@ class RecallState(RecallInput, RecallOutput, total=False):
     names: Annotated[list[str], UntrackedValue]
     standing: Rows
     found: Rows
+    #: Tokens the retrieved lines may take.
+    budget: Annotated[int, UntrackedValue]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from mnemic.state.identity import Scope, scope_key, split_scope_key
@@ -102,6 +102,8 @@ class SimilarFact:
     version: int
     content: str
     dated: datetime
+    #: A protected fact counts as known, and no decision may close it.
+    protected: bool
     #: Cosine similarity of the two search texts.
     similarity: float
 
@@ -163,6 +165,16 @@ class Standing:
         """All of it as plain text."""
         parts = [*self.core, *([self.consolidation] if self.consolidation else []), *self.reflections]
         return "\n".join(memory.content for memory in parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandingPart:
+    """All that is always in context for the visible scope keys."""
+
+    #: What the agent overrides of the settings; read along, for a recall has no statement to spare.
+    overrides: dict[str, Any]
+    #: In the order of the transaction's scope keys; empty ones are left out.
+    scopes: tuple[Standing, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

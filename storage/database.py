@@ -43,7 +43,7 @@ class Scoped:
         return await cursor.execute(statement, self._values(values))
 
     async def rows(self, record: type[Row], statement: LiteralString, values: Mapping[str, Any]) -> list[Row]:
-        """The rows of one statement as records; its column names are the record's fields."""
+        """The rows of one statement as records, or as dicts; its column names are the fields."""
         cursor = self.connection.cursor(row_factory=class_row(record))
         await cursor.execute(statement, self._values(values), binary=True)
         return await cursor.fetchall()

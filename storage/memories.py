@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
-from mnemic.state.records import Kind, Memory, NewMemory, SimilarFact, Standing, Supersession
+from mnemic.state.records import Kind, Memory, NewMemory, SimilarFact, Standing, StandingPart, Supersession
 from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
 from mnemic.storage.vectors import half_vectors
@@ -101,10 +101,13 @@ async def rewrite_consolidation(scoped: Scoped, old: Memory, content: str, searc
     await _all_or_nothing(scoped, "rewrite_consolidation", values, 1)
 
 
-async def standing(scoped: Scoped) -> list[Standing]:
-    """What is always in context, by scope key, in the order of the transaction's keys; empty keys are left out."""
-    memories = await scoped.rows(Memory, _SQL["standing"], {})
-    return [part for key in scoped.scope_keys if (part := _standing_of(key, memories))]
+async def standing(scoped: Scoped) -> StandingPart:
+    """What is always in context."""
+    rows = await scoped.rows(dict, _SQL["standing"], {})
+    overrides = [row.pop("overrides") for row in rows]
+    memories = [Memory(**row) for row in rows if row["id"] is not None]
+    parts = (_standing_of(key, memories) for key in scoped.scope_keys)
+    return StandingPart(overrides=overrides[0] if overrides else {}, scopes=tuple(part for part in parts if part))
 
 
 def _standing_of(key: str, memories: Sequence[Memory]) -> Standing | None:

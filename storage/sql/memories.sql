@@ -59,17 +59,21 @@ select id, kind, scope_key, category, content, search_text, subject, subject_use
  order by valid_from desc, id limit %(most)s;
 
 -- standing --
--- What is always in context, oldest first.
-select id, kind, scope_key, category, content, search_text, subject, subject_user_id, importance, pinned, protected, private,
-       provenance, state, tokens, version, valid_from, valid_until, superseded_by, source_session_id, created_at, updated_at
-  from memories
- where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s)
-   and state = 'active' and kind in ('core', 'consolidation', 'reflection')
- order by valid_from, id;
+-- What is always in context, oldest first, with what the agent overrides; one row without a memory where there is none.
+select a.settings as overrides,
+       m.id, m.kind, m.scope_key, m.category, m.content, m.search_text, m.subject, m.subject_user_id, m.importance, m.pinned,
+       m.protected, m.private, m.provenance, m.state, m.tokens, m.version, m.valid_from, m.valid_until, m.superseded_by,
+       m.source_session_id, m.created_at, m.updated_at
+  from agents a
+  left join memories m on m.agent_id = a.agent_id and m.scope_key = any(%(scope_keys)s)
+        and m.state = 'active' and m.kind in ('core', 'consolidation', 'reflection')
+ where a.agent_id = %(agent_id)s
+ order by m.valid_from, m.id;
 
 -- similar --
 -- For each new fact the nearest living facts of its own scope key: one scoped index-only scan each, one statement.
-select (n.place - 1)::integer as place, m.id, m.version, m.content, m.valid_from as dated, 1 - e.distance as similarity
+select (n.place - 1)::integer as place, m.id, m.version, m.content, m.valid_from as dated, m.protected,
+       1 - e.distance as similarity
   from unnest(%(fact_keys)s::text[], %(vectors)b::halfvec[]) with ordinality as n(scope_key, vec, place)
  cross join lateral (
        select item_id, vec <=> n.vec as distance from entries

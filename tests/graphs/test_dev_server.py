@@ -162,7 +162,7 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
         await memory.observe(ANA, turns("I live in Lisbon.", "assistant: Lovely.", "Be short, please.", "Thank you."))
 
     formed = await _run(client, "formation", {"force": True})
-    assert (formed["reason"], formed["messages"], formed["pending"]) == ("forced", 4, 0)
+    assert (formed["reason"], formed["formed"], formed["pending"]) == ("forced", 4, 0)
     assert formed["stored"]["reflection"] == 1
 
     written = await _run(client, "consolidation", {"scope_key": "user:ana", "force": True})

@@ -253,7 +253,6 @@ async def test_facts_of_different_people_never_meet(memory: Mnemic, model: Loopb
     assert await contents(memory, ANA) == [OSLO]
 
 
-@pytest.mark.xfail(strict=True, reason="the guard's refusal ends the formation, again and again")
 async def test_a_protected_fact_stays_whatever_is_decided(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:

@@ -36,7 +36,7 @@ async def test_below_the_triggers_nothing_is_asked_and_all_stays_pending(
     await memory.observe(ANA, turns(*said))
     run = await memory.formation().ainvoke({}, context=ANA)
 
-    assert (run["reason"], run["messages"], run["pending"]) == (None, 0, len(said))
+    assert (run["reason"], run["formed"], run["pending"]) == (None, 0, len(said))
     assert asked(model) == []
 
 
@@ -54,7 +54,7 @@ async def test_enough_messages_or_words_are_formed(
     await memory.observe(ANA, turns(*said))
     (run,) = await memory.form(ANA, force=False)
 
-    assert (run["reason"], run["messages"], run["pending"]) == (reason, len(said), 0)
+    assert (run["reason"], run["formed"], run["pending"]) == (reason, len(said), 0)
 
 
 async def test_an_assistants_words_weigh_a_fifth(memory: Mnemic, model: LoopbackModel) -> None:
@@ -85,7 +85,7 @@ async def test_a_long_backlog_is_formed_in_batches_of_fifty(memory: Mnemic, mode
     await memory.observe(ANA, turns(*[f"Turn {place}." for place in range(120)]))
     runs = await memory.form(ANA)
 
-    assert [(run["messages"], run["pending"]) for run in runs] == [(50, 70), (50, 20), (20, 0)]
+    assert [(run["formed"], run["pending"]) for run in runs] == [(50, 70), (50, 20), (20, 0)]
     first, last = model.chat_requests[0]["messages"][1]["content"], last_prompt(model, FACTS)
     assert "Turn 0." in first
     assert "Turn 119." in last

@@ -162,7 +162,6 @@ async def test_a_half_that_is_switched_off_is_not_recalled(
     assert (BEES in context) == search
 
 
-@pytest.mark.xfail(strict=True, reason="recall asks the settings only, never what the agent overrides")
 @pytest.mark.parametrize(
     "overrides", [{"rag": False}, {"always_in_context": False}, {"recall_budget_tokens": 1}, {"recall_limit": 1}]
 )

@@ -135,8 +135,8 @@ async def test_messages_that_come_while_the_model_writes_wait_for_the_next_run(
     await memory.observe(ANA, turns(*SAID))
     run = await run_once(memory, ANA)
 
-    assert (run["messages"], run["stored"]) == (4, {"fact": 1})
-    assert [run["messages"] for run in await memory.form(ANA)] == [1]
+    assert (run["formed"], run["stored"]) == (4, {"fact": 1})
+    assert [run["formed"] for run in await memory.form(ANA)] == [1]
 
 
 @pytest.mark.parametrize("step", [FACTS, REFLECTIONS])
@@ -157,7 +157,7 @@ async def test_a_model_that_fails_leaves_everything_pending_and_nothing_written(
 
             model.answer(step, BEES if step == FACTS else SHORT)
             (run,) = await memory.form(ANA)
-            assert (run["messages"], run["stored"]) == (4, {"fact": 1, "reflection": 1})
+            assert (run["formed"], run["stored"]) == (4, {"fact": 1, "reflection": 1})
 
 
 async def test_an_embedder_that_fails_leaves_everything_pending(
@@ -171,7 +171,7 @@ async def test_an_embedder_that_fails_leaves_everything_pending(
     assert {table: rows(superuser, table) for table in WRITTEN} == dict.fromkeys(WRITTEN, 0)
 
     model.answer_embeddings(None)
-    assert [run["messages"] for run in await memory.form(ANA)] == [4]
+    assert [run["formed"] for run in await memory.form(ANA)] == [4]
 
 
 async def run_once(memory: Mnemic, who: Any) -> dict[str, Any]:

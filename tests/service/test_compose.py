@@ -55,7 +55,7 @@ async def test_a_host_may_form_and_consolidate_in_a_node(
         async def close(state: MessagesState, runtime: Runtime[Identity]) -> None:
             await memory.observe(runtime.context, state["messages"])
             runs = await memory.form(runtime.context)
-            assert sum(run["messages"] for run in runs) == 1
+            assert sum(run["formed"] for run in runs) == 1
             result = await memory.consolidate(runtime.context, "user:ana", force=True)
             assert result["outcome"] in {"saved", "not_due"}
 

@@ -45,7 +45,7 @@ async def test_without_a_key_what_was_said_is_found_again(clean_db: Clone) -> No
 
         assert memory.describe().startswith("model: offline rules; embedder: minilm")
         assert memory.settings.is_offline
-        assert [run["messages"] for run in runs] == [2]
+        assert [run["formed"] for run in runs] == [2]
         assert "Lisbon" in context
         assert await memory.usage(ANA) == []
 
@@ -125,8 +125,8 @@ async def test_a_search_needs_a_question_and_a_sensible_limit(memory: Mnemic, qu
 async def test_forming_goes_on_until_nothing_is_due(memory: Mnemic, model: LoopbackModel) -> None:
     await memory.observe(ANA, turns(*["Well."] * 60))
 
-    assert [run["messages"] for run in await memory.form(ANA, force=False)] == [50]
-    assert [run["messages"] for run in await memory.form(ANA)] == [10]
+    assert [run["formed"] for run in await memory.form(ANA, force=False)] == [50]
+    assert [run["formed"] for run in await memory.form(ANA)] == [10]
     assert await memory.form(ANA) == []
 
 

@@ -72,7 +72,7 @@ async def test_every_way_to_read_returns_exactly_what_is_visible(db: Database, w
     reflections = {one.id for one in visible if one.kind == "reflection"}
     async with db.scoped(who) as scoped:
         living = await memories.living(scoped, ["fact", "reflection"], most=50)
-        standing = await memories.standing(scoped)
+        standing = (await memories.standing(scoped)).scopes
         asked_keys = [*KEYS, *(f"agent:{agent}" for agent in agents.values())]
         similar = await memories.similar(scoped, asked_keys, [direction(0)] * len(asked_keys), model=MODEL, most=50)
         found = [

@@ -98,7 +98,7 @@ async def test_an_absorbed_reflection_leaves_the_context_and_can_be_searched(db:
     assert await found(db, "harbour master") == [reflection.id]
     async with db.scoped(ME) as scoped:
         assert await memories.unabsorbed_counts(scoped) == {}
-        (standing,) = await memories.standing(scoped)
+        (standing,) = (await memories.standing(scoped)).scopes
     assert (standing.reflections, standing.text) == ((), "Ana is careful with people.")
 
 
@@ -134,7 +134,7 @@ async def test_the_standing_part_comes_scope_key_by_scope_key_in_order(db: Datab
               at(0, "fact", "agent:harbor"), at(5, "consolidation", "group:pier")]  # fmt: skip
     await remember(db, ME, *stored)
     async with db.scoped(ME) as scoped:
-        group, user = await memories.standing(scoped)
+        group, user = (await memories.standing(scoped)).scopes
     assert (group.scope_key, group.text) == ("group:pier", "core 2\nconsolidation 5")
     assert (user.scope_key, user.text) == ("user:ana", "reflection 1\nreflection 3")
 

@@ -82,7 +82,7 @@ def test_sessions_may_alternate_and_each_is_formed(mnemic: Command, tmp_path: Pa
     document = formed(mnemic, write(tmp_path / "talk.jsonl", lines))
     assert accepted(document) == {"s0": 260, "s1": 260}
     for session in document["sessions"]:
-        assert sum(run["messages"] for run in session["runs"]) == 260
+        assert sum(run["formed"] for run in session["runs"]) == 260
         assert session["runs"][-1]["pending"] == 0
 
 
