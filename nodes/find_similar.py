@@ -1,6 +1,7 @@
 """Formation: what is already known near each new fact. One embedding batch, one query."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from operator import mul
 from typing import Any
 
@@ -41,26 +42,35 @@ def find_similar(provide: Provider) -> FormationNode:
                 most=resources.settings.neighbours,
             )
         known = [*stored, *_within_batch(facts, vectors)]
-        bands = resources.embedder.bands
-        fresh: list[NewMemory] = []
-        neighbours: list[dict[str, Any]] = []
-        for place, fact in enumerate(facts):
-            near = [(_band(fact, old, bands), old) for old in known if old.place == place and old.id != fact.id]
-            if any(band == "auto" for band, _ in near):
-                continue
-            fresh.append(fact)
-            neighbours += [_neighbour(fact, old) for band, old in near if band == "check" and not old.protected]
-        ids = {str(fact.id) for fact in fresh}
+        sorted_out = _sort_out(facts, known, resources.embedder.bands)
+        fresh = {str(fact.id) for fact in sorted_out.fresh}
         return {
-            "facts": to_plain(NewMemory, fresh),
+            "facts": to_plain(NewMemory, sorted_out.fresh),
             "repeated": len(facts) - len(fresh),
-            "vectors": {
-                str(fact.id): list(vector) for fact, vector in zip(facts, vectors, strict=True) if str(fact.id) in ids
-            },
-            "neighbours": [row for row in neighbours if row["memory_id"] in ids or row["stored"]],
+            "vectors": {str(fact.id): list(v) for fact, v in zip(facts, vectors, strict=True) if str(fact.id) in fresh},
+            "neighbours": [row for row in sorted_out.neighbours if row["stored"] or row["memory_id"] in fresh],
         }
 
     return find_similar
+
+
+@dataclass
+class _SortedOut:
+    """Facts that are not known yet, and what lies so near that a decision is needed."""
+
+    fresh: list[NewMemory] = field(default_factory=list)
+    neighbours: list[dict[str, Any]] = field(default_factory=list)
+
+
+def _sort_out(facts: Sequence[NewMemory], known: Sequence[SimilarFact], bands: Bands) -> _SortedOut:
+    found = _SortedOut()
+    for place, fact in enumerate(facts):
+        near = [(_band(fact, old, bands), old) for old in known if old.place == place and old.id != fact.id]
+        if any(band == "auto" for band, _ in near):
+            continue
+        found.fresh.append(fact)
+        found.neighbours += [_neighbour(fact, old) for band, old in near if band == "check" and not old.protected]
+    return found
 
 
 def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Vector]) -> list[SimilarFact]:

@@ -30,28 +30,10 @@ async def insert(
     Returns:
         The ids that were stored; a memory whose twin already lives in its scope key is left out.
     """
-    rows = [
-        {
-            "id": str(memory.id),
-            "kind": memory.kind,
-            "scope_key": memory.scope_key,
-            "subject": memory.subject,
-            "subject_user_id": memory.subject_user_id,
-            "category": memory.category,
-            "content": memory.content,
-            "search_text": memory.search_text,
-            "importance": memory.importance,
-            "private": memory.private,
-            "provenance": memory.provenance,
-            "valid_from": memory.valid_from.isoformat(),
-            "source_session_id": memory.source_session_id,
-        }
-        for memory in memories
-    ]
     indexed = [memory.id for memory in memories if memory.kind in INDEXED]
     pairs = [(memory.id, source) for memory in memories for source in memory.source_message_ids]
     values = {
-        "memories": json.dumps(rows),
+        "memories": json.dumps([_columns(memory) for memory in memories]),
         "actor_id": scoped.identity.actor,
         "role": scoped.identity.role,
         "run_id": run_id,
@@ -63,6 +45,24 @@ async def insert(
     }
     cursor = await scoped.execute(_SQL["insert"], values)
     return {row[0] for row in await cursor.fetchall()}
+
+
+def _columns(memory: NewMemory) -> dict[str, object]:
+    return {
+        "id": str(memory.id),
+        "kind": memory.kind,
+        "scope_key": memory.scope_key,
+        "subject": memory.subject,
+        "subject_user_id": memory.subject_user_id,
+        "category": memory.category,
+        "content": memory.content,
+        "search_text": memory.search_text,
+        "importance": memory.importance,
+        "private": memory.private,
+        "provenance": memory.provenance,
+        "valid_from": memory.valid_from.isoformat(),
+        "source_session_id": memory.source_session_id,
+    }
 
 
 async def supersede(scoped: Scoped, changes: Sequence[tuple[Supersession, datetime]]) -> None:
