@@ -64,9 +64,19 @@ def matches(groups: Groups, text: str) -> bool:
     return all(any(_pattern(phrase).search(text) for phrase in group) for group in groups)
 
 
+def says(fact: Expected, memory: Memory) -> bool:
+    """Whether the memory says this fact, whenever it was formed.
+
+    What is expected of a person must be stored as that person's; a team's affairs may also stand with the one who
+    told them.
+    """
+    of_a_person = fact.scope_key.startswith("user:")
+    return matches(fact.must, memory.content) and (memory.scope_key == fact.scope_key or not of_a_person)
+
+
 def is_about(fact: Expected, memory: Memory) -> bool:
-    """Whether the memory says this fact: in its words, and from its session."""
-    return memory.source_session_id == fact.session and matches(fact.must, memory.content)
+    """Whether the memory says this fact, and comes from its session."""
+    return memory.source_session_id == fact.session and says(fact, memory)
 
 
 @cache

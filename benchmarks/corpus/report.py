@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.corpus.forming import Formed
-from benchmarks.corpus.matching import Expected, Trap, expectations, is_about, matches
+from benchmarks.corpus.matching import Expected, Trap, expectations, is_about, matches, says
 from mnemic.state.records import Memory
 
 
@@ -109,7 +109,7 @@ def make_report(formed: Formed) -> Report:
     """The comparison of all lists with all memories."""
     facts, traps = expectations()
     found = {fact.id: tuple(memory for memory in formed.memories if is_about(fact, memory)) for fact in facts}
-    listed = {memory.id for memory in formed.memories if any(matches(fact.must, memory.content) for fact in facts)}
+    listed = {memory.id for memory in formed.memories if any(says(fact, memory) for fact in facts)}
     by_kind = [
         _row(kind, [fact for fact in facts if fact.kind == kind], found)
         for kind in sorted({fact.kind for fact in facts})
