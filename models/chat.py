@@ -61,8 +61,6 @@ class ChatModels:
         from langchain.chat_models import init_chat_model
 
         name, setting = self.name(tier), f"MNEMIC_{tier.upper()}_MODEL"
-        if ":" not in name:
-            raise ConfigurationError(f"{setting} is {name!r}; write it as provider:model, such as openai:gpt-5-mini")
         arguments = self._arguments(tier, setting)
         try:
             model: BaseChatModel = init_chat_model(name, **arguments)

@@ -20,7 +20,7 @@ def collect(provide: Provider) -> ConsolidationNode:
     async def collect(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
         resources = await provide()
         identity = identity_of(runtime)
-        key = state["scope_key"]
+        key = state.get("scope_key", "")
         scope, owner = split_scope_key(key)
         if key not in identity.scope_keys:
             raise InvalidInputError("the scope key to consolidate is none of this identity's")

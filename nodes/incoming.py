@@ -23,6 +23,8 @@ MAX_MESSAGE_CHARS = 32_000
 _ROLES: dict[str, Role] = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "tool": "tool"}
 #: The host's own instructions are nobody's words.
 _INSTRUCTIONS = frozenset({"system", "developer"})
+#: Every role with a meaning; what else a host invents is stored as `other`.
+KNOWN_ROLES = frozenset({*_ROLES, *_INSTRUCTIONS})
 
 
 def to_messages(items: Sequence[HostMessage], identity: Identity, *, now: datetime) -> list[Message]:

@@ -1,5 +1,7 @@
 """Recall: fits the results into the budget and writes the context."""
 
+from collections.abc import Sequence
+
 from mnemic.nodes.wire import from_plain, to_plain
 from mnemic.policy.budget import fit
 from mnemic.policy.names import display_name
@@ -14,10 +16,15 @@ async def render(state: RecallState) -> RecallState:
     """The budget bounds the retrieved lines; refinement bounds the standing part."""
     standing = from_plain(Standing, state["standing"])
     found = fit(
-        from_plain(Found, state["found"]),
+        _once(from_plain(Found, state["found"])),
         tokens=lambda item: count_tokens(found_line(item)),
         budget=state["budget"],
     )
     names = {part.scope_key: display_name(split_scope_key(part.scope_key)[1]) for part in standing}
     context = render_context(standing, found, names=names)
     return {"context": context, "memories": to_plain(Found, found), "tokens": count_tokens(context)}
+
+
+def _once(found: Sequence[Found]) -> list[Found]:
+    """Without what says the same of the same: a sentence said twice needs no second line."""
+    return list({(item.subject, item.content): item for item in reversed(found)}.values())[::-1]

@@ -1,4 +1,4 @@
-"""Whether a message needs a search of the memories, told from its words alone (seed A 5.7)."""
+"""Whether a message needs a search of the memories, told from its words alone (seed A 5.7, and one's own affairs)."""
 
 import re
 from dataclasses import dataclass
@@ -36,6 +36,19 @@ _QUESTION_WORDS = word_set("what when where who whom why how which whose")
 _PAST = word_set("was were did had said told mentioned wasn't weren't didn't hadn't")
 _SUBJECTS = word_set("i you he she it we they there")
 _HYPOTHETICAL = word_set("if would should could might")
+#: A question about the asker's own affairs: `what is my sister allergic to`, `do I drink coffee`.
+_ABOUT_OWN = re.compile(
+    r"^(?:(?:and|so|but|ok|okay|hey|by the way) )*(?:"
+    r"(?:(?:on|in|at|for|from|with|to) )?(?:what(?:'s)?|when(?:'s)?|where(?:'s)?|who(?:'s)?|which|whose|since when"
+    r"|how (?:old|many|much|often|long))\b.*\b(?:i|i'm|my|mine|we|our|ours)"
+    r"|(?:do|am|are|have|is|does) (?:i|we|my|our)"
+    r"|do you (?:still )?(?:know|have)\b.*\b(?:my|i|our|we|me|us)"
+    r")\b"
+)
+#: What makes such a question one for advice, not for memory: `what should I do`, `what do you think of my poem`.
+_ADVICE = word_set(
+    "should shall can could would might need want wanna gonna must think recommend recommendations advice"
+)
 #: Words between the question word and the past indicator: "which of the two restaurants was".
 _MOST_BETWEEN = 4
 #: Nouns with a capital that are everybody's, so that nobody's memory is meant by them.
@@ -50,7 +63,7 @@ _EVERYBODYS = word_set(
 class SearchDecision:
     """Why a message is searched for, or None with the names that may still make it worth it."""
 
-    reason: Literal["asked", "phrase", "past_question", "names"] | None
+    reason: Literal["asked", "phrase", "past_question", "own_question", "names"] | None
     #: Names within the sentences of the message, each once; adjacent capitalised words are one name.
     names: tuple[str, ...] = ()
 
@@ -73,6 +86,8 @@ def decide_search(message: str, *, asked: bool = False) -> SearchDecision:
         return SearchDecision("phrase", names)
     if any(_asks_about_the_past(*match.groups()) for match in _SENTENCE.finditer(message.replace("’", "'"))):
         return SearchDecision("past_question", names)
+    if any(_asks_about_own(*match.groups()) for match in _SENTENCE.finditer(message.replace("’", "'"))):
+        return SearchDecision("own_question", names)
     return SearchDecision(None, names)
 
 
@@ -106,6 +121,12 @@ def _asks_about_the_past(sentence: str, end: str) -> bool:
         if "?" in end or (place <= 1 and _SUBJECTS.isdisjoint(following[:past])):
             return True
     return False
+
+
+def _asks_about_own(sentence: str, end: str) -> bool:
+    """A question, ended as one, about what the asker is, has or does; not one for advice."""
+    found = [word.casefold() for word in WORD.findall(sentence)]
+    return "?" in end and _ADVICE.isdisjoint(found) and bool(_ABOUT_OWN.match(" ".join(found)))
 
 
 def _candidate_names(message: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, Field, PositiveInt, SecretStr, ValidationError
+from pydantic import AliasChoices, Field, PositiveInt, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mnemic.state.errors import ConfigurationError
@@ -111,6 +111,13 @@ class Settings(BaseSettings):
     rrf_k: PositiveInt = 60
     #: Rows each branch of a search contributes before fusion.
     search_candidates: PositiveInt = 100
+
+    @field_validator("fast_model", "slow_model", "agent_model")
+    @classmethod
+    def _names_a_provider(cls, name: str | None) -> str | None:
+        if name is not None and name != OFFLINE and not all(name.partition(":")):
+            raise ValueError("is written as provider:model, such as openai:gpt-5-mini, or is offline")
+        return name
 
     def model_for(self, tier: Tier) -> str:
         """The chat model of a tier, `offline` where none is configured."""

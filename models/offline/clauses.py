@@ -2,6 +2,8 @@
 
 import re
 
+from mnemic.models.offline import joints
+from mnemic.models.offline.lexicon import MONTHS, WEEKDAYS
 from mnemic.models.offline.pieces import pattern
 
 #: The sentence takes itself, or the one before it, back.
@@ -19,13 +21,19 @@ _GOVERNING = re.compile(
 _QUOTED_SPEECH = re.compile(r'"[^"]*\b(?:I|we|my|our|you|your)\b[^"]*"', re.IGNORECASE)
 #: One of these, then a comma, a space or the like, opens a sentence without saying anything.
 _OPENERS = pattern("<CLAUSES_OPENERS>", ignore_case=True)
-#: Where one statement ends and another, with a subject of its own, begins.
-_JOINT = pattern("<CLAUSES_JOINT>")
+#: `I live in Rome, he says`: a report behind what it reports.
+_REPORT_BEHIND = re.compile(r"^\S+(?: \S+)? \w+[.!]*$")
+_OWN_SUBJECT = re.compile(r"(?:I|we|my|our)\b", re.IGNORECASE)
+#: After one of these, a hedge no longer holds.
+_TURN = re.compile(r"[;—–]|\b(?:but|though|although|yet)\b")
 _FRONT = pattern(
+    r"(?:^|(?<=[,;] )|(?<=\band )|(?<=\bbut ))"
     r"((?:<STATEMENT_LEAD_WORDS>|<STATEMENT_NOTHING_WORDS>|usually|often|sometimes|normally)),\s+(?=(?:I|we|my|our|the)\b)",
     ignore_case=True,
 )
-_PAIR = re.compile(r"(?:(?<=, )|^)((?:my (?:[\w-]+ )?[\w-]+|[A-Z][a-z]+)(?: [A-Z]\w+)?) and I ", re.IGNORECASE)
+_PAIR = re.compile(
+    r"(?:(?<=, )|^)((?:my (?!\w+ (?:is|was)\b)(?:[\w-]+ )?[\w-]+|[A-Z][a-z]+)(?: [A-Z]\w+)?) and I ", re.IGNORECASE
+)
 #: The subject of a sentence is the speaker where a typed one has none: `Started a new job`.
 _ELIDED = (
     (pattern("<CLAUSES_ELIDED_PAST>", ignore_case=True), "I "),
@@ -42,11 +50,12 @@ _CONTRACTIONS = tuple(
         (r"\b(I|we|they)'ve\b", r"\1 have"),
         (r"\b(I|we|they|he|she)'ll\b", r"\1 will"),
         (r"\b(we|they)'re\b", r"\1 are"),
-        (
-            "<CLAUSES_IS>",
-            " is ",
-        ),
+        (r"\b(he|she|it)'s (?=<CLAUSES_HAS_DONE>\b)", r"\1 has "),
+        (r"\b(he|she|it|that|there)'s (?=\w)", r"\1 is "),
+        ("<CLAUSES_IS>", " is "),
         (r"\b(<ATTRIBUTE>|<PROJECT>)'s (?=(?:on|in|at|the|every|(?-i:[A-Z])|\d))", r"\1 is "),
+        (r"\b(have|has) got (?=to\b|an?\b|the\b|my\b|our\b|\d|two|three|four|five|six|no\b)", r"\1 "),
+        (r"\bon (?=\d{1,2}(?:st|nd|rd|th)\b(?! (?:of )?<MONTH>))", "on the "),
         (r"\bgonna\b", "going to"),
         (r"\bwanna\b", "want to"),
         (r"\bgotta\b", "have to"),
@@ -59,6 +68,13 @@ _CONTRACTIONS = tuple(
         (r"\bTues?\.?(?=[\s,]|$)", "Tuesday"),
         (r"\bThurs?\.?(?=[\s,]|$)", "Thursday"),
         (r"\bFri\.?(?=[\s,]|$)", "Friday"),
+        *((rf"\b{day}(s?)\b", rf"{day}\1") for day in WEEKDAYS),
+        *((rf"\b{month}\b", month) for month in MONTHS if month not in ("March", "May")),
+        # `march` and `may` are verbs, too
+        *(
+            (rf"\b((?:\d|\d(?:st|nd|rd|th)|of|in|since|until|till|from|by|next|last) ){month}\b", rf"\1{month}")
+            for month in ("March", "May")
+        ),
         (r"\s{2,}", " "),
     )
 )
@@ -106,16 +122,38 @@ def expanded(text: str) -> str:
 
 def statements(sentence: str, names: frozenset[str] = frozenset()) -> list[str]:
     """The statements of one sentence, in order, each ready to be read as subject and predicate."""
-    text = sentence.strip()
+    text = expanded(sentence)
     if is_question(opened(text, names)) or _QUOTED_SPEECH.search(text):
         return []
     text = _FRONT.sub(r"\1 ", opened(text, names))  # a time at the front belongs to what follows
     text = _PAIR.sub(r"\1 & I ", text)  # `Ana and I` is one subject, no joint
-    parts = [opened(part.replace(" & I ", " and I ").strip(" ,"), names) for part in _JOINT.split(text)]
-    if any(_governs_all(part) for part in parts):
-        return []
-    parts[0] = _with_subject(parts[0])
-    return [expanded(part.rstrip(" .!,:")) for part in parts if part and is_asserted(part)]
+    parts = [
+        (link, opened(part.replace(" & I ", " and I ").strip(" ,"), names)) for link, part in joints.split(text, names)
+    ]
+    parts[0] = ("", _with_subject(parts[0][1]))
+    return [_reason(part.rstrip(" .!,:"), names) for part in _asserted(parts) if part]
+
+
+def _asserted(parts: list[tuple[str, str]]) -> list[str]:
+    """What the author claims: a condition or a report reaches to the end, a hedge to the next subject or `but`."""
+    kept: list[str] = []
+    hedged = False
+    for link, part in parts:
+        if _governs_all(part):
+            return [] if _REPORT_BEHIND.search(part) else kept
+        reached = hedged and not _OWN_SUBJECT.match(part) and not _TURN.search(link)
+        hedged = reached or not is_asserted(part)
+        if not hedged:
+            kept.append(part)
+    return kept
+
+
+def _reason(part: str, names: frozenset[str]) -> str:
+    """`Two rooms because I work from home`: where no statement comes first, the reason is one."""
+    before, _, after = part.partition(" because ")
+    if after and _OWN_SUBJECT.match(after) and not (_OWN_SUBJECT.match(before) or " is " in f" {before} "):
+        return part if joints.begins_statement(before, names) or before.split()[0] in names else after
+    return part
 
 
 def _with_subject(part: str) -> str:
@@ -127,5 +165,5 @@ def _with_subject(part: str) -> str:
 
 
 def _governs_all(part: str) -> bool:
-    """A condition or a report reaches over the whole sentence."""
-    return bool(_GOVERNING.search(part) or _HEARSAY.search(part))
+    """A condition or a report reaches over what follows it."""
+    return bool(_GOVERNING.search(part) or _HEARSAY.search(part) or _QUOTED_SPEECH.search(part))

@@ -3,6 +3,8 @@
 from typing import Literal
 
 from mnemic.models.offline.frames import Said, analysed
+from mnemic.models.offline.pieces import words
+from mnemic.models.offline.text import stem
 
 Relation = Literal["contradicts", "repeats", "details", "differs"]
 
@@ -26,6 +28,35 @@ _ALTERNATIVES: tuple[frozenset[str], ...] = tuple(
         "monday tuesday wednesday thursday friday saturday sunday",
     )
 )
+_NUMBERS = frozenset(map(stem, words("NUMBER_WORD")))
+_MEAT = frozenset(
+    map(
+        stem,
+        [
+            "meat",
+            "chicken",
+            "pork",
+            "beef",
+            "lamb",
+            "bacon",
+            "ham",
+            "sausage",
+            "sausages",
+            "steak",
+            "burgers",
+            "turkey",
+            "duck",
+        ],
+    )
+)
+_FISH = frozenset(map(stem, ["fish", "seafood", "shellfish", "salmon", "tuna", "herring"]))
+_OF_ANIMALS = frozenset(map(stem, ["eggs", "cheese", "dairy", "milk", "butter", "yoghurt", "yogurt", "cream"]))
+#: What each diet leaves out, by the stem of its name.
+_EXCLUDED = {
+    "pescatarian": _MEAT,
+    "vegetarian": _MEAT | _FISH,
+    "vegan": _MEAT | _FISH | _OF_ANIMALS,
+}
 _ENDING_STEMS = frozenset(
     {"stop", "quit", "giv", "gav", "given", "longer", "anymor", "mor", "any", "again", "job", "left", "leav"}
 )
@@ -53,10 +84,14 @@ def contradicts(newer: Said, older: Said) -> bool:
         and (newer.subject == older.subject or " " in newer.attribute)
     ):
         return not (newer.value <= older.value or older.value <= newer.value)
+    if _upgrades(newer, older):
+        return True
     if newer.subject != older.subject:
         return False
     return (
-        _reverses(newer, older)
+        _counts_otherwise(newer, older)
+        or _breaks_diet(newer, older)
+        or _reverses(newer, older)
         or _turns_taste(newer, older)
         or _prefers_otherwise(newer, older)
         or _moves_in_time(newer, older)
@@ -108,3 +143,35 @@ def _moves_in_time(newer: Said, older: Said) -> bool:
     if not newer.times or not older.times or newer.times & older.times == newer.times | older.times:
         return False
     return newer.timeless == older.timeless and len(newer.timeless) > len(newer.subject)
+
+
+def _upgrades(newer: Said, older: Said) -> bool:
+    """`goes to Postgres 17` after `the database is Postgres 16`, of one owner."""
+    if newer.denies or older.denies or not newer.subject & older.subject:
+        return False
+    before = dict(older.versions)
+    return any(before.get(name, version) != version for name, version in newer.versions)
+
+
+def _counts_otherwise(newer: Said, older: Said) -> bool:
+    """The same said with another number: what somebody has, or a regular thing; two past events may both have been."""
+    if newer.past or older.past or newer.denies or older.denies:
+        return False
+    if newer.counted and older.counted and newer.counted[0] == older.counted[0]:
+        return newer.counted[1] != older.counted[1]
+    if len(newer.order) != len(older.order) or newer.times or older.times:
+        return False
+    pairs = [(new, old) for new, old in zip(newer.order, older.order, strict=True) if new != old]
+    return len(pairs) == 1 and all(_is_number(word) for word in pairs[0])
+
+
+def _is_number(word: str) -> bool:
+    return word in _NUMBERS or word.rstrip("%").replace(".", "").replace(",", "").isdigit()
+
+
+def _breaks_diet(newer: Said, older: Said) -> bool:
+    """Who eats what a diet excludes has given it up."""
+    if newer.denies or older.denies or "eat" not in newer.stems:
+        return False
+    excluded = frozenset[str]().union(*(foods for diet, foods in _EXCLUDED.items() if diet in older.stems))
+    return bool(newer.stems & excluded)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from mnemic.models.offline.compare import relation
 from mnemic.models.offline.frames import analysed
 from mnemic.models.offline.prose import split_sentences
+from mnemic.models.offline.regards import plain
 from mnemic.policy.hygiene import MAX_TEXT_BYTES
 from mnemic.prompts.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
 
@@ -34,12 +35,13 @@ class _Kept:
 def write_consolidation(given: WriteConsolidationInput) -> WriteConsolidationOutput:
     """The current text and the new reflections in one, grouped by whom they are about, within the word limit.
 
-    Repetitions go, a newer sentence takes the place of an older one that it contradicts or details. Over the limit the
-    least important whole sentences go first. A revision changes nothing: the limits hold from the start.
+    A guide for plans is told as the statement in it. Repetitions go, a newer sentence takes the place of an older one
+    that it contradicts or details. Over the limit the least important whole sentences go first. A revision changes
+    nothing: the limits hold from the start.
     """
     sentences = [*split_sentences(given.current)]
     for reflection in given.reflections:
-        sentences += split_sentences(reflection.content)
+        sentences += split_sentences(plain(reflection.content))
     kept = _within(_current(sentences), given.word_limit)
     return WriteConsolidationOutput(text=" ".join(sentence.text for sentence in _grouped(kept)))
 

@@ -151,7 +151,10 @@ def _day_of_month(match: re.Match[str], today: date, direction: Direction) -> st
     month = [name.lower() for name in MONTHS].index(match["month"].lower()) + 1
     number = int(match["number"])
     year = _year_of(month, number, today, direction)
-    return f"on {number} {MONTHS[month - 1]} {year}" if 1 <= number <= monthrange(year, month)[1] else match[0]
+    if not 1 <= number <= monthrange(year, month)[1]:
+        return match[0]
+    day = date(year, month, number)
+    return f"on {_weekday_text(day) if match.groupdict().get('weekday') else day_text(day)}"
 
 
 def _month(match: re.Match[str], today: date, direction: Direction) -> str:
@@ -188,6 +191,7 @@ _RULES: tuple[tuple[re.Pattern[str], _Handler], ...] = tuple(
         (rf"\b(?:in )?{_VAGUE} {_UNIT}(?P<ago> ago| back)\b", True, _vaguely),
         (rf"\bin {_VAGUE} {_UNIT}\b(?P<ago>$)?", True, _vaguely),
         (
+            rf"(?:\bthe )?\b(?P<weekday>(?:{_DAY_NAMES}),? )?(?:\bthe )?"
             rf"\b(?P<number>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{_MONTH_NAMES})\b(?!,? \d{{4}})",
             True,
             _day_of_month,
@@ -198,7 +202,8 @@ _RULES: tuple[tuple[re.Pattern[str], _Handler], ...] = tuple(
             _day_of_month,
         ),
         (
-            rf"(?P<weekday>(?:{_DAY_NAMES}),? )?\bthe (?P<number>\d{{1,2}})(?:st|nd|rd|th)\b(?! (?!{_AFTER_TIME})\w)",
+            rf"(?:\bthe )?(?P<weekday>(?:{_DAY_NAMES}),? )?"
+            rf"\bthe (?P<number>\d{{1,2}})(?:st|nd|rd|th)\b(?! (?!{_AFTER_TIME})\w)",
             True,
             _ordinal,
         ),
@@ -242,4 +247,4 @@ def _replaced(match: re.Match[str], handler: _Handler, today: date, direction: D
     elif _AHEAD.search(match.string[: match.start()]):
         direction = "future"
     text = handler(match, today, direction)
-    return text[3:] if preposition in _PREPOSITIONS and text.startswith(("on ", "in ")) else text
+    return text[3:] if preposition in (*_PREPOSITIONS, "about") and text.startswith(("on ", "in ")) else text

@@ -3,10 +3,13 @@
 from dataclasses import dataclass, replace
 
 from mnemic.models.offline.agreements import is_agreement
-from mnemic.models.offline.clauses import statements
+from mnemic.models.offline.clauses import expanded, statements
 from mnemic.models.offline.compare import relation
 from mnemic.models.offline.conversation import Said, addresses_assistant, known_names, user_sentences
 from mnemic.models.offline.corrections import correction
+from mnemic.models.offline.months import with_month
+from mnemic.models.offline.people import People
+from mnemic.models.offline.relations import introduced
 from mnemic.models.offline.statement import Statement, rewritten
 from mnemic.models.offline.subjects import Voice
 from mnemic.models.offline.wishes import wish
@@ -14,6 +17,8 @@ from mnemic.prompts.extract_facts import ExtractFactsInput, ExtractFactsOutput, 
 
 #: A correction reaches back over so many statements of its speaker.
 _CORRECTABLE = 3
+#: A month stays the one spoken of over so many messages.
+_TALK = 2
 
 
 @dataclass(frozen=True)
@@ -40,16 +45,33 @@ def extract_facts(given: ExtractFactsInput) -> ExtractFactsOutput:
 def found_facts(given: ExtractFactsInput) -> list[Found]:
     """Every fact that users state, in order, corrections applied."""
     names = known_names(given.lines)
+    people = People(given.lines, names)
     to_assistant = addresses_assistant(given.lines)
     found: list[Found] = []
     for said in user_sentences(given.lines):
-        voice = Voice(name=said.line.speaker, group=given.group, known=names)
+        voice = Voice(said.line.speaker, given.group, names, people.somebody, alone=people.alone)
         if _corrected(found, said, voice) or (to_assistant and wish(said.text, voice.name)):
             continue
-        for text in statements(said.text, names):
+        before = len(found)
+        for text in named_statements(said, names, people):
             fact = rewritten(text, voice, said.line.said_at.date())
             if fact is not None and not (given.group and is_agreement(text)):
                 found.append(Found(text, fact, said, (said.line.number,)))
+        person = introduced(said.text, voice)
+        if person is not None and not any(person.subject in earlier.fact.content for earlier in found[before:]):
+            found.append(Found(said.text, person, said, (said.line.number,)))
+    return found
+
+
+def named_statements(said: Said, names: frozenset[str], people: People) -> list[str]:
+    """The statements of a sentence, `he` or `she` at the start of one replaced by the person meant."""
+    whole = expanded(said.text)
+    earlier = people.text(said.line).partition(whole)[0]
+    found = []
+    for text in statements(said.text, names):
+        before = f"{earlier} {whole.partition(text)[0] if text in whole else ''}"
+        talk = f"{people.said_before(said.line, _TALK)} {before}"
+        found.append(people.named(with_month(text, talk, said.line.said_at.date()), before, said.line))
     return found
 
 

@@ -12,8 +12,8 @@ About = Literal["person", "team", "project", "topic"]
 def family_of(predicate: Predicate, rest: str, about: About, *, dated: bool) -> Family | None:
     """The family of a predicate with this rest, or None when it is nothing that lasts."""
     names = {
-        "person": ("life", "doing"),
-        "team": ("teams", "life", "doing"),
+        "person": ("life", "doing", "more"),
+        "team": ("teams", "life", "doing", "more"),
         "project": ("projects",),
         "topic": ("topics",),
     }[about]

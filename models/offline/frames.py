@@ -4,8 +4,11 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mnemic.models.offline.lexicon import MONTHS, WEEKDAYS
 from mnemic.models.offline.pieces import entries, pattern
 from mnemic.models.offline.pieces import words as words_of
+from mnemic.models.offline.regards import plain
+from mnemic.models.offline.restated import restated
 from mnemic.models.offline.text import content_stems, fold, stem, words
 from mnemic.models.offline.verbs import Form, reading
 
@@ -23,6 +26,12 @@ _ENDING = pattern("<FRAMES_ENDING>")
 _ANY_MORE = re.compile(r"\bany ?more\b")
 _DENIAL = re.compile(r"\b\w+n't\b|\b(?:not|never|no|without|neither|can't|cannot)\b")
 _TASTES = {"lik": 1, "dislik": -1}
+_VERSION = re.compile(r"\b([A-Z][A-Za-z+#]{2,}) (\d+(?:\.\d+)*)\b(?! ?[ap]m|:)")
+_DATED_WORDS = frozenset({*MONTHS, *WEEKDAYS})
+_COUNTED = pattern(
+    r" (?:has|keeps|owns|have|keep|own) (?P<number>\d+|<NUMBER_WORD>) (?P<noun>[a-z]+s)"
+    r"(?=$|,| (?:on|in|at|now|and|since|for)\b)"
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,10 @@ class Said:
     #: Its stems without times, and the times.
     timeless: frozenset[str]
     times: frozenset[str]
+    #: Named things with their version: `Postgres 16`.
+    versions: tuple[tuple[str, str], ...] = ()
+    #: What somebody has, keeps or owns, counted: `two hives`.
+    counted: tuple[str, str] | None = None
 
     @property
     def stems(self) -> frozenset[str]:
@@ -59,7 +72,7 @@ class Said:
 @lru_cache(maxsize=2048)
 def analysed(sentence: str) -> Said:
     """The sentence in comparable parts."""
-    text = fold(sentence).strip().rstrip(".")
+    text = restated(plain(fold(sentence).strip()).rstrip("."))
     text = text.replace(" can't stand ", " dislikes ").replace(" can't bear ", " dislikes ")
     subject, past = _subject(text)
     denies = bool(_DENIAL.search(text))
@@ -76,7 +89,14 @@ def analysed(sentence: str) -> Said:
         value=value,
         timeless=content_stems(_TIME_WORDS.sub(" ", _TIME.sub(" ", text))),
         times=frozenset(match[0].lower() for match in _TIME.finditer(text)),
+        versions=tuple((match[1], match[2]) for match in _VERSION.finditer(text) if match[1] not in _DATED_WORDS),
+        counted=_counted(text),
     )
+
+
+def _counted(text: str) -> tuple[str, str] | None:
+    match = _COUNTED.search(text)
+    return (stem(match["noun"].lower()), match["number"].lower()) if match else None
 
 
 def _subject(text: str) -> tuple[frozenset[str], bool]:

@@ -1,18 +1,21 @@
 """The step `extract_reflections` without a model."""
 
 import re
-from collections.abc import Iterable
 
 from mnemic.models.offline import form
 from mnemic.models.offline.agreements import is_agreement, without_lead
+from mnemic.models.offline.capitals import known_names
 from mnemic.models.offline.clauses import statements
-from mnemic.models.offline.conversation import Said, addresses_assistant, known_names, user_sentences
+from mnemic.models.offline.conversation import Said, addresses_assistant, user_sentences
 from mnemic.models.offline.episode import episode
+from mnemic.models.offline.facts import named_statements
+from mnemic.models.offline.people import People
+from mnemic.models.offline.regards import plain, regard
 from mnemic.models.offline.rewrite import third
 from mnemic.models.offline.statement import rewritten
 from mnemic.models.offline.subjects import Voice, read
 from mnemic.models.offline.text import content_stems
-from mnemic.models.offline.wishes import wish
+from mnemic.models.offline.wishes import is_of_group, wish
 from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput, ReflectionDraft
 
 #: A preference said with such a word is meant to last.
@@ -33,30 +36,24 @@ def extract_reflections(given: ExtractReflectionsInput) -> ExtractReflectionsOut
     Nothing is concluded about the agent or the session: rules cannot. What already stands in context or among the new
     facts is left out.
     """
-    known = [content_stems(sentence) for text in _texts(given) for sentence in _SENTENCE_END.split(text)]
+    standing = [content_stems(plain(text)) for whole in given.standing for text in _SENTENCE_END.split(whole.text)]
+    known = standing + [content_stems(text) for text in given.new_facts]
     names = known_names(given.lines)
+    people = People(given.lines, names)
+    alone = len({line.speaker for line in given.lines if line.role == "user"}) == 1
     to_assistant = addresses_assistant(given.lines)
     user: list[ReflectionDraft] = []
     group: list[ReflectionDraft] = []
     for said in user_sentences(given.lines):
-        voice = Voice(name=said.line.speaker, group=given.group, known=names)
-        found = _wish(said, voice) if to_assistant else None
-        target = user
-        if found is None:
-            found, target = _agreement(said, voice), group
-        if found is None:
-            found, target = _preference(said, voice), user
-        if found is not None and _is_new(found.content, known) and not (found.private and target is group):
-            target.append(found)
-            known.append(content_stems(found.content))
+        voice = Voice(name=said.line.speaker, group=given.group, known=names, people=people.somebody, alone=alone)
+        for found, of_group in _drawn(said, voice, people, to_assistant):
+            is_new = _is_new(found.content, known) and _is_new(plain(found.content), standing)
+            if is_new and not (found.private and of_group):
+                (group if of_group else user).append(found)
+                known.append(content_stems(found.content))
     return ExtractReflectionsOutput(
         agent=[], group=group, user=user, session=[], episode=episode(given.lines, given.group)
     )
-
-
-def _texts(given: ExtractReflectionsInput) -> Iterable[str]:
-    yield from (standing.text for standing in given.standing)
-    yield from given.new_facts
 
 
 def _is_new(content: str, known: list[frozenset[str]]) -> bool:
@@ -64,9 +61,17 @@ def _is_new(content: str, known: list[frozenset[str]]) -> bool:
     return not any(stems <= other for other in known)
 
 
-def _wish(said: Said, voice: Voice) -> ReflectionDraft | None:
-    content = wish(said.text, voice.name)
-    return None if content is None else _draft(said, content, "style", 4)
+def _drawn(said: Said, voice: Voice, people: People, to_assistant: bool) -> list[tuple[ReflectionDraft, bool]]:
+    """What a sentence teaches, each with whether it is the group's."""
+    wanted = wish(said.text, voice.name, voice.group) if to_assistant else None
+    if wanted is not None:
+        of_group = is_of_group(wanted, voice.group)
+        # a manner of one person is personal and never shared; how a group works is its own
+        return [(_draft(said, wanted, "projects" if of_group else "style", 4), of_group)]
+    agreed = _agreement(said, voice)
+    if agreed is not None:
+        return [(agreed, True)]
+    return _regards(said, voice, people)
 
 
 def _draft(said: Said, content: str, category: str, importance: int) -> ReflectionDraft:
@@ -106,11 +111,13 @@ def _agreed(text: str, voice: Voice, said: Said) -> str | None:
     return content if form.is_well_formed(content, form.MAX_REFLECTION_WORDS) else None
 
 
-def _preference(said: Said, voice: Voice) -> ReflectionDraft | None:
-    if not _STRONG.search(said.text):
-        return None
-    for text in statements(said.text, voice.known):
+def _regards(said: Said, voice: Voice, people: People) -> list[tuple[ReflectionDraft, bool]]:
+    """How to deal with somebody: what plans and suggestions have to respect, whatever the talk is about."""
+    found: list[tuple[ReflectionDraft, bool]] = []
+    for text in named_statements(said, voice.known, people):
         fact = rewritten(text, voice, said.line.said_at.date())
-        if fact is not None and fact.category in ("preferences", "constraints") and not fact.shared:
-            return _draft(said, fact.content, fact.category, max(fact.importance, 3))
-    return None
+        content = None if fact is None else regard(fact, is_strong=bool(_STRONG.search(said.text)))
+        if fact is not None and content is not None and form.is_well_formed(content, form.MAX_REFLECTION_WORDS):
+            of_group = fact.shared and voice.group is not None
+            found.append((_draft(said, content, fact.category, max(fact.importance, 3)), of_group))
+    return found

@@ -14,6 +14,8 @@ from mnemic.models.offline.verbs import reading, third_person
 _PAST_ASPECTS: frozenset[Aspect] = frozenset({"past", "perfect", "past progressive", "perfect progressive"})
 #: `We moved the launch to Thursday`: done, but the day lies ahead.
 _SETS_A_DATE = words("SETS_A_DATE")
+#: Somebody moved, not a date.
+_MOVED_HOUSE = re.compile(r"(?:on|to|in|into|out|from|house|here|back|last)\b(?! the \d| \d)")
 #: Where a statement may end early and stay true.
 _CUT = pattern("<REWRITE_CUT>")
 #: In a statement about what was, a clause on the circumstances may go too.
@@ -46,6 +48,8 @@ _POSSESSIVE_CAN_STAY = frozenset({"his", "her", "their", "its", "himself", "hers
 
 def direction(predicate: Predicate) -> Direction:
     """Which way a bare weekday or month points."""
+    if predicate.aspect in _PAST_ASPECTS and predicate.lemma == "move" and _MOVED_HOUSE.match(predicate.rest):
+        return "past"
     return "past" if predicate.aspect in _PAST_ASPECTS and predicate.lemma not in _SETS_A_DATE else "future"
 
 
@@ -73,7 +77,7 @@ def prefixes(rest: str, predicate: Predicate) -> list[str]:
 
 def third(reading_: Reading, rest: str, voice: Voice, today: date) -> Resolved | None:
     """The rest with the speaker by name and its dates absolute, and whether it names a time."""
-    text = _FILLERS.sub("", f" {rest}").strip(" ,")
+    text = _FILLERS.sub(lambda match: _kept_filler(match[0], reading_.predicate), f" {rest}").strip(" ,")
     if reading_.attribute not in ("birthday", "anniversary", "wedding anniversary"):
         resolved = resolve(text, today, direction(reading_.predicate))
     else:
@@ -82,6 +86,11 @@ def third(reading_: Reading, rest: str, voice: Voice, today: date) -> Resolved |
     if named is None or not _clear(named, reading_):
         return None
     return Resolved(text=named, dated=resolved.dated)
+
+
+def _kept_filler(filler: str, predicate: Predicate) -> str:
+    """`I won't run a race again` isn't the same without its last word."""
+    return filler if predicate.denies and filler.split()[-1].lower() in ("again", "already") else ""
 
 
 def _named(text: str, reading_: Reading, voice: Voice) -> str | None:
@@ -166,6 +175,6 @@ def _clear(text: str, reading_: Reading) -> bool:
     allowed = _POSSESSIVE_CAN_STAY if reading_.kind in ("own", "named") else frozenset[str]()
     if reading_.kind in ("team", "thing"):
         allowed |= _ALL_OF_A_TEAM
-    lower = re.sub(r"\bhow to\b", "", text.lower())
+    lower = re.sub(r"\bhow to\b|\beverything (?:with|about|around|on) (?=\w)", "", text.lower())
     dangling = {word.lower() for word in WORD.findall(lower)} & DANGLING
     return not (dangling - allowed or found & PERSONAL or _UNCLEAR.search(text) or UNRESOLVED.search(text))

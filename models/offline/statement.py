@@ -11,7 +11,7 @@ from mnemic.models.offline.family import Family
 from mnemic.models.offline.lexicon import MONTHS, WEEKDAYS
 from mnemic.models.offline.pieces import expand, pattern
 from mnemic.models.offline.rewrite import prefixes, third
-from mnemic.models.offline.subjects import Reading, Voice, read
+from mnemic.models.offline.subjects import Reading, Voice, is_work, read
 from mnemic.prompts.categories import Category
 
 _UNITS = expand("<STATEMENT_UNITS>")
@@ -67,6 +67,8 @@ def _without_lead(text: str) -> tuple[str, str]:
     if match is None:
         return text, ""
     lead = match["lead"]
+    if lead.removesuffix("s") in WEEKDAYS and lead.endswith("s"):
+        return text[match.end() :], f"on {lead}"
     return text[match.end() :], lead if lead.split()[0] in (*WEEKDAYS, *MONTHS) else lead[0].lower() + lead[1:]
 
 
@@ -101,20 +103,10 @@ def _attribute(reading: Reading, rest: str) -> tuple[Category, int, str] | None:
 
 def _family(reading: Reading, rest: str, resolved: Resolved, voice: Voice) -> Family | None:
     predicate, dated = reading.predicate, resolved.dated
-    if reading.kind == "team" and voice.group is None and not _is_work(predicate.lemma, rest):
+    if reading.kind == "team" and voice.group is None and not is_work(predicate.lemma, rest):
         return None
-    about: dict[str, About] = {"thing": "project", "team": "team", "topic": "topic"}
+    about: dict[str, About] = {"thing": "project", "possession": "project", "team": "team", "topic": "topic"}
     return family_of(predicate, rest, about.get(reading.kind, "person"), dated=dated)
-
-
-def _is_work(lemma: str, rest: str) -> bool:
-    """Whether `we` without a group means colleagues rather than a family."""
-    return lemma in ("deploy", "ship", "release", "migrate", "merge", "hire") or bool(
-        re.search(
-            r"\b(?:sprint|release|deploy\w*|standup|stand-up|retro|customers?|clients?|production|staging|backend|frontend|database|codebase|CI|API|repo|monorepo|Postgres|Kubernetes)\b",
-            rest,
-        )
-    )
 
 
 def _as_of(reading: Reading, resolved: Resolved, today: date) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 from mnemic.models.offline.pieces import pattern, words
 from mnemic.models.offline.predicate import Predicate, parse
 
-Kind = Literal["speaker", "own", "attribute", "team", "named", "thing", "topic"]
+Kind = Literal["speaker", "own", "attribute", "team", "named", "thing", "possession", "topic"]
 
 _SPEAKER = pattern(r"I\b,? (?P<rest>.+)")
 _COMPANIONS = pattern("<SUBJECTS_COMPANIONS>")
@@ -16,6 +16,10 @@ _ATTRIBUTE = pattern("<SUBJECTS_ATTRIBUTE>")
 _NAMED = pattern(r"(?P<name><PROPER>) (?P<rest>.+)")
 _TOPIC = pattern("<SUBJECTS_TOPIC>")
 _PROJECT = pattern("<SUBJECTS_PROJECT>")
+_WORK_VERBS = frozenset({"deploy", "ship", "release", "migrate", "merge", "hire", "decide", "agree", "vote"})
+_WORK = pattern("<SUBJECTS_WORK>")
+#: What no team does together.
+_IS_PRIVATE = re.compile(r"(?:live|reside|rent|marry)\b|own an? (?:car|house|flat|boat|dog|cat)\b")
 _IRREGULAR_PLURALS = frozenset({"children", "in-laws", "parents"})
 
 
@@ -27,6 +31,10 @@ class Voice:
     group: str | None
     #: Names of people and things that the conversation has brought up.
     known: frozenset[str]
+    #: Those of them that people have.
+    people: frozenset[str] = frozenset()
+    #: Nobody else speaks to the assistant here, so that `we` is often a family.
+    alone: bool = False
 
     @property
     def team(self) -> str:
@@ -74,7 +82,7 @@ def _companions(statement: str, voice: Voice) -> Reading | None:
 
 def is_plural(noun: str) -> bool:
     """Whether a noun for people or animals takes a plural verb."""
-    last = noun.split()[-1].lower()
+    last = noun.lower().rpartition(" ")[2]
     return last in _IRREGULAR_PLURALS or (
         last in words("PERSON") | words("PET") and last.endswith("s") and last != "boss"
     )
@@ -85,6 +93,10 @@ def _own(statement: str, voice: Voice) -> Reading | None:
     if match is None:
         return None
     whose = voice.group if match["whose"].lower() == "our" and voice.group else voice.name
+    if match["whose"].lower() not in ("my", "our"):
+        whose = match["whose"].removesuffix("'s")
+        if not set(whose.split()) <= voice.known:
+            return None
     text = f"{whose}'s {match['head']}" + (f" {match['name']}" if match["name"] else "")
     name = match["name"] or f"{whose}'s {match['noun']}"
     if match["attribute"]:
@@ -106,24 +118,42 @@ def _attribute(statement: str, voice: Voice) -> Reading | None:
 
 
 def _team(statement: str, voice: Voice) -> Reading | None:
+    if re.match(r"[Ww]e (?:are|were|have been) (?:together|married|engaged)\b", statement):
+        return None
     match = re.match(r"[Ww]e (?:all )?(?P<rest>.+)", statement)
-    return _reading("team", voice.team, voice.team, match["rest"]) if match else None
+    found = _reading("team", voice.team, voice.team, match["rest"]) if match else None
+    if found is None or match is None or voice.group is None:
+        return found
+    said = f"{found.predicate.lemma} {found.predicate.rest}"
+    if _IS_PRIVATE.match(said) or (voice.alone and not is_work(found.predicate.lemma, found.predicate.rest)):
+        return _reading("speaker", voice.name, voice.name, match["rest"])
+    return found
+
+
+def is_work(lemma: str, rest: str) -> bool:
+    """Whether `we` means colleagues rather than a family."""
+    return lemma in _WORK_VERBS or bool(_WORK.search(rest))
 
 
 def _project(statement: str, voice: Voice) -> Reading | None:
     match = _PROJECT.match(statement)
+    if match is None and voice.group and statement.split()[0].lower() in words("PROJECT"):
+        match = _PROJECT.match(f"The {statement[0].lower()}{statement[1:]}")
     if match is None:
         return None
     whose, head = match["whose"], match["head"]
     named = bool(re.search(r"\b[A-Z]\w", head)) or bool(re.search(r" (?:for|of|with) (?:the |our )?\w", head))
-    owner = {"our": voice.team, "my": voice.name}.get(whose.lower(), voice.group if not named else None)
+    owner = {"our": voice.team, "my": voice.name}.get(whose.lower())
+    if whose.lower() == "the" and not named:
+        owner = voice.group
     if owner is None and whose.lower() == "the" and not named:
         return None
     text = f"{owner}'s {head}" if owner else f"{'The' if whose.lower() == 'the' else whose} {head}"
     proper = re.search(r"\b[A-Z][\w-]*(?: [A-Z][\w-]*)*", head)
     name = owner or (whose.removesuffix("'s") if whose.lower() != "the" else proper[0] if proper else head)
     plural = match["rest"].startswith("are ")
-    return _reading("thing", text, name, match["rest"], plural)
+    kind: Kind = "possession" if whose.removesuffix("'s") in voice.people else "thing"
+    return _reading(kind, text, name, match["rest"], plural)
 
 
 def _topic(statement: str, voice: Voice) -> Reading | None:

@@ -1,5 +1,7 @@
 """How `mnemic demo` looks: at most about 120 lines for the conversations of the package."""
 
+import shutil
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -55,8 +57,13 @@ def show_demo(demo: Demo) -> None:
             _show_answer(answer)
     first = demo.sessions[0].people[0]
     show("", "Look around:")
-    show_text(f"  mnemic memories --agent {demo.agent_id} --user {first}")
-    show_text(f'  mnemic context "What do you remember about me?" --agent {demo.agent_id} --user {first}')
+    show_text(f"  {_program()} memories --agent {demo.agent_id} --user {first}")
+    show_text(f'  {_program()} context "What did I tell you last time?" --agent {demo.agent_id} --user {first}')
+
+
+def _program() -> str:
+    """What to type: the name where it is on the path, else how this very run was started."""
+    return "mnemic" if shutil.which("mnemic") else sys.argv[0]
 
 
 def _heading(title: str) -> None:

@@ -49,9 +49,15 @@ def _list(found: Sequence[Memory]) -> None:
     for number, (scope_key, group) in enumerate(groupby(by_scope, key=lambda memory: memory.scope_key)):
         table = columns()
         for memory in group:
-            what = memory.kind if memory.state == "active" else f"{memory.kind}, {memory.state}"
+            what = memory.kind if memory.state == "active" else f"{memory.kind}, {memory.state}{_until(memory)}"
             table.add_row(day(memory.valid_from), what, Text("\n").join([plain(memory.content), _dim(memory.id)]))
         show(*([""] if number else []), plain(scope_key, "bold"), table)
+
+
+def _until(memory: Memory) -> str:
+    if memory.valid_until is None:
+        return ""
+    return f"\nuntil {day(memory.valid_until)}, now\n{memory.superseded_by}"
 
 
 def _dim(value: object) -> Text:
@@ -95,7 +101,7 @@ def _show_event(event: HistoryEvent) -> None:
 
 
 def _change(event: HistoryEvent) -> Text:
-    """Before and after; where the words stayed as they are, only the row changed."""
+    """Before and after; where the words stayed as they are, the memory was closed or opened."""
     if event.before == event.after:
-        return _dim("same words")
+        return _dim("the words stay as they are")
     return Text(" → ").join(plain(text) for text in (event.before, event.after) if text is not None)

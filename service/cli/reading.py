@@ -9,13 +9,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from mnemic.nodes.incoming import KNOWN_ROLES
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId
 
 #: A file of this ending holds one array, any other one message a line.
 ARRAY_SUFFIX = ".json"
+
+
+def _known_role(role: str) -> str:
+    if role.lower() not in KNOWN_ROLES:
+        raise ValueError("is none of user, assistant, tool, system and developer")
+    return role
 
 
 class _Fields(BaseModel):
@@ -24,7 +31,7 @@ class _Fields(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     session: HostId
-    role: Annotated[str, Field(min_length=1)]
+    role: Annotated[str, AfterValidator(_known_role)]
     author: HostId | None = Field(default=None, validation_alias=AliasChoices("author", "name"))
     user: HostId | None = None
     #: None: a tool call without words.

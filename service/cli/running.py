@@ -1,6 +1,7 @@
 """Runs asynchronous commands, and turns the library's errors into one message and exit code 2."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import ParamSpec
@@ -26,6 +27,8 @@ def blocking(command: Callable[Parameters, Awaitable[None]]) -> Callable[Paramet
         async def work() -> None:
             await command(*args, **kwargs)
 
+        # a pool that cannot connect says so once a second; the error at its end says it once, and what to do
+        logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
         try:
             asyncio.run(work())
         except MnemicError as error:

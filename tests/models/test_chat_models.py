@@ -64,7 +64,6 @@ async def test_a_base_url_alone_is_enough() -> None:
     ("name", "problem"),
     [
         ("openai:gpt-5-mini", "MNEMIC_FAST_MODEL names an OpenAI model, and there is no key"),
-        ("gpt-5-mini", "write it as provider:model"),
         ("nowhere:model", "which cannot be used"),
         ("anthropic:model", "its package is missing.*langchain-anthropic"),
     ],

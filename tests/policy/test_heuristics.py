@@ -56,6 +56,37 @@ def test_a_question_about_the_past_is_enough(message: str) -> None:
 @pytest.mark.parametrize(
     "message",
     [
+        "What is my sister allergic to?",
+        "where do I live?",
+        "What’s my name?",
+        "Do I drink coffee?",
+        "On which days do we deploy?",
+        "Hi! When is our next race?",
+        "do you know my shoe size?",
+    ],
+)
+def test_a_question_about_ones_own_affairs_is_enough(message: str) -> None:
+    assert decide_search(message).reason == "own_question"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "What should I cook for my mother?",
+        "How do I install it?",
+        "what do you think of my poem?",
+        "Where can we put the boats?",
+        "I know where my keys are.",
+        "What is the capital of Ghana?",
+    ],
+)
+def test_a_question_for_advice_or_about_the_world_is_not(message: str) -> None:
+    assert decide_search(message).reason is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
         "",
         "ok for me",
         "When I was young I had a dog.",

@@ -36,6 +36,16 @@ def test_repetitions_go_and_the_more_detailed_stays() -> None:
     assert written("Mara has a dog.", "Mara has a dog named Rex.", "Mara has a dog.") == "Mara has a dog named Rex."
 
 
+def test_a_guide_for_plans_is_told_as_the_statement_in_it() -> None:
+    text = written(
+        "Mara works five days a week.",
+        "Plans for Mara have to allow for this: Mara works four days a week.",
+        "Suggestions to Mara should respect this: Mara can't stand olives.",
+    )
+
+    assert text == "Mara works four days a week. Mara can't stand olives."
+
+
 def test_the_newer_of_two_that_disagree_stays() -> None:
     text = written("Mara lives in Oslo. Mara loves tea.", "Mara lives in Bergen.")
 

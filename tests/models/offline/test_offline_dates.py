@@ -5,6 +5,7 @@ from datetime import date
 import pytest
 
 from mnemic.models.offline.dates import Direction, resolve
+from tests.models.offline.speech import FactsOf
 
 TODAY = date(2026, 3, 4)
 
@@ -74,3 +75,17 @@ def test_every_day_of_the_calendar_can_be_today(day: date) -> None:
     text = "last month, next month, last year, next year, on the 31st, in three weeks, two days ago, next Friday"
 
     assert resolve(text, day, "future").dated
+
+
+@pytest.mark.parametrize(
+    ("said", "day"),
+    [
+        (("The trip is on 12 August.", "I'm flying to Rome on the 19th."), "19 August 2026"),
+        (("The trip is on 12 August.", "I'm flying to Rome on 19th"), "19 August 2026"),
+        (("The trip was on 12 January.", "I'm flying to Rome on the 19th."), "19 March 2026"),
+        (("The trip is on 12 August.", "Nice.", "Fine.", "I'm flying to Rome on the 19th."), "19 March 2026"),
+        (("The trip is on 12 August.", "I'm flying to Rome on the 19th of May."), "19 May 2026"),
+    ],
+)
+def test_a_bare_day_is_of_the_month_spoken_of(facts_of: FactsOf, said: tuple[str, ...], day: str) -> None:
+    assert [fact.content for fact in facts_of(*said)][-1] == f"Mara is flying to Rome on {day}."

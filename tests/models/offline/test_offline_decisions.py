@@ -41,6 +41,23 @@ CONTRADICTIONS = {
     "order of preference": ("Mara prefers tea over coffee.", "Mara prefers coffee over tea."),
     "favourite": ("Mara's favourite colour is green.", "Mara's favourite colour is blue."),
     "age": ("Mara is 35.", "Mara is 34 years old."),
+    "a birthday": ("Ana turns eight on 2 June 2026.", "Mara's niece Ana is seven."),
+    "a diet given up": ("Mara eats fish again.", "Mara has been a vegetarian since 2011."),
+    "another number": ("Mara works four days a week.", "Mara works five days a week."),
+    "more of them": ("Mara has four goats.", "Mara keeps three goats on Mara's farm."),
+    "a price": ("Harbor's hosting costs 90 euros a month.", "Harbor's hosting costs 70 euros a month."),
+    "a version": ("Harbor goes to Redis 8 in May 2026.", "Harbor's cache will be Redis 7."),
+    "a moved wedding": ("Ana's wedding is on 9 May 2026.", "Mara's sister Ana marries on 2 May 2026 in Turin."),
+    "a moved operation": (
+        "Mara's father's operation was on 9 April 2026.",
+        "Mara's father is being operated on 2 April 2026.",
+    ),
+    "a moved lesson": ("Mara's flute lesson moved to Mondays.", "Mara has flute lessons on Fridays."),
+    "a plan dropped": (
+        "Mara isn't doing the autumn triathlon anymore.",
+        "Mara signed up for the autumn triathlon on 4 October 2026.",
+    ),
+    "another flat": ("Mara moved on Saturday 2 May 2026 to Lier.", "Mara rents a room in Ghent."),
 }
 
 
@@ -75,6 +92,10 @@ SEPARATE = [
     ("Mara's dog is called Rex.", "Mara's cat is called Tom."),
     ("Mara has two kids.", "Mara has three cats."),
     ("Teo loves olives.", "Mara hates olives."),
+    ("Harbor uses Redis 7.", "Harbor uses Postgres 16."),
+    ("Mara eats rice.", "Mara is vegetarian."),
+    ("Mara ran 12 km.", "Mara ran 10 km."),
+    ("Ana's wedding is on 9 May 2026.", "Mara's brother Teo marries on 2 May 2026."),
 ]
 
 

@@ -13,6 +13,25 @@ WISHES = {
     "I'd prefer answers without jargon.": "Mara prefers answers without jargon.",
     "From now on write dates as day month year.": "Mara wants the assistant to write dates as day month year.",
     "Could you always cite your sources?": "Mara wants the assistant to always cite the assistant's sources.",
+    "please keep it to two lines, always, my screen is tiny": "Mara wants answers kept to two lines.",
+    "Please give me distances always in miles, also for Europe": (
+        "Mara wants the assistant to give distances always in miles, also for Europe."
+    ),
+    "Please write dates without the year, I know it anyway.": (
+        "Mara wants the assistant to write dates without the year."
+    ),
+    "And comments in German, nobody here reads French": "Mara wants comments in German.",
+    "Next time just start with the answer, I skim": "Mara wants the assistant to start with the answer.",
+    "But you can call me Bo, everybody does.": "Mara wants to be called Bo.",
+    "Whenever you list trains, name the platform": (
+        "Mara wants the assistant to name the platform when the assistant lists trains."
+    ),
+    "For the legal stuff you can write longer": "Mara allows the assistant to write longer for legal matters.",
+    "For the invoices: could you send them on Mondays?": "Mara wants the assistant to send the invoices on Mondays.",
+    "Use metric units": "Mara wants the assistant to use metric units.",
+    "Could you send reminders in the morning, from now on?": (
+        "Mara wants the assistant to send reminders in the morning."
+    ),
 }
 
 
@@ -35,6 +54,13 @@ def test_a_standing_wish_is_a_reflection_of_the_user(reflections_of: Reflections
         "Could you answer my mail?",
         "Never give up on your dreams.",
         "Ok, write the report now.",
+        "Make it shorter.",
+        "And can you write it in Dutch?",
+        "Show me the prices.",
+        "Next time we meet in Oslo.",
+        "You can call me tomorrow.",
+        "Keep it simple.",
+        "Prices in Norway are crazy.",
     ],
 )
 def test_a_single_order_is_none(reflections_of: ReflectionsOf, said: str) -> None:
@@ -46,11 +72,46 @@ def test_among_people_you_is_not_the_assistant(reflections_of: ReflectionsOf) ->
     assert reflections_of("Mara: Please keep your answers short.", "Teo: Sure.", "Assistant: Hello.").user != []
 
 
-def test_a_strong_preference_is_kept_unless_it_is_a_new_fact(reflections_of: ReflectionsOf) -> None:
-    said = "I really can't stand olives."
+GUIDES = {
+    "I really can't stand olives.": "Suggestions to Mara should respect this: Mara can't stand olives.",
+    "I'm allergic to sesame.": "Plans for Mara have to allow for this: Mara is allergic to sesame.",
+    "I work three days a week.": "Plans for Mara have to allow for this: Mara works three days a week.",
+    "I get seasick on ferries.": "Plans for Mara have to allow for this: Mara gets seasick on ferries.",
+}
 
-    assert [draft.content for draft in reflections_of(said).user] == ["Mara can't stand olives."]
-    assert reflections_of(said, new_facts=("Mara can't stand olives.",)).user == []
+
+@pytest.mark.parametrize(("said", "kept"), GUIDES.items(), ids=GUIDES.keys())
+def test_a_lasting_constraint_or_strong_preference_guides_plans(
+    reflections_of: ReflectionsOf, said: str, kept: str
+) -> None:
+    assert [draft.content for draft in reflections_of(said).user] == [kept]
+    told = kept.partition(": ")[2]
+    assert [draft.content for draft in reflections_of(said, new_facts=(told,)).user] == [kept]
+    assert reflections_of(said, standing=told).user == []
+
+
+@pytest.mark.parametrize("said", ["I like olives.", "I broke my wrist last week.", "I'm allergic to meetings."])
+def test_what_binds_nobody_guides_no_plans(reflections_of: ReflectionsOf, said: str) -> None:
+    assert reflections_of(said).user == []
+
+
+def test_a_teams_rule_guides_the_plans_of_the_group(reflections_of: ReflectionsOf) -> None:
+    found = reflections_of("Mara: Morning!", "Teo: We release on Mondays.", group="Harbor")
+
+    assert [draft.content for draft in found.group] == [
+        "Plans for Harbor have to allow for this: Harbor releases on Mondays."
+    ]
+
+
+def test_a_wish_for_us_belongs_to_the_group(reflections_of: ReflectionsOf) -> None:
+    found = reflections_of(
+        "Assistant: Hello.", "Teo: When you send us a summary, always begin with the dates.", group="Harbor"
+    )
+
+    assert [draft.content for draft in found.group] == [
+        "Harbor wants the assistant to begin with the dates when the assistant sends Harbor a summary."
+    ]
+    assert found.user == []
 
 
 def test_what_stands_in_context_is_not_said_again(reflections_of: ReflectionsOf) -> None:
@@ -89,7 +150,19 @@ def test_the_episode_names_speakers_and_what_came_back(reflections_of: Reflectio
         "Assistant: I can compare proxies.",
     )
 
-    assert found.episode == "Mara, Teo and the assistant discussed staging cluster, proxy and invoice."
+    assert found.episode == "Mara, Teo and the assistant discussed the cluster, the proxy and the invoice."
+
+
+def test_the_episode_names_no_verbs_and_no_empty_words(reflections_of: ReflectionsOf) -> None:
+    found = reflections_of(
+        "Mara: Before we go on, some of it sounds fine.",
+        "Teo: Before lunch I heard some of it from Dr Lind in Bergen.",
+        "Mara: The five of us went to Bergen and said nothing.",
+        "Teo: The five of us said a lot in Bergen, Lind too.",
+        "Mara: Did Lind like the ferry?",
+    )
+
+    assert found.episode == "Mara and Teo discussed Lind and Bergen."
 
 
 def test_the_episode_tells_a_decision(reflections_of: ReflectionsOf) -> None:
