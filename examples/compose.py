@@ -1,6 +1,7 @@
 """Memory in a LangGraph graph of one's own: recall before the answer, formation after it.
 
-`.venv/bin/python -m mnemic.examples.compose` needs no key: the answer quotes what was recalled where a chat model would use it.
+`.venv/bin/python -m mnemic.examples.compose` needs no key: the answer quotes what was recalled where a chat model would
+use it.
 """
 
 import asyncio

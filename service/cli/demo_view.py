@@ -4,6 +4,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
@@ -52,7 +53,7 @@ def show_demo(demo: Demo) -> None:
         _heading("Facts that later ones replaced: closed with a date, never overwritten")
         _show_contradictions(demo.contradictions)
     if demo.answers:
-        _heading("Questions asked later, and what is recalled for the prompt")
+        _heading("Questions asked later, and what a search brings into the prompt")
         for answer in demo.answers:
             _show_answer(answer)
     first = demo.sessions[0].people[0]
@@ -62,8 +63,8 @@ def show_demo(demo: Demo) -> None:
 
 
 def _program() -> str:
-    """What to type: the name where it is on the path, else how this very run was started."""
-    return "mnemic" if shutil.which("mnemic") else sys.argv[0]
+    """What to type: the name, or the path this very run was started by where the name alone would not be found."""
+    return sys.argv[0] if Path(sys.argv[0]).name == "mnemic" and not shutil.which("mnemic") else "mnemic"
 
 
 def _heading(title: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.models.offline.speech import FactsOf
 
-FACTS = {
+FACTS: dict[str, dict[str, str | None]] = {
     "home and belongings": {
         "I rent a small room near Utrecht.": "Mara rents a small room near Utrecht.",
         "I don't own a bike.": "Mara doesn't own a bike.",
