@@ -96,6 +96,8 @@ def _kept_filler(filler: str, predicate: Predicate) -> str:
 def _named(text: str, reading_: Reading, voice: Voice) -> str | None:
     """First persons replaced by names; None where one of them has no clean replacement."""
     ours = voice.team if reading_.kind in ("team", "thing") or voice.group else None
+    if voice.alone and reading_.kind == "speaker":
+        ours = voice.name  # what somebody says alone of `our wedding` is a family's
 
     def name(match: re.Match[str]) -> str:
         word = match[0].lower()

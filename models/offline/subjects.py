@@ -92,7 +92,7 @@ def _own(statement: str, voice: Voice) -> Reading | None:
     match = _OWN.match(statement)
     if match is None:
         return None
-    whose = voice.group if match["whose"].lower() == "our" and voice.group else voice.name
+    whose = voice.group if match["whose"].lower() == "our" and voice.group and not voice.alone else voice.name
     if match["whose"].lower() not in ("my", "our"):
         whose = match["whose"].removesuffix("'s")
         if not set(whose.split()) <= voice.known:

@@ -79,3 +79,17 @@ def test_capitals_come_back_only_where_none_are_typed(facts_of: FactsOf) -> None
 )
 def test_who_is_named_in_passing(facts_of: FactsOf, said: str, stored: list[str]) -> None:
     assert [fact.content for fact in facts_of(said, "Ana, Ada and Jonas came, then Jonas left Ada.")] == stored
+
+
+OURS = {
+    "We moved our wedding to 5 June.": ("Mara moved Mara's wedding to 5 June 2026.", "user"),
+    "Our dog Bruno is 7.": ("Mara's dog Bruno is 7.", "user"),
+    "We moved our deadline to Friday.": ("Harbor moved Harbor's deadline to Friday 6 March 2026.", "group"),
+}
+
+
+@pytest.mark.parametrize(("said", "stored"), OURS.items(), ids=OURS.keys())
+def test_what_one_person_says_alone_of_us_is_the_teams_only_where_it_is_work(
+    facts_of: FactsOf, said: str, stored: tuple[str, str]
+) -> None:
+    assert [(fact.content, fact.scope) for fact in facts_of(said, group="Harbor")] == [stored]
