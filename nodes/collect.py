@@ -15,7 +15,7 @@ from mnemic.storage import memories, scopes
 
 
 def collect(provide: Provider) -> ConsolidationNode:
-    """Reads the living consolidation and the unabsorbed reflections; below the threshold there is nothing to do."""
+    """Reads the living consolidation and the unabsorbed reflections, but what is protected stays as it is."""
 
     async def collect(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
         resources = await provide()
@@ -29,11 +29,11 @@ def collect(provide: Provider) -> ConsolidationNode:
             own = (await scopes.scope_settings(scoped)).get(key) or ScopeSettings(scope_key=key)
         settings = resources.settings.overridden(part.overrides)
         standing = next((scope for scope in part.scopes if scope.scope_key == key), None)
-        reflections = standing.reflections if standing else ()
-        needed = 1 if state.get("force") else own.threshold or settings.threshold(scope)
-        if len(reflections) < needed or not own.is_active:
-            return {"scope_key": key, "outcome": "not_due", "absorbed": 0, "kept_share": 1.0, "reflections": []}
+        reflections = tuple(memory for memory in standing.reflections if not memory.protected) if standing else ()
         current = standing.consolidation if standing else None
+        needed = 1 if state.get("force") else own.threshold or settings.threshold(scope)
+        if len(reflections) < needed or not own.is_active or (current and current.protected):
+            return {"scope_key": key, "outcome": "not_due", "absorbed": 0, "kept_share": 1.0, "reflections": []}
         return {
             "owner": own.name or display_name(owner),
             "current": to_plain(Memory, [current] if current else []),

@@ -6,7 +6,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from mnemic.nodes.who import acting_for, identity_of
-from mnemic.state.errors import ModelError
+from mnemic.state.errors import MnemicError
 from mnemic.state.graphs import ConsolidationResult, FormationState
 from mnemic.state.identity import Identity
 
@@ -24,14 +24,14 @@ class ConsolidationGraph(Protocol):
 
 
 def consolidate(graph: ConsolidationGraph) -> Any:
-    """One scope key; the formation is already saved, so a model that fails leaves the reflections waiting."""
+    """One scope key; the formation is already saved, so whatever fails leaves the reflections waiting."""
 
     async def consolidate(state: Due, runtime: Runtime[Identity]) -> FormationState:
         key = state["scope_key"]
         identity = acting_for(identity_of(runtime), key)
         try:
             result: ConsolidationResult = await graph.ainvoke({"scope_key": key}, context=identity)
-        except ModelError:
+        except MnemicError:
             result = {"scope_key": key, "outcome": "failed", "absorbed": 0, "kept_share": 1.0}
         return {"consolidations": [result]}
 

@@ -5,9 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from mnemic.policy.retention import missing_details
 from mnemic.policy.search_text import search_text
+from mnemic.policy.sharing import is_personal
 from mnemic.policy.writing import check_text
 from mnemic.prompts.decide import Decision
+from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory
 
 #: A living fact in the check band of a new one, as `find_similar` found it.
@@ -54,17 +57,40 @@ def apply_decisions(
         if decision.event == "NONE":
             del outcome.facts[fact.id]
         elif decision.event == "DELETE":
-            allowed = named[: deletions - outcome.deletions]
-            outcome.deletions += len(allowed)
-            _close(outcome, allowed, fact, neighbours)
-        elif decision.event == "UPDATE" and (text := check_text(decision.text, kind="fact").text):
-            _close(
-                outcome,
-                named,
-                replace(fact, content=text, search_text=search_text(fact.valid_from, fact.subject, text)),
-                neighbours,
-            )
+            _close(outcome, _allowed(outcome, named, deletions), fact, neighbours)
+        elif decision.event == "UPDATE" and (updated := _updated(fact, decision.text, named)):
+            _close(outcome, named[:1] + _allowed(outcome, named[1:], deletions), updated, neighbours)
     return outcome
+
+
+def _allowed(outcome: Outcome, named: Sequence[Neighbour], deletions: int) -> list[Neighbour]:
+    """As many as the run may still close; an update's first fact is renewed rather than deleted and does not count."""
+    allowed = list(named[: deletions - outcome.deletions])
+    outcome.deletions += len(allowed)
+    return allowed
+
+
+def _updated(fact: NewMemory, text: str, named: Sequence[Neighbour]) -> NewMemory | None:
+    """The fact with the merged text; None where the text brings in what neither the new fact nor the old ones said.
+
+    A text for a group or an agent passes the gate of `policy.sharing` once more: it is not the one that passed before.
+    """
+    checked = check_text(text, kind="fact").text
+    said = " ".join([fact.content, *(row["content"] for row in named)])
+    if checked is None or missing_details([checked], said):
+        return None
+    private = fact.private or any(row["private"] for row in named)
+    importance = max(fact.importance, *(row["importance"] for row in named))
+    is_wide = split_scope_key(fact.scope_key)[0] in ("group", "agent")
+    if is_wide and (private or is_personal(checked, fact.category)):
+        return None
+    return replace(
+        fact,
+        content=checked,
+        search_text=search_text(fact.valid_from, fact.subject, checked),
+        private=private,
+        importance=importance,
+    )
 
 
 def _named(decision: Decision | None, fact: NewMemory, neighbours: Sequence[Neighbour]) -> list[Neighbour]:

@@ -5,13 +5,14 @@ from uuid import uuid4
 from langgraph.runtime import Runtime
 
 from mnemic.models.steps import EXTRACT_FACTS
-from mnemic.nodes.lines import cited, group_name, numbered, owner_of
+from mnemic.nodes.lines import cited, group_name, numbered, own_words, owner_of
 from mnemic.nodes.perform import perform
 from mnemic.nodes.placing import Draft, place
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import from_plain, to_plain
+from mnemic.policy.hygiene import clean_text, clip_text
 from mnemic.policy.search_text import search_text
 from mnemic.policy.triggers import facts_allowed
 from mnemic.policy.writing import check_text
@@ -20,8 +21,10 @@ from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Message, NewMemory
 
-#: What only a person can say about themselves: an assistant's or a tool's text cannot found it.
-_PERSONAL_WORD = frozenset({"profile", "preferences", "tone", "style"})
+#: What the text of an assistant, a tool or a pasted document may tell; what somebody is, wants or has to do is theirs
+#: to say.
+_TOLD_BY_OTHERS = frozenset({"event", "activity", "knowledge", "projects"})
+MAX_SUBJECT_CHARS = 100
 
 
 def extract_facts(provide: Provider) -> FormationNode:
@@ -32,7 +35,7 @@ def extract_facts(provide: Provider) -> FormationNode:
         identity = identity_of(runtime)
         settings = resources.settings.overridden(state["overrides"])
         if not settings.rag:
-            return {"facts": []}
+            return {"facts": [], "private": False}
         messages = from_plain(Message, state["batch"])
         allowed = facts_allowed(len(messages), settings)
         step_input = ExtractFactsInput(
@@ -50,18 +53,21 @@ def extract_facts(provide: Provider) -> FormationNode:
             if fact:
                 facts.setdefault((fact.scope_key, fact.content), fact)
         kept = sorted(facts.values(), key=lambda fact: -fact.importance)[:allowed]
-        return {"facts": to_plain(NewMemory, sorted(kept, key=lambda fact: fact.valid_from)), "checks": checks}
+        return {
+            "facts": to_plain(NewMemory, sorted(kept, key=lambda fact: fact.valid_from)),
+            "private": any(draft.private for draft in output.facts),
+            "checks": checks,
+        }
 
     return extract_facts
 
 
 def _fact(draft: FactDraft, messages: list[Message], identity: Identity) -> tuple[NewMemory | None, str]:
     sources = cited(messages, draft.messages)
-    said_by_user = any(message.user_id for message in sources)
     owner = owner_of(sources, identity)
     verdict = check_text(draft.content, kind="fact")
-    unfounded = not sources or (draft.category in _PERSONAL_WORD and not said_by_user)
-    if verdict.text is None or unfounded or owner is None:
+    is_founded = bool(sources) and (bool(own_words(sources)) or draft.category in _TOLD_BY_OTHERS)
+    if verdict.text is None or not is_founded or owner is None:
         return None, "refused"
     key = place(
         Draft(
@@ -77,14 +83,15 @@ def _fact(draft: FactDraft, messages: list[Message], identity: Identity) -> tupl
         fallback=scope_key("user", owner),
     )
     dated = sources[-1].said_at
+    subject = clip_text(" ".join(clean_text(draft.subject).split()), MAX_SUBJECT_CHARS) or "?"
     fact = NewMemory(
         id=uuid4(),
         kind="fact",
         scope_key=key,
         category=draft.category,
         content=verdict.text,
-        search_text=search_text(dated, draft.subject.strip() or "?", verdict.text),
-        subject=draft.subject.strip() or "?",
+        search_text=search_text(dated, subject, verdict.text),
+        subject=subject,
         subject_user_id=owner if key == scope_key("user", owner) else None,
         importance=min(5, max(1, draft.importance)),
         private=draft.private,

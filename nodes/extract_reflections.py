@@ -33,7 +33,7 @@ def extract_reflections(provide: Provider) -> FormationNode:
             standing = (await memories.standing(scoped)).scopes
         step_input = ExtractReflectionsInput(
             lines=numbered(batch),
-            standing=tuple(_standing_text(part, state["names"]) for part in _showable(standing, batch)),
+            standing=tuple(_standing_text(part, state["names"]) for part in _showable(standing, batch, identity)),
             new_facts=tuple(row["content"] for row in state["facts"]),
             group=group_name(identity, state["names"]),
             guidance=state["guidance"],
@@ -42,16 +42,16 @@ def extract_reflections(provide: Provider) -> FormationNode:
         known = {part.text for part in standing} | set(step_input.new_facts)
         thoughts = Thoughts(batch, identity, known)
         thoughts.add_reflections(output)
-        thoughts.add_episode(output.episode, private=any(row["private"] for row in state["facts"]))
+        thoughts.add_episode(output.episode, private=state["private"])
         return {"thoughts": to_plain(NewMemory, thoughts.memories.values()), "checks": dict(thoughts.checks)}
 
     return extract_reflections
 
 
-def _showable(standing: Sequence[Standing], batch: Sequence[Message]) -> list[Standing]:
-    """Where several people speak, nobody's own memory may colour what is written for the others."""
-    alone = len(speakers(batch)) <= 1
-    return [part for part in standing if alone or part.scope != "user"]
+def _showable(standing: Sequence[Standing], batch: Sequence[Message], identity: Identity) -> list[Standing]:
+    """Where others speak than the run's own user, nobody's own memory may colour what is written for them."""
+    is_own = {*speakers(batch)} <= {identity.user_id}
+    return [part for part in standing if is_own or part.scope != "user"]
 
 
 def _standing_text(part: Standing, names: dict[str, str]) -> StandingText:

@@ -66,7 +66,9 @@ def _sort_out(facts: Sequence[NewMemory], known: Sequence[SimilarFact], bands: B
     found = _SortedOut()
     for place, fact in enumerate(facts):
         near = [(_band(fact, old, bands), old) for old in known if old.place == place and old.id != fact.id]
-        if any(band == "auto" for band, _ in near):
+        if same := {str(old.id) for band, old in near if band == "auto"}:
+            # said anew after all: what came before it in this batch does not close it
+            found.neighbours = [row for row in found.neighbours if row["memory_id"] not in same]
             continue
         found.fresh.append(fact)
         found.neighbours += [_neighbour(fact, old) for band, old in near if band == "check" and not old.protected]
@@ -82,6 +84,8 @@ def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Vector]) -> list
             content=facts[earlier].content,
             dated=facts[earlier].valid_from,
             protected=False,
+            private=facts[earlier].private,
+            importance=facts[earlier].importance,
             similarity=sum(map(mul, vectors[earlier], vectors[later])),
         )
         for later in range(len(facts))
@@ -105,6 +109,8 @@ def _neighbour(fact: NewMemory, old: SimilarFact) -> dict[str, Any]:
         "stored": old.version > 0,
         "version": max(old.version, 1),
         "content": old.content,
+        "private": old.private,
+        "importance": old.importance,
         "dated": old.dated.isoformat(),
         "similarity": old.similarity,
     }

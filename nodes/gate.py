@@ -1,17 +1,20 @@
 """Formation's first node: reads the inbox and decides whether there is anything to do."""
 
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
 from langgraph.runtime import Runtime
 
-from mnemic.nodes.lines import session_of
+from mnemic.nodes.lines import session_of, speakers
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import to_plain
-from mnemic.policy.tokens import weighted_tokens
+from mnemic.policy.tokens import count_tokens, weighted_tokens
 from mnemic.policy.triggers import formation_reason
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity
-from mnemic.state.records import Message
+from mnemic.state.records import Message, ScopeSettings
 from mnemic.storage import inbox, scopes
 
 
@@ -34,20 +37,33 @@ def gate(provide: Provider) -> FormationNode:
             forced=state.get("force", False),
             settings=settings,
         )
+        batch = _fitting(box.messages, settings.formation_batch_tokens)
         if reason is None:
             return {**_nothing_yet(), "reason": None, "formed": 0, "pending": box.pending}
         return {
             **_nothing_yet(),
             "reason": reason,
-            "formed": len(box.messages),
-            "pending": box.pending - len(box.messages),
+            "formed": len(batch),
+            "pending": box.pending - len(batch),
             "overrides": overrides,
-            "guidance": "\n".join(part.extraction_guidance for part in guided.values() if part.extraction_guidance),
+            "guidance": _guidance(guided.values(), is_own={*speakers(batch)} <= {identity.user_id}),
             "names": {key: part.name for key, part in guided.items() if part.name},
-            "batch": to_plain(Message, box.messages),
+            "batch": to_plain(Message, batch),
         }
 
     return gate
+
+
+def _fitting(messages: Sequence[Message], budget: int) -> list[Message]:
+    """The oldest messages that fit into one prompt, and one at least."""
+    spent = list(accumulate(count_tokens(message.content) for message in messages))
+    return [message for place, message in enumerate(messages) if place == 0 or spent[place] <= budget]
+
+
+def _guidance(scopes: Iterable[ScopeSettings], *, is_own: bool) -> str:
+    """What the agent's, the groups' and, among themselves, the user's own scope tell the extractor."""
+    shown = (scope for scope in scopes if is_own or not scope.scope_key.startswith("user:"))
+    return "\n".join(scope.extraction_guidance for scope in shown if scope.extraction_guidance)
 
 
 def _nothing_yet() -> FormationState:

@@ -2,24 +2,28 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid5
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from mnemic.policy.hygiene import clean_text, clip_text, strip_recalled
+from mnemic.policy.hygiene import clean_text, clip_text, require_text, strip_recalled
 from mnemic.policy.names import display_name
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_ID_BYTES, Identity
-from mnemic.state.records import Message, Role
+from mnemic.state.records import Message, Role, ScopeSettings
 
 HostMessage = BaseMessage | Mapping[str, Any]
 
 #: Namespace of ids made from what a host gives.
 _NAMESPACE = UUID("6d0f2b1e-6c0e-5b5e-9f0a-5f1b6f6d7a11")
+#: Beyond these a time is a mistake, and calendars end soon after.
+_YEARS = range(1900, 2200)
 #: A pasted book is a document, not a turn; its beginning is kept.
 MAX_MESSAGE_CHARS = 32_000
+MAX_NUMBER = 100_000
 _ROLES: dict[str, Role] = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "tool": "tool"}
 #: The host's own instructions are nobody's words.
 _INSTRUCTIONS = frozenset({"system", "developer"})
@@ -44,11 +48,38 @@ def to_messages(items: Sequence[HostMessage], identity: Identity, *, now: dateti
     return [message for message in made if message is not None]
 
 
+def checked_overrides(overrides: ScopeSettings) -> ScopeSettings:
+    """What a host sets for a scope key, with clean texts and possible numbers.
+
+    Raises:
+        InvalidInputError: an empty or too long text, or a number outside 1..100,000.
+    """
+    for number in (overrides.threshold, overrides.word_limit):
+        if number is not None and not 1 <= number <= MAX_NUMBER:
+            raise InvalidInputError(f"threshold and word_limit are numbers from 1 to {MAX_NUMBER}")
+    return replace(
+        overrides,
+        name=_checked_text(overrides.name, "name"),
+        extraction_guidance=_checked_text(overrides.extraction_guidance, "extraction_guidance"),
+        consolidation_guidance=_checked_text(overrides.consolidation_guidance, "consolidation_guidance"),
+    )
+
+
+def _checked_text(text: str | None, what: str) -> str | None:
+    return None if text is None else require_text(text, what=what)
+
+
 def _fields(item: HostMessage) -> Mapping[str, Any]:
     if isinstance(item, BaseMessage):
         kind = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
         role = next((role for cls, role in kind.items() if isinstance(item, cls)), item.type)
-        return {"id": item.id, "role": role, "author": item.name, "content": item.text}
+        return {
+            "id": item.id,
+            "role": role,
+            "name": item.name,
+            "user": item.additional_kwargs.get("user"),
+            "content": item.text,
+        }
     if isinstance(item, Mapping):
         return item
     raise InvalidInputError(f"a message is a LangChain message or a mapping with role and content, not {type(item)}")
@@ -64,15 +95,16 @@ def _message(
     if role_name in _INSTRUCTIONS or not content:
         return None
     role = _ROLES.get(role_name, "other")
-    author = _name(fields.get("author") or fields.get("name"), place)
-    user_id = (_name(fields.get("user"), place) or author or identity.user_id) if role == "user" else None
+    author, name = _name(fields.get("author"), place), _name(fields.get("name"), place)
+    # a name is what its bearer chose to be called; whose words they are, only `user`, `author` or the identity says
+    user_id = (_name(fields.get("user"), place) or author or identity.user_id or name) if role == "user" else None
     if role == "user" and user_id is None:
         raise InvalidInputError(f"message {place} is a user's, but neither it nor the identity says whose")
     return Message(
         id=_id(fields.get("id"), identity.agent_id, session_id, place, role_name, content),
         session_id=session_id,
         role=role,
-        author=display_name(author or user_id or role_name),
+        author=display_name(author or name or user_id or role_name),
         user_id=user_id,
         content=content,
         said_at=_moment(fields.get("time"), place, now),
@@ -117,4 +149,6 @@ def _moment(value: Any, place: int, now: datetime) -> datetime:
         raise InvalidInputError(
             f"message {place} has a time that is not ISO 8601, such as 2026-03-02T09:14:00Z"
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment.year not in _YEARS:
+        raise InvalidInputError(f"message {place} has a time outside the years {_YEARS[0]} to {_YEARS[-1]}")
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

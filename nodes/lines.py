@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from mnemic.policy.names import display_name
+from mnemic.policy.sharing import is_pasted
 from mnemic.prompts.conversation import Line
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
@@ -32,6 +33,11 @@ def cited(messages: Sequence[Message], numbers: Iterable[int]) -> list[Message]:
 def owner_of(sources: Iterable[Message], identity: Identity) -> str | None:
     """Whose memory it is: the first user among the sources, else the user of the run."""
     return next((message.user_id for message in sources if message.user_id), identity.user_id)
+
+
+def own_words(sources: Iterable[Message]) -> list[Message]:
+    """What people said themselves: neither the assistant's, a tool's nor a pasted document's text."""
+    return [message for message in sources if message.role == "user" and not is_pasted(message.content)]
 
 
 def speakers(messages: Iterable[Message]) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mnemic.policy.sharing import is_pasted, may_share
+from mnemic.policy.sharing import is_grounded, is_pasted, may_share
 from mnemic.state.identity import Identity, Scope, scope_key
 from mnemic.state.records import Message, Provenance
 
@@ -26,6 +26,7 @@ def place(draft: Draft, sources: Sequence[Message], identity: Identity, *, fallb
     A group's memory needs exactly one group in the identity; with several nobody has said which is meant.
     """
     wide = _wide_key(draft.scope, identity)
+    said = [message.content for message in sources]
     shareable = may_share(
         text=draft.text,
         category=draft.category,
@@ -33,8 +34,8 @@ def place(draft: Draft, sources: Sequence[Message], identity: Identity, *, fallb
         importance=draft.importance,
         provenance=draft.provenance,
         from_user_words=bool(sources) and all(message.role == "user" for message in sources),
-        from_pasted_text=any(is_pasted(message.content) for message in sources),
-    )
+        from_pasted_text=any(map(is_pasted, said)),
+    ) and is_grounded(draft.text, [*said, *identity.group_ids, *(message.author for message in sources)])
     return wide if wide and shareable else fallback
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from langgraph.runtime import Runtime
@@ -13,10 +14,9 @@ from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import from_plain
 from mnemic.policy.search_text import pieces, search_text
-from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
-from mnemic.state.records import IndexedText, Message, NewMemory, Supersession
+from mnemic.state.records import IndexedText, Message, NewMemory, Supersession, Twin
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Scoped
@@ -103,19 +103,28 @@ async def _store(
     run_id: str | None,
 ) -> set[UUID]:
     stored = await memories.insert(scoped, new, model=model, vectors=vectors, run_id=run_id)
-    closing = state.get("closing", [])
-    if not {UUID(row["new_id"]) for row in closing} <= stored:
-        raise ConcurrentChangeError("a fact of this run was stored by another one; nothing was written")
-    changes = [
-        (
-            Supersession(old_id=UUID(row["old_id"]), old_version=row["version"], new_id=UUID(row["new_id"])),
-            datetime.fromisoformat(row["until"]),
-        )
-        for row in closing
-    ]
+    dropped = [memory for memory in new if memory.id not in stored]
+    twins = await memories.twins(scoped, dropped) if dropped else {}
+    changes = [change for row in state.get("closing", []) if (change := _change(row, stored, twins))]
     if changes:
         await memories.supersede(scoped, changes)
     return stored
+
+
+def _change(
+    row: Mapping[str, Any], stored: set[UUID], twins: Mapping[UUID, Twin]
+) -> tuple[Supersession, datetime] | None:
+    """A closing as it can be done: where a living twin kept a fact of this run out, the twin stands in for it."""
+    old_id, new_id, version = UUID(row["old_id"]), UUID(row["new_id"]), row["version"]
+    if old_twin := twins.get(old_id):
+        old_id, version = old_twin.id, old_twin.version
+    if new_twin := twins.get(new_id):
+        new_id = new_twin.id
+    elif new_id not in stored:
+        return None
+    if old_id == new_id or (old_twin and old_twin.protected):
+        return None
+    return Supersession(old_id=old_id, old_version=version, new_id=new_id), datetime.fromisoformat(row["until"])
 
 
 async def _keep_messages(scoped: Scoped, batch: Sequence[Message], texts: Sequence[IndexedText], model: str) -> None:

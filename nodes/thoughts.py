@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
-from mnemic.nodes.lines import cited, owner_of, session_of, speakers
+from mnemic.nodes.lines import cited, own_words, owner_of, session_of, speakers
 from mnemic.nodes.placing import Draft, place
 from mnemic.policy.names import display_name
 from mnemic.policy.search_text import search_text
@@ -39,7 +39,7 @@ class Thoughts:
                 self._add_reflection(scope, draft)
 
     def add_episode(self, text: str, *, private: bool) -> None:
-        """At most one; in a group it is the group's, unless something private was said."""
+        """At most one; in a group it is the group's where the gate of `policy.sharing` lets it pass."""
         if not text.strip():
             return
         verdict = check_text(text, kind="episode")
@@ -47,13 +47,15 @@ class Thoughts:
             self.checks["refused"] += 1
             return
         self.checks["trimmed" if verdict.trimmed else "first_pass"] += 1
-        self._keep(self._memory("episode", self._episode_key(private=private), verdict.text, self.batch[-1:], "event"))
+        key = self._episode_key(verdict.text, private or any(memory.private for memory in self.memories.values()))
+        self._keep(self._memory("episode", key, verdict.text, self.batch[-1:], "event"))
 
     def _add_reflection(self, scope: Scope, draft: ReflectionDraft) -> None:
         sources = cited(self.batch, draft.messages)
         owner = owner_of(sources, self.identity)
         verdict = check_text(draft.content, kind="reflection")
-        if verdict.text is None or not sources or (scope == "user" and owner is None):
+        is_founded = bool(sources) and (scope == "session" or bool(own_words(sources)))
+        if verdict.text is None or not is_founded or (scope == "user" and owner is None):
             self.checks["refused"] += 1
             return
         self.checks["trimmed" if verdict.trimmed else "first_pass"] += 1
@@ -83,13 +85,13 @@ class Thoughts:
         )
         return place(wanted, sources, self.identity, fallback=own_key)
 
-    def _episode_key(self, *, private: bool) -> str:
+    def _episode_key(self, text: str, private: bool) -> str:
         who = speakers(self.batch)
         if len(who) == 1:
             return scope_key("user", who[0])
-        if len(self.identity.group_ids) == 1 and not private:
-            return scope_key("group", self.identity.group_ids[0])
-        return scope_key("session", session_of(self.identity))
+        told = Draft(scope="group", text=text, category="event", importance=5, private=private, provenance="asserted")
+        said = [message for message in self.batch if message.role == "user"]
+        return place(told, said, self.identity, fallback=scope_key("session", session_of(self.identity)))
 
     def _memory(self, kind: Kind, key: str, text: str, sources: Sequence[Message], category: str) -> NewMemory:
         subject = display_name(split_scope_key(key)[1])

@@ -1,8 +1,10 @@
 """Which memories may leave a person's own scope for a group or the whole agent: in doubt, none."""
 
 import re
+from collections.abc import Sequence
 
-from mnemic.policy.dates import find_dates
+from mnemic.policy.dates import DATE_WORDS, find_dates
+from mnemic.policy.words import folded_words
 from mnemic.state.records import Provenance
 
 #: What is said in these categories is about a person, whatever the words (seed B 5; dynamics are B 3's insights).
@@ -104,6 +106,18 @@ def may_share(
     if not from_user_words or from_pasted_text:
         return False
     return not is_personal(text, category)
+
+
+def is_grounded(text: str, sources: Sequence[str]) -> bool:
+    """Whether at least half of a text's longer words stand in its sources.
+
+    Which messages a text rests on is the model's own word: what nobody said there is not shared on its strength.
+    Words count from four letters on and by their first five, so that `deploys` rests on `deploying`; dates do not
+    count, since texts are dated by whoever writes them.
+    """
+    said = {word[:5] for source in sources for word in folded_words(source)}
+    telling = {word[:5] for word in folded_words(text) if len(word) >= 4 and word.isalpha() and word not in DATE_WORDS}
+    return 2 * len(telling & said) >= len(telling)
 
 
 def is_pasted(text: str) -> bool:

@@ -23,7 +23,7 @@ class _Limits:
 #: Sentences about somebody. The other kinds are whole texts or steps in their own voice: only their length is checked.
 _LIMITS: dict[Kind, _Limits] = {
     "fact": _Limits(words=30, chars=280),
-    "reflection": _Limits(words=35),
+    "reflection": _Limits(words=35, chars=500),
     "episode": _Limits(chars=280, sentences=2),
     "insight": _Limits(chars=280, sentences=2),
 }

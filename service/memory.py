@@ -14,8 +14,10 @@ from mnemic.graphs.consolidation import ConsolidationGraph, build_consolidation
 from mnemic.graphs.formation import FormationGraph, build_formation
 from mnemic.graphs.recall import RecallGraph, build_recall
 from mnemic.graphs.resources import open_resources
-from mnemic.nodes.incoming import HostMessage, to_messages
+from mnemic.nodes.decide_search import MAX_QUESTION_CHARS
+from mnemic.nodes.incoming import HostMessage, checked_overrides, to_messages
 from mnemic.nodes.resources import Resources
+from mnemic.policy.hygiene import clean_text, clip_text
 from mnemic.state.errors import ConfigurationError, InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput
 from mnemic.state.identity import Identity
@@ -36,6 +38,8 @@ ALL_KINDS: tuple[Kind, ...] = (
     "procedure",
     "journal",
 )
+#: Memories a listing returns at most.
+MAX_LISTED = 100_000
 #: Results of a search by method (3 as a tool, 5 in an automatic recall).
 SEARCH_LIMIT = 10
 #: A host's node that calls these graphs hands its own durability down, and LangGraph 1.2 fails under "sync" to run a
@@ -176,7 +180,8 @@ class Mnemic:
         Raises:
             InvalidInputError: an empty question, or a limit outside 1..100.
         """
-        if not question.strip() or not 1 <= limit <= 100:
+        question = clip_text(clean_text(question), MAX_QUESTION_CHARS)
+        if not question or not 1 <= limit <= 100:
             raise InvalidInputError("a search needs a question, and a limit from 1 to 100")
         resources = self._resources
         vector = None if search_type == "text" else (await resources.embedder.embed([question]))[0]
@@ -194,7 +199,13 @@ class Mnemic:
     async def memories(
         self, identity: Identity, kinds: Sequence[Kind] = ALL_KINDS, *, limit: int = 1000, with_closed: bool = False
     ) -> list[Memory]:
-        """The identity's memories, newest first; superseded and absorbed ones too where asked."""
+        """The identity's memories, newest first; superseded and absorbed ones too where asked.
+
+        Raises:
+            InvalidInputError: a limit outside 1..100,000.
+        """
+        if not 1 <= limit <= MAX_LISTED:
+            raise InvalidInputError(f"a listing needs a limit from 1 to {MAX_LISTED}")
         async with self._resources.database.scoped(identity) as scoped:
             return await memories.living(scoped, kinds, most=limit, with_closed=with_closed)
 
@@ -219,12 +230,13 @@ class Mnemic:
         """Replaces what one of the identity's scope keys overrides: its name, guidance, threshold and word limit.
 
         Raises:
-            InvalidInputError: the scope key is none of the identity's; nothing was written.
+            InvalidInputError: the scope key is none of the identity's, or a value cannot be used; nothing was written.
         """
         if overrides.scope_key not in identity.scope_keys:
             raise InvalidInputError("the scope key to configure is none of this identity's")
+        checked = checked_overrides(overrides)
         async with self._resources.database.scoped(identity) as scoped:
-            await scopes.configure_scope(scoped, overrides)
+            await scopes.configure_scope(scoped, checked)
 
     async def usage(self, identity: Identity) -> list[Usage]:
         """Tokens the agent has used, by step and model."""

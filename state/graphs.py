@@ -77,6 +77,8 @@ class FormationState(FormationInput, FormationOutput, total=False):
     #: Facts on their way to be stored, and their vectors by id.
     facts: Rows
     vectors: Annotated[dict[str, list[float]], UntrackedValue]
+    #: Whether anything in the batch was said in confidence.
+    private: Annotated[bool, UntrackedValue]
     #: Living facts in the check band of a new one, for the decision.
     neighbours: Rows
     #: Facts to be closed, each with what replaces it.

@@ -104,8 +104,20 @@ class SimilarFact:
     dated: datetime
     #: A protected fact counts as known, and no decision may close it.
     protected: bool
+    private: bool
+    importance: int
     #: Cosine similarity of the two search texts.
     similarity: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twin:
+    """The living memory that says what a new one says."""
+
+    new_id: UUID
+    id: UUID
+    version: int
+    protected: bool
 
 
 @dataclass(frozen=True, kw_only=True)

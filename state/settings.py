@@ -88,6 +88,8 @@ class Settings(BaseSettings):
     session_cold_minutes: PositiveInt = 10
     #: Messages one run takes; 5 facts per 10 messages and 25 a run meet at 50.
     formation_batch_messages: PositiveInt = 50
+    #: Tokens of messages one run takes, so that prompt and embeddings stay within what endpoints accept.
+    formation_batch_tokens: PositiveInt = 16_000
     facts_per_ten_messages: PositiveInt = 5
     facts_per_run: PositiveInt = 25
     deletions_per_run: PositiveInt = 3

@@ -21,7 +21,8 @@ Row = TypeVar("Row")
 
 _SCOPE: LiteralString = (
     "select set_config('mnemic.agent_id', %(agent_id)s, true),"
-    " set_config('mnemic.scope_keys', %(scope_keys)s::text[]::text, true)"
+    " set_config('mnemic.scope_keys', %(scope_keys)s::text[]::text, true),"
+    " set_config('timezone', 'UTC', true)"  # the day a message is shown with must not depend on the machine
 )
 _BEGIN: LiteralString = (
     "select begin_operation(%(op_id)s, %(actor)s, %(actor_kind)s, %(reason)s, %(session_id)s, %(run_id)s, %(meta)s)"

@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
-from mnemic.state.records import Kind, Memory, NewMemory, SimilarFact, Standing, StandingPart, Supersession
+from mnemic.state.records import Kind, Memory, NewMemory, SimilarFact, Standing, StandingPart, Supersession, Twin
 from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
 from mnemic.storage.vectors import half_vectors
@@ -45,6 +45,12 @@ async def insert(
     }
     cursor = await scoped.execute(_SQL["insert"], values)
     return {row[0] for row in await cursor.fetchall()}
+
+
+async def twins(scoped: Scoped, memories: Sequence[NewMemory]) -> dict[UUID, Twin]:
+    """The living memories that say the same as these, by the id of the new one."""
+    values = {"memories": json.dumps([_columns(memory) for memory in memories])}
+    return {twin.new_id: twin for twin in await scoped.rows(Twin, _SQL["twins"], values)}
 
 
 def _columns(memory: NewMemory) -> dict[str, object]:

@@ -27,6 +27,14 @@ with given as (
 )
 select id from stored;
 
+-- twins --
+-- The living memory that says the same as each of these, whatever embedding model it was indexed with.
+select g.id as new_id, m.id, m.version, m.protected from jsonb_to_recordset(%(memories)s)
+       as g(id uuid, kind text, scope_key text, subject_user_id text, content text)
+  join memories m on m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.scope_key = g.scope_key
+       and m.subject_user_id is not distinct from g.subject_user_id and m.kind = g.kind and m.state = 'active'
+       and m.content_hash = md5(g.content)::uuid;
+
 -- supersede --
 -- Closes facts that others replace, if they are still as they were read.
 update memories m
@@ -73,6 +81,7 @@ select a.settings as overrides,
 -- similar --
 -- For each new fact the nearest living facts of its own scope key: one scoped index-only scan each, one statement.
 select (n.place - 1)::integer as place, m.id, m.version, m.content, m.valid_from as dated, m.protected,
+       m.private, m.importance,
        1 - e.distance as similarity
   from unnest(%(fact_keys)s::text[], %(vectors)b::halfvec[]) with ordinality as n(scope_key, vec, place)
  cross join lateral (
@@ -84,7 +93,8 @@ select (n.place - 1)::integer as place, m.id, m.version, m.content, m.valid_from
  order by n.place, e.distance;
 
 -- unabsorbed --
--- Reflections that wait in each scope key.
+-- Reflections that wait in each scope key; a protected one stays where it is.
 select scope_key, count(*) from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'reflection'
+   and not protected
  group by scope_key;

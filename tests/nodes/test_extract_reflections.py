@@ -34,7 +34,7 @@ async def test_each_level_goes_to_its_own_scope_key(memory: Mnemic, model: Loopb
     )
     model.answer(REFLECTIONS, answer)
     who = identity("ana", session="s1", groups=["crew"])
-    await say(memory, who, "Here is how things stand.")
+    await say(memory, who, "The harbor launch on 9 May comes first; the crew decides by vote on Mondays.")
 
     held = {item.scope_key: item.content for item in await memory.memories(who, ["reflection"])}
     assert held == {
@@ -52,16 +52,16 @@ async def test_each_level_goes_to_its_own_scope_key(memory: Mnemic, model: Loopb
         reflection("Ana is recovering from surgery.", importance=5),
         reflection("Ana wants short answers.", category="tone"),
         reflection(LAUNCH, importance=1),
-        reflection(LAUNCH, 2),
+        reflection("The crew meets in Horten on Tuesdays."),
     ],
-    ids=["private", "health", "tone", "unimportant", "assistant"],
+    ids=["private", "health", "tone", "unimportant", "nobody said it"],
 )
 async def test_nothing_personal_becomes_the_agents_or_the_groups(
     memory: Mnemic, model: LoopbackModel, draft: ReflectionDraft
 ) -> None:
     model.answer(REFLECTIONS, reflections(agent=[draft], group=[draft]))
     who = identity("ana", session="s1", groups=["crew"])
-    await say(memory, who, "Here is how things stand.", "assistant: I see.")
+    await say(memory, who, "The harbor launch comes first, I want short answers after my surgery.", "assistant: I see.")
 
     assert {item.scope_key for item in await memory.memories(who, ["reflection"])} == {"user:ana"}
     assert await contents(memory, identity("bo", groups=["crew"]), "reflection") == []
@@ -148,7 +148,7 @@ async def test_an_episode_of_several_is_the_groups_or_the_sessions(
     model.answer(FACTS, facts(fact("Ana keeps bees.", private=private)))
     model.answer(REFLECTIONS, reflections(episode="Ana and Bo chose a mast on 2 March 2026."))
     who = identity("ana", session="s1", groups=groups)
-    await memory.observe(who, [*turns("Let us choose."), *turns("The light one.", user="bo", minutes=1)])
+    await memory.observe(who, [*turns("Let us choose a mast."), *turns("The light one.", user="bo", minutes=1)])
     await memory.form(who)
 
     (episode,) = await memory.memories(who, ["episode"])

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 
 import pytest
 from psycopg.errors import ReadOnlySqlTransaction
@@ -10,10 +11,10 @@ from psycopg.errors import ReadOnlySqlTransaction
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError
 from mnemic.state.records import Supersession, Usage
 from mnemic.state.settings import Settings
-from mnemic.storage import memories, usage
+from mnemic.storage import inbox, memories, usage
 from mnemic.storage.database import Database, Scoped
 from tests.support.server import Clone
-from tests.support.worlds import MORNING, identity, memory, operate, remember
+from tests.support.worlds import MORNING, identity, memory, message, operate, remember
 
 Statements = Callable[[Database], AbstractContextManager[list[str]]]
 
@@ -102,3 +103,12 @@ async def test_an_unreachable_database_says_what_to_check(clean_db: Clone) -> No
     database = Database(dsn, Settings(pool_timeout_seconds=0.2))
     with pytest.raises(DatabaseUnavailableError, match="MNEMIC_DATABASE_URL"):
         await database.open()
+
+
+async def test_a_moment_has_the_same_day_on_every_machine(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGTZ", "America/Los_Angeles")
+    late = datetime(2026, 5, 8, 2, 0, tzinfo=UTC)
+    async with clean_db.database(Settings()) as db, db.scoped(identity(session="s1")) as scoped:
+        await inbox.observe(scoped, "s1", [message("Tomorrow, then.", said_at=late)])
+        (read,) = (await inbox.read_inbox(scoped, "s1", most=5)).messages
+    assert read.said_at.isoformat() == "2026-05-08T02:00:00+00:00"
