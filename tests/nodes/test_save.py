@@ -10,9 +10,11 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError, ModelError, ModelOutputError
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
+    DECISIONS,
     FACTS,
     REFLECTIONS,
     contents,
+    decisions,
     fact,
     facts,
     meanwhile,
@@ -120,6 +122,7 @@ async def test_of_two_formations_of_one_session_one_wins(memory: Mnemic, model: 
 async def test_two_formations_of_two_sessions_both_win(memory: Mnemic, model: LoopbackModel) -> None:
     """The same two answers: what the loser of the test above held was fit to be stored."""
     model.answer(FACTS, together(2, facts(fact("Ana keeps bees.")), facts(fact("Forty hives belong to Ana."))))
+    model.answer(DECISIONS, decisions())  # the slower one may find the other's fact near its own
     sessions = [ANA, identity("ana", session="s2")]
     for who in sessions:
         await memory.observe(who, turns(*SAID))
