@@ -19,7 +19,7 @@ check: $(VENV)/.dev
 	$(IN) ruff check .
 	$(IN) ruff format --check .
 	$(IN) mypy --strict -p mnemic
-	$(IN) mypy --strict --explicit-package-bases tests
+	$(IN) mypy --strict --explicit-package-bases tests benchmarks
 	$(VENV)/bin/lint-imports
 
 # a stamp each, so that an installation runs once and again when the requirements change
