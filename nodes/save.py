@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -41,12 +42,12 @@ def save(provide: Provider) -> FormationNode:
             await inbox.settle(scoped, op_id, [message.id for message in batch])
             stored = await _store(scoped, new, vectors, state, resources.embedder.name, _run_id(runtime))
             await _keep_messages(scoped, batch, texts, resources.embedder.name)
-            touched = {memory.scope_key for memory in new if memory.id in stored}
+            touched = {memory.scope_key for memory in new if memory.id in stored.ids}
             await scopes.touch(scoped, sorted(touched))
             due = await _due(scoped, settings)
         return {
-            "stored": dict(Counter(memory.kind for memory in new if memory.id in stored)),
-            "superseded": len(state.get("closing", [])),
+            "stored": dict(Counter(memory.kind for memory in new if memory.id in stored.ids)),
+            "superseded": stored.closed,
             "due": due,
         }
 
@@ -94,6 +95,14 @@ async def _embed(
     return vectors, indexed
 
 
+@dataclass(frozen=True)
+class _Stored:
+    """Memories that were stored, and how many facts were closed for them."""
+
+    ids: set[UUID]
+    closed: int
+
+
 async def _store(
     scoped: Scoped,
     new: Sequence[NewMemory],
@@ -101,14 +110,14 @@ async def _store(
     state: FormationState,
     model: str,
     run_id: str | None,
-) -> set[UUID]:
+) -> _Stored:
     stored = await memories.insert(scoped, new, model=model, vectors=vectors, run_id=run_id)
     dropped = [memory for memory in new if memory.id not in stored]
     twins = await memories.twins(scoped, dropped) if dropped else {}
     changes = [change for row in state.get("closing", []) if (change := _change(row, stored, twins))]
     if changes:
         await memories.supersede(scoped, changes)
-    return stored
+    return _Stored(stored, len(changes))
 
 
 def _change(
