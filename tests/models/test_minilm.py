@@ -70,15 +70,14 @@ def spread(values: list[float]) -> tuple[float, float]:
     return min(values), max(values)
 
 
-async def test_what_may_replace_a_fact_reaches_the_check_band_and_most_of_what_is_unrelated_does_not(
+async def test_what_may_replace_a_fact_reaches_the_check_band_and_what_is_unrelated_no_band(
     minilm: MiniLMEmbedder,
 ) -> None:
     bands = minilm.bands
 
     assert spread(await cosines(minilm, PARAPHRASES))[0] >= bands.check
     assert spread(await cosines(minilm, CONTRADICTIONS))[0] >= bands.check
-    unrelated = await cosines(minilm, UNRELATED)
-    assert sum(cosine < bands.check for cosine in unrelated) >= 0.7 * len(unrelated)
+    assert spread(await cosines(minilm, UNRELATED))[1] < bands.fallback
 
 
 async def test_kinds_of_pairs_lie_in_order_on_average(minilm: MiniLMEmbedder) -> None:
