@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from mnemic.models.failures import failure_kind, transport_errors
 from mnemic.models.step import Out
+from mnemic.prompts import repair
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
 from mnemic.state.records import Usage
 
@@ -39,12 +40,12 @@ class _Flaw:
     advice: str
 
 
-_BROKEN = _Flaw(kind="broken JSON", advice="it was not one complete JSON object.")
-_EMPTY = _Flaw(kind="an empty answer", advice="it was empty.")
-_REFUSED = _Flaw(kind="a refusal", advice="you refused. Nothing is asked but this record; leave out what you must.")
-_CUT = _Flaw(kind="cut off at the output limit", advice="it was cut off. Write much less.")
-_FILTERED = _Flaw(kind="stopped by the content filter", advice="it was stopped by a content filter. Leave that out.")
-_UNREASONABLE = _Flaw(kind="far too long, or one thing repeated", advice="it was far too long or repeated itself.")
+_BROKEN = _Flaw(kind="broken JSON", advice=repair.BROKEN)
+_EMPTY = _Flaw(kind="an empty answer", advice=repair.EMPTY)
+_REFUSED = _Flaw(kind="a refusal", advice=repair.REFUSED)
+_CUT = _Flaw(kind="cut off at the output limit", advice=repair.CUT)
+_FILTERED = _Flaw(kind="stopped by the content filter", advice=repair.FILTERED)
+_UNREASONABLE = _Flaw(kind="far too long, or one thing repeated", advice=repair.UNREASONABLE)
 
 
 async def structured(
@@ -65,8 +66,8 @@ async def structured(
     bound = _bind(model, output, method)
     result, spent = await _attempt(bound, messages, output, spent)
     if isinstance(result, _Flaw):
-        repair = HumanMessage(f"Your last answer could not be used: {result.advice} Answer anew.")
-        result, spent = await _attempt(bound, [*messages, repair], output, spent)
+        again = [*messages, HumanMessage(repair.repair(result.advice))]
+        result, spent = await _attempt(bound, again, output, spent)
     if isinstance(result, _Flaw):
         problem = f"{spent.model} gave no usable answer for {spent.step}, twice: {result.kind}"
         raise ModelOutputError(problem, spent=spent)
@@ -175,4 +176,4 @@ def _violation(error: ValidationError) -> _Flaw:
     if any(problem["type"] == "json_invalid" for problem in problems):
         return _BROKEN
     named = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems[:MAX_NAMED_PROBLEMS]]
-    return _Flaw(kind="it broke the schema", advice=f"it broke the schema ({'; '.join(named)}).")
+    return _Flaw(kind="it broke the schema", advice=repair.broke_schema(named))

@@ -14,7 +14,14 @@ from mnemic.nodes.wire import from_plain
 from mnemic.policy.degenerate import is_degenerate
 from mnemic.policy.hygiene import MAX_TEXT_BYTES, clean_text
 from mnemic.policy.retention import kept_share, missing_details
-from mnemic.prompts.write_consolidation import DatedText, Revision, WriteConsolidationInput
+from mnemic.prompts.write_consolidation import (
+    EMPTY_OR_REPEATING,
+    DatedText,
+    Revision,
+    WriteConsolidationInput,
+    lacking,
+    too_long,
+)
 from mnemic.state.graphs import ConsolidationState
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory
@@ -66,12 +73,12 @@ def _is_usable(draft: str, word_limit: int) -> bool:
 
 
 def _problem(draft: str, sources: Sequence[str], word_limit: int) -> str | None:
-    """What the model should mend, in words it can act on; None for a good draft."""
+    """What the model should mend; None for a good draft."""
     words = len(draft.split())
     if words > word_limit or len(draft.encode()) > MAX_TEXT_BYTES:
-        return f"It has {words} words; at most {word_limit} are allowed."
+        return too_long(words, word_limit)
     if not draft or is_degenerate(draft):
-        return "It is empty or repeats itself."
+        return EMPTY_OR_REPEATING
     if kept_share(sources, draft) < WANTED_SHARE:
-        return f"It lacks these details, as far as they still hold: {', '.join(missing_details(sources, draft)[:40])}."
+        return lacking(missing_details(sources, draft))
     return None

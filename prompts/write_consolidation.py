@@ -1,5 +1,6 @@
 """The step that writes the one living text of a scope."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -70,3 +71,19 @@ def _reflection(reflection: DatedText) -> str:
 
 def _revision(revision: Revision) -> str:
     return f"Problem: {as_data(revision.problem)}\nDraft:\n{as_data(revision.draft)}"
+
+
+#: What is told of a draft that was not accepted.
+EMPTY_OR_REPEATING = "It is empty or repeats itself."
+#: Details named to the model; more of them would drown the rest.
+MOST_DETAILS = 40
+
+
+def too_long(words: int, word_limit: int) -> str:
+    """A draft over its limit."""
+    return f"It has {words} words; at most {word_limit} are allowed."
+
+
+def lacking(details: Sequence[str]) -> str:
+    """A draft that lost details."""
+    return f"It lacks these details, as far as they still hold: {', '.join(details[:MOST_DETAILS])}."
