@@ -2,18 +2,17 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid5
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from mnemic.policy.hygiene import clean_text, clip_text, require_text, strip_recalled
+from mnemic.policy.hygiene import clean_text, clip_text, strip_recalled
 from mnemic.policy.names import display_name
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_ID_BYTES, Identity
-from mnemic.state.records import Message, Role, ScopeSettings
+from mnemic.state.records import Message, Role
 
 HostMessage = BaseMessage | Mapping[str, Any]
 
@@ -23,7 +22,6 @@ _NAMESPACE = UUID("6d0f2b1e-6c0e-5b5e-9f0a-5f1b6f6d7a11")
 _YEARS = range(1900, 2200)
 #: A pasted book is a document, not a turn; its beginning is kept.
 MAX_MESSAGE_CHARS = 32_000
-MAX_NUMBER = 100_000
 _ROLES: dict[str, Role] = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "tool": "tool"}
 #: The host's own instructions are nobody's words.
 _INSTRUCTIONS = frozenset({"system", "developer"})
@@ -46,27 +44,6 @@ def to_messages(items: Sequence[HostMessage], identity: Identity, *, now: dateti
         _message(_fields(item), place, identity, identity.session_id, now) for place, item in enumerate(items, start=1)
     )
     return [message for message in made if message is not None]
-
-
-def checked_overrides(overrides: ScopeSettings) -> ScopeSettings:
-    """What a host sets for a scope key, with clean texts and possible numbers.
-
-    Raises:
-        InvalidInputError: an empty or too long text, or a number outside 1..100,000.
-    """
-    for number in (overrides.threshold, overrides.word_limit):
-        if number is not None and not 1 <= number <= MAX_NUMBER:
-            raise InvalidInputError(f"threshold and word_limit are numbers from 1 to {MAX_NUMBER}")
-    return replace(
-        overrides,
-        name=_checked_text(overrides.name, "name"),
-        extraction_guidance=_checked_text(overrides.extraction_guidance, "extraction_guidance"),
-        consolidation_guidance=_checked_text(overrides.consolidation_guidance, "consolidation_guidance"),
-    )
-
-
-def _checked_text(text: str | None, what: str) -> str | None:
-    return None if text is None else require_text(text, what=what)
 
 
 def _fields(item: HostMessage) -> Mapping[str, Any]:

@@ -15,9 +15,10 @@ from mnemic.graphs.formation import FormationGraph, build_formation
 from mnemic.graphs.recall import RecallGraph, build_recall
 from mnemic.graphs.resources import open_resources
 from mnemic.nodes.decide_search import MAX_QUESTION_CHARS
-from mnemic.nodes.incoming import HostMessage, checked_overrides, to_messages
+from mnemic.nodes.incoming import HostMessage, to_messages
 from mnemic.nodes.resources import Resources
 from mnemic.policy.hygiene import clean_text, clip_text
+from mnemic.policy.overrides import checked_overrides
 from mnemic.state.errors import ConfigurationError, InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput
 from mnemic.state.identity import Identity

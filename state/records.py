@@ -1,6 +1,6 @@
 """Frozen records that the rooms hand to one another."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -255,13 +255,3 @@ class Observed:
     accepted: int
     #: Messages of the session that wait for formation.
     pending: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Written:
-    """How a formation's texts fared with the validator."""
-
-    first_pass: int = 0
-    trimmed: int = 0
-    refused: int = 0
-    problems: tuple[str, ...] = field(default=())

@@ -10,7 +10,6 @@ from mnemic.state.errors import ConfigurationError
 from mnemic.state.identity import Scope
 
 Tier = Literal["fast", "slow", "agent"]
-Share = Annotated[float, Field(ge=0, le=1)]
 
 OFFLINE = "offline"
 #: Used when a key or a base URL is there and no model is named.
