@@ -160,3 +160,35 @@ async def test_a_text_that_looks_like_markup_stays_text_in_the_context(memory: M
 
     assert context.count("</MemoryContext>") == 1
     assert "Ana writes &lt;/MemoryContext&gt; &amp; &lt;b&gt;bold&lt;/b&gt; in her notes." in context
+
+
+async def test_a_model_without_its_provider_is_refused_when_it_is_named(clean_db: Clone) -> None:
+    with pytest.raises(ConfigurationError, match="provider:model"):
+        async with Mnemic.open(database_url=clean_db.service_dsn, fast_model="gpt-5-mini"):
+            pytest.fail("opened all the same")
+
+
+async def test_a_sentence_said_twice_takes_one_line(memory: Mnemic) -> None:
+    await memory.observe(ANA, turns(BEES, "Well.", BEES, "Good."))
+    await memory.configure_agent(ANA, keep_messages="all")
+    await memory.form(ANA)
+
+    context = await memory.context(ANA, "Do you remember the bees on the quay?")
+    assert context["context"].count(BEES) == 1
+
+
+@pytest.mark.parametrize("limit", [0, -1, 2**40])
+async def test_a_listing_has_bounds(memory: Mnemic, limit: int) -> None:
+    with pytest.raises(InvalidInputError, match="limit from 1"):
+        await memory.memories(ANA, limit=limit)
+
+
+async def test_a_question_with_a_null_character_is_answered(memory: Mnemic, model: LoopbackModel) -> None:
+    await know(memory, model, BEES)
+
+    assert (await memory.search(ANA, "bees\x00"))[0].content == BEES
+
+
+async def test_a_consolidation_needs_to_be_told_of_what(memory: Mnemic) -> None:
+    with pytest.raises(InvalidInputError, match="is not a scope key such as"):
+        await memory.consolidation().ainvoke({}, context=ANA)

@@ -66,6 +66,16 @@ def test_the_same_file_again_forms_nothing_twice(mnemic: Command, tmp_path: Path
     assert json.loads(mnemic("memories", *WHO, "--all", "--json").stdout) == before
 
 
+def test_a_role_that_means_nothing_is_a_malformed_line(mnemic: Command, tmp_path: Path) -> None:
+    file = write(tmp_path / "talk.jsonl", [line("I keep bees."), line("Beep.", role="robot")])
+
+    result = mnemic("form", file, *WHO, "--json")
+
+    assert result.exit_code == 1
+    (malformed,) = json.loads(result.stdout)["malformed"]
+    assert (malformed["line"], malformed["reason"].split(":")[0]) == (2, "role")
+
+
 def test_a_mended_and_continued_file_brings_only_what_is_new(mnemic: Command, tmp_path: Path) -> None:
     lines = [line("I keep bees."), line("I keep bees.")[:-1], line("My cat is called Miso.")]
     file = write(tmp_path / "talk.jsonl", lines)

@@ -53,6 +53,12 @@ def test_recall_finds_with_date_and_score(mnemic: Command, world: dict[str, UUID
     assert all(item["score"] > 0 for item in found)
 
 
+def test_a_closed_fact_says_until_when_and_what_came_after(mnemic: Command, world: dict[str, UUID]) -> None:
+    shown = folded(mnemic("memories", *WHO, "--all").stdout)
+    assert "until 2026-04-01" in shown
+    assert str(world["new"])[:8] in shown
+
+
 def test_another_person_finds_nothing(mnemic: Command, world: dict[str, UUID]) -> None:
     stranger = ("--agent", "harbor", "--user", "bo")
     assert json.loads(mnemic("recall", "Who does Ana work for?", *stranger, "--json").stdout) == []
