@@ -5,7 +5,7 @@ VENV := .venv
 IN := $(VENV)/bin/python -m
 PIP := $(IN) pip install -qq --disable-pip-version-check
 
-.PHONY: setup demo test check
+.PHONY: setup demo test test-slow check
 
 setup: $(VENV)/.dev
 
@@ -14,6 +14,9 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev
 	@$(IN) pytest -q -n auto --maxprocesses=8
+
+test-slow: $(VENV)/.dev
+	@$(IN) pytest -q -m slow
 
 check: $(VENV)/.dev
 	$(IN) ruff check .

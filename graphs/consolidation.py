@@ -1,11 +1,14 @@
 """The consolidation graph: `collect -> write -> save`, for one scope key."""
 
+from functools import partial
+
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.graphs.resources import from_environment
 from mnemic.graphs.routes import after_collect, after_write
 from mnemic.nodes.collect import collect
+from mnemic.nodes.holding import consolidation_lease_of, holding
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.save_consolidation import save_consolidation
 from mnemic.nodes.write_consolidation import write_consolidation
@@ -23,9 +26,10 @@ def build_consolidation(provide: Provider) -> ConsolidationGraph:
         input_schema=ConsolidationInput,
         output_schema=ConsolidationResult,
     )
+    held = partial(holding, provide, lease_of=consolidation_lease_of)
     builder.add_node("collect", collect(provide))
-    builder.add_node("write", write_consolidation(provide))
-    builder.add_node("save", save_consolidation(provide))
+    builder.add_node("write", held(write_consolidation(provide)))
+    builder.add_node("save", held(save_consolidation(provide)))
     builder.add_edge(START, "collect")
     builder.add_conditional_edges("collect", after_collect, ["write", END])
     builder.add_conditional_edges("write", after_write, ["save", END])

@@ -1,5 +1,7 @@
 """The formation graph: from a session's pending messages to memories, and to the consolidations that became due."""
 
+from functools import partial
+
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
@@ -9,9 +11,11 @@ from mnemic.graphs.routes import after_facts, after_gate, after_neighbours, to_d
 from mnemic.nodes.consolidate import consolidate
 from mnemic.nodes.decide import decide
 from mnemic.nodes.extract_facts import extract_facts
+from mnemic.nodes.extract_observations import extract_observations
 from mnemic.nodes.extract_reflections import extract_reflections
 from mnemic.nodes.find_similar import find_similar
 from mnemic.nodes.gate import gate
+from mnemic.nodes.holding import formation_lease_of, holding
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.save import save
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState
@@ -25,19 +29,22 @@ def build_formation(provide: Provider) -> FormationGraph:
     builder = StateGraph(
         FormationState, context_schema=Identity, input_schema=FormationInput, output_schema=FormationOutput
     )
+    held = partial(holding, provide, lease_of=formation_lease_of)
     builder.add_node("gate", gate(provide))
-    builder.add_node("extract_facts", extract_facts(provide))
-    builder.add_node("find_similar", find_similar(provide))
-    builder.add_node("decide", decide(provide))
-    builder.add_node("extract_reflections", extract_reflections(provide))
-    builder.add_node("save", save(provide))
+    builder.add_node("extract_facts", held(extract_facts(provide)))
+    builder.add_node("find_similar", held(find_similar(provide)))
+    builder.add_node("decide", held(decide(provide)))
+    builder.add_node("extract_reflections", held(extract_reflections(provide)))
+    builder.add_node("extract_observations", held(extract_observations(provide)))
+    builder.add_node("save", held(save(provide)))
     builder.add_node("consolidate", consolidate(build_consolidation(provide)))
     builder.add_edge(START, "gate")
-    builder.add_conditional_edges("gate", after_gate, ["extract_facts", END])
+    builder.add_conditional_edges("gate", after_gate, ["extract_facts", "extract_observations", END])
     builder.add_conditional_edges("extract_facts", after_facts, ["find_similar", "extract_reflections"])
     builder.add_conditional_edges("find_similar", after_neighbours, ["decide", "extract_reflections"])
     builder.add_edge("decide", "extract_reflections")
     builder.add_edge("extract_reflections", "save")
+    builder.add_edge("extract_observations", "save")
     builder.add_conditional_edges("save", to_due_scopes, ["consolidate", END])
     builder.add_edge("consolidate", END)
     return builder.compile(name="formation", checkpointer=False)

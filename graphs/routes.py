@@ -22,8 +22,10 @@ def after_write(state: ConsolidationState) -> str:
 
 
 def after_gate(state: FormationState) -> str:
-    """Something is due, or the run is over."""
-    return "extract_facts" if state["reason"] else END
+    """Something is due, in one call or in turn, or the run is over."""
+    if not state["reason"]:
+        return END
+    return "extract_observations" if state["extraction"] == "single" else "extract_facts"
 
 
 def after_facts(state: FormationState) -> str:

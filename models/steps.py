@@ -2,9 +2,10 @@
 
 from mnemic.models import offline
 from mnemic.models.step import Step
-from mnemic.prompts import decide, extract_facts, extract_reflections, write_consolidation
+from mnemic.prompts import decide, extract_facts, extract_observations, extract_reflections, write_consolidation
 from mnemic.prompts.decide import DecideInput, DecideOutput
 from mnemic.prompts.extract_facts import ExtractFactsInput, ExtractFactsOutput
+from mnemic.prompts.extract_observations import ExtractObservationsInput, ExtractObservationsOutput
 from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput
 from mnemic.prompts.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
 
@@ -33,6 +34,15 @@ EXTRACT_REFLECTIONS = Step[ExtractReflectionsInput, ExtractReflectionsOutput](
     output=ExtractReflectionsOutput,
     tier="slow",
     offline=offline.extract_reflections,
+)
+
+EXTRACT_OBSERVATIONS = Step[ExtractObservationsInput, ExtractObservationsOutput](
+    name="extract_observations",
+    prompt=extract_observations.PROMPT,
+    variables=extract_observations.variables,
+    output=ExtractObservationsOutput,
+    tier="fast",
+    offline=offline.extract_observations,
 )
 
 WRITE_CONSOLIDATION = Step[WriteConsolidationInput, WriteConsolidationOutput](

@@ -11,8 +11,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableSequence
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from mnemic.models.failures import failure_kind, transport_errors
+from mnemic.models.failures import failure_kind, refuses_content
 from mnemic.models.step import Out
 from mnemic.prompts import repair
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
@@ -24,6 +25,8 @@ MAX_ANSWER_BYTES = 64 * 1024
 #: sentence 18 times, a loop 37 times and more.
 DEGENERATE_RATIO = 30
 DEGENERATE_FROM_BYTES = 2000
+#: No call has more tokens; beyond it, and below 0, a server counts something else.
+MAX_TOKENS = 100_000_000
 #: Schema problems named in the repair; more of them say nothing new.
 MAX_NAMED_PROBLEMS = 5
 
@@ -60,7 +63,7 @@ async def structured(
 
     Raises:
         ModelError: no answer came over the wire; the message names the kind of failure.
-        ModelOutputError: the answer stayed unusable after one repair.
+        ModelOutputError: the answer stayed unusable after one repair, or the provider refused what was sent.
         ConfigurationError: the model's provider has no structured output.
     """
     bound = _bind(model, output, method)
@@ -100,15 +103,19 @@ async def _attempt(
     spent = replace(
         spent,
         calls=spent.calls + 1,
-        input_tokens=spent.input_tokens + input_tokens,
-        output_tokens=spent.output_tokens + output_tokens,
+        input_tokens=spent.input_tokens + _plausible(input_tokens),
+        output_tokens=spent.output_tokens + _plausible(output_tokens),
     )
     return (answer if isinstance(answer, _Flaw) else _read(answer, output)), spent
 
 
+def _plausible(tokens: int) -> int:
+    return tokens if 0 <= tokens <= MAX_TOKENS else 0
+
+
 async def _ask(bound: Bound, messages: Sequence[BaseMessage], spent: Usage) -> tuple[AIMessage | _Flaw, int, int]:
     """The answer, or what was wrong with it, with the tokens in and out."""
-    import openai  # langchain-openai's calls raise its errors; other providers raise those of langchain-core
+    import openai  # only ever asked for once a model is in use
 
     try:
         answer: AIMessage = await bound.ainvoke(list(messages))
@@ -117,15 +124,15 @@ async def _ask(bound: Bound, messages: Sequence[BaseMessage], spent: Usage) -> t
         return _CUT, usage.prompt_tokens if usage else 0, usage.completion_tokens if usage else 0
     except openai.ContentFilterFinishReasonError:
         return _FILTERED, 0, 0
-    except ValidationError:
-        return _BROKEN, 0, 0  # a tool call whose arguments are no object: langchain-core refuses the whole message
-    except transport_errors() as error:
-        problem = failure_kind(error)
+    except (ValidationError, RecursionError):
+        return _BROKEN, 0, 0  # a tool call whose arguments are no object, or nested without end
+    except Exception as error:  # noqa: BLE001 - every provider has errors of its own, and no code of ours runs in there
+        failure, problem = (ModelOutputError if refuses_content(error) else ModelError), failure_kind(error)
     else:
         tokens = answer.usage_metadata
         return answer, tokens["input_tokens"] if tokens else 0, tokens["output_tokens"] if tokens else 0
     # Raised out here so that the provider's error, which may quote what was sent, is not chained to it.
-    raise ModelError(
+    raise failure(
         f"{spent.model} could not be used for {spent.step}: {problem}; the messages stay pending", spent=spent
     )
 
@@ -175,5 +182,11 @@ def _violation(error: ValidationError) -> _Flaw:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     if any(problem["type"] == "json_invalid" for problem in problems):
         return _BROKEN
-    named = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems[:MAX_NAMED_PROBLEMS]]
+    named = [f"{_place(problem)}: {problem['msg']}" for problem in problems[:MAX_NAMED_PROBLEMS]]
     return _Flaw(kind="it broke the schema", advice=repair.broke_schema(named))
+
+
+def _place(problem: ErrorDetails) -> str:
+    """Where the schema was broken; the name of a field that it has not is the answer's own and stays out."""
+    known = problem["loc"][:-1] if problem["type"] == "extra_forbidden" else problem["loc"]
+    return ".".join(map(str, known)) or "the answer"

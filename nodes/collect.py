@@ -1,45 +1,90 @@
 """Consolidation: a snapshot of what waits in one scope key."""
 
-from langgraph.runtime import Runtime
+from dataclasses import dataclass
+from typing import Any
 
+from langgraph.runtime import Runtime
+from pydantic import TypeAdapter
+
+from mnemic.nodes.holding import consolidation_lease
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import ConsolidationNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import to_plain
 from mnemic.policy.names import display_name
+from mnemic.state.checking import checked
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.graphs import ConsolidationState
+from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Outcome
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory, ScopeSettings
-from mnemic.storage import memories, scopes
+from mnemic.state.settings import Settings
+from mnemic.storage import leases, memories, scopes
+from mnemic.storage.database import Scoped
+
+_INPUT = TypeAdapter(ConsolidationInput)
 
 
 def collect(provide: Provider) -> ConsolidationNode:
-    """Reads the living consolidation and the unabsorbed reflections, but what is protected stays as it is."""
+    """Reads the living consolidation and the unabsorbed reflections, but what is protected stays as it is.
+
+    A run that is due takes a lease on the scope key in the same transaction.
+    """
 
     async def collect(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
         resources = await provide()
         identity = identity_of(runtime)
-        key = state.get("scope_key", "")
-        scope, owner = split_scope_key(key)
+        asked = checked(_INPUT, state)
+        key, forced = asked.get("scope_key", ""), asked.get("force", False)
         if key not in identity.scope_keys:
             raise InvalidInputError("the scope key to consolidate is none of this identity's")
-        async with resources.database.scoped(identity) as scoped:
-            part = await memories.standing(scoped)
-            own = (await scopes.scope_settings(scoped)).get(key) or ScopeSettings(scope_key=key)
-        settings = resources.settings.overridden(part.overrides)
-        standing = next((scope for scope in part.scopes if scope.scope_key == key), None)
-        reflections = tuple(memory for memory in standing.reflections if not memory.protected) if standing else ()
-        current = standing.consolidation if standing else None
-        needed = 1 if state.get("force") else own.threshold or settings.threshold(scope)
-        if len(reflections) < needed or not own.is_active or (current and current.protected):
-            return {"scope_key": key, "outcome": "not_due", "absorbed": 0, "kept_share": 1.0, "reflections": []}
+        lease = consolidation_lease(key)
+
+        async def act(scoped: Scoped) -> _Due | Outcome:
+            if await _due(scoped, key, resources.settings, forced=forced) is None:
+                return "not_due"
+            if await leases.claim(scoped, lease, resources.settings, forced=forced) is None:
+                return "busy"
+            # read again under the lease: who held it until now has changed what was read before
+            due = await _due(scoped, key, resources.settings, forced=forced)
+            if due is None:
+                await leases.finish(scoped, lease)
+            return due or "not_due"
+
+        due = await resources.database.write(identity, act)
+        if not isinstance(due, _Due):
+            return {"scope_key": key, "outcome": due, "absorbed": 0, "kept_share": 1.0, "reflections": []}
+        scope, owner = split_scope_key(key)
         return {
-            "owner": own.name or display_name(owner),
-            "current": to_plain(Memory, [current] if current else []),
-            "reflections": to_plain(Memory, reflections),
-            "word_limit": own.word_limit or settings.word_limit(scope),
-            "guidance": own.consolidation_guidance or "",
+            "lease": str(lease.holder),
+            "owner": due.own.name or display_name(owner),
+            "current": to_plain(Memory, [due.current] if due.current else []),
+            "reflections": to_plain(Memory, due.reflections),
+            "word_limit": due.own.word_limit or resources.settings.overridden(due.overrides).word_limit(scope),
+            "guidance": due.own.consolidation_guidance or "",
         }
 
     return collect
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Due:
+    """What a consolidation works on."""
+
+    current: Memory | None
+    reflections: tuple[Memory, ...]
+    own: ScopeSettings
+    overrides: dict[str, Any]
+
+
+async def _due(scoped: Scoped, key: str, settings: Settings, *, forced: bool) -> _Due | None:
+    """What waits in the scope key; None where that is too little, or may not be touched."""
+    part = await memories.standing(scoped)
+    own = (await scopes.scope_settings(scoped)).get(key) or ScopeSettings(scope_key=key)
+    standing = next((scope for scope in part.scopes if scope.scope_key == key), None)
+    if standing is None or not own.is_active or (standing.consolidation and standing.consolidation.protected):
+        return None
+    reflections = tuple(memory for memory in standing.reflections if not memory.protected)
+    threshold = own.threshold or settings.overridden(part.overrides).threshold(split_scope_key(key)[0])
+    if len(reflections) < (1 if forced else threshold):
+        return None
+    return _Due(current=standing.consolidation, reflections=reflections, own=own, overrides=part.overrides)

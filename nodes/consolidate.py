@@ -29,10 +29,21 @@ def consolidate(graph: ConsolidationGraph) -> Any:
     async def consolidate(state: Due, runtime: Runtime[Identity]) -> FormationState:
         key = state["scope_key"]
         identity = acting_for(identity_of(runtime), key)
-        try:
-            result: ConsolidationResult = await graph.ainvoke({"scope_key": key}, context=identity)
-        except MnemicError:
-            result = {"scope_key": key, "outcome": "failed", "absorbed": 0, "kept_share": 1.0}
+        result = await _run(graph, key, identity)
+        # whoever came while it was busy has left his reflections to this run
+        while result["outcome"] == "saved":
+            again = await _run(graph, key, identity)
+            if again["outcome"] == "not_due":
+                break
+            result = {**again, "absorbed": result["absorbed"] + again["absorbed"]}
         return {"consolidations": [result]}
 
     return consolidate
+
+
+async def _run(graph: ConsolidationGraph, key: str, identity: Identity) -> ConsolidationResult:
+    try:
+        result: ConsolidationResult = await graph.ainvoke({"scope_key": key}, context=identity)
+    except MnemicError:
+        return {"scope_key": key, "outcome": "failed", "absorbed": 0, "kept_share": 1.0}
+    return result

@@ -1,16 +1,17 @@
 """Recall: whether this turn needs a search, by the words of the question alone. No model."""
 
 from langgraph.runtime import Runtime
+from pydantic import TypeAdapter
 
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import RecallNode
 from mnemic.policy.heuristics import decide_search as judge
-from mnemic.policy.hygiene import clean_text, clip_text
-from mnemic.state.graphs import RecallState
+from mnemic.policy.hygiene import clean_question
+from mnemic.state.checking import checked
+from mnemic.state.graphs import RecallInput, RecallState
 from mnemic.state.identity import Identity
 
-#: Longer questions add nothing to a search and cost the embedder's time.
-MAX_QUESTION_CHARS = 2000
+_INPUT = TypeAdapter(RecallInput)
 
 
 def decide_search(provide: Provider) -> RecallNode:
@@ -18,8 +19,9 @@ def decide_search(provide: Provider) -> RecallNode:
 
     async def decide_search(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
         resources = await provide()
-        question = clip_text(clean_text(state.get("question", "")), MAX_QUESTION_CHARS)
-        mode = state.get("search", "auto")
+        asked = checked(_INPUT, state)
+        question = clean_question(asked.get("question", ""))
+        mode = asked.get("search", "auto")
         if mode == "never" or not resources.settings.rag or not question:
             return {"question": question, "searched": None, "names": []}
         decision = judge(question, asked=mode == "always")

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from mnemic.policy.orders import gives_orders
 from mnemic.policy.retention import missing_details
 from mnemic.policy.search_text import search_text
-from mnemic.policy.sharing import is_personal
+from mnemic.policy.sharing import is_grounded, is_personal
 from mnemic.policy.writing import check_text
 from mnemic.prompts.decide import Decision
 from mnemic.state.identity import split_scope_key
@@ -59,12 +60,22 @@ def apply_decisions(
         elif decision.event == "DELETE":
             _close(outcome, _allowed(outcome, named, deletions), fact, neighbours)
         elif decision.event == "UPDATE" and (updated := _updated(fact, decision.text, named)):
-            _close(outcome, named[:1] + _allowed(outcome, named[1:], deletions), updated, neighbours)
+            _close(outcome, _renewed(outcome, named, updated, deletions), updated, neighbours)
     return outcome
 
 
+def _renewed(outcome: Outcome, named: Sequence[Neighbour], updated: NewMemory, deletions: int) -> list[Neighbour]:
+    """What an update closes: the fact it renews, and as many others as may be deleted.
+
+    A text that keeps less than half of the words it is said to renew deletes that fact, too, whatever it is called.
+    """
+    renews = is_grounded(named[0]["content"], [updated.content])
+    first = list(named[:1]) if renews else _allowed(outcome, named[:1], deletions)
+    return first and first + _allowed(outcome, named[1:], deletions)
+
+
 def _allowed(outcome: Outcome, named: Sequence[Neighbour], deletions: int) -> list[Neighbour]:
-    """As many as the run may still close; an update's first fact is renewed rather than deleted and does not count."""
+    """As many as the run may still delete."""
     allowed = list(named[: deletions - outcome.deletions])
     outcome.deletions += len(allowed)
     return allowed
@@ -82,7 +93,7 @@ def _updated(fact: NewMemory, text: str, named: Sequence[Neighbour]) -> NewMemor
     private = fact.private or any(row["private"] for row in named)
     importance = max(fact.importance, *(row["importance"] for row in named))
     is_wide = split_scope_key(fact.scope_key)[0] in ("group", "agent")
-    if is_wide and (private or is_personal(checked, fact.category)):
+    if is_wide and (private or is_personal(checked, fact.category) or gives_orders(checked)):
         return None
     return replace(
         fact,

@@ -12,9 +12,9 @@ from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import from_plain, to_plain
+from mnemic.nodes.writes import most_important
 from mnemic.policy.hygiene import clean_text, clip_text
 from mnemic.policy.search_text import search_text
-from mnemic.policy.triggers import facts_allowed
 from mnemic.policy.writing import check_text
 from mnemic.prompts.extract_facts import ExtractFactsInput, FactDraft
 from mnemic.state.graphs import FormationState
@@ -33,16 +33,14 @@ def extract_facts(provide: Provider) -> FormationNode:
     async def extract_facts(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
         resources = await provide()
         identity = identity_of(runtime)
-        settings = resources.settings.overridden(state["overrides"])
-        if not settings.rag:
+        if not resources.settings.overridden(state["overrides"]).rag:
             return {"facts": [], "private": False}
         messages = from_plain(Message, state["batch"])
-        allowed = facts_allowed(len(messages), settings)
         step_input = ExtractFactsInput(
             lines=numbered(messages),
             group=group_name(identity, state["names"]),
             guidance=state["guidance"],
-            max_facts=allowed,
+            max_facts=state["max_facts"],
         )
         output = await perform(resources, identity, EXTRACT_FACTS, step_input)
         facts: dict[tuple[str, str], NewMemory] = {}
@@ -52,7 +50,7 @@ def extract_facts(provide: Provider) -> FormationNode:
             checks[check] += 1
             if fact:
                 facts.setdefault((fact.scope_key, fact.content), fact)
-        kept = sorted(facts.values(), key=lambda fact: -fact.importance)[:allowed]
+        kept = most_important([*facts.values()], state["max_facts"])
         return {
             "facts": to_plain(NewMemory, sorted(kept, key=lambda fact: fact.valid_from)),
             "private": any(draft.private for draft in output.facts),

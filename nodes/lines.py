@@ -52,7 +52,7 @@ def session_of(identity: Identity) -> str:
         InvalidInputError: the identity names none.
     """
     if identity.session_id is None:
-        raise InvalidInputError("formation works on one session: give the identity a session_id")
+        raise InvalidInputError("messages belong to a session: give the identity a session_id")
     return identity.session_id
 
 

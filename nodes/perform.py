@@ -27,5 +27,4 @@ async def perform(resources: Resources, identity: Identity, step: Step[In, Out],
 async def _record(resources: Resources, identity: Identity, spent: Usage | None) -> None:
     if spent is None or not spent.calls:
         return
-    async with resources.database.scoped(identity) as scoped:
-        await usage.record(scoped, spent)
+    await resources.database.write(identity, lambda scoped: usage.record(scoped, spent))

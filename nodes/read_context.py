@@ -1,58 +1,91 @@
 """Recall: the standing part and, where it is wanted, the one search, in one transaction."""
 
+import asyncio
+import logging
 from collections.abc import Sequence
 
 from langgraph.runtime import Runtime
 
-from mnemic.nodes.resources import Provider
+from mnemic.models.embedders import Vector
+from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.typing import RecallNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import to_plain
 from mnemic.policy.heuristics import NAMES_NEEDED, unknown_names
+from mnemic.state.errors import DatabaseUnavailableError, EmbeddingError
 from mnemic.state.graphs import RecallState
 from mnemic.state.identity import Identity
 from mnemic.state.records import Found, Standing
 from mnemic.storage import memories
 from mnemic.storage.search import search
 
+_LOG = logging.getLogger("mnemic")
+
 
 def read_context(provide: Provider) -> RecallNode:
     """BEGIN, scope, standing part, at most one search, COMMIT.
 
     The question is embedded before the transaction begins, so that no connection waits for a model; that is done
-    only where a search will or may follow.
+    only where a search will or may follow. A turn is answered all the same where the embedder or the database fails:
+    with less memory, and saying so.
     """
 
     async def read_context(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
         resources = await provide()
         identity = identity_of(runtime)
-        question, reason, names = state["question"], state["searched"], state["names"]
-        may_search = reason is not None or len(names) >= NAMES_NEEDED
-        vector = (await resources.embedder.embed([question]))[0] if may_search else None
-        async with resources.database.scoped(identity) as scoped:
-            part = await memories.standing(scoped)
-            settings = resources.settings.overridden(part.overrides)
-            standing = part.scopes if settings.always_in_context else ()
-            if may_search and reason is None and _are_unknown(names, standing):
-                reason = "names"
-            found: Sequence[Found] = ()
-            if reason is not None and settings.rag:
-                found = await search(
-                    scoped,
-                    question,
-                    vector,
-                    model=resources.embedder.name,
-                    settings=settings,
-                    most=settings.recall_limit,
-                )
-        return {
-            "searched": reason if settings.rag else None,
-            "budget": state.get("budget_tokens") or settings.recall_budget_tokens,
-            "standing": to_plain(Standing, standing),
-            "found": to_plain(Found, found),
-        }
+        may_search = state["searched"] is not None or len(state["names"]) >= NAMES_NEEDED
+        vector = await _vector(resources, state["question"]) if may_search else None
+        try:
+            read = await _read(resources, identity, state, vector)
+        except DatabaseUnavailableError as error:
+            _LOG.warning("this recall goes without memory: %s", error)
+            return {"searched": None, "budget": 0, "standing": [], "found": [], "degraded": "no_memory"}
+        if read["searched"] is not None and vector is None:
+            read["degraded"] = "text_only"
+        return read
 
     return read_context
+
+
+async def _vector(resources: Resources, question: str) -> Vector | None:
+    """The question's; None where the embedder fails, or keeps a turn waiting."""
+    limit = resources.settings.recall_timeout_seconds
+    try:
+        async with asyncio.timeout(limit):
+            return (await resources.embedder.embed([question]))[0]
+    except EmbeddingError as error:
+        problem = str(error)
+    except TimeoutError:
+        problem = f"no answer within {limit:g} s"
+    _LOG.warning("the question has no vector, so a search goes by text alone: %s", problem)
+    return None
+
+
+async def _read(resources: Resources, identity: Identity, state: RecallState, vector: Vector | None) -> RecallState:
+    reason = state["searched"]
+    async with resources.database.scoped(identity, for_recall=True) as scoped:
+        part = await memories.standing(scoped)
+        settings = resources.settings.overridden(part.overrides)
+        standing = part.scopes if settings.always_in_context else ()
+        if reason is None and _are_unknown(state["names"], standing):
+            reason = "names"
+        found: Sequence[Found] = ()
+        if reason is not None and settings.rag:
+            found = await search(
+                scoped,
+                state["question"],
+                vector,
+                model=resources.embedder.name,
+                settings=settings,
+                most=settings.recall_limit,
+            )
+    return {
+        "searched": reason if settings.rag else None,
+        "budget": state.get("budget_tokens") or settings.recall_budget_tokens,
+        "standing": to_plain(Standing, standing),
+        "found": to_plain(Found, found),
+        "degraded": None,
+    }
 
 
 def _are_unknown(names: Sequence[str], standing: Sequence[Standing]) -> bool:

@@ -4,22 +4,25 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from langgraph.runtime import Runtime
 
+from mnemic.nodes.holding import formation_lease
 from mnemic.nodes.lines import speakers
 from mnemic.nodes.resources import Provider, Resources
+from mnemic.nodes.turn_day import counted_on
 from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import from_plain
+from mnemic.nodes.writes import Closing, within_cap
 from mnemic.policy.search_text import pieces, search_text
+from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory, Supersession, Twin
 from mnemic.state.settings import Settings
-from mnemic.storage import inbox, memories, scopes
+from mnemic.storage import inbox, leases, memories, scopes
 from mnemic.storage.database import Scoped
 
 
@@ -32,24 +35,31 @@ def save(provide: Provider) -> FormationNode:
         settings = resources.settings.overridden(state["overrides"])
         batch = from_plain(Message, state["batch"])
         new = [*from_plain(NewMemory, state["facts"]), *from_plain(NewMemory, state["thoughts"])]
+        new, closing = within_cap(new, state.get("closing", []), state["max_writes"])
         kept = _kept(batch, new, settings)
         texts = _texts(kept)
         known = {UUID(key): vector for key, vector in state.get("vectors", {}).items()}
         vectors, texts = await _embed(resources, new, known, texts)
-        keys = [scope_key("user", user) for user in speakers(batch)]
-        async with resources.database.scoped(identity, also=keys) as scoped:
+
+        async def act(scoped: Scoped) -> FormationState:
             op_id = await scoped.begin_operation("formation", run_id=_run_id(runtime))
             await inbox.settle(scoped, op_id, [message.id for message in batch])
-            stored = await _store(scoped, new, vectors, state, resources.embedder.name, _run_id(runtime))
+            stored = await _store(scoped, new, vectors, closing, resources.embedder.name, _run_id(runtime))
+            if state["max_writes"] is not None:
+                await _count_turn(scoped, counted_on(batch, identity), len(stored.ids), settings)
             await _keep_messages(scoped, batch, texts, resources.embedder.name)
             touched = {memory.scope_key for memory in new if memory.id in stored.ids}
             await scopes.touch(scoped, sorted(touched))
             due = await _due(scoped, settings)
-        return {
-            "stored": dict(Counter(memory.kind for memory in new if memory.id in stored.ids)),
-            "superseded": stored.closed,
-            "due": due,
-        }
+            await leases.finish(scoped, formation_lease(identity, state["lease"]))
+            return {
+                "stored": dict(Counter(memory.kind for memory in new if memory.id in stored.ids)),
+                "superseded": stored.closed,
+                "due": due,
+            }
+
+        keys = [scope_key("user", user) for user in speakers(batch)]
+        return await resources.database.write(identity, act, also=keys)
 
     return save
 
@@ -107,22 +117,30 @@ async def _store(
     scoped: Scoped,
     new: Sequence[NewMemory],
     vectors: Mapping[UUID, Sequence[float]],
-    state: FormationState,
+    closing: Sequence[Closing],
     model: str,
     run_id: str | None,
 ) -> _Stored:
     stored = await memories.insert(scoped, new, model=model, vectors=vectors, run_id=run_id)
     dropped = [memory for memory in new if memory.id not in stored]
     twins = await memories.twins(scoped, dropped) if dropped else {}
-    changes = [change for row in state.get("closing", []) if (change := _change(row, stored, twins))]
+    changes = [change for row in closing if (change := _change(row, stored, twins))]
     if changes:
         await memories.supersede(scoped, changes)
     return _Stored(stored, len(changes))
 
 
-def _change(
-    row: Mapping[str, Any], stored: set[UUID], twins: Mapping[UUID, Twin]
-) -> tuple[Supersession, datetime] | None:
+async def _count_turn(scoped: Scoped, key: str | None, written: int, settings: Settings) -> None:
+    """The operation holds the agent's head, so that runs of one user that end at once are counted one by one."""
+    if key is None or not written:
+        return
+    if await scopes.count_turn_writes(scoped, key, written) > settings.writes_per_user_and_day:
+        raise ConcurrentChangeError(
+            "another run has used up what may be written for this user's turns today; nothing was written, run it again"
+        )
+
+
+def _change(row: Closing, stored: set[UUID], twins: Mapping[UUID, Twin]) -> tuple[Supersession, datetime] | None:
     """A closing as it can be done: where a living twin kept a fact of this run out, the twin stands in for it."""
     old_id, new_id, version = UUID(row["old_id"]), UUID(row["new_id"]), row["version"]
     if old_twin := twins.get(old_id):

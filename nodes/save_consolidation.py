@@ -4,6 +4,7 @@ from uuid import UUID, uuid4
 
 from langgraph.runtime import Runtime
 
+from mnemic.nodes.holding import consolidation_lease, give_back
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import ConsolidationNode
 from mnemic.nodes.who import identity_of
@@ -13,7 +14,7 @@ from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.graphs import ConsolidationState
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory, NewMemory
-from mnemic.storage import memories, scopes
+from mnemic.storage import leases, memories, scopes
 from mnemic.storage.database import Scoped
 
 
@@ -22,14 +23,21 @@ def save_consolidation(provide: Provider) -> ConsolidationNode:
 
     async def save_consolidation(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
         resources = await provide()
+        identity = identity_of(runtime)
+        lease = consolidation_lease(state["scope_key"], state["lease"])
         reflections = from_plain(Memory, state["reflections"])
+
+        async def act(scoped: Scoped) -> None:
+            await scoped.begin_operation("consolidation", meta={"kept_share": state["kept_share"]})
+            consolidation_id = await _write(scoped, state, reflections)
+            await memories.absorb(scoped, consolidation_id, [memory.id for memory in reflections])
+            await scopes.touch(scoped, [state["scope_key"]], consolidated=True)
+            await leases.finish(scoped, lease)
+
         try:
-            async with resources.database.scoped(identity_of(runtime)) as scoped:
-                await scoped.begin_operation("consolidation", meta={"kept_share": state["kept_share"]})
-                consolidation_id = await _write(scoped, state, reflections)
-                await memories.absorb(scoped, consolidation_id, [memory.id for memory in reflections])
-                await scopes.touch(scoped, [state["scope_key"]], consolidated=True)
+            await resources.database.write(identity, act)
         except ConcurrentChangeError:
+            await give_back(resources, identity, lease, failure="interrupted")
             return {"outcome": "stale", "absorbed": 0}
         return {"outcome": "saved", "absorbed": len(reflections)}
 

@@ -1,4 +1,4 @@
-"""Turns what the reflection step answered into memories: checked, placed, and without what is known already. Pure."""
+"""Turns reflections and observations that a step answered into memories: checked, placed, nothing known. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,9 +10,14 @@ from mnemic.nodes.placing import Draft, place
 from mnemic.policy.names import display_name
 from mnemic.policy.search_text import search_text
 from mnemic.policy.writing import check_text
+from mnemic.prompts.extract_observations import ExtractObservationsOutput
 from mnemic.prompts.extract_reflections import ExtractReflectionsOutput, ReflectionDraft
 from mnemic.state.identity import Identity, Scope, scope_key, split_scope_key
 from mnemic.state.records import Kind, Message, NewMemory
+
+#: An observation says what a fact and a reflection would say together (seed A 5.8).
+MAX_OBSERVATION_WORDS = 50
+_WIDEST_FIRST: tuple[Scope, ...] = ("agent", "group", "user")
 
 
 @dataclass
@@ -38,6 +43,13 @@ class Thoughts:
             for draft in drafts:
                 self._add_reflection(scope, draft)
 
+    def add_observations(self, output: ExtractObservationsOutput) -> None:
+        """Reflections of a single call; they stand for facts, too, and may be longer. The widest scope first."""
+        for scope in _WIDEST_FIRST:
+            for draft in output.observations:
+                if draft.scope == scope:
+                    self._add_reflection(scope, draft, max_words=MAX_OBSERVATION_WORDS)
+
     def add_episode(self, text: str, *, private: bool) -> None:
         """At most one; in a group it is the group's where the gate of `policy.sharing` lets it pass."""
         if not text.strip():
@@ -50,10 +62,10 @@ class Thoughts:
         key = self._episode_key(verdict.text, private or any(memory.private for memory in self.memories.values()))
         self._keep(self._memory("episode", key, verdict.text, self.batch[-1:], "event"))
 
-    def _add_reflection(self, scope: Scope, draft: ReflectionDraft) -> None:
+    def _add_reflection(self, scope: Scope, draft: ReflectionDraft, max_words: int | None = None) -> None:
         sources = cited(self.batch, draft.messages)
         owner = owner_of(sources, self.identity)
-        verdict = check_text(draft.content, kind="reflection")
+        verdict = check_text(draft.content, kind="reflection", max_words=max_words)
         is_founded = bool(sources) and (scope == "session" or bool(own_words(sources)))
         if verdict.text is None or not is_founded or (scope == "user" and owner is None):
             self.checks["refused"] += 1

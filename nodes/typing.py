@@ -1,27 +1,22 @@
 """The shape of a node."""
 
 from collections.abc import Awaitable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from langgraph.runtime import Runtime
 
 from mnemic.state.graphs import ConsolidationState, FormationState, RecallState
 from mnemic.state.identity import Identity
 
-
-class FormationNode(Protocol):
-    """A node of the formation graph."""
-
-    def __call__(self, state: FormationState, runtime: Runtime[Identity]) -> Awaitable[FormationState]: ...
+State = TypeVar("State")
 
 
-class ConsolidationNode(Protocol):
-    """A node of the consolidation graph."""
+class Node(Protocol[State]):
+    """A node of a graph with these channels: what it reads, and what it returns of them."""
 
-    def __call__(self, state: ConsolidationState, runtime: Runtime[Identity]) -> Awaitable[ConsolidationState]: ...
+    def __call__(self, state: State, runtime: Runtime[Identity]) -> Awaitable[State]: ...
 
 
-class RecallNode(Protocol):
-    """A node of the recall graph."""
-
-    def __call__(self, state: RecallState, runtime: Runtime[Identity]) -> Awaitable[RecallState]: ...
+FormationNode = Node[FormationState]
+ConsolidationNode = Node[ConsolidationState]
+RecallNode = Node[RecallState]

@@ -1,16 +1,30 @@
 """Whose run it is: read from the run's context, never from the state or a model."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from langgraph.runtime import Runtime
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 
-from mnemic.state.errors import InvalidInputError, MissingIdentityError
+from mnemic.state.checking import checked
+from mnemic.state.errors import MissingIdentityError
 from mnemic.state.identity import Identity, split_scope_key
+
+_MAPPING: TypeAdapter[dict[Any, Any]] = TypeAdapter(dict[Any, Any])
 
 
 def identity_of(runtime: Runtime[Identity]) -> Identity:
     """The identity of this run.
+
+    Raises:
+        MissingIdentityError: no context, or one without an agent.
+        InvalidInputError: an id in it cannot be used.
+    """
+    return to_identity(runtime.context)
+
+
+def to_identity(context: object) -> Identity:
+    """The identity that a context stands for.
 
     A graph used as a node of another one gets that host's context object as it is, so any object or mapping that
     carries the identity's fields will do.
@@ -19,21 +33,17 @@ def identity_of(runtime: Runtime[Identity]) -> Identity:
         MissingIdentityError: no context, or one without an agent.
         InvalidInputError: an id in it cannot be used.
     """
-    context: object = runtime.context
     if isinstance(context, Identity):
         return context
-    fields = {name: value for name in Identity.model_fields if (value := _read(context, name)) is not None}
+    given = checked(_MAPPING, context, strict=False) if isinstance(context, Mapping) else _attributes(context)
+    fields: dict[str, Any] = {name: given[name] for name in Identity.model_fields if given.get(name) is not None}
     if "agent_id" not in fields:
         raise MissingIdentityError
-    try:
-        return Identity.model_validate(fields)
-    except ValidationError as error:
-        names = ", ".join(str(problem["loc"][0]) for problem in error.errors(include_input=False))
-        raise InvalidInputError(f"the run's context does not make an identity: see {names}") from None
+    return Identity(**fields)
 
 
-def _read(context: object, name: str) -> object:
-    return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
+def _attributes(context: object) -> dict[str, object]:
+    return {name: getattr(context, name, None) for name in Identity.model_fields}
 
 
 def acting_for(identity: Identity, scope_key: str) -> Identity:

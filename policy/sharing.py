@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from mnemic.policy.dates import DATE_WORDS, find_dates
+from mnemic.policy.orders import gives_orders
 from mnemic.policy.words import folded_words
 from mnemic.state.records import Provenance
 
@@ -105,7 +106,7 @@ def may_share(
         return False
     if not from_user_words or from_pasted_text:
         return False
-    return not is_personal(text, category)
+    return not (is_personal(text, category) or gives_orders(text))
 
 
 def is_grounded(text: str, sources: Sequence[str]) -> bool:

@@ -1,12 +1,14 @@
 """When pending messages are formed into memories, and how much one run may form."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from math import ceil
 from typing import Literal
 
+from mnemic.state.records import Message
 from mnemic.state.settings import Settings
 
-FormationReason = Literal["messages", "tokens", "cold", "forced"]
+FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
 
 
 def formation_reason(
@@ -34,6 +36,6 @@ def formation_reason(
     return None
 
 
-def facts_allowed(messages: int, settings: Settings) -> int:
-    """How many facts a run over so many messages may store: a share of the messages, rounded up, below the cap."""
-    return min(settings.facts_per_run, ceil(max(0, messages) * settings.facts_per_ten_messages / 10))
+def facts_of_batch(messages: Sequence[Message], settings: Settings) -> int:
+    """How many facts a batch may bring: a share of its messages, rounded up, below the cap of a run."""
+    return min(settings.facts_per_run, ceil(len(messages) * settings.facts_per_ten_messages / 10))

@@ -7,6 +7,8 @@ from xml.sax.saxutils import escape
 
 from mnemic.state.records import Role
 
+_SQUARE = str.maketrans("()", "[]")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
@@ -28,13 +30,18 @@ def as_data(text: str) -> str:
 def render_lines(lines: Iterable[Line]) -> str:
     """`3 [2026-03-02] Ana (user): text`, one message after the other.
 
-    Further lines of a message are set in, so that nobody's words can pass for another numbered message.
+    Further lines of a message are set in, so that nobody's words can pass for another numbered message; a name stands
+    on one line and without round brackets, so that no name can pass for another role's words.
     """
     return "\n".join(
-        f"{line.number} [{line.said_at:%Y-%m-%d}] {_indented(line.speaker)} ({line.role}): {_indented(line.content)}"
+        f"{line.number} [{line.said_at:%Y-%m-%d}] {_name(line.speaker)} ({line.role}): {_indented(line.content)}"
         for line in lines
     )
 
 
+def _name(speaker: str) -> str:
+    return as_data(" ".join(speaker.split()).translate(_SQUARE))
+
+
 def _indented(text: str) -> str:
-    return as_data(text).replace("\n", "\n    | ")
+    return "\n    | ".join(as_data(text).splitlines())

@@ -1,5 +1,6 @@
 """The step that draws reflections and one episode from a conversation."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -64,11 +65,16 @@ def variables(step_input: ExtractReflectionsInput) -> dict[str, str]:
     return {
         "group": as_data(step_input.group or "(none)"),
         "guidance": as_data(step_input.guidance or "(none)"),
-        "standing": "\n".join(map(_standing, step_input.standing)) or "(nothing yet)",
+        "standing": render_standing(step_input.standing),
         "new_facts": "\n".join(f"- {as_data(' '.join(fact.split()))}" for fact in step_input.new_facts) or "(none)",
         "conversation": render_lines(step_input.lines),
     }
 
 
-def _standing(standing: StandingText) -> str:
-    return f"<{standing.scope}>\n{as_data(standing.name)}:\n{as_data(standing.text)}\n</{standing.scope}>"
+def render_standing(standing: Iterable[StandingText]) -> str:
+    """What is in mind already, each scope's text in an element of its own."""
+    return "\n".join(map(_element, standing)) or "(nothing yet)"
+
+
+def _element(part: StandingText) -> str:
+    return f"<{part.scope}>\n{as_data(part.name)}:\n{as_data(part.text)}\n</{part.scope}>"

@@ -65,14 +65,17 @@ def found_line(found: Found) -> str:
     """One search result as it stands in the context."""
     date = long_date(found.dated)
     if found.kind == "message":
-        # Quotation marks are escaped too, so that nobody's words can end their own quotation.
-        said = escape(_joined(found.content), {'"': "&quot;"})
-        return f'- [{date}] {_one_line(found.subject)} said: "{said}"'
+        return f'- [{date}] {_unquoted(found.subject)} said: "{_unquoted(found.content)}"'
     return f"- [{date}] {_one_line(found.content)}"
 
 
 def _one_line(text: str) -> str:
     return as_data(_joined(text))
+
+
+def _unquoted(text: str) -> str:
+    """Quotation marks are escaped too, so that nobody's words can end their own quotation, and no name begin one."""
+    return escape(_joined(text), {'"': "&quot;"})
 
 
 def _joined(text: str) -> str:

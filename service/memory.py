@@ -8,18 +8,22 @@ from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.pregel import Pregel
-from pydantic import ValidationError
 
 from mnemic.graphs.consolidation import ConsolidationGraph, build_consolidation
 from mnemic.graphs.formation import FormationGraph, build_formation
 from mnemic.graphs.recall import RecallGraph, build_recall
 from mnemic.graphs.resources import open_resources
-from mnemic.nodes.decide_search import MAX_QUESTION_CHARS
-from mnemic.nodes.incoming import HostMessage, to_messages
+from mnemic.models.embedders import Vector
+from mnemic.nodes.incoming import to_messages
+from mnemic.nodes.lines import session_of
 from mnemic.nodes.resources import Resources
-from mnemic.policy.hygiene import clean_text, clip_text
+from mnemic.nodes.said import HostMessage
+from mnemic.nodes.who import to_identity
+from mnemic.policy.hygiene import clean_question
 from mnemic.policy.overrides import checked_overrides
-from mnemic.state.errors import ConfigurationError, InvalidInputError
+from mnemic.service.asked import ALL_KINDS, LISTING, MEMORY_ID, SEARCH, SEARCH_LIMIT
+from mnemic.state.checking import checked
+from mnemic.state.errors import EmbeddingError, InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput
 from mnemic.state.identity import Identity
 from mnemic.state.records import Found, HistoryEvent, Kind, Memory, Observed, ScopeSettings, SearchType, Usage
@@ -28,37 +32,9 @@ from mnemic.storage import history, inbox, memories, scopes, usage
 from mnemic.storage.opening import describe_database
 from mnemic.storage.search import search
 
-#: Kinds that are memories of their own, in the order they are listed.
-ALL_KINDS: tuple[Kind, ...] = (
-    "core",
-    "consolidation",
-    "reflection",
-    "fact",
-    "episode",
-    "insight",
-    "procedure",
-    "journal",
-)
-#: Memories a listing returns at most.
-MAX_LISTED = 100_000
-#: Results of a search by method (3 as a tool, 5 in an automatic recall).
-SEARCH_LIMIT = 10
 #: A host's node that calls these graphs hands its own durability down, and LangGraph 1.2 fails under "sync" to run a
 #: graph that keeps no checkpoints (`_put_checkpoint_fut`); its argument `durability` warns for such a graph.
 _IN_A_HOST: RunnableConfig = {"configurable": {"__pregel_durability": "async"}}
-
-
-def read_settings(**settings: Any) -> Settings:
-    """The settings of the environment; arguments beat it.
-
-    Raises:
-        ConfigurationError: a setting does not fit.
-    """
-    try:
-        return Settings(**settings)
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors())
-        raise ConfigurationError(f"settings do not fit: {problems}") from None
 
 
 class Mnemic:
@@ -82,7 +58,7 @@ class Mnemic:
             ConfigurationError: a setting does not fit.
             MnemicError: the database or the embedder cannot be had; the message says what to do.
         """
-        async with open_resources(read_settings(**settings)) as resources:
+        async with open_resources(Settings(**settings)) as resources:
             yield cls(resources)
 
     @property
@@ -118,20 +94,24 @@ class Mnemic:
         """Stores messages for formation; those the session has already are left out. Waits for no model.
 
         Raises:
-            InvalidInputError: no session in the identity, or an item that is no message; nothing was written.
+            InvalidInputError: no session in the identity, an item that is no message, or more than 100,000 of them;
+                nothing was written.
         """
-        new = to_messages(messages, identity, now=datetime.now(UTC))
-        if identity.session_id is None:
-            raise InvalidInputError("messages belong to a session: give the identity a session_id")
+        who = to_identity(identity)
+        new = to_messages(messages, who, now=datetime.now(UTC))
         keys = [message.scope_key for message in new]
-        async with self._resources.database.scoped(identity, also=keys) as scoped:
-            return await inbox.observe(scoped, identity.session_id, new)
+        return await self._resources.database.write(
+            who, lambda scoped: inbox.observe(scoped, session_of(who), new), also=keys
+        )
 
     async def form(self, identity: Identity, *, force: bool = True) -> list[FormationOutput]:
         """Forms what the session has pending, run after run until nothing is due.
 
+        A last run that formed nothing says what the rest waits for: another run that has it (`leased`), or a pause
+        after a failure (`backoff`).
+
         Args:
-            force: also what no trigger would call due yet.
+            force: also what no trigger would call due yet, what has to wait after a failure, and what was set aside.
 
         Raises:
             ModelError: the model failed; the messages stay pending.
@@ -139,9 +119,10 @@ class Mnemic:
         runs: list[FormationOutput] = []
         while True:
             run: FormationOutput = await _run(self._formation, {"force": force}, identity)
+            if run["reason"] is not None or run["waits"]:
+                runs.append(run)
             if run["reason"] is None:
                 return runs
-            runs.append(run)
 
     async def consolidate(self, identity: Identity, scope_key: str, *, force: bool = False) -> ConsolidationResult:
         """Rewrites the living text of one of the identity's scope keys, if that is due.
@@ -164,7 +145,10 @@ class Mnemic:
         search: Literal["auto", "always", "never"] = "auto",
         budget_tokens: int | None = None,
     ) -> RecallOutput:
-        """What belongs into the prompt for this turn: the standing part, and search results where it asks for them."""
+        """What belongs into the prompt for this turn: the standing part, and search results where it asks for them.
+
+        Where the embedder or the database fails, the turn goes on with less, and `degraded` says so.
+        """
         asked = {"question": question, "search": search, "budget_tokens": budget_tokens}
         result: RecallOutput = await _run(self._recall, asked, identity)
         return result
@@ -179,22 +163,26 @@ class Mnemic:
         """The memories and kept messages that fit a question best, best first.
 
         Raises:
-            InvalidInputError: an empty question, or a limit outside 1..100.
+            InvalidInputError: an empty question, a limit outside 1..100, or another type of search.
+            EmbeddingError: the question could not be embedded; a search by text needs no embedder.
+            DatabaseUnavailableError: the database cannot be had in time.
         """
-        question = clip_text(clean_text(question), MAX_QUESTION_CHARS)
-        if not question or not 1 <= limit <= 100:
-            raise InvalidInputError("a search needs a question, and a limit from 1 to 100")
+        who = to_identity(identity)
+        asked = checked(SEARCH, {"question": question, "limit": limit, "search_type": search_type})
+        words = clean_question(asked["question"])
+        if not words:
+            raise InvalidInputError("a search needs a question that says something")
         resources = self._resources
-        vector = None if search_type == "text" else (await resources.embedder.embed([question]))[0]
-        async with resources.database.scoped(identity) as scoped:
+        vector = None if search_type == "text" else await self._vector(words)
+        async with resources.database.scoped(who, for_recall=True) as scoped:
             return await search(
                 scoped,
-                question,
+                words,
                 vector,
                 model=resources.embedder.name,
                 settings=resources.settings,
-                most=limit,
-                search_type=search_type,
+                most=asked["limit"],
+                search_type=asked["search_type"],
             )
 
     async def memories(
@@ -203,17 +191,23 @@ class Mnemic:
         """The identity's memories, newest first; superseded and absorbed ones too where asked.
 
         Raises:
-            InvalidInputError: a limit outside 1..100,000.
+            InvalidInputError: an unknown kind, or a limit outside 1..100,000.
         """
-        if not 1 <= limit <= MAX_LISTED:
-            raise InvalidInputError(f"a listing needs a limit from 1 to {MAX_LISTED}")
-        async with self._resources.database.scoped(identity) as scoped:
-            return await memories.living(scoped, kinds, most=limit, with_closed=with_closed)
+        who = to_identity(identity)
+        asked = checked(LISTING, {"kinds": kinds, "limit": limit, "with_closed": with_closed})
+        async with self._resources.database.scoped(who) as scoped:
+            return await memories.living(scoped, asked["kinds"], most=asked["limit"], with_closed=asked["with_closed"])
 
-    async def history(self, identity: Identity, memory_id: UUID) -> list[HistoryEvent]:
-        """Everything that happened to one memory, oldest first; empty for an unknown or foreign id."""
-        async with self._resources.database.scoped(identity) as scoped:
-            return await history.of_memory(scoped, memory_id)
+    async def history(self, identity: Identity, memory_id: UUID | str) -> list[HistoryEvent]:
+        """Everything that happened to one memory, oldest first; empty for an unknown or foreign id.
+
+        Raises:
+            InvalidInputError: no id.
+        """
+        who = to_identity(identity)
+        wanted = checked(MEMORY_ID, memory_id, strict=None)
+        async with self._resources.database.scoped(who) as scoped:
+            return await history.of_memory(scoped, wanted)
 
     # -- settings and figures
 
@@ -223,9 +217,9 @@ class Mnemic:
         Raises:
             ConfigurationError: a name may not be overridden, or a value does not fit; nothing was written.
         """
-        self.settings.overridden(overrides)
-        async with self._resources.database.scoped(identity) as scoped:
-            await scopes.configure_agent(scoped, overrides)
+        who = to_identity(identity)
+        values = self.settings.overridden(overrides).model_dump(mode="json", include=set(overrides))
+        await self._resources.database.write(who, lambda scoped: scopes.configure_agent(scoped, values))
 
     async def configure_scope(self, identity: Identity, overrides: ScopeSettings) -> None:
         """Replaces what one of the identity's scope keys overrides: its name, guidance, threshold and word limit.
@@ -233,16 +227,21 @@ class Mnemic:
         Raises:
             InvalidInputError: the scope key is none of the identity's, or a value cannot be used; nothing was written.
         """
-        if overrides.scope_key not in identity.scope_keys:
+        who, wanted = to_identity(identity), checked_overrides(overrides)
+        if wanted.scope_key not in who.scope_keys:
             raise InvalidInputError("the scope key to configure is none of this identity's")
-        checked = checked_overrides(overrides)
-        async with self._resources.database.scoped(identity) as scoped:
-            await scopes.configure_scope(scoped, checked)
+        await self._resources.database.write(who, lambda scoped: scopes.configure_scope(scoped, wanted))
 
     async def usage(self, identity: Identity) -> list[Usage]:
         """Tokens the agent has used, by step and model."""
-        async with self._resources.database.scoped(identity) as scoped:
+        async with self._resources.database.scoped(to_identity(identity)) as scoped:
             return await usage.totals(scoped)
+
+    async def _vector(self, question: str) -> Vector:
+        try:
+            return (await self._resources.embedder.embed([question]))[0]
+        except EmbeddingError as error:
+            raise EmbeddingError(f'{error}; search_type="text" searches without the embedder') from None
 
     async def _provide(self) -> Resources:
         return self._resources
@@ -250,4 +249,4 @@ class Mnemic:
 
 async def _run(graph: Pregel[Any, Identity, Any, Any], given: dict[str, Any], identity: Identity) -> Any:
     """A graph's output; the graphs' own types say only that it is a dict."""
-    return await graph.ainvoke(given, context=identity, config=_IN_A_HOST)
+    return await graph.ainvoke(given, context=to_identity(identity), config=_IN_A_HOST)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from mnemic.service.memory import read_settings
+from mnemic.state.settings import Settings
 from mnemic.storage.doctor import Finding, check
 from mnemic.storage.dump import dump_database
 from mnemic.storage.opening import open_database, set_up_database
@@ -16,7 +16,7 @@ async def doctor(**settings: Any) -> list[Finding]:
         ConfigurationError: a setting does not fit.
         DatabaseUnavailableError: no connection.
     """
-    async with open_database(read_settings(**settings), sound=False) as database:
+    async with open_database(Settings(**settings), sound=False) as database:
         return await check(database)
 
 
@@ -28,7 +28,7 @@ async def set_up(**settings: Any) -> list[str]:
         DatabaseSetupError: the server does not allow it; the message says what to do.
         DatabaseUnavailableError: no connection.
     """
-    return await set_up_database(read_settings(**settings))
+    return await set_up_database(Settings(**settings))
 
 
 async def dump(target: Path, **settings: Any) -> int:
@@ -39,4 +39,4 @@ async def dump(target: Path, **settings: Any) -> int:
         InvalidInputError: the file cannot be written.
         DatabaseUnavailableError: `pg_dump` failed.
     """
-    return await dump_database(read_settings(**settings), target)
+    return await dump_database(Settings(**settings), target)

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
 class MnemicError(Exception):
     """Something in Mnemic went wrong."""
 
+    #: Postgres' own code for it, where the error came from the database.
+    sqlstate: str | None = None
+
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or self.__doc__)
 
@@ -31,6 +34,10 @@ class DatabaseUnavailableError(MnemicError):
 
 class DatabaseSetupError(MnemicError):
     """The database is not set up for Mnemic: run `mnemic db migrate`."""
+
+
+class RefusedError(MnemicError):
+    """The database refuses this change: a guard or a missing right stands against it; nothing was written."""
 
 
 class EmbeddedPostgresError(MnemicError):

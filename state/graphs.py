@@ -9,10 +9,16 @@ call the graphs from a node (or through `Mnemic`'s methods), and servers keep qu
 from typing import Annotated, Any, Literal
 
 from langgraph.channels import UntrackedValue
+from pydantic import Field
 from typing_extensions import TypedDict
 
-Outcome = Literal["saved", "not_due", "refused", "stale", "failed"]
-FormationReason = Literal["messages", "tokens", "cold", "forced"]
+Outcome = Literal["saved", "not_due", "busy", "refused", "stale", "failed"]
+FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
+#: `leased`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
+Waits = Literal["leased", "backoff"]
+#: `text_only`: the question could not be embedded, and the search went by its words. `no_memory`: the database could
+#: not be had in time, and the context is empty.
+Degraded = Literal["text_only", "no_memory"]
 Rows = Annotated[list[dict[str, Any]], UntrackedValue]
 Text = Annotated[str, UntrackedValue]
 
@@ -48,12 +54,16 @@ def join_results(old: list[ConsolidationResult], new: list[ConsolidationResult])
 class FormationOutput(TypedDict, total=False):
     """What a formation did."""
 
-    #: Why it ran; None: nothing was due.
+    #: Why it ran; None: nothing was due, or it has to wait.
     reason: FormationReason | None
+    #: What it has to wait for; None: nothing.
+    waits: Waits | None
     #: Messages that were formed.
     formed: int
     #: Messages of the session that still wait.
     pending: int
+    #: Those of them that no usable answer could be had for; a forced run tries them again.
+    set_aside: int
     #: Stored memories by kind.
     stored: dict[str, int]
     superseded: int
@@ -67,6 +77,8 @@ class FormationOutput(TypedDict, total=False):
 class FormationState(FormationInput, FormationOutput, total=False):
     """Formation's channels."""
 
+    #: The run's lease on the session.
+    lease: Annotated[str, UntrackedValue]
     #: What the agent overrides, and the guidance of its scopes to the extractor.
     overrides: dict[str, Any]
     guidance: Text
@@ -74,6 +86,12 @@ class FormationState(FormationInput, FormationOutput, total=False):
     names: Annotated[dict[str, str], UntrackedValue]
     #: The batch, as messages.
     batch: Rows
+    #: Whether facts and reflections are extracted in turn, or observations in a single call.
+    extraction: Annotated[Literal["sequential", "single"], UntrackedValue]
+    #: Facts, or observations, that the run may bring.
+    max_facts: Annotated[int, UntrackedValue]
+    #: Memories that may be stored of a turn, and then count on its user's day. None: it is none.
+    max_writes: Annotated[int | None, UntrackedValue]
     #: Facts on their way to be stored, and their vectors by id.
     facts: Rows
     vectors: Annotated[dict[str, list[float]], UntrackedValue]
@@ -100,6 +118,8 @@ class ConsolidationInput(TypedDict, total=False):
 class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
     """Consolidation's channels."""
 
+    #: The run's lease on the scope key.
+    lease: Annotated[str, UntrackedValue]
     #: The living consolidation as it was read, if there is one, and the reflections to take in.
     current: Rows
     reflections: Rows
@@ -117,7 +137,7 @@ class RecallInput(TypedDict, total=False):
     #: `auto`: heuristics decide on a search; `always`: asked for, or the agent is unsure; `never`: standing part only.
     search: Annotated[Literal["auto", "always", "never"], UntrackedValue]
     #: Tokens the retrieved lines may take; None: the setting.
-    budget_tokens: Annotated[int | None, UntrackedValue]
+    budget_tokens: Annotated[Annotated[int, Field(ge=1, le=8192)] | None, UntrackedValue]
 
 
 class RecallOutput(TypedDict, total=False):
@@ -131,6 +151,8 @@ class RecallOutput(TypedDict, total=False):
     searched: str | None
     #: Tokens of the whole context.
     tokens: int
+    #: What this recall had to do without; None: nothing.
+    degraded: Degraded | None
 
 
 class RecallState(RecallInput, RecallOutput, total=False):

@@ -1,15 +1,19 @@
 """Who a run belongs to. The host application gives it; a model never does."""
 
-from typing import Annotated, Literal, get_args
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
+from mnemic.state.checking import first_problem
 from mnemic.state.errors import InvalidInputError
 
 Scope = Literal["session", "user", "group", "agent"]
 
 #: Agent and scope key stand in every tuple of the covering index, beside a vector of 2 KiB; together 2,704 bytes.
 MAX_ID_BYTES = 128
+#: Each group brings a standing text of up to 500 words into every prompt: 64 of them are 32,000 words.
+MAX_GROUPS = 64
 
 
 def _clean_id(value: str) -> str:
@@ -18,7 +22,8 @@ def _clean_id(value: str) -> str:
     return value
 
 
-HostId = Annotated[str, AfterValidator(_clean_id)]
+#: Kept as it is: who normalised ids would make one person of two.
+HostId = Annotated[StrictStr, AfterValidator(_clean_id)]
 
 
 def scope_key(scope: Scope, owner_id: str) -> str:
@@ -36,23 +41,39 @@ def split_scope_key(key: str) -> tuple[Scope, str]:
     for known in get_args(Scope):
         if scope == known and owner:
             return known, owner
-    raise InvalidInputError(f"{key!r} is not a scope key such as 'user:ana' or 'group:harbor'")
+    raise InvalidInputError("a scope key is written as 'user:ana' or 'group:harbor'; this is none")
 
 
 class Identity(BaseModel):
     """Agent, user, groups, session, asking role and actor of one run: plain JSON, given by the host.
 
     It is the `context_schema` of every graph, and the only authority on which memories a run may see.
+
+    Raises:
+        InvalidInputError: an id cannot be used, or a field is unknown.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     agent_id: HostId
     user_id: HostId | None = None
-    group_ids: tuple[HostId, ...] = ()
+    group_ids: Annotated[tuple[HostId, ...], Field(max_length=MAX_GROUPS)] = ()
     session_id: HostId | None = None
     role: HostId = "supervisor"
     actor_id: HostId | None = None
+
+    if not TYPE_CHECKING:  # type checkers keep the fields' own signature
+
+        def __init__(self, **fields: Any) -> None:
+            # LangGraph makes a run's context of a dict this way too
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise InvalidInputError(first_problem(error)) from None
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """The identity with other values, which are checked as those of a new one are."""
+        return type(self)(**{**self.model_dump(), **(update or {})})
 
     @property
     def actor(self) -> str:

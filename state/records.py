@@ -139,6 +139,8 @@ class Inbox:
     messages: tuple[Message, ...]
     #: All that are pending, those beyond this batch included.
     pending: int
+    #: Those of them that only a forced run takes.
+    set_aside: int
     idle: timedelta
 
 

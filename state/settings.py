@@ -1,15 +1,22 @@
 """Every number and choice of Mnemic, by name and with its unit; read once at the edge, arguments first."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, Field, PositiveInt, SecretStr, ValidationError, field_validator
+from pydantic import AliasChoices, BaseModel, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from mnemic.state.checking import field_name, first_problem
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.identity import Scope
 
 Tier = Literal["fast", "slow", "agent"]
+#: Postgres' integers end there, and no number of this library means anything beyond.
+PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
+#: A day at most: Postgres' time limits are milliseconds in such an integer.
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 OFFLINE = "offline"
 #: Used when a key or a base URL is there and no model is named.
@@ -23,6 +30,8 @@ OVERRIDABLE = frozenset(
         "rag",
         "always_in_context",
         "keep_messages",
+        "extraction",
+        "formation_mode",
         "formation_min_messages",
         "formation_messages",
         "formation_tokens",
@@ -41,10 +50,24 @@ OVERRIDABLE = frozenset(
 )
 
 
-class Settings(BaseSettings):
-    """All settings, read from the environment with the prefix `MNEMIC_`."""
+@contextmanager
+def _typed_errors() -> Iterator[None]:
+    try:
+        yield
+    except ValidationError as error:
+        raise ConfigurationError(f"settings do not fit: {first_problem(error)}") from None
 
-    model_config = SettingsConfigDict(env_prefix="MNEMIC_", extra="forbid", frozen=True, populate_by_name=True)
+
+class Settings(BaseSettings):
+    """All settings, read from the environment with the prefix `MNEMIC_`; arguments beat it.
+
+    Raises:
+        ConfigurationError: a setting does not fit.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="MNEMIC_", extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True
+    )
 
     # -- the database
     #: DSN of the service's own role `mnemic_app`. None: the embedded server.
@@ -54,7 +77,11 @@ class Settings(BaseSettings):
     #: Where the embedded server keeps its data. None: the platform's data directory.
     data_dir: Path | None = None
     pool_size: PositiveInt = 10
-    pool_timeout_seconds: float = Field(default=10, gt=0)
+    pool_timeout_seconds: Seconds = 10
+    #: One statement of a write; one of a recall, and its question's vector; the wait for another transaction's row.
+    statement_timeout_seconds: Seconds = 30
+    recall_timeout_seconds: Seconds = 2
+    lock_timeout_seconds: Seconds = 1
 
     # -- the models
     #: `provider:model` of init_chat_model, or `offline`. None: the default with a key or a base URL, else offline.
@@ -66,7 +93,7 @@ class Settings(BaseSettings):
     api_key: SecretStr | None = Field(
         default=None, validation_alias=AliasChoices("api_key", "MNEMIC_API_KEY", "OPENAI_API_KEY")
     )
-    model_timeout_seconds: float = Field(default=120, gt=0)
+    model_timeout_seconds: Seconds = 120
     structured_output: Literal["json_schema", "function_calling"] = "json_schema"
     #: `openai:NAME`, `minilm`, or `hash` (tests only). None: as for the models.
     embedder: str | None = None
@@ -81,6 +108,10 @@ class Settings(BaseSettings):
     always_in_context: bool = True
     #: Which messages stay searchable after formation. None: `all` with the offline model, else `sources`.
     keep_messages: Literal["sources", "all", "none"] | None = None
+    #: `sequential`: facts, decisions, reflections in turn (D). `single`: one call for reflections alone (A).
+    extraction: Literal["sequential", "single"] = "sequential"
+    #: `batch`: when enough was said. `per_turn`: after every turn of a user, within the caps below (B 13).
+    formation_mode: Literal["batch", "per_turn"] = "batch"
     formation_min_messages: PositiveInt = 4
     formation_messages: PositiveInt = 45
     formation_tokens: PositiveInt = 1000
@@ -93,6 +124,21 @@ class Settings(BaseSettings):
     facts_per_run: PositiveInt = 25
     deletions_per_run: PositiveInt = 3
     neighbours: PositiveInt = 5
+    #: Characters of a turn above which several facts are looked for, and how many; a shorter one has one.
+    multi_fact_chars: PositiveInt = 600
+    multi_fact_candidates: PositiveInt = 5
+    writes_per_turn: PositiveInt = 3
+    #: Beyond these a user's sessions are formed in batches until midnight (UTC).
+    writes_per_user_and_day: PositiveInt = 20
+
+    # -- failures
+    #: How long a run keeps a session, or a scope key, for itself; a killed one's work is taken up after that.
+    lease_seconds: PositiveInt = 600
+    #: Unusable answers to the same messages before they are set aside.
+    tries: PositiveInt = 5
+    #: The wait after a failure; four times as long after each further one, up to the longest.
+    retry_seconds: PositiveInt = 60
+    longest_retry_seconds: PositiveInt = 3600
 
     # -- consolidation (D 7.2; group as A 5.4)
     agent_threshold: PositiveInt = 8
@@ -113,12 +159,30 @@ class Settings(BaseSettings):
     #: Rows each branch of a search contributes before fusion.
     search_candidates: PositiveInt = 100
 
+    def __init__(self, **settings: Any) -> None:
+        with _typed_errors():
+            super().__init__(**settings)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _can_be_passed_on(cls, value: object) -> object:
+        if isinstance(value, str) and not str.isprintable("".join(str.split(value))):
+            raise ValueError("holds characters that cannot be used")
+        return value
+
     @field_validator("fast_model", "slow_model", "agent_model")
     @classmethod
     def _names_a_provider(cls, name: str | None) -> str | None:
         if name is not None and name != OFFLINE and not all(name.partition(":")):
             raise ValueError("is written as provider:model, such as openai:gpt-5-mini, or is offline")
         return name
+
+    @field_validator("extraction")
+    @classmethod
+    def _forms_what_is_switched_on(cls, extraction: str, info: ValidationInfo) -> str:
+        if extraction == "single" and info.data.get("always_in_context") is False:
+            raise ValueError("single forms reflections alone, so it needs always_in_context on")
+        return extraction
 
     def model_for(self, tier: Tier) -> str:
         """The chat model of a tier, `offline` where none is configured."""
@@ -162,10 +226,12 @@ class Settings(BaseSettings):
             ConfigurationError: a name may not be overridden, or a value does not fit.
         """
         if unknown := sorted(set(overrides) - OVERRIDABLE):
-            raise ConfigurationError(f"an agent cannot override {', '.join(unknown)}; it may set {sorted(OVERRIDABLE)}")
+            names = ", ".join(map(field_name, unknown))
+            raise ConfigurationError(f"an agent cannot override {names}; it may set {sorted(OVERRIDABLE)}")
         if not overrides:
             return self
-        try:
-            return type(self).model_validate({**self.model_dump(), **overrides})
-        except ValidationError as error:
-            raise ConfigurationError(f"an agent's settings do not fit: {error.errors(include_input=False)}") from error
+        changed = type(self).__new__(type(self))
+        with _typed_errors():
+            # not BaseSettings' own, which would read the environment again: 5 ms of every recall
+            BaseModel.__init__(changed, **{**self.model_dump(), **overrides})
+        return changed

@@ -1,29 +1,49 @@
 """The pool and `scoped()`, the only way to a connection. No model is called while one is held."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+import asyncio
+import math
+import random
+import select
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, LiteralString, TypeVar
+from typing import Any, Final, LiteralString, TypeVar
 from uuid import UUID, uuid4
 
 from pgvector.psycopg import register_vector_async
-from psycopg import AsyncConnection, AsyncCursor, OperationalError, ProgrammingError
-from psycopg.errors import DeadlockDetected, SerializationFailure
+from psycopg import AsyncConnection, AsyncCursor, Error, ProgrammingError
 from psycopg.rows import class_row, tuple_row
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError
+from mnemic.state.errors import DatabaseUnavailableError, MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
+from mnemic.storage.failures import typed_error
 
 Row = TypeVar("Row")
+Result = TypeVar("Result")
 
+#: Our transactions wait for no model and last milliseconds: one that stands still for so long belongs to a frozen
+#: process or a cut network, and must not keep an agent's head from everybody else.
+IDLE_SECONDS: Final = 5.0
+#: How often a write is done again when Postgres gave it up for another's sake, and the longest first pause before that.
+RETRIES: Final = 3
+PAUSE_SECONDS: Final = 0.05
+#: Serialization failure, deadlock, a lock not had in time: the whole transaction is rolled back and may come again.
+_RETRIED: Final = ("40001", "40P01", "55P03")
+
+#: They end with the transaction, so they hold behind a pooler too, and travel with a statement that is sent anyway.
+_LIMITS: LiteralString = (
+    "select set_config('statement_timeout', %(statement)s, true), set_config('lock_timeout', %(lock)s, true),"
+    " set_config('idle_in_transaction_session_timeout', %(idle)s, true)"
+)
 _SCOPE: LiteralString = (
-    "select set_config('mnemic.agent_id', %(agent_id)s, true),"
+    _LIMITS + ", set_config('mnemic.agent_id', %(agent_id)s, true),"
     " set_config('mnemic.scope_keys', %(scope_keys)s::text[]::text, true),"
     " set_config('timezone', 'UTC', true)"  # the day a message is shown with must not depend on the machine
 )
+_CATALOG: LiteralString = _LIMITS + ", set_config('transaction_read_only', 'on', true)"
 _BEGIN: LiteralString = (
     "select begin_operation(%(op_id)s, %(actor)s, %(actor_kind)s, %(reason)s, %(session_id)s, %(run_id)s, %(meta)s)"
 )
@@ -89,11 +109,15 @@ class Database:
             min_size=1,
             max_size=settings.pool_size,
             timeout=settings.pool_timeout_seconds,
+            # by default the pauses between two attempts grow for five minutes, past the end of an outage; a pool that
+            # has given up tries again at once for the next who asks
+            reconnect_timeout=settings.pool_timeout_seconds,
             configure=_configure,
+            check=self._still_there,
             open=False,
             name="mnemic",
         )
-        self._timeout = settings.pool_timeout_seconds
+        self._settings = settings
 
     async def open(self) -> None:
         """Connects.
@@ -102,32 +126,71 @@ class Database:
             DatabaseUnavailableError: no connection within the pool's time limit.
         """
         try:
-            await self._pool.open(wait=True, timeout=self._timeout)
-        except PoolTimeout as error:
+            await self._pool.open(wait=True, timeout=self._settings.pool_timeout_seconds)
+        except PoolTimeout:
             await self._pool.close()
             raise DatabaseUnavailableError(
                 "no connection to the database: check MNEMIC_DATABASE_URL, and that `mnemic db migrate` has run"
-            ) from error
+            ) from None
 
     async def close(self) -> None:
         """Gives the connections back."""
         await self._pool.close()
 
     @asynccontextmanager
-    async def scoped(self, identity: Identity, *, also: Iterable[str] = ()) -> AsyncIterator[Scoped]:
+    async def scoped(
+        self, identity: Identity, *, also: Iterable[str] = (), for_recall: bool = False
+    ) -> AsyncIterator[Scoped]:
         """A transaction in which only the identity's scope keys exist; commits at the end, rolls back on an error.
 
         Args:
             also: further scope keys, for a formation: those of the session's other speakers.
+            for_recall: somebody waits for the answer: two seconds for a connection and for each statement, by default.
 
         Raises:
-            DatabaseUnavailableError: the database cannot be reached or cut the connection.
-            ConcurrentChangeError: Postgres gave up this transaction in favour of another.
+            DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
+            ConcurrentChangeError: Postgres gave up this transaction in favour of another; see `write`.
+            InvalidInputError: a value that cannot be stored.
+            RefusedError: a guard or a missing right stands against a change.
+            MnemicError: the database failed otherwise.
         """
         keys = tuple(dict.fromkeys([*identity.scope_keys, *also]))
-        async with self._transaction() as connection:
-            await connection.execute(_SCOPE, {"agent_id": identity.agent_id, "scope_keys": list(keys)})
+        patience = self._settings.recall_timeout_seconds if for_recall else self._settings.statement_timeout_seconds
+        values = {**self._limits(patience), "agent_id": identity.agent_id, "scope_keys": list(keys)}
+        async with self._transaction(patience) as connection:
+            await connection.execute(_SCOPE, values)
             yield Scoped(connection, identity, keys)
+
+    async def write(
+        self, identity: Identity, act: Callable[[Scoped], Awaitable[Result]], *, also: Iterable[str] = ()
+    ) -> Result:
+        """What `act` returns, once its transaction is committed.
+
+        After a deadlock, a serialization failure, or a lock that could not be had in time, nothing was written, and it
+        is done again up to three times, after a short pause that holds no connection.
+
+        Args:
+            act: reads and writes through its `Scoped` and does nothing else, for it may run more than once.
+            also: as for `scoped`.
+
+        Raises:
+            MnemicError: as `scoped` does.
+        """
+        keys = tuple(also)
+        for attempt in range(RETRIES):
+            try:
+                return await self._act(identity, act, keys)
+            except MnemicError as error:
+                if error.sqlstate not in _RETRIED:
+                    raise
+            await asyncio.sleep(random.uniform(0, PAUSE_SECONDS * 2**attempt))  # noqa: S311 - no secret
+        return await self._act(identity, act, keys)
+
+    async def _act(
+        self, identity: Identity, act: Callable[[Scoped], Awaitable[Result]], also: tuple[str, ...]
+    ) -> Result:
+        async with self.scoped(identity, also=also) as scoped:
+            return await act(scoped)
 
     @asynccontextmanager
     async def catalog(self) -> AsyncIterator[AsyncConnection]:
@@ -137,21 +200,38 @@ class Database:
         agent, so what is left to read are Postgres' catalogs and the record of migrations.
 
         Raises:
-            DatabaseUnavailableError: the database cannot be reached or cut the connection.
+            DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
+            MnemicError: as `scoped` does.
         """
-        async with self._transaction() as connection:
-            await connection.execute("set transaction read only")
+        patience = self._settings.statement_timeout_seconds
+        async with self._transaction(patience) as connection:
+            await connection.execute(_CATALOG, self._limits(patience))
             yield connection
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
+    async def _transaction(self, patience: float) -> AsyncIterator[AsyncConnection]:
+        wait = min(patience, self._settings.pool_timeout_seconds)
         try:
-            async with self._pool.connection() as connection, connection.transaction():
+            async with self._pool.connection(wait) as connection, connection.transaction():
                 yield connection
-        except (DeadlockDetected, SerializationFailure) as error:
-            raise ConcurrentChangeError from error
-        except (OperationalError, PoolTimeout) as error:
-            raise DatabaseUnavailableError from error
+        except (Error, UnicodeEncodeError) as error:
+            raise typed_error(error) from None
+
+    async def _still_there(self, connection: AsyncConnection) -> None:
+        """Keeps connections that the server has ended from the next transaction; asks only where a goodbye can be read.
+
+        Each idle connection of a restarted server would cost somebody an error otherwise, and a failed run its lease.
+        """
+        unread = select.poll()
+        unread.register(connection.fileno(), select.POLLIN)
+        if unread.poll(0):
+            await self._pool.check()  # the others at once, for the pool pauses longer after each that it finds dead
+            await AsyncConnectionPool.check_connection(connection)
+
+    def _limits(self, patience: float) -> dict[str, str]:
+        limits = {"statement": patience, "lock": self._settings.lock_timeout_seconds, "idle": IDLE_SECONDS}
+        # rounded up, for zero would be no limit at all
+        return {name: f"{math.ceil(seconds * 1000)}ms" for name, seconds in limits.items()}
 
 
 async def _configure(connection: AsyncConnection) -> None:

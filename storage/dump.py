@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -59,7 +60,8 @@ def _dump(program: Path, dsn: str, target: Path) -> int:
     except OSError as error:
         raise InvalidInputError(f"the dump cannot be written to {target}: {error.strerror}") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # a name that no file can have
+            part.unlink(missing_ok=True)
     return target.stat().st_size
 
 

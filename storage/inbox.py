@@ -1,7 +1,8 @@
 """Messages: observed, pending, settled, then kept as sources or emptied. The caller owns the transaction."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
@@ -12,34 +13,46 @@ from mnemic.storage.statements import load_statements
 from mnemic.storage.vectors import half_vectors
 
 _SQL = load_statements("inbox")
+#: Messages of one statement: with 128 KB each, the most, they stay below the 256 MB that a jsonb array may have.
+_PART = 500
 
 
 async def observe(scoped: Scoped, session_id: str, messages: Sequence[Message]) -> Observed:
     """Stores the messages the session does not have yet."""
-    rows = [
-        {
-            "id": str(message.id),
-            "scope_key": message.scope_key,
-            "role": message.role,
-            "author": message.author,
-            "user_id": message.user_id,
-            "content": message.content,
-            "said_at": message.said_at.isoformat(),
-        }
-        for message in messages
-    ]
-    values = {"session_id": session_id, "messages": json.dumps(rows), "group_ids": list(scoped.identity.group_ids)}
-    accepted = await _one(scoped, "observe", values)
-    pending = await _one(scoped, "pending_count", {"session_id": session_id})
+    groups = list(scoped.identity.group_ids)
+    await scoped.execute(_SQL["enter_session"], {"session_id": session_id, "group_ids": groups})
+    accepted = pending = 0
+    for start in range(0, len(messages) or 1, _PART):
+        rows = [_row(message) for message in messages[start : start + _PART]]
+        values = {"session_id": session_id, "messages": json.dumps(rows)}
+        (observed,) = await scoped.rows(Observed, _SQL["observe"], values)
+        accepted, pending = accepted + observed.accepted, observed.pending
     return Observed(accepted=accepted, pending=pending)
 
 
-async def read_inbox(scoped: Scoped, session_id: str, *, most: int) -> Inbox:
-    """The oldest pending messages of a session, at most `most`."""
-    messages = await scoped.rows(Message, _SQL["pending"], {"session_id": session_id, "most": most})
-    pending = await _one(scoped, "pending_count", {"session_id": session_id})
-    idle = await (await scoped.execute(_SQL["idle"], {"session_id": session_id})).fetchone()
-    return Inbox(messages=tuple(messages), pending=pending, idle=idle[0] if idle else timedelta(0))
+def _row(message: Message) -> dict[str, object]:
+    return {
+        "id": str(message.id),
+        "scope_key": message.scope_key,
+        "role": message.role,
+        "author": message.author,
+        "user_id": message.user_id,
+        "content": message.content,
+        "said_at": message.said_at.isoformat(),
+    }
+
+
+async def read_inbox(scoped: Scoped, session_id: str, *, most: int, with_set_aside: bool = False) -> Inbox:
+    """The oldest pending messages of a session, at most `most`; those that were set aside come last, where wanted."""
+    values = {"session_id": session_id, "most": most, "with_set_aside": with_set_aside}
+    messages = await scoped.rows(Message, _SQL["pending"], values)
+    waiting = await _waiting(scoped, session_id)
+    return Inbox(messages=tuple(messages), pending=waiting.pending, set_aside=waiting.set_aside, idle=waiting.idle)
+
+
+async def set_aside(scoped: Scoped, message_ids: Sequence[UUID]) -> None:
+    """Leaves messages that no usable answer could be had for to a run that is forced; they stay pending."""
+    await scoped.execute(_SQL["set_aside"], {"ids": sorted(message_ids)})
 
 
 async def settle(scoped: Scoped, op_id: UUID, message_ids: Sequence[UUID]) -> None:
@@ -70,6 +83,13 @@ async def index_messages(scoped: Scoped, model: str, texts: Sequence[IndexedText
     await scoped.execute(_SQL["index_messages"], values)
 
 
-async def _one(scoped: Scoped, name: str, values: Mapping[str, object]) -> int:
-    row = await (await scoped.execute(_SQL[name], values)).fetchone()
-    return int(row[0]) if row else 0
+@dataclass(frozen=True, kw_only=True)
+class _Waiting:
+    pending: int
+    set_aside: int
+    idle: timedelta
+
+
+async def _waiting(scoped: Scoped, session_id: str) -> _Waiting:
+    (row,) = await scoped.rows(_Waiting, _SQL["waiting"], {"session_id": session_id})
+    return row

@@ -22,7 +22,25 @@ create table scopes (
     word_limit              integer check (word_limit > 0),
     last_consolidated_at    timestamptz,
     last_activity_at        timestamptz,
+    -- memories written for turns of this user on the day
+    turn_writes             integer not null default 0,
+    turn_writes_on          date,
     primary key (agent_id, scope_key)
+);
+
+-- Who works on a session (formation) or a scope key (consolidation), and how it went. A lease saves model calls; what is
+-- written is guarded by versions. holder is null while a failed run waits; a run that ends well deletes its row.
+create table leases (
+    agent_id   text not null references agents,
+    scope_key  text not null,
+    job        text not null check (job in ('formation', 'consolidation')),
+    holder     uuid,
+    until      timestamptz not null,
+    -- runs begun on the same messages whose answers could not be used, or that never ended
+    tries      integer not null,
+    -- failures in a row, for the wait
+    failures   integer not null default 0,
+    primary key (agent_id, scope_key, job)
 );
 
 create table sessions (
@@ -50,10 +68,12 @@ create table messages (
     said_at     timestamptz not null,
     formed_by   uuid,
     created_at  timestamptz not null default clock_timestamp(),
+    -- no usable answer could be had for it: still pending, and left out until a run is forced
+    set_aside   boolean not null default false,
     primary key (agent_id, id),
     foreign key (agent_id, session_id) references sessions
 );
-create index messages_pending on messages (agent_id, session_id, place) where formed_by is null;
+create index messages_pending on messages (agent_id, session_id, set_aside, place) where formed_by is null;
 
 create table memories (
     agent_id           text not null references agents,
@@ -393,6 +413,13 @@ create policy service on memories to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
            and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
 
+alter table leases enable row level security;
+alter table leases force row level security;
+create policy owner on leases to mnemic_owner using (true) with check (true);
+create policy service on leases to mnemic_app
+    using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+
 alter table sources enable row level security;
 alter table sources force row level security;
 create policy owner on sources to mnemic_owner using (true) with check (true);
@@ -437,7 +464,7 @@ revoke execute on all functions in schema mnemic from public;
 grant usage on schema mnemic to mnemic_app, mnemic_admin;
 grant select, insert, update on agents, scopes, sessions, messages, memories, token_usage to mnemic_app;
 grant select, insert on sources to mnemic_app;
-grant select, insert, update, delete on entries to mnemic_app;
+grant select, insert, update, delete on entries, leases to mnemic_app;
 grant select on history, history_contents to mnemic_app;
 grant execute on function begin_operation to mnemic_app;
 grant execute on function searchable to mnemic_app;

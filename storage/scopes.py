@@ -39,3 +39,16 @@ async def configure_scope(scoped: Scoped, overrides: ScopeSettings) -> None:
 async def touch(scoped: Scoped, scope_keys: Sequence[str], *, consolidated: bool = False) -> None:
     """Notes that something was stored in these scope keys."""
     await scoped.execute(_SQL["touch"], {"touched_keys": sorted(set(scope_keys)), "consolidated": consolidated})
+
+
+async def turn_writes_today(scoped: Scoped, key: str) -> int:
+    """Memories written for turns of the user with this scope key since midnight (UTC, the database's clock)."""
+    row = await (await scoped.execute(_SQL["turn_writes_today"], {"counted_key": key})).fetchone()
+    return int(row[0]) if row else 0
+
+
+async def count_turn_writes(scoped: Scoped, key: str, written: int) -> int:
+    """Adds to that number; the day's new total. Exact within an operation, which holds the agent's head."""
+    cursor = await scoped.execute(_SQL["count_turn_writes"], {"counted_key": key, "written": written})
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0

@@ -37,7 +37,7 @@ def unit_vectors(vectors: Iterable[Sequence[float]], *, texts: int, dimensions: 
     """The vectors at length 1.
 
     Raises:
-        EmbeddingError: there is not one per text, or one has another length, is zero or not finite.
+        EmbeddingError: there is not one per text, or one has another length, is zero, not finite or not of numbers.
     """
     units = [_unit(vector, dimensions) for vector in vectors]
     if len(units) != texts:
@@ -48,6 +48,8 @@ def unit_vectors(vectors: Iterable[Sequence[float]], *, texts: int, dimensions: 
 def _unit(vector: Sequence[float], dimensions: int) -> Vector:
     if len(vector) != dimensions:
         raise EmbeddingError(f"the embedding model returned {len(vector)} dimensions where {dimensions} are expected")
+    if not all(isinstance(value, int | float) for value in vector):
+        raise EmbeddingError("the embedding model returned a vector that is not of numbers")
     length = math.hypot(*vector)
     if not math.isfinite(length):
         raise EmbeddingError("the embedding model returned a vector that is not finite")

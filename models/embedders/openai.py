@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mnemic.models.embedders.base import Vector, unit_vectors
 from mnemic.models.endpoint import MAX_RETRIES, openai_endpoint
-from mnemic.models.failures import failure_kind, transport_errors
+from mnemic.models.failures import failure_kind
 from mnemic.policy.bands import Bands
 from mnemic.state.errors import ConfigurationError, EmbeddingError
 from mnemic.state.settings import MAX_DIMENSIONS, Settings
@@ -54,7 +54,7 @@ class OpenAIEmbedder:
             return []
         try:
             vectors = await self._client.aembed_documents(list(texts))
-        except transport_errors() as error:
+        except Exception as error:  # noqa: BLE001 - as for chat models: a provider's errors, and no code of ours in there
             problem = failure_kind(error)
         else:
             self._check_length(vectors)

@@ -6,6 +6,7 @@ They keep what people plainly say and rewrite it faithfully; what they are not s
 from mnemic.models.offline.consolidation import write_consolidation
 from mnemic.models.offline.decisions import decide
 from mnemic.models.offline.facts import extract_facts
+from mnemic.models.offline.observations import extract_observations
 from mnemic.models.offline.reflections import extract_reflections
 
-__all__ = ["decide", "extract_facts", "extract_reflections", "write_consolidation"]
+__all__ = ["decide", "extract_facts", "extract_observations", "extract_reflections", "write_consolidation"]

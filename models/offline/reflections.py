@@ -1,6 +1,7 @@
 """The step `extract_reflections` without a model."""
 
 import re
+from collections.abc import Iterable
 
 from mnemic.models.offline import form
 from mnemic.models.offline.agreements import is_agreement, without_lead
@@ -16,7 +17,13 @@ from mnemic.models.offline.statement import rewritten
 from mnemic.models.offline.subjects import Voice, read
 from mnemic.models.offline.text import content_stems
 from mnemic.models.offline.wishes import is_of_group, wish
-from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput, ReflectionDraft
+from mnemic.policy.orders import gives_orders
+from mnemic.prompts.extract_reflections import (
+    ExtractReflectionsInput,
+    ExtractReflectionsOutput,
+    ReflectionDraft,
+    StandingText,
+)
 
 #: A preference said with such a word is meant to last.
 _STRONG = re.compile(
@@ -36,7 +43,7 @@ def extract_reflections(given: ExtractReflectionsInput) -> ExtractReflectionsOut
     Nothing is concluded about the agent or the session: rules cannot. What already stands in context or among the new
     facts is left out.
     """
-    standing = [content_stems(plain(text)) for whole in given.standing for text in _SENTENCE_END.split(whole.text)]
+    standing = standing_stems(given.standing)
     known = standing + [content_stems(text) for text in given.new_facts]
     names = known_names(given.lines)
     people = People(given.lines, names)
@@ -47,8 +54,8 @@ def extract_reflections(given: ExtractReflectionsInput) -> ExtractReflectionsOut
     for said in user_sentences(given.lines):
         voice = Voice(name=said.line.speaker, group=given.group, known=names, people=people.somebody, alone=alone)
         for found, of_group in _drawn(said, voice, people, to_assistant):
-            is_new = _is_new(found.content, known) and _is_new(plain(found.content), standing)
-            if is_new and not (found.private and of_group):
+            fresh = is_new(found.content, known) and is_new(plain(found.content), standing)
+            if fresh and not (found.private and of_group):
                 (group if of_group else user).append(found)
                 known.append(content_stems(found.content))
     return ExtractReflectionsOutput(
@@ -56,13 +63,21 @@ def extract_reflections(given: ExtractReflectionsInput) -> ExtractReflectionsOut
     )
 
 
-def _is_new(content: str, known: list[frozenset[str]]) -> bool:
+def standing_stems(standing: Iterable[StandingText]) -> list[frozenset[str]]:
+    """What each sentence in context says, guides reduced to their statements."""
+    return [content_stems(plain(text)) for whole in standing for text in _SENTENCE_END.split(whole.text)]
+
+
+def is_new(content: str, known: Iterable[frozenset[str]]) -> bool:
+    """Whether no known sentence says all that this one does."""
     stems = content_stems(content)
     return not any(stems <= other for other in known)
 
 
 def _drawn(said: Said, voice: Voice, people: People, to_assistant: bool) -> list[tuple[ReflectionDraft, bool]]:
-    """What a sentence teaches, each with whether it is the group's."""
+    """What a sentence teaches, each with whether it is the group's; an order about this memory is worth none."""
+    if gives_orders(said.text):
+        return []
     wanted = wish(said.text, voice.name, voice.group) if to_assistant else None
     if wanted is not None:
         of_group = is_of_group(wanted, voice.group)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -66,9 +67,8 @@ def read_conversations(directory: Path) -> list[Conversation]:
         InvalidInputError: there is none, or nobody speaks in one.
     """
     sessions: dict[str, list[dict[str, Any]]] = {}
-    reader = Reader()
-    for path in sorted(directory.glob("*.jsonl")):
-        for line in reader.read(path):
+    with closing(Reader()) as reader:
+        for line in (line for path in sorted(directory.glob("*.jsonl")) for line in reader.read(path)):
             if isinstance(line, Line):
                 sessions.setdefault(line.session, []).append(line.message)
             else:
@@ -96,5 +96,5 @@ def read_questions(directory: Path) -> tuple[Question, ...]:
         return ()
     try:
         return _Expected.model_validate(json.loads(path.read_text(encoding="utf-8"))).questions
-    except (ValidationError, ValueError) as error:
-        raise InvalidInputError(f"{path} holds no questions: each needs a question and a user") from error
+    except (ValidationError, ValueError, RecursionError):
+        raise InvalidInputError(f"{path} holds no questions: each needs a question and a user") from None

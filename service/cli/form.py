@@ -2,25 +2,29 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
 from mnemic.service.cli.output import emit, progress, say, show
-from mnemic.service.cli.reading import ARRAY_SUFFIX, Line, Malformed, Reader
+from mnemic.service.cli.reading import ARRAY_SUFFIX, Malformed, Reader
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import FormationOutput
 from mnemic.state.identity import Identity
 
-#: Messages that are held before they are stored, so that a file may be longer than the memory.
-_HELD = 500
-#: Malformed lines that are named; of more there is only the number.
+#: Messages, and characters of them, that are held before they are stored, so that a file may be longer than the memory.
+#: Where a thousand sessions alternate, a transaction still stores twenty messages. They take about 20 MB.
+_HELD = 20_000
+_HELD_CHARS = 8 << 20
+#: Malformed lines that are named, and kept for --json; of more there is only the number.
 _NAMED = 20
+_KEPT = 1000
 
 Files = Annotated[
     list[Path],
@@ -37,9 +41,22 @@ class _Taken:
     """What the files brought."""
 
     read: int = 0
-    malformed: list[Malformed] = field(default_factory=list)
+    malformed: int = 0
+    #: The first of them.
+    named: list[Malformed] = field(default_factory=list)
     #: New messages of each session.
     accepted: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class _Formed:
+    """What became of the messages."""
+
+    stored: Counter[str] = field(default_factory=Counter)
+    superseded: int = 0
+    repeated: int = 0
+    #: Each session with its runs, for --json only.
+    sessions: list[dict[str, object]] = field(default_factory=list)
 
 
 async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_json: AsJson = False) -> None:
@@ -52,18 +69,13 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
     who = identity(agent, user, group)
     async with Mnemic.open() as memory:
         say(memory.describe())
-        taken = await _take_in(memory, who, files)
-        runs = await _form_sessions(memory, who, list(taken.accepted))
+        taken = await take_in(memory, who, files)
+        formed = await _form_sessions(memory, who, taken, as_json=as_json)
     if as_json:
-        emit(
-            {
-                "read": taken.read,
-                "malformed": taken.malformed,
-                "sessions": [{"session": s, "accepted": taken.accepted[s], "runs": runs[s]} for s in runs],
-            }
-        )
+        counts = {"read": taken.read, "malformed_lines": taken.malformed}
+        emit({**counts, "malformed": taken.named, "sessions": formed.sessions})
     else:
-        _report(taken, [run for of_session in runs.values() for run in of_session])
+        _report(taken, formed)
     if taken.malformed:
         raise typer.Exit(EXIT_FOUND_WRONG)
 
@@ -75,61 +87,75 @@ def _refuse_twins(files: Sequence[Path]) -> None:
         raise InvalidInputError(f"several files would be the session {', '.join(twins)}: rename them")
 
 
-async def _take_in(memory: Mnemic, who: Identity, files: Sequence[Path]) -> _Taken:
-    taken, reader = _Taken(), Reader()
-    held: dict[str, list[Line]] = {}
-    with progress() as bar:
+async def take_in(memory: Mnemic, who: Identity, files: Sequence[Path]) -> _Taken:
+    """Stores the messages of the files for formation, a few thousand at a time, and names the malformed lines."""
+    taken = _Taken()
+    held: dict[str, list[dict[str, Any]]] = {}
+    size = 0
+    with closing(Reader()) as reader, progress() as bar:
         task = bar.add_task("messages read", total=None)
-        for path in files:
-            for line in reader.read(path):
-                if isinstance(line, Malformed):
-                    _name(taken, line)
-                    continue
-                taken.read += 1
-                bar.advance(task)
-                held.setdefault(line.session, []).append(line)
-                if taken.read % _HELD == 0:
-                    await _store(memory, who, held, taken)
+        for line in (line for path in files for line in reader.read(path)):
+            if isinstance(line, Malformed):
+                _name(taken, line)
+                continue
+            taken.read += 1
+            bar.advance(task)
+            held.setdefault(line.session, []).append(line.message)
+            size += line.size
+            if taken.read % _HELD == 0 or size > _HELD_CHARS:
+                await _store(memory, who, held, taken)
+                size = 0
         await _store(memory, who, held, taken)
     return taken
 
 
 def _name(taken: _Taken, line: Malformed) -> None:
-    taken.malformed.append(line)
-    if len(taken.malformed) <= _NAMED:
+    taken.malformed += 1
+    if taken.malformed <= _KEPT:
+        taken.named.append(line)
+    if taken.malformed <= _NAMED:
         say(f"{line.file}:{line.line}: {line.reason}")
 
 
-async def _store(memory: Mnemic, who: Identity, held: dict[str, list[Line]], taken: _Taken) -> None:
-    for session, lines in held.items():
-        observed = await memory.observe(_in(who, session), [line.message for line in lines])
+async def _store(memory: Mnemic, who: Identity, held: dict[str, list[dict[str, Any]]], taken: _Taken) -> None:
+    for session, messages in held.items():
+        observed = await memory.observe(_in(who, session), messages)
         taken.accepted[session] += observed.accepted
     held.clear()
 
 
-async def _form_sessions(memory: Mnemic, who: Identity, sessions: Sequence[str]) -> dict[str, list[FormationOutput]]:
-    runs: dict[str, list[FormationOutput]] = {}
+async def _form_sessions(memory: Mnemic, who: Identity, taken: _Taken, *, as_json: bool) -> _Formed:
+    formed = _Formed()
     with progress() as bar:
-        for session in bar.track(sessions, description="sessions formed"):
-            runs[session] = await memory.form(_in(who, session))
-    return runs
+        for session, accepted in bar.track(taken.accepted.items(), description="sessions formed"):
+            runs = await memory.form(_in(who, session))
+            for run in runs:
+                _add(formed, session, run)
+            if as_json:
+                formed.sessions.append({"session": session, "accepted": accepted, "runs": runs})
+    return formed
 
 
 def _in(who: Identity, session: str) -> Identity:
     return who.model_copy(update={"session_id": session})
 
 
-def _report(taken: _Taken, runs: Sequence[FormationOutput]) -> None:
-    stored: Counter[str] = Counter()
-    for run in runs:
-        stored.update(run.get("stored", {}))
+def _add(formed: _Formed, session: str, run: FormationOutput) -> None:
+    formed.stored.update(run.get("stored", {}))
+    formed.superseded += run.get("superseded", 0)
+    formed.repeated += run.get("repeated", 0)
+    if waits := run.get("waits"):
+        say(f"session {session}: {run['pending']} messages wait ({waits}); the same command goes on with them")
+    for result in run.get("consolidations", []):
+        if result["outcome"] != "saved":
+            say(f"the consolidation of {result['scope_key']} ended as: {result['outcome']}")
+
+
+def _report(taken: _Taken, formed: _Formed) -> None:
     new = sum(taken.accepted.values())
     show(f"{taken.read} messages read, {new} of them new, in {len(taken.accepted)} sessions")
     if taken.malformed:
-        show(f"{len(taken.malformed)} malformed lines were left out")
-    show(f"stored: {', '.join(f'{count} {kind}s' for kind, count in sorted(stored.items())) or 'nothing new'}")
-    superseded = sum(run.get("superseded", 0) for run in runs)
-    show(f"facts superseded: {superseded}, known before: {sum(run.get('repeated', 0) for run in runs)}")
-    for result in (result for run in runs for result in run.get("consolidations", [])):
-        if result["outcome"] != "saved":
-            say(f"the consolidation of {result['scope_key']} ended as: {result['outcome']}")
+        show(f"{taken.malformed} malformed lines were left out")
+    stored = ", ".join(f"{count} {kind}s" for kind, count in sorted(formed.stored.items()))
+    show(f"stored: {stored or 'nothing new'}")
+    show(f"facts superseded: {formed.superseded}, known before: {formed.repeated}")

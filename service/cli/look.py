@@ -11,10 +11,11 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
+from mnemic.service.asked import ALL_KINDS
 from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity
 from mnemic.service.cli.output import columns, day, emit, plain, say, show
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
-from mnemic.service.memory import ALL_KINDS, Mnemic
+from mnemic.service.memory import Mnemic
 from mnemic.state.records import HistoryEvent, Kind, Memory
 
 KindName = StrEnum("KindName", {kind: kind for kind in ALL_KINDS})  # type: ignore[misc]  # made of the library's list

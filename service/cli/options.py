@@ -1,10 +1,10 @@
 """Options that several commands share, and the identity they make."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
@@ -15,6 +15,9 @@ Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of th
 Session = Annotated[str | None, typer.Option("--session", help="A session, for what belongs to it alone.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")]
 
+#: A field of the identity, named after its option.
+_FIELD = re.compile(r"^(agent|user|group|session)_ids?")
+
 
 def identity(agent: str, user: str, groups: Sequence[str] | None = None, session: str | None = None) -> Identity:
     """The identity these options name.
@@ -24,7 +27,5 @@ def identity(agent: str, user: str, groups: Sequence[str] | None = None, session
     """
     try:
         return Identity(agent_id=agent, user_id=user, group_ids=tuple(groups or ()), session_id=session)
-    except ValidationError as error:
-        names = ", ".join(dict.fromkeys(f"--{str(p['loc'][0]).split('_')[0]}" for p in error.errors()))
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise InvalidInputError(f"{names}: {reason}") from None
+    except InvalidInputError as error:
+        raise InvalidInputError(_FIELD.sub(r"--\1", str(error))) from None

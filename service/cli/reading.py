@@ -1,43 +1,41 @@
 """Reads conversation files: JSON lines, or one array of OpenAI-style messages; a bad line is named and left out."""
 
-import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AliasChoices, Field, StrictStr
 
 from mnemic.nodes.incoming import KNOWN_ROLES
+from mnemic.nodes.said import Part, Said
+from mnemic.service.cli.repeats import Repeats
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId
 
 #: A file of this ending holds one array, any other one message a line.
 ARRAY_SUFFIX = ".json"
+#: Of a message 32,000 characters are kept; in JSON's own escapes they take 384,000 bytes at most.
+MAX_LINE_BYTES = 1 << 20
+#: An array is read whole, into several times its size.
+MAX_ARRAY_BYTES = 64 << 20
 
 
 def _known_role(role: str) -> str:
-    if role.lower() not in KNOWN_ROLES:
+    if role not in KNOWN_ROLES:
         raise ValueError("is none of user, assistant, tool, system and developer")
     return role
 
 
-class _Fields(BaseModel):
-    """One message as files have it; what else stands in it is left alone."""
-
-    model_config = ConfigDict(extra="ignore")
+class _Said(Said):
+    """One message as files have it."""
 
     session: HostId
-    role: Annotated[str, AfterValidator(_known_role)]
+    role: Annotated[HostId, AfterValidator(str.lower), AfterValidator(_known_role)]
     author: HostId | None = Field(default=None, validation_alias=AliasChoices("author", "name"))
-    user: HostId | None = None
     #: None: a tool call without words.
-    content: str | list[str | dict[str, Any]] | None
-    time: datetime | None = None
-    id: Annotated[str, Field(min_length=1)] | int | None = None
+    content: StrictStr | list[StrictStr | Part] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +44,11 @@ class Line:
 
     session: str
     message: dict[str, Any]
+
+    @property
+    def size(self) -> int:
+        """Characters of the content."""
+        return len(self.message.get("content") or "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +68,14 @@ class Reader:
     read again, after a bad line was mended or others were added at its end, brings only what is new.
     """
 
-    _seen: Counter[bytes] = field(default_factory=Counter)
+    _repeats: Repeats = field(default_factory=Repeats)
+
+    def close(self) -> None:
+        """Forgets what was read; use `contextlib.closing`."""
+        self._repeats.close()
 
     def read(self, path: Path) -> Iterator[Line | Malformed]:
-        """The messages and the malformed lines of a file, in order.
+        """The messages and the malformed lines of a file, in order; it is never held as a whole.
 
         Raises:
             InvalidInputError: the file cannot be read, or is no array where its name says so.
@@ -83,20 +90,25 @@ class Reader:
     def _line(self, item: object, path: Path, number: int) -> Line | Malformed:
         if isinstance(item, _Broken):
             return Malformed(file=str(path), line=number, reason=item.reason)
-        if path.suffix == ARRAY_SUFFIX and isinstance(item, dict):
+        if not isinstance(item, dict):
+            reason = "not a message: a JSON object with role and content is"
+            return Malformed(file=str(path), line=number, reason=reason)
+        if path.suffix == ARRAY_SUFFIX:
             item = {**item, "session": path.stem}
         try:
-            fields = _Fields.model_validate(item)
-        except ValidationError as error:
-            return Malformed(file=str(path), line=number, reason=_reason(error))
-        message = fields.model_dump(exclude={"session"}, exclude_none=True)
-        message["id"] = str(fields.id) if fields.id is not None else self._name(fields.session, message)
-        return Line(session=fields.session, message=message)
+            said = _Said.of(item)
+        except InvalidInputError as error:
+            return Malformed(file=str(path), line=number, reason=str(error))
+        message = said.model_dump(include={"role", "author", "user", "time"}, exclude_none=True)
+        return Line(
+            session=said.session,
+            message={**message, "content": said.text, "id": said.id or self._name(said)},
+        )
 
-    def _name(self, session: str, message: dict[str, Any]) -> str:
-        digest = hashlib.sha256(json.dumps([session, message], sort_keys=True, default=str).encode()).digest()
-        self._seen[digest] += 1
-        return f"{digest.hex()}-{self._seen[digest]}"
+    def _name(self, said: _Said) -> str:
+        fingerprint = said.fingerprint(said.text)
+        times = self._repeats.count(f"{said.session}\x1f{fingerprint}")
+        return f"{fingerprint}-{times}"
 
 
 @dataclass(frozen=True)
@@ -108,31 +120,66 @@ class _Broken:
 
 def _items(path: Path) -> Iterator[object]:
     """What each line or item holds; None for an empty line."""
-    if path.suffix == ARRAY_SUFFIX:
-        found = _parse(path.read_bytes())
-        if not isinstance(found, list):
-            reason = found.reason if isinstance(found, _Broken) else "it holds no array"
-            raise InvalidInputError(f"{path}: {reason}; a {ARRAY_SUFFIX} file is one array of messages")
-        yield from found
-        return
     with path.open("rb") as file:
-        for line in file:
-            yield _parse(line) if line.strip() else None
+        if path.suffix == ARRAY_SUFFIX:
+            yield from _array(file, path)
+        else:
+            yield from map(_parse, _lines(file))
 
 
-def _parse(data: bytes) -> object:
+def _array(file: BinaryIO, path: Path) -> list[object]:
+    data = file.read(MAX_ARRAY_BYTES + 1)
+    if len(data) > MAX_ARRAY_BYTES:
+        raise InvalidInputError(
+            f"{path} is larger than {MAX_ARRAY_BYTES >> 20} MiB: write one message a line, each with its session, into"
+            f" a file that does not end in {ARRAY_SUFFIX}; such files may have any size"
+        )
+    found = _parse(data)
+    if not isinstance(found, list):
+        reason = found.reason if isinstance(found, _Broken) else "it holds no array"
+        raise InvalidInputError(f"{path}: {reason}; a {ARRAY_SUFFIX} file is one array of messages")
+    return [_Broken("not a message") if item is None else item for item in found]
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes | None]:
+    """Each line; None for one that is too long to be a message, of which only a piece is held at a time."""
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        if len(line) <= MAX_LINE_BYTES:
+            yield line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = file.readline(MAX_LINE_BYTES)
+        yield None
+
+
+def _parse(data: bytes | None) -> object:
+    """What the JSON says; None for an empty line."""
+    if data is None:
+        return _Broken(f"longer than {MAX_LINE_BYTES:,} bytes")
+    if not data.strip():
+        return None
     try:
-        parsed: object = json.loads(data.decode("utf-8-sig"))  # some editors put a byte order mark first
+        text = data.decode("utf-8-sig")  # some editors put a byte order mark first
+        parsed: object = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except UnicodeDecodeError:
         return _Broken("not UTF-8")
+    except _RepeatedKeyError:
+        return _Broken("the same key stands in it twice")
     except (ValueError, RecursionError):
         return _Broken("not JSON")
     return parsed if parsed is not None else _Broken("not a message")
 
 
-def _reason(error: ValidationError) -> str:
-    """The first problem by the name of its field; never the value, which is somebody's words."""
-    problem = error.errors(include_input=False, include_url=False)[0]
-    if not problem["loc"]:
-        return "not a message: a JSON object with role and content is"
-    return f"{problem['loc'][0]}: {problem['msg'].removeprefix('Value error, ')}"
+class _RepeatedKeyError(ValueError):
+    """Which of the values was meant, nobody knows."""
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _RepeatedKeyError
+    return found
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")

@@ -54,3 +54,5 @@ async def context(
     if recalled["context"]:
         show_text(recalled["context"])
     say(f"{recalled['tokens']} tokens; searched: {recalled['searched'] or 'no'}")
+    if recalled["degraded"]:
+        say(f"degraded: {recalled['degraded']}; see the warning")

@@ -1,8 +1,17 @@
--- observe --
--- Stores messages that are new to the session; a host resends the whole list every turn.
+-- enter_session --
+-- Locks the session, so that who observes the same messages in another order waits here and not, row by row, for each other.
 with agent as (
     insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing
-), given as (
+)
+insert into sessions as s (agent_id, session_id, group_ids, last_activity_at)
+values (%(agent_id)s, %(session_id)s, %(group_ids)s, clock_timestamp())
+on conflict (agent_id, session_id) do update set group_ids = excluded.group_ids
+ where s.group_ids <> excluded.group_ids;
+
+-- observe --
+-- Stores messages that are new to the locked session, for a host resends the whole list every turn; how many they are, and
+-- how many wait with them for formation.
+with given as (
     select * from jsonb_to_recordset(%(messages)s)
         as m(id uuid, scope_key text, role text, author text, user_id text, content text, said_at timestamptz)
 ), stored as (
@@ -10,30 +19,33 @@ with agent as (
     select %(agent_id)s, id, %(session_id)s, scope_key, role, author, user_id, content, said_at from given
     on conflict do nothing returning 1
 ), session as (
-    insert into sessions as s (agent_id, session_id, group_ids, message_count, last_activity_at)
-    select %(agent_id)s, %(session_id)s, %(group_ids)s, count(*), clock_timestamp() from stored
-    on conflict (agent_id, session_id) do update
-       set group_ids = excluded.group_ids,
-           message_count = s.message_count + excluded.message_count,
-           last_activity_at = case when excluded.message_count > 0 then excluded.last_activity_at else s.last_activity_at end
+    update sessions set message_count = message_count + new.count, last_activity_at = clock_timestamp()
+      from (select count(*) from stored) as new
+     where agent_id = %(agent_id)s and session_id = %(session_id)s and new.count > 0
 )
-select count(*) from stored;
+select count(*) as accepted,
+       count(*) + (select count(*) from messages
+                    where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null) as pending
+  from stored;
 
--- pending_count --
--- Messages of the session that wait for formation.
-select count(*) from messages
- where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null;
+-- waiting --
+-- Messages of the session that wait for formation, those of them that were set aside, and since when nothing was said, by
+-- the database's clock.
+select count(*) as pending, count(*) filter (where set_aside) as set_aside,
+       coalesce((select clock_timestamp() - last_activity_at from sessions
+                  where agent_id = %(agent_id)s and session_id = %(session_id)s), interval '0') as idle
+  from messages where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null;
 
 -- pending --
--- The oldest of them.
+-- The oldest of them; those that were set aside come last, and only where they are asked for.
 select id, session_id, role, author, user_id, content, said_at from messages
  where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
- order by place limit %(most)s;
+   and (%(with_set_aside)s or not set_aside)
+ order by set_aside, place limit %(most)s;
 
--- idle --
--- Since when nothing was said, by the database's clock.
-select clock_timestamp() - last_activity_at from sessions
- where agent_id = %(agent_id)s and session_id = %(session_id)s;
+-- set_aside --
+-- Leaves messages to a run that is forced.
+update messages set set_aside = true where agent_id = %(agent_id)s and id = any(%(ids)s) and formed_by is null;
 
 -- settle --
 -- Marks messages as formed, each at most once: a second run finds fewer rows and saves nothing.

@@ -34,3 +34,19 @@ select %(agent_id)s, key, clock_timestamp(), case when %(consolidated)s then clo
 on conflict (agent_id, scope_key) do update
    set last_activity_at = excluded.last_activity_at,
        last_consolidated_at = coalesce(excluded.last_consolidated_at, scopes.last_consolidated_at);
+
+-- turn_writes_today --
+-- Memories written for turns of a user since midnight (UTC).
+select turn_writes from scopes
+ where agent_id = %(agent_id)s and scope_key = %(counted_key)s
+   and turn_writes_on = (clock_timestamp() at time zone 'utc')::date;
+
+-- count_turn_writes --
+-- Adds to them; a new day begins anew.
+insert into scopes (agent_id, scope_key, turn_writes, turn_writes_on)
+values (%(agent_id)s, %(counted_key)s, %(written)s, (clock_timestamp() at time zone 'utc')::date)
+on conflict (agent_id, scope_key) do update
+   set turn_writes = excluded.turn_writes
+                     + case when scopes.turn_writes_on = excluded.turn_writes_on then scopes.turn_writes else 0 end,
+       turn_writes_on = excluded.turn_writes_on
+returning turn_writes;

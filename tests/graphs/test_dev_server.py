@@ -26,7 +26,16 @@ from tests.support.worlds import identity
 
 ROOT = Path(__file__).parents[2]
 NODES = {
-    "formation": {"gate", "extract_facts", "find_similar", "decide", "extract_reflections", "save", "consolidate"},
+    "formation": {
+        "gate",
+        "extract_facts",
+        "find_similar",
+        "decide",
+        "extract_reflections",
+        "extract_observations",
+        "save",
+        "consolidate",
+    },
     "consolidation": {"collect", "write", "save"},
     "recall": {"decide", "read_context", "render"},
 }

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 
 import pytest
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr
 
 from mnemic.models.embedders import Embedder, make_embedder
 from mnemic.state.errors import ConfigurationError, EmbeddingError
@@ -77,7 +77,7 @@ async def test_a_failing_endpoint_is_named_by_kind_and_never_by_content(
 
 
 def test_more_dimensions_than_can_be_stored_are_refused_by_the_settings_name() -> None:
-    with pytest.raises(ValidationError, match="embedder_dimensions"):
+    with pytest.raises(ConfigurationError, match="embedder_dimensions"):
         Settings(embedder_dimensions=1025)
     unchecked = Settings(api_key=SecretStr("k"), embedder="openai:large").model_copy(
         update={"embedder_dimensions": 3072}

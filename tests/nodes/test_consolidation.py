@@ -1,7 +1,5 @@
 """The one living text of a scope key: exactly the snapshot goes in, or nothing changes."""
 
-import asyncio
-
 import psycopg
 import pytest
 
@@ -21,9 +19,8 @@ from tests.support.scripted import (
     reflection,
     reflections,
     say,
-    together,
 )
-from tests.support.worlds import identity
+from tests.support.worlds import expire_leases, identity
 
 ANA = identity("ana", session="s1")
 KEY = "user:ana"
@@ -173,17 +170,21 @@ async def test_a_reflection_stored_while_the_model_writes_waits(memory: Mnemic, 
     assert await contents(memory, ANA, "reflection") == [late]
 
 
-async def test_of_two_at_once_one_is_saved_and_one_is_stale(
+async def test_a_consolidation_that_was_overtaken_is_stale(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
+    async def overtake() -> None:
+        expire_leases(superuser)
+        model.answer(CONSOLIDATION, consolidation(TEXT))
+        assert (await memory.consolidate(ANA, KEY, force=True))["outcome"] == "saved"
+
     for round_number, texts in enumerate([WISHES[:2], WISHES[2:]]):  # the first text, then its rewriting
         await wish(memory, model, *texts, session=f"s{round_number}")
-        model.answer(CONSOLIDATION, together(2, consolidation(TEXT), consolidation(TEXT.replace("works", "toils"))))
-        results = await asyncio.gather(*(memory.consolidate(ANA, KEY, force=True) for _ in range(2)))
+        model.answer(CONSOLIDATION, meanwhile(overtake, consolidation(TEXT.replace("works", "toils"))))
+        late = await memory.consolidate(ANA, KEY, force=True)
 
-        assert sorted(result["outcome"] for result in results) == ["saved", "stale"]
-        assert sorted(result["absorbed"] for result in results) == [0, len(texts)]
-        assert len(await contents(memory, ANA, "consolidation")) == 1
+        assert (late["outcome"], late["absorbed"]) == ("stale", 0)
+        assert await contents(memory, ANA, "consolidation") == [TEXT]
         assert await contents(memory, ANA, "reflection") == []
     absorbed = superuser.execute(
         "select count(*), count(distinct memory_id) from mnemic.history where event = 'ABSORB'"
@@ -209,8 +210,9 @@ async def test_a_model_that_fails_after_the_formation_leaves_the_formation_saved
     await wish(memory, model, *WISHES[:1])
 
     assert await contents(memory, ANA, "reflection") == [WISHES[0]]
+    assert (await memory.consolidate(ANA, KEY))["outcome"] == "busy"  # the failure's wait is not over
     with pytest.raises(ModelError):
-        await memory.consolidate(ANA, KEY)
+        await memory.consolidate(ANA, KEY, force=True)
 
 
 async def test_every_speakers_own_text_is_written_by_one_formation(memory: Mnemic, model: LoopbackModel) -> None:

@@ -218,5 +218,5 @@ async def test_a_name_one_gives_oneself_makes_no_memory_of_somebody_elses(memory
 
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00+10:00", "9999-12-31T23:59:59-10:00"])
 async def test_a_time_outside_the_calendar_is_refused(memory: Mnemic, time: str) -> None:
-    with pytest.raises(InvalidInputError, match="outside the years"):
+    with pytest.raises(InvalidInputError, match="in the years 1900 to 2199"):
         await memory.observe(ANA, [{"role": "user", "content": "hello", "time": time}])

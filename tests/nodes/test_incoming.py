@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from mnemic.nodes.incoming import MAX_MESSAGE_CHARS, HostMessage
+from mnemic.nodes.incoming import MAX_MESSAGE_CHARS
+from mnemic.nodes.said import HostMessage
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from tests.support.loopback import LoopbackModel
@@ -67,6 +68,37 @@ async def test_a_hosts_own_ids_tell_messages_apart_wherever_they_stand(memory: M
     assert (observed.accepted, observed.pending) == (1, 2)
 
 
+async def test_a_window_that_slides_over_the_list_brings_only_what_is_new(memory: Mnemic) -> None:
+    said = turns(*[f"Remark {number}." for number in range(8)])
+    for message in said:
+        del message["time"]
+    for end in range(4, 9):
+        observed = await memory.observe(ANA, said[end - 4 : end])
+    assert observed.pending == 8
+
+
+async def test_a_host_that_sends_only_what_is_new_loses_no_repeat_where_times_tell_it_apart(memory: Mnemic) -> None:
+    for minute in (1, 2, 2):  # the third is a resend
+        observed = await memory.observe(ANA, turns("ok", minutes=minute))
+    assert observed.pending == 2
+    for speaker in ("ben", "cleo"):
+        await memory.observe(ANA, [{"role": "user", "content": "ok", "user": speaker}])
+    assert (await memory.observe(ANA, [])).pending == 4
+
+
+async def test_ids_that_differ_in_what_nobody_sees_are_two(memory: Mnemic) -> None:
+    said = [{"role": "user", "content": "ok", "id": id_} for id_ in ("m1", "m1\u200b", "m1 ", 0, "00")]
+    assert (await memory.observe(ANA, said)).accepted == 5
+
+
+async def test_more_messages_than_one_statement_takes_are_stored_together_or_not_at_all(memory: Mnemic) -> None:
+    said: list[HostMessage] = [{"role": "user", "content": f"Remark {number}."} for number in range(1201)]
+    with pytest.raises(InvalidInputError, match="message 1202: "):
+        await memory.observe(ANA, [*said, {"role": "user", "content": 7}])
+    assert (await memory.observe(ANA, said)).accepted == 1201
+    assert (await memory.observe(ANA, said)).pending == 1201
+
+
 async def test_the_same_ids_in_another_session_or_of_another_agent_are_other_messages(memory: Mnemic) -> None:
     said = [HumanMessage("I keep bees.", id="m1")]
     for who in (ANA, identity("ana", session="s2"), identity("ana", agent="lighthouse", session="s1")):
@@ -104,10 +136,10 @@ async def test_a_pasted_book_is_cut_and_stays_searchable_in_pieces(memory: Mnemi
 @pytest.mark.parametrize(
     ("item", "problem"),
     [
-        ({"content": "Hello."}, "has no role"),
-        ({"role": "user", "content": 7}, "no text"),
-        ({"role": "user", "content": "Hello.", "name": "a\nb"}, "author"),
-        ({"role": "user", "content": "Hello.", "user": "x" * 129}, "author"),
+        ({"content": "Hello."}, "message 2: role: Field required"),
+        ({"role": "user", "content": 7}, "message 2: content: "),
+        ({"role": "user", "content": "Hello.", "name": "a\nb"}, "message 2: name: "),
+        ({"role": "user", "content": "Hello.", "user": "x" * 129}, "message 2: user: "),
         ({"role": "user", "content": "Hello.", "time": "yesterday"}, "ISO 8601"),
         ("Hello.", "LangChain message or a mapping"),
     ],

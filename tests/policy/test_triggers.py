@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.triggers import FormationReason, facts_allowed, formation_reason
+from mnemic.policy.triggers import FormationReason, facts_of_batch, formation_reason
 from mnemic.state.settings import Settings
+from tests.support.worlds import message
 
 SETTINGS = Settings()
 MINUTE = timedelta(minutes=1)
@@ -57,4 +58,4 @@ def test_more_of_anything_never_makes_a_due_session_wait(
 
 @pytest.mark.parametrize(("messages", "facts"), [(0, 0), (1, 1), (4, 2), (10, 5), (11, 6), (50, 25), (500, 25)])
 def test_facts_are_capped_per_ten_messages_and_per_run(messages: int, facts: int) -> None:
-    assert facts_allowed(messages, SETTINGS) == facts
+    assert facts_of_batch([message("Well.")] * messages, SETTINGS) == facts

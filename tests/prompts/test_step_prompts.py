@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import BaseModel
 
-from mnemic.prompts import decide, extract_facts, extract_reflections, write_consolidation
+from mnemic.prompts import decide, extract_facts, extract_observations, extract_reflections, write_consolidation
 from mnemic.prompts.conversation import Line
 from mnemic.prompts.decide import DecideInput, DecideOutput, KnownFact, NewFact
 from mnemic.prompts.extract_facts import ExtractFactsInput, ExtractFactsOutput
+from mnemic.prompts.extract_observations import ExtractObservationsInput, ExtractObservationsOutput
 from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput, StandingText
 from mnemic.prompts.loader import Prompt
 from mnemic.prompts.write_consolidation import (
@@ -56,6 +57,18 @@ RENDERED: dict[str, tuple[Prompt, dict[str, str]]] = {
             )
         ),
     ),
+    "extract_observations": (
+        extract_observations.PROMPT,
+        extract_observations.variables(
+            ExtractObservationsInput(
+                lines=LINES,
+                standing=(StandingText(scope="user", name=HOSTILE, text=HOSTILE),),
+                group=HOSTILE,
+                guidance=HOSTILE,
+                max_observations=7,
+            )
+        ),
+    ),
     "write_consolidation": (
         write_consolidation.PROMPT,
         write_consolidation.variables(
@@ -75,6 +88,7 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "extract_facts": ExtractFactsOutput,
     "decide": DecideOutput,
     "extract_reflections": ExtractReflectionsOutput,
+    "extract_observations": ExtractObservationsOutput,
     "write_consolidation": WriteConsolidationOutput,
 }
 every_prompt = pytest.mark.parametrize("name", RENDERED)
@@ -107,7 +121,7 @@ def test_nothing_said_or_stored_closes_a_fence_or_opens_one(name: str) -> None:
     _, user = prompt.render(**values)
 
     own = sorted(re.findall(r"</?\w+>", fixed_text(prompt)))
-    scopes = ["</user>", "<user>"] if name == "extract_reflections" else []
+    scopes = ["</user>", "<user>"] if "standing" in prompt.variables else []
     assert sorted(re.findall(r"</?\w+>", user)) == sorted(own + scopes)
     assert "{{guidance}}" in user
 

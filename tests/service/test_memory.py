@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from mnemic import Identity, Mnemic, ScopeSettings
-from mnemic.service.memory import ALL_KINDS
+from mnemic.service.asked import ALL_KINDS
 from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError
 from mnemic.state.records import Kind
 from tests.support.loopback import LoopbackModel
@@ -118,7 +118,7 @@ async def test_every_search_type_finds_the_fitting_fact_first(
 
 @pytest.mark.parametrize(("question", "limit"), [("", 5), ("  ", 5), ("bees", 0), ("bees", 101)])
 async def test_a_search_needs_a_question_and_a_sensible_limit(memory: Mnemic, question: str, limit: int) -> None:
-    with pytest.raises(InvalidInputError, match="1 to 100"):
+    with pytest.raises(InvalidInputError, match=r"question|^limit: "):
         await memory.search(ANA, question, limit=limit)
 
 
@@ -179,7 +179,7 @@ async def test_a_sentence_said_twice_takes_one_line(memory: Mnemic) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, 2**40])
 async def test_a_listing_has_bounds(memory: Mnemic, limit: int) -> None:
-    with pytest.raises(InvalidInputError, match="limit from 1"):
+    with pytest.raises(InvalidInputError, match=r"^limit: "):
         await memory.memories(ANA, limit=limit)
 
 
@@ -190,5 +190,5 @@ async def test_a_question_with_a_null_character_is_answered(memory: Mnemic, mode
 
 
 async def test_a_consolidation_needs_to_be_told_of_what(memory: Mnemic) -> None:
-    with pytest.raises(InvalidInputError, match="is not a scope key such as"):
+    with pytest.raises(InvalidInputError, match="none of this identity's"):
         await memory.consolidation().ainvoke({}, context=ANA)

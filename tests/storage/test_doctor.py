@@ -35,8 +35,16 @@ BROKEN = [
     ("alter role mnemic_app in database {db} reset search_path", "search path", "run `mnemic db migrate`"),
     ("alter table mnemic.memories owner to postgres", "ownership", "memories belongs to postgres: .*mnemic_owner"),
     ("alter function mnemic.set_protection owner to postgres", "ownership", "set_protection belongs to postgres"),
-    ("update mnemic.migrations set checksum = 'x'", "migrations", r"0001_first_path\.sql was changed after it ran"),
-    ("delete from mnemic.migrations", "migrations", r"0001_first_path\.sql has not run: run `mnemic db migrate`"),
+    (
+        "update mnemic.migrations set checksum = 'x' where number = 1",
+        "migrations",
+        r"0001_first_path\.sql was changed after it ran",
+    ),
+    (
+        "delete from mnemic.migrations where number = 1",
+        "migrations",
+        r"0001_first_path\.sql has not run: run `mnemic db migrate`",
+    ),
     ("revoke select on mnemic.migrations from mnemic_app", "migrations", "cannot be read: run `mnemic db migrate`"),
     (
         "update pg_extension set extversion = '0.7.4' where extname = 'vector'",

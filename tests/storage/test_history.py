@@ -17,34 +17,11 @@ from mnemic.state.records import Memory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import history, memories
 from mnemic.storage.database import Database, Scoped
+from tests.support.chain import assert_chain_is_whole
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, remember
 
 ME = identity(session="s1")
-
-#: Rows that do not fit: a gap, another predecessor, a hash that is not the row's, contents that are not the digests'.
-BROKEN_LINKS = """
-select h.seq from mnemic.history h
-  join mnemic.history_contents c using (agent_id, seq)
-  left join mnemic.history p on p.agent_id = h.agent_id and p.seq = h.seq - 1
- where h.agent_id = %(agent)s
-   and (h.hash <> mnemic.history_hash(h)
-        or h.prev <> coalesce(p.hash, sha256(convert_to(h.agent_id, 'UTF8')))
-        or (p.seq is null and h.seq <> 1)
-        or h.before_digest is distinct from sha256(c.salt || convert_to(c.before::text, 'UTF8'))
-        or h.after_digest is distinct from sha256(c.salt || convert_to(c.after::text, 'UTF8')))
-"""
-HEAD = """
-select d.seq = max(h.seq) and d.hash = (array_agg(h.hash order by h.seq desc))[1]
-  from mnemic.heads d join mnemic.history h using (agent_id) where agent_id = %(agent)s group by d.seq, d.hash
-"""
-
-
-def assert_chain_is_whole(superuser: psycopg.Connection, agent: str) -> None:
-    with superuser.transaction():
-        superuser.execute("set local search_path = mnemic")
-        assert superuser.execute(BROKEN_LINKS, {"agent": agent}).fetchall() == []
-        assert superuser.execute(HEAD, {"agent": agent}).fetchone() == (True,)
 
 
 async def test_a_memory_tells_its_own_history(db: Database) -> None:

@@ -4,8 +4,8 @@ import uuid
 
 import psycopg
 import pytest
-from psycopg.errors import InsufficientPrivilege
 
+from mnemic.state.errors import RefusedError
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Kind, Message, ScopeSettings, Usage
 from mnemic.storage import history, inbox, memories, scopes, usage
@@ -149,7 +149,7 @@ FOREIGN_INSERTS = [
 
 @pytest.mark.parametrize("statement", FOREIGN_INSERTS)
 async def test_a_row_for_a_foreign_scope_key_is_refused(world: Database, statement: str) -> None:
-    with pytest.raises(InsufficientPrivilege, match="row-level security"):
+    with pytest.raises(RefusedError, match="row-level security"):
         await operate(world, ANA, lambda scoped: scoped.execute(statement, {}))
 
 
@@ -166,7 +166,7 @@ async def test_a_foreign_row_is_not_changed_and_an_own_one_not_given_away(
         assert cursor.rowcount == 0
     assert superuser.execute(foreign).fetchone() == before
     for table in ("scopes", "entries", "messages"):
-        with pytest.raises(InsufficientPrivilege, match="row-level security"):
+        with pytest.raises(RefusedError, match="row-level security"):
             async with world.scoped(identity("ana")) as scoped:
                 await scoped.execute(f"update {table} set scope_key = 'user:bob' where scope_key = 'user:ana'", {})
 

@@ -79,7 +79,7 @@ class LoopbackModel:
             self._routes.insert(0, _Route(fits, answers))
 
     def answer_embeddings(self, answer: Answer | None) -> None:
-        """Answers embedding requests with a status, bytes, or a function returning the vectors; None: hashed words."""
+        """Answers embedding requests: a status, bytes, a function making vectors or bytes, or None for hashed words."""
         self._embedding_answer = answer
 
     def reply_to(self, path: str, request: Request) -> tuple[int, str, bytes]:
@@ -109,6 +109,11 @@ class LoopbackModel:
             assert not self.problems, self.problems
 
 
+def hang_up(_: Request) -> Answer:
+    """An answer that never comes: the connection ends."""
+    raise ConnectionAbortedError
+
+
 def _fits_text(text: str) -> Callable[[Request], bool]:
     def fits(request: Request) -> bool:
         return schema_name(request) == text or any(text in json.dumps(message) for message in request["messages"])
@@ -119,9 +124,9 @@ def _fits_text(text: str) -> Callable[[Request], bool]:
 def _embedding_reply(answer: Answer | None, request: Request) -> tuple[int, str, bytes]:
     if isinstance(answer, int):
         return _error(answer)
-    if isinstance(answer, bytes):
-        return 200, "text/html", answer
     vectors = answer(request) if callable(answer) else None
+    if isinstance(body := vectors or answer, bytes):
+        return 200, _type_of(body), body
     return 200, "application/json", json.dumps(embeddings_body(request, vectors)).encode()
 
 
@@ -131,7 +136,7 @@ def _chat_reply(answer: Answer, request: Request) -> tuple[int, str, bytes]:
     if isinstance(answer, int):
         return _error(answer)
     if isinstance(answer, bytes):
-        return 200, "text/html", answer
+        return 200, _type_of(answer), answer
     reply = _as_reply(answer, request)
     if reply.after is not None:
         reply.after.wait(timeout=30)
@@ -140,6 +145,10 @@ def _chat_reply(answer: Answer, request: Request) -> tuple[int, str, bytes]:
     if request.get("stream"):
         return 200, "text/event-stream", events(body)
     return 200, "application/json", json.dumps(body).encode()
+
+
+def _type_of(body: bytes) -> str:
+    return "application/json" if body[:1] in (b"{", b"[") else "text/html"
 
 
 def _as_reply(answer: Any, request: Request) -> Reply:
@@ -167,6 +176,9 @@ def _handler(model: LoopbackModel) -> type[BaseHTTPRequestHandler]:
             length = int(self.headers["Content-Length"])
             try:
                 status, kind, body = model.reply_to(self.path, json.loads(self.rfile.read(length)))
+            except ConnectionAbortedError:  # the script hangs up
+                self.close_connection = True
+                return
             except Exception as error:  # noqa: BLE001 - a script's mistake must fail the test, not only this thread
                 model.problems.append(f"the script failed: {error!r}")
                 status, kind, body = _error(400)

@@ -14,6 +14,7 @@ from mnemic.nodes.resources import Resources
 from mnemic.prompts.categories import Category
 from mnemic.prompts.decide import DecideOutput, Decision
 from mnemic.prompts.extract_facts import ExtractFactsOutput, FactDraft
+from mnemic.prompts.extract_observations import ExtractObservationsOutput, ObservationDraft
 from mnemic.prompts.extract_reflections import ExtractReflectionsOutput, ReflectionDraft
 from mnemic.prompts.write_consolidation import WriteConsolidationOutput
 from mnemic.service.memory import Mnemic
@@ -28,6 +29,7 @@ from tests.support.worlds import MORNING
 FACTS = ExtractFactsOutput.__name__
 DECISIONS = DecideOutput.__name__
 REFLECTIONS = ExtractReflectionsOutput.__name__
+OBSERVATIONS = ExtractObservationsOutput.__name__
 CONSOLIDATION = WriteConsolidationOutput.__name__
 DIMENSIONS = 384
 
@@ -38,6 +40,7 @@ def scripted_model() -> Iterator[LoopbackModel]:
     with LoopbackModel() as model:
         model.answer(FACTS, facts())
         model.answer(REFLECTIONS, reflections())
+        model.answer(OBSERVATIONS, observations())
         yield model
 
 
@@ -119,6 +122,29 @@ def reflections(
     return ExtractReflectionsOutput(
         agent=list(agent), group=list(group), user=list(user), session=list(session), episode=episode
     )
+
+
+def observation(
+    content: str,
+    *messages: int,
+    scope: Any = "user",
+    category: Category = "projects",
+    importance: int = 3,
+    private: bool = False,
+) -> ObservationDraft:
+    """An observation on the first message, unless others are named."""
+    return ObservationDraft(
+        content=content,
+        scope=scope,
+        category=category,
+        importance=importance,
+        private=private,
+        messages=list(messages or (1,)),
+    )
+
+
+def observations(*drafts: ObservationDraft) -> ExtractObservationsOutput:
+    return ExtractObservationsOutput(observations=list(drafts))
 
 
 def decisions(*made: Decision) -> DecideOutput:

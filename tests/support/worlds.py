@@ -5,6 +5,8 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
+import psycopg
+
 from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, Message, NewMemory, Role
 from mnemic.storage import memories
@@ -84,3 +86,8 @@ async def remember(
         await scoped.execute("insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing", {})
         await scoped.begin_operation("formation")
         return await memories.insert(scoped, new, model=model, vectors=vectors or {}, run_id=None)
+
+
+def expire_leases(superuser: psycopg.Connection) -> None:
+    """As if every run had begun too long ago, and every wait after a failure were over."""
+    superuser.execute("update mnemic.leases set until = clock_timestamp()")

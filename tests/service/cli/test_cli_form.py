@@ -86,8 +86,10 @@ def test_a_mended_and_continued_file_brings_only_what_is_new(mnemic: Command, tm
     assert accepted(formed(mnemic, file)) == {"monday": 2}
 
 
-def test_sessions_may_alternate_and_each_is_formed(mnemic: Command, tmp_path: Path) -> None:
-    # 520 lines: more than are held at once, so that both sessions are stored in parts
+def test_sessions_may_alternate_and_each_is_formed(
+    mnemic: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mnemic.service.cli.form._HELD", 500)  # so that both sessions are stored in parts
     lines = [line(f"Remark {number}.", session=f"s{number % 2}") for number in range(520)]
     document = formed(mnemic, write(tmp_path / "talk.jsonl", lines))
     assert accepted(document) == {"s0": 260, "s1": 260}

@@ -1,0 +1,42 @@
+"""Formation: extraction in a single call, in place of facts, decisions and reflections."""
+
+from langgraph.runtime import Runtime
+
+from mnemic.models.steps import EXTRACT_OBSERVATIONS
+from mnemic.nodes.in_mind import read_in_mind
+from mnemic.nodes.lines import group_name, numbered
+from mnemic.nodes.perform import perform
+from mnemic.nodes.resources import Provider
+from mnemic.nodes.thoughts import Thoughts
+from mnemic.nodes.typing import FormationNode
+from mnemic.nodes.who import identity_of
+from mnemic.nodes.wire import from_plain, to_plain
+from mnemic.nodes.writes import most_important
+from mnemic.prompts.extract_observations import ExtractObservationsInput
+from mnemic.state.graphs import FormationState
+from mnemic.state.identity import Identity
+from mnemic.state.records import Message, NewMemory
+
+
+def extract_observations(provide: Provider) -> FormationNode:
+    """One fast call that sees what is already in context; its observations become reflections."""
+
+    async def extract_observations(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
+        resources = await provide()
+        identity = identity_of(runtime)
+        batch = from_plain(Message, state["batch"])
+        in_mind = await read_in_mind(resources, identity, batch, state["names"])
+        step_input = ExtractObservationsInput(
+            lines=numbered(batch),
+            standing=in_mind.shown,
+            group=group_name(identity, state["names"]),
+            guidance=state["guidance"],
+            max_observations=state["max_facts"],
+        )
+        output = await perform(resources, identity, EXTRACT_OBSERVATIONS, step_input)
+        thoughts = Thoughts(batch, identity, {*in_mind.known})
+        thoughts.add_observations(output)
+        kept = most_important([*thoughts.memories.values()], state["max_facts"])
+        return {"facts": [], "thoughts": to_plain(NewMemory, kept), "checks": dict(thoughts.checks)}
+
+    return extract_observations

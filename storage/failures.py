@@ -1,0 +1,99 @@
+"""What the driver's errors mean to a caller. Their texts quote rows and values, so no word of them is passed on."""
+
+from typing import Final
+
+from psycopg import DataError, Error, InterfaceError, OperationalError
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from mnemic.state.errors import (
+    ConcurrentChangeError,
+    DatabaseSetupError,
+    DatabaseUnavailableError,
+    InvalidInputError,
+    MnemicError,
+    RefusedError,
+)
+
+_Kind = tuple[type[MnemicError], str]
+
+_UNAVAILABLE: Final[_Kind] = (DatabaseUnavailableError, DatabaseUnavailableError.__doc__ or "")
+_UNSTORABLE: Final[_Kind] = (InvalidInputError, "a value cannot be stored as it is; nothing was written")
+_REFUSED: Final[_Kind] = (RefusedError, "the database refuses this change")
+_INCOMPLETE: Final[_Kind] = (
+    DatabaseSetupError,
+    "the database lacks what this version of Mnemic works with: run `mnemic db migrate`, then `mnemic doctor`",
+)
+_FAILED: Final[_Kind] = (MnemicError, "the database failed and nothing was written: its log says why")
+_MISUSED: Final[_Kind] = (MnemicError, "the database driver refused a statement of Mnemic's own; nothing was written")
+#: By SQLSTATE, or by its first two characters, which name a class of errors.
+_BY_STATE: Final[dict[str, _Kind]] = {
+    "40": (ConcurrentChangeError, ConcurrentChangeError.__doc__ or ""),
+    "23505": (ConcurrentChangeError, "somebody else stored the same meanwhile; nothing was written, run it again"),
+    "23": (InvalidInputError, "a value breaks a rule of the database; nothing was written"),
+    "22": _UNSTORABLE,
+    "54": _UNSTORABLE,  # too large for a column or an index
+    "42501": _REFUSED,
+    "P0001": _REFUSED,
+    "25006": (RefusedError, "the database takes no changes now: it is read-only, as a standby is"),
+    "42P01": _INCOMPLETE,
+    "42703": _INCOMPLETE,
+    "42883": _INCOMPLETE,
+    "3F": _INCOMPLETE,
+    "55P03": (DatabaseUnavailableError, "another transaction kept what this one needed for too long; try again"),
+    "57014": (DatabaseUnavailableError, "the database cut a statement that took too long; try again"),
+    "25P03": (DatabaseUnavailableError, "the database ended a transaction that had stood still; try again"),
+    "08": _UNAVAILABLE,
+    "28": _UNAVAILABLE,
+    "53": _UNAVAILABLE,
+    "57": _UNAVAILABLE,
+    "58": _UNAVAILABLE,
+}
+#: Without a SQLSTATE it was the driver or the pool that failed; the first that fits.
+_BY_CLASS: Final[tuple[tuple[type[Exception], _Kind], ...]] = (
+    (PoolClosed, (DatabaseUnavailableError, "this Mnemic is closed: work inside its `async with` block")),
+    (
+        PoolTimeout,
+        (
+            DatabaseUnavailableError,
+            "no connection to the database came free in time: raise MNEMIC_POOL_SIZE, or run `mnemic doctor` to see "
+            "whether the database answers",
+        ),
+    ),
+    (OperationalError, _UNAVAILABLE),
+    (InterfaceError, _UNAVAILABLE),
+    (DataError, _UNSTORABLE),
+    (UnicodeEncodeError, _UNSTORABLE),
+)
+#: Why a change was refused, where the beginning of the server's message is one of these.
+_REASONS: Final = (
+    "this memory is protected",
+    "memories are never deleted, only closed",
+    "identity, kind, scope and category of a memory do not change",
+    "a memory changes only inside an operation",
+    "history is append-only",
+    "permission denied",
+    "new row violates row-level security policy",
+)
+
+
+def typed_error(error: Error | UnicodeEncodeError) -> MnemicError:
+    """The project's own error for one of the driver's, with its SQLSTATE and without its text."""
+    state = error.sqlstate if isinstance(error, Error) else None
+    kind, message = _by_state(state) if state else _by_class(error)
+    if isinstance(error, Error) and kind is RefusedError:
+        message = ": ".join([message, *_reason(error.diag.message_primary or "")])
+    typed = kind(f"{message.rstrip('.')} (SQLSTATE {state})" if state else message)
+    typed.sqlstate = state
+    return typed
+
+
+def _by_state(state: str) -> _Kind:
+    return _BY_STATE.get(state) or _BY_STATE.get(state[:2]) or _FAILED
+
+
+def _by_class(error: Exception) -> _Kind:
+    return next((kind for known, kind in _BY_CLASS if isinstance(error, known)), _MISUSED)
+
+
+def _reason(message: str) -> list[str]:
+    return [reason for reason in _REASONS if message.startswith(reason)]

@@ -1,0 +1,76 @@
+"""Leases: one run at a time on a session or a scope key, and the wait after a failure, by the database's clock.
+
+A lease saves model calls and nothing else: who outlives his lease finds at his save that others were faster.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from mnemic.state.graphs import Waits
+from mnemic.state.settings import Settings
+from mnemic.storage.database import Scoped
+from mnemic.storage.statements import load_statements
+
+_SQL = load_statements("leases")
+
+Job = Literal["formation", "consolidation"]
+#: `unusable`: the answer, or what was made of it; counts as a try. `unavailable`: somebody did not answer; only waits.
+#: `interrupted`: nobody's failure; the next run may begin at once.
+Failure = Literal["unusable", "unavailable", "interrupted"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """A claim on one job of one scope key."""
+
+    job: Job
+    scope_key: str
+    #: The run that claims it.
+    holder: UUID
+
+    @property
+    def values(self) -> dict[str, object]:
+        """As statements take it."""
+        return {"job": self.job, "key": self.scope_key, "holder": self.holder}
+
+
+async def claim(scoped: Scoped, lease: Lease, settings: Settings, *, forced: bool) -> int | None:
+    """Takes the work up.
+
+    Returns:
+        How many runs on it brought nothing usable so far; None where somebody holds it, or it waits and nobody insists.
+    """
+    values = {**lease.values, "seconds": settings.lease_seconds, "forced": forced}
+    row = await (await scoped.execute(_SQL["claim"], values)).fetchone()
+    return int(row[0]) - 1 if row else None
+
+
+async def waits_for(scoped: Scoped, lease: Lease) -> Waits:
+    """Why a claim was refused."""
+    row = await (await scoped.execute(_SQL["waits_for"], lease.values)).fetchone()
+    return "backoff" if row and row[0] else "leased"
+
+
+async def begin_anew(scoped: Scoped, lease: Lease) -> int:
+    """Counts the tries of a held lease anew, for other messages than those that failed; 0."""
+    await scoped.execute(_SQL["begin_anew"], lease.values)
+    return 0
+
+
+async def finish(scoped: Scoped, lease: Lease) -> None:
+    """Ends a lease whose work is done; nothing happens where it has passed to somebody else."""
+    await scoped.execute(_SQL["finish"], lease.values)
+
+
+async def give_back(scoped: Scoped, lease: Lease, settings: Settings, failure: Failure) -> None:
+    """Ends a lease whose work was not done, with the wait that the failure asks for."""
+    values: Mapping[str, object] = {
+        **lease.values,
+        "refund": 0 if failure == "unusable" else 1,
+        "failures": 0 if failure == "interrupted" else 1,
+        "first_wait": settings.retry_seconds,
+        "longest_wait": settings.longest_retry_seconds,
+    }
+    await scoped.execute(_SQL["give_back"], values)

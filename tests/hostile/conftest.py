@@ -1,0 +1,4 @@
+"""The service with a scripted model."""
+
+from tests.support.fixtures import memory as memory
+from tests.support.fixtures import model as model

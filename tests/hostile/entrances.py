@@ -1,0 +1,156 @@
+"""Every public entrance with a place for one bad value in it; the arguments of a method by their names."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from langchain_core.messages import HumanMessage
+
+from mnemic import Identity, Mnemic, ScopeSettings, Settings
+from mnemic.service.asked import ALL_KINDS
+
+#: What one call does with the bad value; the identity's session is the cell's own.
+Act = Callable[[Mnemic, Identity, Any], Awaitable[object]]
+
+_GOOD = {"role": "user", "content": "I keep bees."}
+
+
+def _message(field: str) -> Act:
+    return lambda memory, who, value: memory.observe(who, [_GOOD, {**_GOOD, field: value}])
+
+
+def _langchain(**fields: Any) -> HumanMessage:
+    return HumanMessage.model_construct(**{"content": "I keep bees.", "additional_kwargs": {}, **fields})
+
+
+def _of(method: str, argument: str = "", **others: Any) -> Act:
+    """A method with one bad argument; without one the identity is the bad value."""
+    if not argument:
+        return lambda memory, _, value: getattr(memory, method)(value, **others)
+    return lambda memory, who, value: getattr(memory, method)(who, **{**others, argument: value})
+
+
+def _scope(field: str) -> Act:
+    given: dict[str, Any] = {"scope_key": "user:ana"}
+    return lambda memory, who, value: memory.configure_scope(who, ScopeSettings(**{**given, field: value}))
+
+
+def _identity(field: str) -> Act:
+    async def act(memory: Mnemic, who: Identity, value: Any) -> object:
+        return await memory.observe(Identity(**{"agent_id": "harbor", "session_id": "s1", field: value}), [_GOOD])
+
+    return act
+
+
+def _copied_identity(field: str) -> Act:
+    async def act(memory: Mnemic, who: Identity, value: Any) -> object:
+        return await memory.observe(who.model_copy(update={field: value}), [_GOOD])
+
+    return act
+
+
+def _context(graph: str) -> Act:
+    return lambda memory, _, value: getattr(memory, graph)().ainvoke({}, context=value)
+
+
+def _input(graph: str, field: str) -> Act:
+    return lambda memory, who, value: getattr(memory, graph)().ainvoke({field: value}, context=who)
+
+
+def _setting(name: str) -> Act:
+    async def act(memory: Mnemic, who: Identity, value: Any) -> object:
+        return Settings(**{name: value})
+
+    return act
+
+
+async def _part(memory: Mnemic, who: Identity, value: Any) -> object:
+    return await memory.observe(who, [{**_GOOD, "content": [value]}])
+
+
+async def _part_text(memory: Mnemic, who: Identity, value: Any) -> object:
+    return await memory.observe(who, [{**_GOOD, "content": [{"type": "text", "text": value}]}])
+
+
+async def _twice(memory: Mnemic, who: Identity, value: Any) -> object:
+    return await memory.observe(who, [{**_GOOD, "id": value}, {**_GOOD, "id": value}])
+
+
+#: Entrances that store what they are given, by method.
+OBSERVING: dict[str, Act] = {
+    "observe: messages": _of("observe", "messages"),
+    "observe: a message": lambda memory, who, value: memory.observe(who, [_GOOD, value]),
+    "observe: content": lambda memory, who, value: memory.observe(who, [{**_GOOD, "content": value}]),
+    "observe: a part": _part,
+    "observe: a part's text": _part_text,
+    "observe: an id twice": _twice,
+    **{f"observe: {field}": _message(field) for field in ("role", "author", "name", "user", "time", "id")},
+    "observe: LangChain's content": lambda memory, who, value: memory.observe(who, [_langchain(content=value)]),
+    "observe: LangChain's name": lambda memory, who, value: memory.observe(who, [_langchain(name=value)]),
+    "observe: LangChain's id": lambda memory, who, value: memory.observe(who, [_langchain(id=value)]),
+    "observe: LangChain's user": lambda memory, who, value: memory.observe(
+        who, [_langchain(additional_kwargs={"user": value})]
+    ),
+    "observe: identity": _of("observe", messages=[_GOOD]),
+}
+ASKING: dict[str, Act] = {
+    "form: identity": _of("form"),
+    "form: force": _of("form", "force"),
+    "consolidate: identity": _of("consolidate", scope_key="user:ana"),
+    "consolidate: scope_key": _of("consolidate", "scope_key"),
+    "consolidate: force": _of("consolidate", "force", scope_key="user:ana"),
+    "context: identity": _of("context"),
+    "context: question": _of("context", "question"),
+    "context: a question to search for": _of("context", "question", search="always"),
+    "context: search": _of("context", "search"),
+    "context: budget_tokens": _of("context", "budget_tokens"),
+    "recall_text: identity": _of("recall_text", question="Bees?"),
+    "recall_text: question": _of("recall_text", "question"),
+    "search: identity": _of("search", question="Bees?"),
+    "search: question": _of("search", "question"),
+    "search: a question for the words alone": _of("search", "question", search_type="text"),
+    "search: limit": _of("search", "limit", question="Bees?"),
+    "search: search_type": _of("search", "search_type", question="Bees?"),
+    "memories: identity": _of("memories"),
+    "memories: kinds": _of("memories", "kinds"),
+    "memories: a kind": lambda memory, who, value: memory.memories(who, [*ALL_KINDS, value]),
+    "memories: limit": _of("memories", "limit"),
+    "memories: with_closed": _of("memories", "with_closed"),
+    "history: identity": _of("history", memory_id="7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"),
+    "history: memory_id": _of("history", "memory_id"),
+    "usage: identity": _of("usage"),
+}
+CONFIGURING: dict[str, Act] = {
+    "configure_agent: identity": _of("configure_agent", rag=False),
+    "configure_agent: no such setting": _of("configure_agent", "no such setting"),
+    # one of each type; `SETTINGS` has them all
+    **{f"configure_agent: {name}": _of("configure_agent", name) for name in ("rag", "keep_messages", "recall_limit")},
+    "configure_scope: identity": _of("configure_scope", overrides=ScopeSettings(scope_key="user:ana")),
+    "configure_scope: overrides": _of("configure_scope", "overrides"),
+    **{f"configure_scope: {field}": _scope(field) for field in ScopeSettings.__dataclass_fields__},
+}
+GRAPHS: dict[str, Act] = {
+    **{f"{graph}: context": _context(graph) for graph in ("formation", "consolidation", "recall")},
+    "formation: force": _input("formation", "force"),
+    "consolidation: scope_key": _input("consolidation", "scope_key"),
+    "consolidation: force": lambda memory, who, value: memory.consolidation().ainvoke(
+        {"scope_key": "user:ana", "force": value}, context=who
+    ),
+    **{f"recall: {field}": _input("recall", field) for field in ("question", "search", "budget_tokens")},
+}
+BUILDING: dict[str, Act] = {
+    **{f"Identity: {field}": _identity(field) for field in Identity.model_fields},
+    "Identity: a group": lambda memory, who, value: _identity("group_ids")(memory, who, ["crew", value]),
+    "Identity: no such field": _identity("no such field"),
+    **{f"Identity copied: {field}": _copied_identity(field) for field in Identity.model_fields},
+}
+#: These need no database; one setting of each type.
+SETTINGS: dict[str, Act] = {
+    **{
+        name: _setting(name)
+        for name in {
+            repr((field.annotation, field.metadata)): name for name, field in Settings.model_fields.items()
+        }.values()
+    },
+    "no such setting": _setting("no such setting"),
+}
+ENTRANCES: dict[str, Act] = {**OBSERVING, **ASKING, **CONFIGURING, **GRAPHS, **BUILDING}

@@ -1,0 +1,88 @@
+"""Bad arguments of every command: one message and exit code 2, or the command's own answer; never a traceback."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from mnemic.service.cli.app import app, database
+from tests.hostile.bad_values import BLANKS, CANARY, TEXTS
+from tests.hostile.cells import counts, stored_texts, unclean
+from tests.support.server import Clone
+
+WHO = ["--agent", "harbor", "--user", "ana"]
+#: No operating system passes these to a program, or Python's own strings alone are what is bad about them.
+_NEVER_PASSED = {"a string that raises", "a string that lies", "5 MB of text", "5 MB of one word", "a flood of marks"}
+_TEXTS: dict[str, Callable[[], Any]] = {**TEXTS, **BLANKS, "a number": lambda: "-1", "an option": lambda: "--json"}
+WORDS = {kind: make for kind, make in _TEXTS.items() if kind not in _NEVER_PASSED and "\x00" not in str(make())}
+
+
+def _options(*command: str) -> dict[str, Callable[[str], list[str]]]:
+    """The identity's options of a command, with one bad value among them."""
+    name = command[0]
+    return {
+        f"{name}: --agent": lambda word: [*command, "--agent", word, "--user", "ana"],
+        f"{name}: --user": lambda word: [*command, "--agent", "harbor", "--user", word],
+        f"{name}: --group": lambda word: [*command, *WHO, "--group", word],
+    }
+
+
+#: Each command with a place for one bad word in it.
+COMMANDS: dict[str, Callable[[str], list[str]]] = {
+    "form: FILE": lambda word: ["form", word, *WHO],
+    **_options("form", "FILE"),
+    "recall: QUESTION": lambda word: ["recall", *WHO, "--", word],
+    **_options("recall", "bees"),
+    "context: QUESTION": lambda word: ["context", *WHO, "--", word],
+    **_options("context", "bees"),
+    "memories: --kind": lambda word: ["memories", *WHO, "--kind", word],
+    "memories: --session": lambda word: ["memories", *WHO, "--session", word],
+    **_options("memories"),
+    "history: ID": lambda word: ["history", *WHO, "--", word],
+    "demo: DIR": lambda word: ["demo", word + "/nowhere"],
+    "dump: FILE": lambda word: ["db", "dump", word + "/nowhere/all.dump"],
+}
+#: They take no argument but --json.
+WITHOUT_ARGUMENTS = {"doctor", "migrate"}
+
+
+@pytest.mark.parametrize("place", COMMANDS)
+def test_a_bad_argument_is_one_message_or_an_answer(
+    clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str
+) -> None:
+    monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
+    monkeypatch.setenv("MNEMIC_MIGRATION_URL", clean_db.superuser_dsn)
+    monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "talk.jsonl"
+    file.write_text(json.dumps({"session": "s1", "role": "user", "content": "I keep bees."}), encoding="utf-8")
+    for kind, make in WORDS.items():
+        before = counts(superuser)
+        words = [str(file) if word == "FILE" else word for word in COMMANDS[place](make())]
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code in (0, 1, 2), kind
+        assert result.exception is None or isinstance(result.exception, SystemExit), (kind, repr(result.exception))
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", result.stdout), kind
+        if result.exit_code == 2:
+            assert counts(superuser) == before, kind
+    assert [what for text in stored_texts(superuser) if (what := unclean(text))] == []
+
+
+def test_every_command_has_its_rows() -> None:
+    commands = {
+        command.callback.__name__
+        for group in (app, database)
+        for command in group.registered_commands
+        if command.callback
+    }
+    assert commands - WITHOUT_ARGUMENTS == {place.partition(":")[0] for place in COMMANDS}
+
+
+def test_the_words_hold_what_only_files_and_terminals_bring() -> None:
+    assert len(WORDS) > 25
+    assert all(CANARY in make() for kind, make in TEXTS.items() if kind not in _NEVER_PASSED)

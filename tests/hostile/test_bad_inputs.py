@@ -1,0 +1,154 @@
+"""Seventy kinds of bad input at every entrance: a typed error or clean text, never a traceback or half a write."""
+
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+
+from mnemic import Mnemic
+from mnemic.state.errors import ConfigurationError, InvalidInputError
+from tests.hostile.bad_values import BAD, BLANKS, TEXTS
+from tests.hostile.cells import counts, quoted, stored_texts, unclean, wrong_with
+from tests.hostile.entrances import ASKING, CONFIGURING, ENTRANCES, GRAPHS, OBSERVING, SETTINGS, Act
+from tests.support.worlds import identity
+
+NO_MEMORY: Any = None
+#: They take nothing: there is no place for a bad value.
+WITHOUT_ARGUMENTS = {"settings", "describe", "formation", "consolidation", "recall"}
+#: Takes settings, as `Settings` itself does; tested in `test_bad_settings`.
+OPENING = {"open"}
+
+
+async def findings(memory: Mnemic, superuser: psycopg.Connection, act: Act, kinds: Any = BAD) -> dict[str, str]:
+    """What went wrong, by kind of bad input."""
+    found: dict[str, str] = {}
+    for number, (kind, make) in enumerate(kinds.items()):
+        who = identity("ana", session=f"s{number}")
+        wrong = await wrong_with(superuser, partial(act, memory, who, make()))
+        if wrong:
+            found[kind] = wrong
+    for text in stored_texts(superuser):
+        if (what := unclean(text)) is not None:
+            found["stored"] = what
+    return found
+
+
+async def test_a_setting_is_refused_or_taken() -> None:
+    async def wrong(act: Act, value: Any) -> str | None:
+        try:
+            await act(NO_MEMORY, identity(), value)
+        except ConfigurationError as error:
+            return "quoted" if quoted(error) else None
+        return None
+
+    for setting, act in SETTINGS.items():
+        assert (setting, {kind: what for kind, make in BAD.items() if (what := await wrong(act, make()))}) == (
+            setting,
+            {},
+        )
+
+
+def test_there_are_more_than_forty_kinds() -> None:
+    assert len(BAD) >= 60
+
+
+@pytest.mark.parametrize("method", dict.fromkeys(entrance.partition(":")[0] for entrance in ENTRANCES))
+async def test_bad_input_is_refused_or_cleaned(memory: Mnemic, superuser: psycopg.Connection, method: str) -> None:
+    for entrance, act in ENTRANCES.items():
+        if entrance.partition(":")[0] == method:
+            assert (entrance, await findings(memory, superuser, act)) == (entrance, {})
+
+
+@pytest.mark.parametrize("entrance", ["observe: content", "observe: a part", "observe: a part's text"])
+async def test_a_text_that_says_something_is_kept_whatever_else_is_in_it(
+    memory: Mnemic, superuser: psycopg.Connection, entrance: str
+) -> None:
+    assert await kept(memory, superuser, OBSERVING[entrance]) == set(TEXTS)
+
+
+async def kept(memory: Mnemic, superuser: psycopg.Connection, act: Act) -> set[str]:
+    """Kinds of text of which a message was stored."""
+    found = set()
+    for number, (kind, make) in enumerate({**TEXTS, **BLANKS}.items()):
+        before = counts(superuser)["messages"]
+        with suppress(InvalidInputError):
+            await act(memory, identity("ana", session=f"s{number}"), make())
+        if counts(superuser)["messages"] > before:
+            found.add(kind)
+    return found
+
+
+@pytest.mark.parametrize("graph", ["formation", "consolidation", "recall"])
+async def test_a_graph_given_no_mapping_writes_nothing(
+    memory: Mnemic, superuser: psycopg.Connection, graph: str
+) -> None:
+    before = counts(superuser)
+    for make in BAD.values():
+        # LangGraph refuses most of them with errors of its own, which quote it, before any code of this project runs
+        with suppress(Exception):
+            await getattr(memory, graph)().ainvoke(make(), context=identity("ana", session="s1"))
+    assert counts(superuser) == before
+
+
+def test_every_public_method_has_its_rows() -> None:
+    public = {name for name in vars(Mnemic) if not name.startswith("_")} | {"open"}
+    rows = {entrance.partition(":")[0] for entrance in {**OBSERVING, **ASKING, **CONFIGURING}}
+
+    assert public - WITHOUT_ARGUMENTS - OPENING == rows
+
+
+def test_every_argument_of_a_method_has_its_row() -> None:
+    for name in {entrance.partition(":")[0] for entrance in {**OBSERVING, **ASKING, **CONFIGURING}}:
+        arguments = inspect.signature(getattr(Mnemic, name)).parameters.values()
+        for argument in arguments:
+            if argument.name != "self" and argument.kind is not argument.VAR_KEYWORD:
+                assert f"{name}: {argument.name}" in ENTRANCES
+
+
+def test_every_channel_that_a_graph_takes_has_its_row(memory: Mnemic) -> None:
+    for name in ("formation", "consolidation", "recall"):
+        fields = getattr(memory, name)().get_input_jsonschema()["properties"]
+        assert {f"{name}: {field}" for field in fields} | {f"{name}: context"} == {
+            entrance for entrance in GRAPHS if entrance.startswith(f"{name}:")
+        }
+
+
+# -- controls: what the checks above must see
+
+
+async def test_a_cleaning_that_cleans_nothing_is_seen(
+    memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mnemic.nodes.incoming.clean_text", lambda text: text)
+    act = OBSERVING["observe: content"]
+
+    assert set(TEXTS) - await kept(memory, superuser, act) >= {"a null character", "a lone surrogate"}
+    assert set(await findings(memory, superuser, act)) == {"stored"}
+
+
+async def test_an_error_that_quotes_is_seen(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    def refuse(text: object, *, by: Callable[[object], Exception]) -> None:
+        raise by(text)
+
+    async def quotes(memory: Mnemic, who: Any, value: Any) -> object:
+        try:
+            refuse(value, by=ValueError)
+        except ValueError as error:
+            raise InvalidInputError("cannot be used") from error
+        return None
+
+    found = await findings(memory, superuser, quotes, {"SQL": BAD["SQL"]})
+    assert found == {"SQL": "the error repeats what was given"}
+
+
+async def test_half_a_write_is_seen(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    async def in_parts(memory: Mnemic, who: Any, value: Any) -> object:
+        await memory.observe(who, [{"role": "user", "content": "I keep bees."}])
+        return await memory.observe(who, [value])
+
+    found = await findings(memory, superuser, in_parts, {"nothing": BAD["nothing"]})
+    assert found == {"nothing": "refused, and written all the same"}

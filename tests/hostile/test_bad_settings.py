@@ -1,0 +1,31 @@
+"""`Mnemic.open` with settings that nobody should write: a typed error, and the database is left alone."""
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from mnemic import Mnemic, MnemicError
+from tests.hostile.bad_values import BAD
+from tests.hostile.cells import counts, quoted
+from tests.support.server import Clone
+
+KINDS = ["a null character", "a lone surrogate", "two lines", "130 bytes", "SQL", "an empty string", "a path", "bytes"]
+
+
+@pytest.mark.parametrize("setting", ["database_url", "base_url", "fast_model", "embedder", "api_key", "minilm_path"])
+async def test_a_bad_setting_opens_nothing_or_is_harmless(
+    clean_db: Clone, superuser: psycopg.Connection, setting: str
+) -> None:
+    good: dict[str, Any] = {"database_url": clean_db.service_dsn, "embedder": "hash", "pool_timeout_seconds": 0.2}
+    before = counts(superuser)
+    for kind in KINDS:
+        found: MnemicError | None = None
+        try:
+            async with Mnemic.open(**{**good, setting: BAD[kind]()}) as memory:
+                memory.describe()
+        except MnemicError as error:
+            found = error
+        # names of models and files are quoted, for they are no secret and nobody's words
+        assert found is None or not quoted(found) or setting in ("fast_model", "embedder", "minilm_path"), kind
+        assert counts(superuser) == before

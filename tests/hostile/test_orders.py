@@ -1,0 +1,336 @@
+"""An order in the conversation changes nothing beyond what the text says, whoever gives it, in whatever disguise."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import psycopg
+import pytest
+import pytest_asyncio
+
+from mnemic.graphs.resources import open_resources
+from mnemic.nodes import incoming, placing
+from mnemic.nodes.resources import Resources
+from mnemic.policy import sharing
+from mnemic.policy.names import display_name
+from mnemic.prompts import conversation, memory_context
+from mnemic.service.memory import Mnemic
+from mnemic.state.identity import Identity, scope_key
+from mnemic.state.records import NewMemory
+from mnemic.state.settings import Settings
+from tests.hostile.order_checks import (
+    check_context,
+    check_operations,
+    check_prompt,
+    check_roles,
+    check_rows,
+    check_shown,
+    check_stored,
+    dump,
+)
+from tests.hostile.orders import ORDERS, Order
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import (
+    CONSOLIDATION,
+    DECISIONS,
+    FACTS,
+    OBSERVATIONS,
+    REFLECTIONS,
+    consolidation,
+    decision,
+    decisions,
+    fact,
+    facts,
+    observation,
+    observations,
+    reflection,
+    reflections,
+    scripted_model,
+    scripted_resources,
+    turns,
+)
+from tests.support.server import Clone
+from tests.support.worlds import identity, memory, remember
+
+#: The service is opened once; each test finds the database empty.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+OWN = ("user:ana", "session:s1")
+BOATS = ("Alba", "Brisa", "Coral", "Dora", "Horta", "Ilha")
+every_order = pytest.mark.parametrize("order", [pytest.param(order, id=name) for name, order in ORDERS.items()])
+#: Orders whose text could be taken for markup, lines or slots.
+DISGUISED = {
+    name: order for name, order in ORDERS.items() if any(sign in f"{order.text}{order.name}" for sign in "<>&{[|")
+}
+
+
+def boat(name: str) -> str:
+    return f"Ana owns the big old harbor boat called {name} in Porto."
+
+
+def ana(order: Order) -> Identity:
+    return identity("ana", session="s1", groups=[order.group])
+
+
+def bo(order: Order) -> Identity:
+    return identity("bo", session="s2", groups=[order.group])
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def offline(worker_db: Clone) -> AsyncIterator[Resources]:
+    """The whole product without a key."""
+    settings = Settings(database_url=worker_db.service_dsn, embedder="hash", pool_size=4)
+    async with open_resources(settings) as resources:
+        yield resources
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def scripted(worker_db: Clone) -> AsyncIterator[tuple[Resources, LoopbackModel]]:
+    """The service with a model, and that model."""
+    with scripted_model() as model:
+        async with scripted_resources(worker_db, model, keep_messages="all") as resources:
+            yield resources, model
+
+
+async def seed(resources: Resources, superuser: psycopg.Connection, order: Order) -> None:
+    """Memories of Ana, of Bo, of their group, of the agent and of another agent, some of them protected."""
+    group = scope_key("group", order.group)
+    mine = [memory(boat(name)) for name in BOATS]
+    laws = [memory(boat("Vega")), memory("Ana must never be called before nine.", kind="core")]
+    rest = [
+        memory("Ana wants short answers.", kind="reflection"),
+        memory("Ana likes tables.", kind="consolidation"),
+        memory("Bo earns 4,100 euros.", key="user:bo"),
+        memory("Bo wants long answers.", kind="reflection", key="user:bo"),
+        memory("Bo sails on Sundays.", kind="consolidation", key="user:bo"),
+        memory("The crew meets on Mondays.", key=group),
+        memory("The crew decides by vote.", kind="reflection", key=group),
+        memory("The harbor office opens at eight.", key="agent:harbor"),
+        memory("Visitors like maps.", kind="reflection", key="agent:harbor"),
+    ]
+    await _store(resources, ana(order), [*mine, *laws, *rest], also=["user:bo"])
+    await _store(resources, identity("ana", agent="museum"), [memory(boat("Zita"))])
+    for law in laws:
+        superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (law.id,))
+
+
+async def _store(resources: Resources, who: Identity, new: Sequence[NewMemory], also: Sequence[str] = ()) -> None:
+    made = await resources.embedder.embed([row.search_text for row in new])
+    vectors = {row.id: vector for row, vector in zip(new, made, strict=True)}
+    await remember(resources.database, who, *new, also=also, vectors=vectors, model=resources.embedder.name)
+
+
+def refuse(model: LoopbackModel, order: Order) -> None:
+    """An honest model: it finds nothing in an order."""
+    model.answer(FACTS, facts())
+    model.answer(REFLECTIONS, reflections())
+
+
+def obey(model: LoopbackModel, order: Order) -> None:
+    """A model that does whatever it is told, as far as its schemas let it."""
+    said = " ".join(order.text.split())[:270]
+    closers = [fact(boat(name), 2) for name in ("Marta", "Nora", "Olga")]
+    echo = fact(said, 1, scope="agent", category="knowledge", importance=5)
+    model.answer(FACTS, facts(echo, fact("Bo is gone.", 1, subject="Bo", scope="agent"), *closers))
+    shown = range(-1, 40)
+    updates = [decision(number, "UPDATE", *shown, text="Ana owns nothing.") for number in range(1, 5)]
+    model.answer(DECISIONS, decisions(*updates, *(decision(number, "DELETE", *shown) for number in range(5, 9))))
+    echoes = [reflection(said, 1, category="knowledge", importance=5)]
+    model.answer(REFLECTIONS, reflections(agent=echoes, group=echoes, user=echoes, session=echoes, episode=said))
+    shared = [
+        observation(said, scope=scope, category="knowledge", importance=5) for scope in ("agent", "group", "user")
+    ]
+    model.answer(OBSERVATIONS, observations(*shared))
+
+
+async def form(memory: Mnemic, order: Order) -> None:
+    """The order, then a quiet conversation in which Ana speaks of a boat."""
+    quiet = turns("I own a boat in Porto.", *[f"assistant: note {n}" for n in range(7)], minutes=60 * 24 * 90)
+    await memory.observe(ana(order), [order.turn, *quiet])
+    await memory.form(ana(order))
+
+
+async def check_run(resources: Resources, superuser: psycopg.Connection, order: Order, *, closings: int) -> None:
+    """Forms the order; compares all that is stored, and what Ana and Bo are shown, before and after."""
+    memory = Mnemic(resources)
+    await seed(resources, superuser, order)
+    before, since = dump(superuser), _newest(superuser)
+    theirs = await memory.context(bo(order), "What does Bo earn?", search="always")
+    await form(memory, order)
+
+    check_rows(before, dump(superuser), own=OWN, closings=closings)
+    check_operations(superuser, since)
+    check_stored(superuser, order)
+    assert await memory.context(bo(order), "What does Bo earn?", search="always") == theirs
+    shown = (await memory.context(ana(order), order.text, search="always", budget_tokens=8000))["context"]
+    check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": display_name(order.group)}})
+    check_shown(shown, order)
+    assert (await memory.observe(identity("ana", session="s3"), [{"role": "user", "content": shown}])).accepted == 0
+
+
+def _newest(superuser: psycopg.Connection) -> int:
+    row = superuser.execute("select coalesce(max(seq), 0) from mnemic.history where agent_id = 'harbor'").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@every_order
+async def test_the_offline_rules_obey_no_order_and_take_none_for_a_wish(
+    offline: Resources, superuser: psycopg.Connection, order: Order
+) -> None:
+    await check_run(offline, superuser, order, closings=0)
+
+    drawn = superuser.execute("select content from mnemic.memories where kind = 'reflection' and run_id is not null")
+    assert drawn.fetchall() == []
+
+
+@every_order
+@pytest.mark.parametrize("behave", [refuse, obey])
+async def test_a_model_does_bounded_damage_to_its_own_user_alone_at_most(
+    scripted: tuple[Resources, LoopbackModel],
+    superuser: psycopg.Connection,
+    behave: Callable[[LoopbackModel, Order], None],
+    order: Order,
+) -> None:
+    resources, model = scripted
+    behave(model, order)
+    model.chat_requests.clear()
+
+    await check_run(resources, superuser, order, closings=resources.settings.deletions_per_run * (behave is obey))
+
+    first = {"user", "assistant", "tool"} & {order.role} or {"other"}
+    for request in model.chat_requests:
+        check_prompt(request)
+        check_roles(request, [*first, "user", *["assistant"] * 7])
+
+
+@pytest.mark.parametrize(
+    "name", ["forget a person", "a permission", "Chinese", "the end of the conversation", "a numbered line"]
+)
+async def test_nor_does_one_that_is_asked_but_once(
+    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, name: str
+) -> None:
+    resources, model = scripted
+    obey(model, ORDERS[name])
+    model.chat_requests.clear()
+    await Mnemic(resources).configure_agent(ana(ORDERS[name]), extraction="single")
+
+    await check_run(resources, superuser, ORDERS[name], closings=0)
+
+    (request,) = model.chat_requests
+    check_prompt(request)
+
+
+@pytest.mark.parametrize("name", ["the ends of all fences", "the end of the context", "a role of a template"])
+async def test_a_consolidation_that_echoes_an_order_is_one_operation_on_one_text(
+    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, name: str
+) -> None:
+    resources, model = scripted
+    order = ORDERS[name]
+    model.answer(CONSOLIDATION, consolidation(order.text))
+    await seed(resources, superuser, order)
+    before = dump(superuser)["memories"]
+
+    result = await Mnemic(resources).consolidate(ana(order), "user:ana", force=True)
+
+    check_prompt(model.chat_requests[-1])
+    after = dump(superuser)["memories"]
+    changed = {row["kind"]: row for key, row in after.items() if before[key] != row}
+    assert (result["outcome"], sorted(changed)) == ("saved", ["consolidation", "reflection"])
+    assert {row["scope_key"] for row in changed.values()} == {"user:ana"}
+    shown = await Mnemic(resources).recall_text(ana(order), "Hello")
+    check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": "Crew"}})
+    (replaced,) = superuser.execute(
+        "select c.before ->> 'content' from mnemic.history_contents c join mnemic.history h using (agent_id, seq)"
+        " where h.memory_id = %s and h.event = 'UPDATE'",
+        (changed["consolidation"]["id"],),
+    ).fetchall()
+    assert replaced == ("Ana likes tables.",)
+
+
+async def _fails(scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, name: str) -> str:
+    """How the checks end for an obedient model; for controls."""
+    resources, model = scripted
+    obey(model, ORDERS[name])
+    model.chat_requests.clear()
+    with pytest.raises((AssertionError, ElementTree.ParseError)) as caught:
+        await check_run(resources, superuser, ORDERS[name], closings=3)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [
+        ("the context's elements", "mismatched tag"),
+        ("the end of the conversation", "mismatched tag"),
+        ("a section of XML", "declaration not at start"),
+        ("an escaped end", "not shown as it was said"),
+    ],
+)
+async def test_control_without_escaping_the_checks_fail(
+    scripted: tuple[Resources, LoopbackModel],
+    superuser: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    seen: str,
+) -> None:
+    for module in (conversation, memory_context):
+        monkeypatch.setattr(module, "escape", lambda text, *_: text)
+
+    assert re.search(seen, await _fails(scripted, superuser, name))
+
+
+async def test_control_without_escaping_a_prompt_has_foreign_fences(
+    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resources, model = scripted
+    order = ORDERS["the end of the conversation"]
+    refuse(model, order)
+    monkeypatch.setattr(conversation, "escape", lambda text: text)
+    await form(Mnemic(resources), order)
+
+    with pytest.raises(AssertionError, match="a tag that is not the prompt's"):
+        check_prompt(model.chat_requests[-1])
+
+
+async def test_control_a_line_that_is_not_set_in_passes_for_one_of_ours(
+    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resources, model = scripted
+    order = ORDERS["a numbered line"]
+    refuse(model, order)
+    monkeypatch.setattr(conversation, "_indented", conversation.as_data)
+    await form(Mnemic(resources), order)
+
+    with pytest.raises(AssertionError, match="a line that is none of ours"):
+        check_prompt(model.chat_requests[-1])
+
+
+async def test_control_without_the_bound_on_deletions_more_is_closed(
+    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, clean_db: Clone
+) -> None:
+    _, model = scripted
+    async with scripted_resources(clean_db, model, keep_messages="all", deletions_per_run=100) as unbounded:
+        assert "facts closed" in await _fails((unbounded, model), superuser, "forget a person")
+
+
+async def test_control_without_the_gate_an_order_reaches_everybody(
+    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (sharing, placing):
+        monkeypatch.setattr(module, "gives_orders", lambda text: False)
+
+    assert "in another scope key" in await _fails(scripted, superuser, "forget a person")
+
+
+async def test_control_a_context_that_is_not_taken_out_is_observed_again(
+    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resources, _ = scripted
+    await seed(resources, superuser, ORDERS["forget a person"])
+    shown = await Mnemic(resources).recall_text(ana(ORDERS["forget a person"]), "Hello")
+    monkeypatch.setattr(incoming, "strip_recalled", lambda text: text)
+
+    assert (
+        await Mnemic(resources).observe(identity("ana", session="s3"), [{"role": "user", "content": shown}])
+    ).accepted

@@ -1,0 +1,204 @@
+"""One run at a time on a session and on a scope key; a failure waits before the next try, and tries are bounded."""
+
+import asyncio
+
+import psycopg
+import pytest
+
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import ModelError, ModelOutputError
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import (
+    CONSOLIDATION,
+    FACTS,
+    REFLECTIONS,
+    asked,
+    consolidation,
+    contents,
+    fact,
+    facts,
+    last_prompt,
+    meanwhile,
+    reflection,
+    reflections,
+    say,
+    scripted_memory,
+    turns,
+)
+from tests.support.server import Clone
+from tests.support.worlds import expire_leases, identity
+
+ANA = identity("ana", session="s1")
+KEY = "user:ana"
+BEES = facts(fact("Ana keeps bees."))
+WISH = reflections(user=[reflection("Ana wants short answers.")])
+GARBAGE = "no JSON"
+
+
+def waits(superuser: psycopg.Connection) -> list[int]:
+    """Seconds until the next try, rounded."""
+    rows = superuser.execute("select extract(epoch from until - clock_timestamp()) from mnemic.leases").fetchall()
+    return [round(row[0]) for row in rows]
+
+
+async def test_while_one_run_forms_a_session_another_leaves_it_alone(memory: Mnemic, model: LoopbackModel) -> None:
+    others: list[object] = []
+
+    async def come_too() -> None:
+        others.extend(await memory.form(ANA))
+
+    model.answer(FACTS, meanwhile(come_too, BEES))
+    await memory.observe(ANA, turns("I keep bees"))
+    (run,) = await memory.form(ANA)
+
+    assert [(other["reason"], other["waits"]) for other in others] == [(None, "leased")]  # type: ignore[index]
+    assert (run["formed"], run["waits"]) == (1, None)
+    assert asked(model) == [FACTS, REFLECTIONS]
+
+
+async def test_another_session_of_the_same_user_does_not_wait(memory: Mnemic, model: LoopbackModel) -> None:
+    other = identity("ana", session="s2")
+    await memory.observe(other, turns("I keep goats"))
+    await memory.observe(ANA, turns("I keep bees"))
+
+    async def come_too() -> None:
+        model.answer(FACTS, facts())
+        await memory.form(other)
+
+    model.answer(FACTS, meanwhile(come_too, BEES))
+    assert [run["formed"] for run in await memory.form(ANA)] == [1]
+    assert await memory.form(other) == []
+
+
+async def test_a_run_that_was_killed_is_taken_up_after_its_lease(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await memory.observe(ANA, turns("I keep bees"))
+    superuser.execute(
+        "insert into mnemic.leases values ('harbor', 'session:s1', 'formation', gen_random_uuid(),"
+        " clock_timestamp() + interval '1 minute', 1)"
+    )
+    assert [run["waits"] for run in await memory.form(ANA)] == ["leased"]
+    expire_leases(superuser)
+    assert [run["formed"] for run in await memory.form(ANA)] == [1]
+    assert superuser.execute("select * from mnemic.leases").fetchall() == []
+
+
+async def test_a_run_that_is_cancelled_makes_room_at_once(memory: Mnemic, model: LoopbackModel) -> None:
+    await memory.observe(ANA, turns("I keep bees"))
+    reached = asyncio.Event()
+
+    async def tell() -> None:
+        reached.set()
+
+    model.answer(FACTS, meanwhile(tell, BEES), BEES)
+    model.answer(REFLECTIONS, meanwhile(lambda: asyncio.sleep(0.3), WISH), WISH)
+    run = asyncio.create_task(memory.form(ANA))
+    await reached.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+    assert [run["formed"] for run in await memory.form(ANA, force=True)] == [1]
+
+
+async def test_after_a_failure_only_a_forced_run_tries_at_once(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await memory.observe(ANA, turns(*[f"m{place}" for place in range(45)]))
+    model.answer(FACTS, 400)
+    pauses: list[int] = []
+    for force in (False, True, True, True, True):
+        with pytest.raises(ModelError):
+            await memory.form(ANA, force=force)
+        assert [run["waits"] for run in await memory.form(ANA, force=False)] == ["backoff"]
+        pauses += waits(superuser)
+    assert pauses == [60, 240, 960, 3600, 3600]
+    assert len(model.chat_requests) == 5
+
+    model.answer(FACTS, BEES)
+    expire_leases(superuser)
+    assert [run["formed"] for run in await memory.form(ANA, force=False)] == [45]
+
+
+async def test_messages_without_a_usable_answer_are_set_aside_and_the_others_formed(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await memory.observe(ANA, turns("POISON", *[f"m{place}" for place in range(60)]))
+    model.answer(FACTS, lambda request: GARBAGE if "POISON" in str(request["messages"]) else BEES)
+    for _ in range(5):
+        with pytest.raises(ModelOutputError):
+            await memory.form(ANA, force=False)
+        expire_leases(superuser)
+    runs = await memory.form(ANA, force=False)
+
+    assert [(run["formed"], run["set_aside"], run["pending"]) for run in runs] == [(50, 3, 11)]
+    with pytest.raises(ModelOutputError):  # forced: the set-aside come last, with the rest before them
+        await memory.form(ANA)
+    assert "POISON" in last_prompt(model, FACTS)
+    model.answer(FACTS, facts())
+    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA)] == [(11, 0)]
+
+
+async def test_an_outage_sets_nothing_aside(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await memory.observe(ANA, turns(*[f"m{place}" for place in range(45)]))
+    model.answer(FACTS, 400)
+    for _ in range(8):
+        with pytest.raises(ModelError):
+            await memory.form(ANA, force=False)
+        expire_leases(superuser)
+    model.answer(FACTS, BEES)
+    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA, force=False)] == [(45, 0)]
+
+
+async def test_while_one_consolidates_another_is_busy(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(REFLECTIONS, WISH)
+    await say(memory, ANA, "be short")
+    others: list[str] = []
+
+    async def come_too() -> None:
+        others.append((await memory.consolidate(ANA, KEY, force=True))["outcome"])
+
+    model.answer(CONSOLIDATION, meanwhile(come_too, consolidation("Ana wants short answers.")))
+    result = await memory.consolidate(ANA, KEY, force=True)
+
+    assert (others, result["outcome"]) == (["busy"], "saved")
+    assert asked(model).count(CONSOLIDATION) == 1
+    assert await contents(memory, ANA, "consolidation") == ["Ana wants short answers."]
+
+
+async def test_who_consolidates_takes_in_what_others_formed_meanwhile(clean_db: Clone, model: LoopbackModel) -> None:
+    other = identity("ana", session="s2")
+    both = "Ana wants short answers and sails on Fridays."
+    async with scripted_memory(clean_db, model, user_threshold=1) as memory:
+
+        async def form_too() -> None:
+            model.answer(REFLECTIONS, reflections(user=[reflection("Ana sails on Fridays.")]))
+            model.answer(CONSOLIDATION, consolidation(both))
+            await memory.observe(other, turns("I sail on Fridays"))
+            (run,) = await memory.form(other)
+            assert [result["outcome"] for result in run["consolidations"]] == ["busy"]
+
+        model.answer(REFLECTIONS, WISH)
+        model.answer(CONSOLIDATION, meanwhile(form_too, consolidation("Ana wants short answers.")))
+        await memory.observe(ANA, turns("be short"))
+        (run,) = await memory.form(ANA)
+
+        assert [(result["outcome"], result["absorbed"]) for result in run["consolidations"]] == [("saved", 2)]
+        assert await contents(memory, ANA, "consolidation") == [both]
+        assert await contents(memory, ANA, "reflection") == []
+
+
+async def test_a_refused_consolidation_waits_for_its_next_try(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    model.answer(REFLECTIONS, WISH)
+    model.answer(CONSOLIDATION, consolidation(""), consolidation(""), consolidation("Ana wants short answers."))
+    async with scripted_memory(clean_db, model, user_threshold=1) as memory:
+        await say(memory, ANA, "be short")
+        assert (await memory.consolidate(ANA, KEY))["outcome"] == "busy"
+        expire_leases(superuser)
+        assert (await memory.consolidate(ANA, KEY))["outcome"] == "saved"
+    assert superuser.execute("select * from mnemic.leases").fetchall() == []

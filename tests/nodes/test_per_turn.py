@@ -1,0 +1,366 @@
+"""Formation turn by turn: each turn at once, few memories of it, and a day's cap beyond which batches go on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import count
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import ConcurrentChangeError, ModelOutputError
+from mnemic.storage import scopes
+from tests.support.loopback import LoopbackModel, Request
+from tests.support.scripted import (
+    DECISIONS,
+    FACTS,
+    OBSERVATIONS,
+    REFLECTIONS,
+    asked,
+    contents,
+    decision,
+    decisions,
+    fact,
+    facts,
+    last_prompt,
+    observation,
+    observations,
+    reflection,
+    reflections,
+    scripted_memory,
+    together,
+    turns,
+)
+from tests.support.server import Clone
+from tests.support.worlds import identity
+
+ANA = identity("ana", session="s1")
+LATER = identity("ana", session="s2")
+BO = identity("bo", session="s3")
+NOBODY = identity(None, session="s1")
+NAMES = ("Alba", "Brisa", "Coral", "Delfim", "Estrela")
+#: One fact of each importance from 1 to 5, the least important first.
+FIVE = facts(*[fact(f"Ana owns a boat called {name}.", importance=rank) for rank, name in enumerate(NAMES, start=1)])
+OSLO = "Ana lives in Oslo with two cats."
+BERGEN = "Ana lives in Bergen with two cats."
+TURN = ("I keep bees.", "assistant: How nice.")
+
+
+@pytest.fixture
+async def memory(clean_db: Clone, model: LoopbackModel) -> AsyncIterator[Mnemic]:
+    """The service, forming turn by turn."""
+    async with scripted_memory(clean_db, model, formation_mode="per_turn") as opened:
+        yield opened
+
+
+def unformed(superuser: psycopg.Connection) -> int:
+    return one(superuser, "select count(*) from mnemic.messages where formed_by is null")
+
+
+def written(superuser: psycopg.Connection, user: str = "ana") -> int:
+    """What the user's day counts."""
+    return one(superuser, f"select coalesce(sum(turn_writes), 0) from mnemic.scopes where scope_key = 'user:{user}'")
+
+
+def one(superuser: psycopg.Connection, statement: Any) -> int:
+    row = superuser.execute(statement).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def use_up(superuser: psycopg.Connection, writes: int, user: str = "ana") -> None:
+    superuser.execute("insert into mnemic.agents (agent_id) values ('harbor') on conflict do nothing")
+    superuser.execute(
+        "insert into mnemic.scopes (agent_id, scope_key, turn_writes, turn_writes_on)"
+        " values ('harbor', %s, %s, (now() at time zone 'utc')::date)",
+        (f"user:{user}", writes),
+    )
+
+
+def cool_down(superuser: psycopg.Connection) -> None:
+    superuser.execute("update mnemic.sessions set last_activity_at = now() - interval '10 minutes'")
+
+
+def a_new_fact_each_time(model: LoopbackModel) -> None:
+    numbers = count(1)
+
+    def answer(_: Request) -> Any:
+        return facts(fact(f"Hive number {next(numbers)} stands at the quay.", 1, 2))
+
+    model.answer(FACTS, answer)
+    model.answer(DECISIONS, decisions())
+
+
+async def test_a_turn_is_formed_as_soon_as_its_user_has_spoken(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact("Ana keeps bees.")))
+    await memory.observe(ANA, turns(*TURN))
+    (run,) = await memory.form(ANA, force=False)
+
+    assert (run["reason"], run["formed"], run["pending"], run["stored"]) == ("turn", 2, 0, {"fact": 1})
+    assert await memory.form(ANA, force=False) == []
+
+
+async def test_one_agent_may_be_formed_turn_by_turn(clean_db: Clone, model: LoopbackModel) -> None:
+    lighthouse = identity("ana", agent="lighthouse", session="s1")
+    async with scripted_memory(clean_db, model) as memory:
+        await memory.configure_agent(ANA, formation_mode="per_turn")
+        for who in (ANA, lighthouse):
+            await memory.observe(who, turns(*TURN))
+
+        assert [run["reason"] for run in await memory.form(ANA, force=False)] == ["turn"]
+        assert await memory.form(lighthouse, force=False) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "most", "kept"),
+    [(["a" * 600], 1, [5]), (["a" * 601], 5, [3, 4, 5]), (["a" * 300, "b" * 301], 5, [3, 4, 5])],
+    ids=["600 characters", "601 characters", "two messages"],
+)
+async def test_a_long_turn_takes_the_multi_fact_pass_and_stores_three_at_most(
+    memory: Mnemic, model: LoopbackModel, said: list[str], most: int, kept: list[int]
+) -> None:
+    model.answer(FACTS, FIVE)
+    model.answer(DECISIONS, decisions())
+    await memory.observe(ANA, turns(*said, "assistant: " + "c" * 900))
+    (run,) = await memory.form(ANA, force=False)
+
+    assert f"At most {most} facts" in last_prompt(model, FACTS)
+    assert run["stored"] == {"fact": len(kept)}
+    assert sorted(item.importance for item in await memory.memories(ANA, ["fact"])) == kept
+
+
+async def test_facts_reflections_and_the_episode_share_the_cap(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact("Ana keeps bees.", importance=1), fact("Ana owns a red boat.", importance=4)))
+    short = reflection("Ana wants short answers.", importance=5)
+    model.answer(DECISIONS, decisions())
+    model.answer(REFLECTIONS, reflections(user=[short], episode="Ana and the assistant spoke of boats."))
+    await memory.observe(ANA, turns("a" * 601))
+    (run,) = await memory.form(ANA, force=False)
+
+    assert run["stored"] == {"fact": 1, "reflection": 1, "episode": 1}
+    assert await contents(memory, ANA) == ["Ana owns a red boat."]
+
+
+async def test_a_single_call_has_the_same_caps(clean_db: Clone, model: LoopbackModel) -> None:
+    boats = [
+        observation(f"Ana owns a boat called {name}.", importance=rank) for rank, name in enumerate(NAMES, start=1)
+    ]
+    model.answer(OBSERVATIONS, observations(*boats))
+    async with scripted_memory(
+        clean_db, model, formation_mode="per_turn", extraction="single", user_threshold=99
+    ) as memory:
+        await memory.observe(ANA, turns("Short.", "assistant: Yes.", "a" * 601, minutes=1))
+        short, long = await memory.form(ANA, force=False)
+
+    assert [short["stored"], long["stored"]] == [{"reflection": 1}, {"reflection": 3}]
+    first, second = (request["messages"][1]["content"] for request in model.chat_requests)
+    assert "At most 1 observations" in first
+    assert "At most 5 observations" in second
+
+
+async def test_pending_turns_are_formed_one_by_one(memory: Mnemic, model: LoopbackModel) -> None:
+    said = ["assistant: Welcome.", "One.", "One more.", "assistant: Yes.", "Two.", "Three.", "assistant: No."]
+    await memory.observe(ANA, turns(*said[:5], "assistant: Go on.", *said[5:]))
+    runs = await memory.form(ANA, force=False)
+
+    assert [(run["reason"], run["formed"], run["pending"]) for run in runs] == [("turn", 4, 4), ("turn", 2, 2),
+                                                                                ("turn", 2, 0)]  # fmt: skip
+    assert asked(model) == [FACTS, REFLECTIONS] * 3
+    prompts = [request["messages"][1]["content"] for request in model.chat_requests[::2]]
+    assert [("Two." in prompt, "Three." in prompt) for prompt in prompts] == [(False, False), (True, False),
+                                                                              (False, True)]  # fmt: skip
+
+
+async def test_what_no_user_said_waits_for_the_next_turn_or_for_who_insists(memory: Mnemic) -> None:
+    await memory.observe(ANA, turns("assistant: Welcome.", "assistant: Anybody there?"))
+    assert await memory.form(ANA, force=False) == []
+    assert [(run["reason"], run["formed"]) for run in await memory.form(ANA)] == [("forced", 2)]
+
+    await memory.observe(ANA, turns("assistant: Still here.", minutes=5))
+    await memory.observe(ANA, turns("Hello.", minutes=6))
+    assert [(run["reason"], run["formed"]) for run in await memory.form(ANA, force=False)] == [("turn", 2)]
+
+
+async def test_more_than_fits_into_a_run_without_a_users_word_holds_nothing_up(memory: Mnemic) -> None:
+    await memory.observe(ANA, turns(*["assistant: Hm."] * 70, "Hello."))
+    runs = await memory.form(ANA, force=False)
+
+    assert [(run["reason"], run["formed"]) for run in runs] == [("turn", 50), ("turn", 21)]
+
+
+async def test_a_fact_that_does_not_fit_closes_nothing(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(OSLO)))
+    await memory.observe(ANA, turns("I live in Oslo."))
+    await memory.form(ANA, force=False)
+    model.answer(FACTS, facts(fact(BERGEN, importance=1), *FIVE.facts[2:]))
+    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1)))
+    await memory.observe(ANA, turns("b" * 601, minutes=5))
+    (run,) = await memory.form(ANA, force=False)
+
+    assert (run["stored"], run["superseded"]) == ({"fact": 3}, 0)
+    assert OSLO in await contents(memory, ANA)
+
+
+async def test_what_was_corrected_in_the_same_turn_does_not_pass_as_true(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(OSLO, importance=5), fact(BERGEN, importance=3), *FIVE.facts[3:]))
+    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1)))
+    await memory.observe(ANA, turns("c" * 601))
+    (run,) = await memory.form(ANA, force=False)
+
+    assert run["stored"] == {"fact": 3}
+    assert await contents(memory, ANA) == [BERGEN, *sorted(draft.content for draft in FIVE.facts[3:])]
+
+
+async def test_the_twenty_first_memory_of_a_day_waits_for_the_batch(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    a_new_fact_each_time(model)
+    for place in range(20):
+        await memory.observe(ANA, turns(f"Hive {place}.", "assistant: Yes.", minutes=place))
+        assert [run["reason"] for run in await memory.form(ANA, force=False)] == ["turn"]
+    assert written(superuser) == 20
+
+    await memory.observe(ANA, turns("One hive more.", "assistant: Yes.", "And one.", "assistant: Yes.", minutes=40))
+    assert await memory.form(ANA, force=False) == []
+    await memory.observe(LATER, turns(*TURN, minutes=50))
+    assert await memory.form(LATER, force=False) == []
+
+    cool_down(superuser)
+    assert [(run["reason"], run["formed"]) for run in await memory.form(ANA, force=False)] == [("cold", 4)]
+    assert [(run["reason"], run["formed"]) for run in await memory.form(LATER)] == [("forced", 2)]
+    assert len(await memory.memories(ANA, ["fact"])) == 22
+    assert (written(superuser), unformed(superuser)) == (20, 0)
+
+
+async def test_what_is_left_of_the_day_caps_the_last_turn(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    model.answer(FACTS, FIVE)
+    model.answer(DECISIONS, decisions())
+    use_up(superuser, 18)
+    await memory.observe(ANA, turns("a" * 601))
+    (run,) = await memory.form(ANA, force=False)
+
+    assert (run["stored"], written(superuser)) == ({"fact": 2}, 20)
+
+
+async def test_another_user_has_a_day_of_their_own(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    a_new_fact_each_time(model)
+    use_up(superuser, 20)
+    elsewhere = identity("ana", agent="lighthouse", session="s1")
+    for who in (ANA, BO, elsewhere):
+        await memory.observe(who, turns(*TURN))
+
+    assert await memory.form(ANA, force=False) == []
+    assert [run["reason"] for run in await memory.form(BO, force=False)] == ["turn"]
+    assert [run["reason"] for run in await memory.form(elsewhere, force=False)] == ["turn"]
+
+
+async def test_the_next_day_turns_are_formed_again(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    a_new_fact_each_time(model)
+    use_up(superuser, 20)
+    await memory.observe(ANA, turns(*TURN, "Hm.", "assistant: Hm."))
+    assert await memory.form(ANA, force=False) == []
+
+    superuser.execute("update mnemic.scopes set turn_writes_on = turn_writes_on - 1")
+    assert [run["formed"] for run in await memory.form(ANA, force=False)] == [2, 2]
+    assert (written(superuser), unformed(superuser)) == (2, 0)
+
+
+@pytest.mark.parametrize("used", [19, 20])
+async def test_where_the_run_has_no_user_the_turns_first_speaker_counts(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, used: int
+) -> None:
+    a_new_fact_each_time(model)
+    use_up(superuser, used, user="bo")
+    await memory.observe(NOBODY, [*turns("assistant: Welcome."), *turns("I keep bees.", user="bo", minutes=1)])
+    await memory.observe(NOBODY, turns("assistant: Fine.", "So do I.", "assistant: Fine.", user="ana", minutes=2))
+    runs = await memory.form(NOBODY, force=False)
+
+    assert [run["reason"] for run in runs] == (["turn", "turn"] if used == 19 else [])
+    assert (written(superuser, "bo"), written(superuser, "ana")) == (20, 20 - used)
+
+
+async def test_a_users_run_counts_on_their_own_day_whoever_speaks(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    a_new_fact_each_time(model)
+    await memory.observe(ANA, turns("I keep bees.", "assistant: Fine.", user="bo"))
+    await memory.form(ANA, force=False)
+
+    assert (written(superuser, "ana"), written(superuser, "bo")) == (1, 0)
+
+
+async def test_only_what_is_stored_counts(memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection) -> None:
+    model.answer(REFLECTIONS, reflections(episode="Ana and the assistant spoke of bees."))
+    await memory.observe(ANA, turns(*TURN, "Bees, I said.", "assistant: Yes."))
+    runs = await memory.form(ANA, force=False)
+
+    assert [run["stored"] for run in runs] == [{"episode": 1}, {}]
+    assert written(superuser) == 1
+
+
+async def two_runs_at_nineteen(memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection) -> list[Any]:
+    """Two sessions of one user with one memory left for the day, formed at the same moment; what became of the runs."""
+    both = together(2, facts(fact("Ana keeps bees.")), facts(fact("Forty hives belong to Ana.")))
+    model.answer(FACTS, both, both, facts())
+    model.answer(DECISIONS, decisions())
+    use_up(superuser, 19)
+    for who in (ANA, LATER):
+        await memory.observe(who, turns(*TURN))
+    return await asyncio.gather(*(memory.form(who, force=False) for who in (ANA, LATER)), return_exceptions=True)
+
+
+async def test_two_turns_that_end_at_once_never_exceed_the_day(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    runs = await two_runs_at_nineteen(memory, model, superuser)
+
+    (lost,) = [run for run in runs if isinstance(run, Exception)]
+    assert isinstance(lost, ConcurrentChangeError)
+    assert written(superuser) == len(await memory.memories(ANA, ["fact"])) + 19 == 20
+    assert unformed(superuser) == 2
+    for who in (ANA, LATER):
+        assert await memory.form(who, force=False) == []
+        await memory.form(who)
+    assert (written(superuser), unformed(superuser)) == (20, 0)
+
+
+async def test_without_the_count_two_turns_that_end_at_once_exceed_the_day(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control of the test above."""
+    blind: LiteralString = scopes._SQL["count_turn_writes"].replace("returning turn_writes", "returning 0")
+    monkeypatch.setattr(scopes, "_SQL", {**scopes._SQL, "count_turn_writes": blind})
+    runs = await two_runs_at_nineteen(memory, model, superuser)
+
+    assert not [run for run in runs if isinstance(run, Exception)]
+    assert written(superuser) == len(await memory.memories(ANA, ["fact"])) + 19 == 21
+
+
+async def test_a_turn_without_an_answer_stays_pending_and_the_next_one_behind_it(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    model.answer(FACTS, "no JSON")
+    await memory.observe(ANA, turns(*TURN, "Hm.", "assistant: Hm."))
+    with pytest.raises(ModelOutputError):
+        await memory.form(ANA)
+    assert unformed(superuser) == 4
+
+    a_new_fact_each_time(model)
+    assert sum(run["formed"] for run in await memory.form(ANA)) == 4
+    assert unformed(superuser) == 0
+
+
+async def test_resent_turns_are_not_formed_twice(memory: Mnemic, model: LoopbackModel) -> None:
+    await memory.observe(ANA, turns(*TURN))
+    await memory.form(ANA, force=False)
+    said = turns(*TURN, "Hm.")
+
+    assert (await memory.observe(ANA, said)).accepted == 1
+    assert [run["formed"] for run in await memory.form(ANA, force=False)] == [1]

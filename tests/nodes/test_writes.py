@@ -1,0 +1,96 @@
+"""What is stored of a run that may store only so many memories."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mnemic.nodes.writes import Closing, most_important, within_cap
+from mnemic.state.records import NewMemory
+from tests.support.worlds import memory
+
+KNOWN = "00000000-0000-0000-0000-0000000000ff"
+
+
+def rated(*importances: int) -> list[NewMemory]:
+    return [replace(memory(f"m{place}"), importance=rating) for place, rating in enumerate(importances)]
+
+
+def closes(old: NewMemory | str, new: NewMemory) -> Closing:
+    old_id = old if isinstance(old, str) else str(old.id)
+    return {"old_id": old_id, "new_id": str(new.id), "version": 1, "until": "2026-03-02T09:00:00+00:00"}
+
+
+def test_the_most_important_stay_in_their_order_and_among_equals_the_first() -> None:
+    new = rated(2, 5, 3, 3, 4)
+
+    assert most_important(new, 3) == [new[1], new[2], new[4]]
+    assert most_important(new, 9) == new
+    assert most_important(new, 0) == []
+
+
+def test_below_the_cap_nothing_changes() -> None:
+    new = rated(1, 2)
+    closing = [closes(new[0], new[1])]
+
+    assert within_cap(new, closing, 2) == (new, closing)
+
+
+def test_what_a_dropped_fact_was_to_close_stays_open() -> None:
+    new = rated(5, 1, 5)
+    closing = [closes(KNOWN, new[1])]
+
+    assert within_cap(new, closing, 2) == ([new[0], new[2]], [])
+
+
+def test_a_fact_the_run_itself_closes_gives_way_however_important_it_is() -> None:
+    stale, current, other = rated(5, 1, 1)
+
+    assert within_cap([stale, current, other], [closes(stale, current)], 2) == ([current, other], [])
+
+
+def test_what_a_stale_fact_was_to_close_its_successor_closes() -> None:
+    stale, current, other = rated(5, 1, 1)
+    closing = [closes(KNOWN, stale), closes(stale, current)]
+
+    assert within_cap([stale, current, other], closing, 2) == ([current, other], [closes(KNOWN, current)])
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[list[NewMemory], list[Closing], int]:
+    """New memories, closings among them (a later one closes an earlier one) and of known facts, and a cap."""
+    new = rated(*draw(st.lists(st.integers(1, 5), max_size=7)))
+    closing: list[Closing] = []
+    for place in range(len(new)):
+        if draw(st.booleans()):
+            closing.append(closes(f"known-{place}", new[place]))
+        if place + 1 < len(new) and draw(st.booleans()):
+            closing.append(closes(new[place], new[draw(st.integers(place + 1, len(new) - 1))]))
+    return new, closing, draw(st.integers(0, 8))
+
+
+@given(runs())
+def test_the_cap_holds_and_no_closing_hangs_in_the_air(run: tuple[list[NewMemory], list[Closing], int]) -> None:
+    new, closing, most = run
+    kept, rows = within_cap(new, closing, most)
+    ids = {str(memory.id) for memory in kept}
+    made = {str(memory.id) for memory in new}
+
+    assert len(kept) <= most
+    assert [memory for memory in new if memory in kept] == kept
+    assert all(row["new_id"] in ids and (row["old_id"] in ids or row["old_id"] not in made) for row in rows)
+    closed = {row["old_id"] for row in closing}
+    left_open = {str(memory.id) for memory in kept} & closed - {row["old_id"] for row in rows}
+    assert left_open == set()
+    if len(new) > most:
+        assert least(kept) >= most_of(new, kept, closed)
+
+
+def least(kept: Sequence[NewMemory]) -> int:
+    return min((memory.importance for memory in kept), default=9)
+
+
+def most_of(new: Sequence[NewMemory], kept: Sequence[NewMemory], closed: set[str]) -> int:
+    """The importance of the best current memory that was dropped."""
+    return max((m.importance for m in new if m not in kept and str(m.id) not in closed), default=0)

@@ -1,0 +1,90 @@
+"""One session's messages, observed by several requests at the same moment."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import MappingProxyType
+
+import psycopg
+import pytest
+
+from mnemic.state.errors import MnemicError
+from mnemic.state.records import Message
+from mnemic.storage import inbox
+from mnemic.storage.database import Database
+from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
+from tests.support.server import Clone
+from tests.support.worlds import identity, message
+
+ME = identity(session="s1")
+
+
+async def observe_all_at_once(db: Database, rounds: int) -> list[MnemicError]:
+    """Eight observers of one session with overlapping lists in any order, round after round; what they met."""
+    chance = random.Random(7)
+    met: list[MnemicError] = []
+
+    async def observe(messages: Sequence[Message]) -> None:
+        try:
+            async with db.scoped(ME) as scoped:
+                await inbox.observe(scoped, "s1", messages)
+        except MnemicError as error:
+            met.append(error)
+
+    for number in range(rounds):
+        talk = [message(f"round {number}, line {line}") for line in range(12)]
+        await asyncio.gather(*(observe(chance.sample(talk, 10)) for _ in range(8)))
+    return met
+
+
+async def test_observers_of_the_same_messages_in_any_order_do_not_deadlock(fresh_db: Clone) -> None:
+    see_deadlocks_quickly(fresh_db)
+    async with fresh_db.database(PATIENT) as db:
+        assert await observe_all_at_once(db, rounds=40) == []
+        async with db.scoped(ME) as scoped:
+            observed = await inbox.observe(scoped, "s1", [])
+    with fresh_db.as_superuser() as connection:
+        stored = connection.execute("select count(*) from mnemic.messages").fetchone()
+        counted = connection.execute("select message_count from mnemic.sessions").fetchone()
+    assert stored == counted == (observed.pending,)
+    assert observed.pending > 40 * 10
+
+
+async def test_without_the_sessions_lock_they_would(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    see_deadlocks_quickly(fresh_db)
+    async with fresh_db.database(PATIENT) as db:
+        async with db.scoped(ME) as scoped:
+            await inbox.observe(scoped, "s1", [])
+        unlocked = {**inbox._SQL, "enter_session": "select 1"}
+        monkeypatch.setattr(inbox, "_SQL", MappingProxyType(unlocked))
+        met = await observe_all_at_once(db, rounds=40)
+    assert {error.sqlstate for error in met} == {"40P01"}
+
+
+async def test_messages_keep_the_order_of_the_list_however_many_observe(
+    clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    talk = [message(f"line {number}") for number in range(200)]
+    async with clean_db.database(PATIENT) as db:
+
+        async def observe(messages: Sequence[Message]) -> None:
+            await db.write(ME, lambda scoped: inbox.observe(scoped, "s1", messages))
+
+        for upto in (50, 120, 200):
+            await asyncio.gather(*(observe(talk[:upto]) for _ in range(4)))
+    order = superuser.execute("select content from mnemic.messages order by place").fetchall()
+    assert order == [(one.content,) for one in talk]
+
+
+async def test_an_observation_is_two_statements(
+    db: Database, statements: Callable[[Database], AbstractContextManager[list[str]]]
+) -> None:
+    with statements(db) as sent:
+        async with db.scoped(ME) as scoped:
+            await inbox.observe(scoped, "s1", [message("line")])
+    begin, scope, enter, observe, commit = sent
+    assert (begin, commit) == ("BEGIN", "COMMIT")
+    assert "set_config('mnemic.scope_keys'" in scope
+    assert "insert into sessions" in enter
+    assert "insert into messages" in observe
