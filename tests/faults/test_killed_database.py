@@ -1,0 +1,43 @@
+"""`kill -9` of the database: what was acknowledged is there, the worker says what is wrong and recovers by itself."""
+
+import pytest
+
+from mnemic.state.errors import DatabaseUnavailableError
+from tests.faults.checker import check_exactly_once, pending
+from tests.faults.crashing import CrashingServer
+from tests.faults.fleet import Fleet, kill_database
+from tests.faults.jobs import job
+from tests.faults.processes import Worker
+from tests.faults.strikes import Command, repeat
+from tests.faults.traps import TrappedModel
+from tests.support.scripted import REFLECTIONS, scripted_settings
+
+JOB = job(1)
+FORM = Command("form", (JOB.who,))
+
+
+def test_a_worker_outlives_its_database(crashing: CrashingServer, model: TrappedModel) -> None:
+    settings = scripted_settings(crashing.clone, model, lease_seconds=1, pool_timeout_seconds=0.5)
+    with Worker(settings) as worker:
+        assert worker.do("observe", JOB.who, JOB.messages).accepted == len(JOB.messages)
+        model.at(REFLECTIONS, crashing.kill)
+        FORM.ask(worker)
+        assert worker.answer().error is DatabaseUnavailableError
+        worker.ask("observe", JOB.who, JOB.messages)
+        assert worker.answer().error is DatabaseUnavailableError
+        crashing.restart()
+        with crashing.clone.as_superuser() as superuser:
+            repeat([worker], FORM, until=lambda: pending(superuser) == 0, expected=(DatabaseUnavailableError,))
+            check_exactly_once(superuser, [JOB])
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_nothing_acknowledged_is_lost_and_nothing_is_stored_twice(
+    crashing: CrashingServer, model: TrappedModel, seed: int
+) -> None:
+    jobs = [job(number, user=f"user-{number % 4}") for number in range(1, 25)]
+    settings = scripted_settings(crashing.clone, model, lease_seconds=1, pool_timeout_seconds=0.5)
+    Fleet(settings, size=2).run(jobs, faults=[kill_database(crashing)] * 3, seed=seed)
+
+    with crashing.clone.as_superuser() as superuser:
+        check_exactly_once(superuser, jobs)

@@ -1,0 +1,189 @@
+"""While a model or the embedder answers, nobody holds a connection: said by the model itself, at every request."""
+
+import asyncio
+import importlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from mnemic.nodes.resources import Resources
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import DatabaseUnavailableError
+from mnemic.state.identity import Identity
+from mnemic.state.records import ScopeSettings
+from tests.faults.chaos import busy_backends
+from tests.support.loopback import LoopbackModel, Request
+from tests.support.loopback_wire import schema_name
+from tests.support.scripted import (
+    CONSOLIDATION,
+    DECISIONS,
+    FACTS,
+    OBSERVATIONS,
+    REFLECTIONS,
+    consolidation,
+    decision,
+    decisions,
+    fact,
+    facts,
+    observation,
+    observations,
+    reflection,
+    reflections,
+    scripted_memory,
+    scripted_model,
+    scripted_resources,
+    turns,
+)
+from tests.support.server import Clone
+from tests.support.worlds import identity
+
+ANA = identity("ana", session="s1")
+OSLO, BERGEN = "Ana lives in Oslo with two cats.", "Ana lives in Bergen with two cats."
+WISH = "Ana wants answers of 12 words at most."
+SAID = "I say what I say.", "assistant: So you do.", "Well then.", "Good."
+EMBEDDINGS = "embeddings"
+
+
+@dataclass
+class Watch:
+    """What was going on in the database at each request."""
+
+    clone: Clone
+    resources: Resources
+    asked: list[str] = field(default_factory=list)
+    #: Requests during which a connection was in somebody's hands, or a backend was not idle.
+    held: list[tuple[str, int, list[tuple[str, str]]]] = field(default_factory=list)
+
+    def follow(self, model: LoopbackModel) -> None:
+        """Looks at the moment of each request, from the model's own thread."""
+        reply_to = model.reply_to
+
+        def note(path: str, request: dict[str, Any]) -> tuple[int, str, bytes]:
+            what = EMBEDDINGS if path.endswith("/embeddings") else schema_name(request) or ""
+            stats = self.resources.database._pool.get_stats()
+            taken, busy = stats["pool_size"] - stats["pool_available"], busy_backends(self.clone)
+            self.asked.append(what)
+            if taken or busy:
+                self.held.append((what, taken, busy))
+            return reply_to(path, request)
+
+        model.reply_to = note  # type: ignore[method-assign]  # the test's own server
+
+
+async def ask_everything(model: LoopbackModel, memory: Mnemic) -> None:
+    """Every way to a model: each step, its repair, a revision, and all that embeds a question."""
+    await memory.configure_scope(ANA, ScopeSettings(scope_key="user:ana", threshold=1))
+    model.answer(FACTS, "no JSON", facts(fact(OSLO), fact(BERGEN, 2)))
+    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1, text=BERGEN)))
+    model.answer(REFLECTIONS, reflections(user=[reflection(WISH)], episode="Ana spoke of Oslo."))
+    model.answer(OBSERVATIONS, "no JSON", observations(observation(WISH)))
+    model.answer(CONSOLIDATION, consolidation("Ana is heard."), consolidation(WISH))
+    await memory.observe(ANA, turns(*SAID))
+    await memory.form(ANA)
+    await memory.context(ANA, "Where did Ana live?", search="always")
+    await memory.search(ANA, "Where did Ana live?")
+    await memory.observe(ANA, turns(*SAID, "And then."))
+    await memory.form(ANA)
+    await memory.consolidate(ANA, "user:ana", force=True)
+
+
+#: What a formation of each kind asks for, at least.
+STEPS = {"sequential": {FACTS, DECISIONS, REFLECTIONS, CONSOLIDATION, EMBEDDINGS},
+         "single": {OBSERVATIONS, CONSOLIDATION, EMBEDDINGS}}  # fmt: skip
+
+
+@pytest.mark.parametrize("extraction", STEPS)
+async def test_no_connection_is_held_at_any_request(clean_db: Clone, extraction: str) -> None:
+    with scripted_model() as model:
+        async with scripted_resources(clean_db, model, pool_size=3, extraction=extraction) as resources:
+            watch = Watch(clean_db, resources)
+            watch.follow(model)
+            await ask_everything(model, Mnemic(resources))
+
+    assert set(watch.asked) == STEPS[extraction]
+    assert watch.asked.count(CONSOLIDATION) >= 2  # a draft and its revision
+    assert watch.asked.count(EMBEDDINGS) >= 3
+    assert watch.held == []
+
+
+def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
+    """Makes a node keep its transaction open while it asks the model, as a careless one would."""
+    module = importlib.import_module(f"mnemic.nodes.{node}")
+    perform = module.perform
+
+    async def careless(resources: Resources, who: Identity, *rest: Any) -> Any:
+        async with resources.database.scoped(who):
+            return await perform(resources, who, *rest)
+
+    monkeypatch.setattr(module, "perform", careless)
+
+
+@pytest.mark.parametrize(
+    ("node", "step"),
+    [("extract_facts", FACTS), ("extract_reflections", REFLECTIONS), ("write_consolidation", CONSOLIDATION)],
+)
+async def test_a_node_that_holds_its_transaction_is_seen_by_the_model(
+    clean_db: Clone, monkeypatch: pytest.MonkeyPatch, node: str, step: str
+) -> None:
+    holding_a_transaction(monkeypatch, node)
+    with scripted_model() as model:
+        async with scripted_resources(clean_db, model, pool_size=3) as resources:
+            watch = Watch(clean_db, resources)
+            watch.follow(model)
+            await ask_everything(model, Mnemic(resources))
+
+    assert {(what, taken, busy[0][0]) for what, taken, busy in watch.held} == {(step, 1, "idle in transaction")}
+
+
+#: Seconds: a model that takes so long, and a pool that makes nobody wait much longer.
+SLOW, PATIENCE = 0.5, 0.75
+CALLERS = 16
+
+
+def slowly(answer: Callable[[], Any], begun: threading.Event) -> Callable[[Request], Any]:
+    def reply(_: Request) -> Any:
+        begun.set()
+        time.sleep(SLOW)
+        return answer()
+
+    return reply
+
+
+async def crowd(clone: Clone) -> tuple[list[BaseException], list[str]]:
+    """How 16 formations of a slow model fail on four connections, and what as many recalls go without."""
+    begun = threading.Event()
+    with scripted_model() as model:
+        model.answer(FACTS, slowly(facts, begun))
+        model.answer(REFLECTIONS, slowly(lambda: reflections(user=[reflection(WISH)]), begun))
+        async with scripted_memory(
+            clone, model, pool_size=4, pool_timeout_seconds=PATIENCE, embedder="hash", user_threshold=9
+        ) as memory:
+            people = [identity(f"u{number}", session=f"s{number}") for number in range(CALLERS)]
+            for who in people:
+                await memory.observe(who, turns(*SAID))
+            forming = asyncio.gather(*(memory.form(who) for who in people), return_exceptions=True)
+            await asyncio.to_thread(begun.wait, 20)
+            recalls = (memory.context(who, "Which ferry?", search="always") for who in people)
+            recalled = await asyncio.gather(*recalls)
+            formed = await forming
+    turned_away = [end for end in formed if isinstance(end, BaseException)]
+    return turned_away, [output["degraded"] for output in recalled if output["degraded"]]
+
+
+async def test_formations_of_a_slow_model_leave_the_pool_to_recalls(clean_db: Clone) -> None:
+    assert await crowd(clean_db) == ([], [])
+
+
+async def test_where_a_transaction_waits_for_the_model_callers_are_turned_away(
+    clean_db: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding_a_transaction(monkeypatch, "extract_facts")
+    turned_away, degraded = await crowd(clean_db)
+
+    assert {type(error) for error in turned_away} == {DatabaseUnavailableError}
+    assert "no connection to the database came free in time" in str(turned_away[0])
+    assert set(degraded) == {"no_memory"}

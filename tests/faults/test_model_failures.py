@@ -1,0 +1,351 @@
+"""A model that fails in every way: a typed failure, the messages still pending, nothing half-written."""
+
+import json
+import logging
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+import pytest_asyncio
+from psycopg import sql
+from pydantic import BaseModel
+
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import EmbeddingError, ModelError, ModelOutputError
+from mnemic.state.records import Usage
+from tests.faults.model_failures import ANSWER_CANARY, ATTEMPTS, CALLED, CANARY, SAID, SENT, Failure
+from tests.support.loopback import Answer, LoopbackModel, Reply
+from tests.support.loopback_wire import bag_of_words
+from tests.support.scripted import (
+    CONSOLIDATION,
+    DECISIONS,
+    DIMENSIONS,
+    FACTS,
+    OBSERVATIONS,
+    REFLECTIONS,
+    asked,
+    consolidation,
+    contents,
+    decision,
+    decisions,
+    fact,
+    facts,
+    observation,
+    observations,
+    reflection,
+    reflections,
+    scripted_memory,
+    scripted_model,
+    turns,
+)
+from tests.support.server import Clone
+from tests.support.worlds import identity
+
+#: The service is opened once for each way of asking; each test finds the database empty.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ANA = identity("ana", session="s1")
+LISBON = "Ana works every day at the big old harbor office near the river bridge in Lisbon."
+PORTO = LISBON.replace("Lisbon", "Porto")
+WISH = "Ana wants short answers."
+GOOD: dict[str, BaseModel] = {
+    FACTS: facts(fact(PORTO)),
+    DECISIONS: decisions(decision(1, "DELETE", 1)),
+    REFLECTIONS: reflections(user=[reflection(WISH)]),
+    OBSERVATIONS: observations(observation(WISH)),
+}
+#: One of each sort for the steps behind the first.
+SOME = {name: {**SAID, **SENT}[name] for name in ("garbage", "500 KB of JSON", "cut in the middle", "a refusal", "500")}
+Script = tuple[Mnemic, LoopbackModel]
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def by_schema(worker_db: Clone) -> AsyncIterator[Script]:
+    """The service whose models are asked by a JSON schema."""
+    with scripted_model() as model:
+        async with scripted_memory(worker_db, model) as memory:
+            yield memory, model
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def by_call(worker_db: Clone) -> AsyncIterator[Script]:
+    """The service whose models are asked by a tool call."""
+    with scripted_model() as model:
+        async with scripted_memory(worker_db, model, structured_output="function_calling") as memory:
+            yield memory, model
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """Every record, but those of the clients: at DEBUG they log what is sent, for whoever asks them to."""
+    with caplog.at_level(logging.DEBUG):
+        yield caplog
+
+
+async def tell(script: Script, superuser: psycopg.Connection, *, single: bool = False) -> None:
+    """A session that knows one fact already and has four messages pending; every answer is good."""
+    memory, model = script
+    model.answer_embeddings(None)
+    model.answer(REFLECTIONS, reflections())
+    model.answer(FACTS, facts(fact(LISBON)))
+    await memory.observe(ANA, turns("I work in Lisbon", minutes=-60))
+    await memory.form(ANA)
+    for output, good in GOOD.items():
+        model.answer(output, good)
+    if single:
+        await memory.configure_agent(ANA, extraction="single")
+    await memory.observe(ANA, turns(f"I work in Porto by the {CANARY}", "assistant: ok", "yes", "short, please"))
+    model.chat_requests.clear()
+    model.embedding_requests.clear()
+
+
+def stored(superuser: psycopg.Connection) -> dict[str, list[Any]]:
+    """Every row but what calls cost and who waits for what."""
+    names = superuser.execute("select tablename from pg_tables where schemaname = 'mnemic' order by 1").fetchall()
+    tables = [name for (name,) in names if name not in ("token_usage", "leases", "migrations")]
+    query = sql.SQL("select to_jsonb(t)::text from mnemic.{} t order by 1")
+    return {name: superuser.execute(query.format(sql.Identifier(name))).fetchall() for name in tables}
+
+
+async def check_failure(
+    script: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, error: type[ModelError]
+) -> None:
+    """Forms in vain: typed, without contents, and every row as it was."""
+    memory, _ = script
+    before = stored(superuser)
+    with pytest.raises(ModelError) as caught:
+        await memory.form(ANA)
+
+    assert type(caught.value) is error
+    told = "".join(traceback.format_exception(caught.value)) + "".join(
+        record.getMessage()
+        for record in logged.records
+        if record.name.split(".")[0] not in ("openai", "httpx", "httpcore")
+    )
+    assert CANARY not in told
+    assert ANSWER_CANARY not in told
+    assert stored(superuser) == before
+
+
+async def check_recovery(script: Script, *, single: bool = False) -> None:
+    """The next good answers form everything, once."""
+    memory, model = script
+    for output, good in GOOD.items():
+        model.answer(output, good)
+    model.answer_embeddings(None)
+    (run,) = await memory.form(ANA)
+
+    assert (run["formed"], run["pending"]) == (4, 0)
+    assert await contents(memory, ANA) == [LISBON if single else PORTO]
+    assert await contents(memory, ANA, "reflection") == [WISH]
+
+
+async def fail(
+    script: Script,
+    superuser: psycopg.Connection,
+    logged: pytest.LogCaptureFixture,
+    failure: Failure,
+    step: str,
+) -> None:
+    _, model = script
+    await tell(script, superuser, single=step == OBSERVATIONS)
+    model.answer(step, failure.answer(step, GOOD[step].model_dump_json()))
+
+    await check_failure(script, superuser, logged, failure.error)
+
+    assert asked(model).count(step) == failure.requests
+    await check_recovery(script, single=step == OBSERVATIONS)
+
+
+@pytest.mark.parametrize("failure", [pytest.param(failure, id=name) for name, failure in {**SAID, **SENT}.items()])
+async def test_the_first_step_fails(
+    by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, failure: Failure
+) -> None:
+    await fail(by_schema, superuser, logged, failure, FACTS)
+
+
+@pytest.mark.parametrize("step", [DECISIONS, REFLECTIONS, OBSERVATIONS])
+@pytest.mark.parametrize("failure", [pytest.param(failure, id=name) for name, failure in SOME.items()])
+async def test_a_later_step_fails(
+    by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, failure: Failure, step: str
+) -> None:
+    await fail(by_schema, superuser, logged, failure, step)
+
+
+@pytest.mark.parametrize("failure", [pytest.param(failure, id=name) for name, failure in CALLED.items()])
+async def test_a_tool_call_fails(
+    by_call: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, failure: Failure
+) -> None:
+    await fail(by_call, superuser, logged, failure, FACTS)
+
+
+async def test_of_two_tool_calls_the_first_counts(by_call: Script, superuser: psycopg.Connection) -> None:
+    memory, model = by_call
+    await tell(by_call, superuser)
+    calls = [
+        {"id": f"call_{place}", "type": "function", "function": {"name": FACTS, "arguments": made.model_dump_json()}}
+        for place, made in enumerate([facts(fact(PORTO)), facts(fact("Ana keeps bees."))])
+    ]
+    model.answer(FACTS, {"tool_calls": calls})
+    await memory.form(ANA)
+
+    assert await contents(memory, ANA) == [PORTO]
+
+
+async def test_numbers_that_were_not_shown_count_for_nothing(by_schema: Script, superuser: psycopg.Connection) -> None:
+    memory, model = by_schema
+    await tell(by_schema, superuser)
+    odd = (0, -1, 5, 99, 2**70, -(2**70))
+    model.answer(FACTS, facts(fact(PORTO, 1, 1, *odd, importance=2**70), fact("Ana keeps bees.", *odd)))
+    strange = [decision(number, "DELETE", 1) for number in odd]
+    model.answer(DECISIONS, decisions(*strange, decision(1, "DELETE", *odd), decision(1, "NONE", 1)))
+    model.answer(REFLECTIONS, reflections(user=[reflection("Ana likes tables.", *odd), reflection(WISH, 1, *odd)]))
+    (run,) = await memory.form(ANA)
+
+    assert (run["formed"], run["pending"], run["superseded"]) == (4, 0, 0)
+    assert await contents(memory, ANA) == [LISBON, PORTO]
+    assert await contents(memory, ANA, "reflection") == [WISH]
+
+
+@pytest.mark.parametrize("usage", [(2**70, 1), (-5, 2**40), (0, 0)])
+async def test_what_a_server_counts_stops_no_run(
+    by_schema: Script, superuser: psycopg.Connection, usage: tuple[int, int]
+) -> None:
+    memory, model = by_schema
+    await tell(by_schema, superuser)
+    model.answer(FACTS, Reply(content=GOOD[FACTS].model_dump_json(), usage=usage))
+    await memory.form(ANA)
+
+    spent = {row.step: row for row in await memory.usage(ANA)}["extract_facts"]
+    assert isinstance(spent, Usage)
+    assert (spent.calls, spent.input_tokens >= 0, spent.output_tokens >= 0) == (2, True, True)
+
+
+def _vectors(make: Any) -> Any:
+    """A server that has its own way with each vector, written out in JSON."""
+
+    def answer(request: dict[str, Any]) -> bytes:
+        made = [make(bag_of_words(text, DIMENSIONS)) for text in request["input"]]
+        data = [{"object": "embedding", "index": place, "embedding": vector} for place, vector in enumerate(made)]
+        return json.dumps({"object": "list", "model": "m", "data": data}).encode()
+
+    return answer
+
+
+VECTORS: dict[str, Answer] = {
+    "NaN": _vectors(lambda vector: [float("nan"), *vector[1:]]),
+    "infinite": _vectors(lambda vector: [float("inf"), *vector[1:]]),
+    "too large": _vectors(lambda vector: [1e308 for _ in vector]),
+    "zero": _vectors(lambda vector: [0.0] * len(vector)),
+    "too short": _vectors(lambda vector: vector[1:]),
+    "empty": _vectors(lambda vector: []),
+    "nested": _vectors(lambda vector: [[value] for value in vector]),
+    "strings": _vectors(lambda vector: [str(value) for value in vector]),
+    "nulls": _vectors(lambda vector: [None for _ in vector]),
+    "one too few": lambda request: [bag_of_words("x", DIMENSIONS)] * (len(request["input"]) - 1),
+    "one too many": lambda request: [bag_of_words("x", DIMENSIONS)] * (len(request["input"]) + 1),
+    "none": b'{"object": "list", "model": "m", "data": []}',
+    "of another type": b'{"object": "list", "model": "m", "data": [{"index": 0, "embedding": 7}]}',
+    "a page": b"<html>Bad gateway</html>",
+    "bytes that are no text": b'{"data": "\xff"}',
+    "401": 401,
+    "429": 429,
+    "500": 500,
+}
+
+
+@pytest.mark.parametrize("vectors", [pytest.param(vectors, id=name) for name, vectors in VECTORS.items()])
+async def test_the_embeddings_fail(
+    by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, vectors: Answer
+) -> None:
+    await tell(by_schema, superuser)
+    by_schema[1].answer_embeddings(vectors)
+
+    await check_failure(by_schema, superuser, logged, EmbeddingError)
+
+    assert len(by_schema[1].embedding_requests) <= 3
+    await check_recovery(by_schema)
+
+
+async def test_the_embeddings_fail_when_everything_else_is_done(
+    by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture
+) -> None:
+    await tell(by_schema, superuser)
+    _, model = by_schema
+    model.answer(DECISIONS, decisions())
+
+    def once(request: dict[str, Any]) -> Any:
+        return [bag_of_words(text, DIMENSIONS - (len(model.embedding_requests) > 1)) for text in request["input"]]
+
+    model.answer_embeddings(once)
+    await check_failure(by_schema, superuser, logged, EmbeddingError)
+
+    assert asked(model) == [FACTS, DECISIONS, REFLECTIONS]
+    await check_recovery(by_schema)
+
+
+@pytest.mark.parametrize("failure", [pytest.param(failure, id=name) for name, failure in SOME.items()])
+async def test_a_consolidation_that_fails_leaves_text_and_reflections(
+    by_schema: Script, superuser: psycopg.Connection, failure: Failure
+) -> None:
+    memory, model = by_schema
+    await tell(by_schema, superuser)
+    wishes = [f"Ana wants short answers about {topic}." for topic in ("boats", "bees", "tea", "nets")]
+    model.answer(REFLECTIONS, reflections(user=[reflection(wish) for wish in wishes]))
+    model.answer(
+        CONSOLIDATION, failure.answer(CONSOLIDATION, consolidation("Ana wants short answers.").model_dump_json())
+    )
+    (run,) = await memory.form(ANA)
+
+    assert (run["formed"], run["pending"]) == (4, 0)
+    assert [result["outcome"] for result in run["consolidations"]] == ["failed"]
+    assert await contents(memory, ANA, "reflection") == sorted(wishes)
+    before = stored(superuser)
+    with pytest.raises(failure.error):
+        await memory.consolidate(ANA, "user:ana", force=True)
+    assert stored(superuser) == before
+    assert asked(model).count(CONSOLIDATION) == 2 * failure.requests
+
+    model.answer(CONSOLIDATION, consolidation(" ".join(wishes)))
+    assert (await memory.consolidate(ANA, "user:ana", force=True))["absorbed"] == 4
+
+
+async def test_one_repair_is_enough_for_any_flaw_that_passes(by_schema: Script, superuser: psycopg.Connection) -> None:
+    memory, model = by_schema
+    await tell(by_schema, superuser)
+    for output, good in GOOD.items():
+        model.answer(output, "garbage", good)
+    await memory.form(ANA)
+
+    assert asked(model) == [output for output in (FACTS, DECISIONS, REFLECTIONS) for _ in range(ATTEMPTS)]
+    assert await contents(memory, ANA) == [PORTO]
+
+
+async def test_control_a_step_that_is_saved_before_the_next_is_found_out(
+    by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture
+) -> None:
+    _, model = by_schema
+    await tell(by_schema, superuser)
+
+    def write_too_early(_: Any) -> Answer:
+        superuser.execute("update mnemic.sessions set message_count = message_count + 1")
+        return 500
+
+    model.answer(REFLECTIONS, write_too_early)
+
+    with pytest.raises(AssertionError):
+        await check_failure(by_schema, superuser, logged, ModelError)
+
+
+async def test_control_the_messages_and_answers_are_there_to_be_told(
+    by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, model = by_schema
+    await tell(by_schema, superuser)
+    model.answer(FACTS, SAID["garbage"].answer(FACTS, "{}"))
+    monkeypatch.setattr(ModelOutputError, "__str__", lambda self: model.chat_requests[0]["messages"][1]["content"])
+
+    with pytest.raises(AssertionError, match="not in"):
+        await check_failure(by_schema, superuser, logged, ModelOutputError)

@@ -1,0 +1,173 @@
+"""However often one comes back to a model that fails, it is asked a bounded number of times."""
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, TypedDict
+
+import psycopg
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import EmbeddingError, ModelError
+from mnemic.storage import leases
+from tests.faults.model_failures import ANSWER_CANARY, CANARY
+from tests.support.loopback import LoopbackModel, Reply
+from tests.support.loopback_wire import bag_of_words
+from tests.support.scripted import (
+    DIMENSIONS,
+    FACTS,
+    contents,
+    fact,
+    facts,
+    scripted_memory,
+    scripted_model,
+    turns,
+)
+from tests.support.server import Clone
+from tests.support.worlds import expire_leases, identity
+
+ANA = identity("ana", session="s1")
+TRIES = 5
+#: A call and its repair.
+CALLS = 2
+
+
+@pytest.fixture
+async def script(clean_db: Clone) -> AsyncIterator[tuple[Mnemic, LoopbackModel]]:
+    """A service with 60 messages pending, the first of which no model can answer."""
+    with scripted_model() as model:
+        async with scripted_memory(clean_db, model) as memory:
+            await memory.observe(ANA, turns(f"POISON {CANARY}", *[f"m{place}" for place in range(59)]))
+            yield memory, model
+
+
+def poisoned(request: dict[str, Any]) -> Any:
+    said = str(request["messages"])
+    return f"no JSON {ANSWER_CANARY}" if "POISON" in said else facts(fact("Ana keeps bees."))
+
+
+async def come_back(memory: Mnemic, superuser: psycopg.Connection | None = None, times: int = 100) -> None:
+    """So many runs that nobody insists on; with a superuser each after the wait of the one before."""
+    for _ in range(times):
+        with suppress(ModelError):
+            await memory.form(ANA, force=False)
+        if superuser:
+            expire_leases(superuser)
+
+
+@pytest.mark.parametrize(("answer", "requests"), [("no JSON", CALLS), (400, 1), (500, 3)])
+async def test_within_the_wait_nobody_asks_again(
+    script: tuple[Mnemic, LoopbackModel], answer: str | int, requests: int
+) -> None:
+    memory, model = script
+    model.answer(FACTS, answer)
+    await come_back(memory, times=50)
+    await memory.observe(ANA, turns("and another thing", minutes=99))
+    await come_back(memory, times=50)
+
+    assert len(model.chat_requests) == requests
+
+
+async def test_a_poisoned_message_is_asked_about_as_often_as_it_may(
+    script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection
+) -> None:
+    memory, model = script
+    model.answer(FACTS, poisoned)
+    await come_back(memory, superuser)
+
+    assert sum("POISON" in str(request["messages"]) for request in model.chat_requests) == TRIES * CALLS
+    assert await contents(memory, ANA) == ["Ana keeps bees."]
+    assert "POISON" in str(superuser.execute("select content from mnemic.messages where set_aside").fetchall())
+
+
+async def test_a_model_that_is_always_wrong_comes_to_rest(
+    script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection
+) -> None:
+    memory, model = script
+    model.answer(FACTS, "no JSON")
+    await come_back(memory, superuser, times=60)
+    asked = len(model.chat_requests)
+    await come_back(memory, superuser, times=40)
+
+    # of 60 messages three are set aside at a time, by the run after the last try; with 42 left none is due
+    assert len(model.chat_requests) == asked == (6 * TRIES + 1) * CALLS
+    (pending,) = superuser.execute("select count(*) from mnemic.messages where formed_by is null").fetchall()
+    assert pending == (60,)
+
+
+async def test_control_without_the_wait_every_run_asks(
+    script: tuple[Mnemic, LoopbackModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, model = script
+    careless = leases._SQL["claim"].replace("(l.holder is null and %(forced)s)", "(l.holder is null or %(forced)s)")
+    assert careless != leases._SQL["claim"]
+    monkeypatch.setattr(leases, "_SQL", {**leases._SQL, "claim": careless})
+    model.answer(FACTS, 400)
+    await come_back(memory, times=20)
+
+    assert len(model.chat_requests) == 20
+
+
+async def test_control_without_tries_a_poisoned_message_is_asked_about_for_ever(
+    script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, model = script
+    monkeypatch.setattr(
+        leases, "_SQL", {**leases._SQL, "give_back": leases._SQL["give_back"].replace("%(refund)s", "1")}
+    )
+    model.answer(FACTS, poisoned)
+    await come_back(memory, superuser, times=20)
+
+    assert len(model.chat_requests) == 20 * CALLS
+
+
+@pytest.mark.parametrize("slow", ["chat", "embeddings"])
+async def test_an_answer_that_never_arrives_is_not_waited_for(clean_db: Clone, slow: str) -> None:
+    late = threading.Event()
+
+    def stall(request: dict[str, Any]) -> Any:
+        late.wait(timeout=30)
+        return [bag_of_words(text, DIMENSIONS) for text in request["input"]]
+
+    with scripted_model() as model:
+        model.answer(FACTS, Reply(content="{}", after=late) if slow == "chat" else facts(fact("Ana keeps bees.")))
+        model.answer_embeddings(stall if slow == "embeddings" else None)
+        try:
+            async with scripted_memory(clean_db, model, model_timeout_seconds=0.2) as memory:
+                await memory.observe(ANA, turns("I keep bees"))
+                with pytest.raises(ModelError, match="timeout") as caught:
+                    await memory.form(ANA)
+        finally:
+            late.set()
+
+        assert isinstance(caught.value, EmbeddingError) == (slow == "embeddings")
+        assert len(model.chat_requests if slow == "chat" else model.embedding_requests) == 3
+
+
+class _Host(TypedDict):
+    turn: int
+
+
+async def test_a_hosts_checkpoints_hold_nothing_of_what_failed(script: tuple[Mnemic, LoopbackModel]) -> None:
+    memory, model = script
+    model.answer(FACTS, poisoned)
+
+    async def form(_: _Host) -> _Host:
+        await memory.form(ANA)
+        return {"turn": 2}
+
+    builder: Any = StateGraph(_Host)
+    builder.add_node("form", form)
+    builder.add_edge(START, "form")
+    builder.add_edge("form", END)
+    saver = InMemorySaver()
+    with pytest.raises(ModelError):
+        await builder.compile(checkpointer=saver).ainvoke({"turn": 1}, {"configurable": {"thread_id": "t"}})
+
+    kept = repr((dict(saver.storage), dict(saver.writes), dict(saver.blobs)))
+    assert "ModelOutputError" in kept
+    assert CANARY not in kept
+    assert ANSWER_CANARY not in kept
