@@ -5,12 +5,13 @@ use it.
 """
 
 import asyncio
+from contextlib import suppress
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 
-from mnemic import Identity, Mnemic
+from mnemic import Identity, Mnemic, MnemicError
 
 
 class Turn(MessagesState):
@@ -32,7 +33,8 @@ def build(memory: Mnemic) -> "StateGraph[Turn, Identity]":
 
     async def remember(state: Turn, runtime: Runtime[Identity]) -> None:
         await memory.observe(runtime.context, state["messages"])
-        await memory.form(runtime.context, force=False)  # only once enough was said; a worker may do it instead
+        with suppress(MnemicError):  # what cannot be formed now stays pending
+            await memory.form(runtime.context, force=False)  # only once enough was said; a worker may do it instead
 
     graph = StateGraph(Turn, context_schema=Identity)
     graph.add_node(recall)

@@ -17,7 +17,7 @@ RecallGraph = CompiledStateGraph[RecallState, Identity, RecallInput, RecallOutpu
 def build_recall(provide: Provider) -> RecallGraph:
     """The compiled graph. Few nodes, for each costs half a millisecond on every turn."""
     builder = StateGraph(RecallState, context_schema=Identity, input_schema=RecallInput, output_schema=RecallOutput)
-    builder.add_node("decide", decide_search(provide))
+    builder.add_node("decide", decide_search)
     builder.add_node("read_context", read_context(provide))
     builder.add_node("render", render)
     builder.add_edge(START, "decide")

@@ -29,7 +29,9 @@ _STATUS_KINDS = {
 }
 #: A provider's error code is repeated only if it is a bare word, such as insufficient_quota.
 _CODE = re.compile(r"[a-z][a-z0-9_.-]{0,63}", re.IGNORECASE)
-#: Codes of providers that refuse what was sent, and not who sent it or when.
+#: What was sent is at fault, and not who sent it or when: too long for most servers is a plain 400.
+_REFUSED = frozenset({400, 413, 422})
+#: Codes of providers that say so under another status.
 _CONTENT_CODES = frozenset(
     {
         "content_filter",
@@ -50,9 +52,11 @@ def failure_kind(error: Exception) -> str:
     return f"{kind} ({', '.join(details)})" if details else kind
 
 
-def refuses_content(error: Exception) -> bool:
-    """Whether the same messages will be refused again, however long one waits; half as many may not be."""
-    return isinstance(error, provider.ContextOverflowError) or _status(error) == 413 or _code(error) in _CONTENT_CODES
+def refuses_request(error: Exception) -> bool:
+    """Whether the same request will be refused again, however long one waits; one of half as many texts may not be."""
+    if isinstance(error, provider.ContextOverflowError | provider.ModelInvalidRequestError):
+        return True
+    return _status(error) in _REFUSED or _code(error) in _CONTENT_CODES
 
 
 def _status(error: Exception) -> int | None:

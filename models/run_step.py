@@ -27,7 +27,7 @@ async def run_step(step: Step[In, Out], step_input: In, models: ChatModels) -> S
 
     Raises:
         ModelError: no usable answer came over the wire; the message names the kind of failure.
-        ModelOutputError: the answer stayed unusable after one repair.
+        ModelOutputError: the answer stayed unusable after one repair, or the provider refused the request itself.
         ConfigurationError: the tier's model cannot be made.
     """
     spent = Usage(step=step.name, model=models.name(step.tier))

@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable, RunnableSequence
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mnemic.models.failures import failure_kind, refuses_content
+from mnemic.models.failures import failure_kind, refuses_request
 from mnemic.models.step import Out
 from mnemic.prompts import repair
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
@@ -63,7 +63,7 @@ async def structured(
 
     Raises:
         ModelError: no answer came over the wire; the message names the kind of failure.
-        ModelOutputError: the answer stayed unusable after one repair, or the provider refused what was sent.
+        ModelOutputError: the answer stayed unusable after one repair, or the provider refused the request itself.
         ConfigurationError: the model's provider has no structured output.
     """
     bound = _bind(model, output, method)
@@ -127,12 +127,18 @@ async def _ask(bound: Bound, messages: Sequence[BaseMessage], spent: Usage) -> t
     except (ValidationError, RecursionError):
         return _BROKEN, 0, 0  # a tool call whose arguments are no object, or nested without end
     except Exception as error:  # noqa: BLE001 - every provider has errors of its own, and no code of ours runs in there
-        failure, problem = (ModelOutputError if refuses_content(error) else ModelError), failure_kind(error)
+        is_refused, problem = refuses_request(error), failure_kind(error)
     else:
         tokens = answer.usage_metadata
         return answer, tokens["input_tokens"] if tokens else 0, tokens["output_tokens"] if tokens else 0
     # Raised out here so that the provider's error, which may quote what was sent, is not chained to it.
-    raise failure(
+    if is_refused:
+        raise ModelOutputError(
+            f"{spent.model} refused this request for {spent.step}: {problem}; the messages stay pending. A wrong model "
+            "or way of structured output looks the same: check MNEMIC_STRUCTURED_OUTPUT if every request is refused",
+            spent=spent,
+        )
+    raise ModelError(
         f"{spent.model} could not be used for {spent.step}: {problem}; the messages stay pending", spent=spent
     )
 

@@ -1,12 +1,12 @@
 """Consolidation: a snapshot of what waits in one scope key."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
 
-from mnemic.nodes.holding import consolidation_lease
+from mnemic.nodes.holding import holder_of, returned
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import ConsolidationNode
 from mnemic.nodes.who import identity_of
@@ -20,6 +20,7 @@ from mnemic.state.records import Memory, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, memories, scopes
 from mnemic.storage.database import Scoped
+from mnemic.storage.leases import Lease
 
 _INPUT = TypeAdapter(ConsolidationInput)
 
@@ -37,20 +38,24 @@ def collect(provide: Provider) -> ConsolidationNode:
         key, forced = asked.get("scope_key", ""), asked.get("force", False)
         if key not in identity.scope_keys:
             raise InvalidInputError("the scope key to consolidate is none of this identity's")
-        lease = consolidation_lease(key)
+        lease = Lease(work="consolidation", scope_key=key, holder=holder_of(runtime))
 
         async def act(scoped: Scoped) -> _Due | Outcome:
             if await _due(scoped, key, resources.settings, forced=forced) is None:
                 return "not_due"
-            if await leases.claim(scoped, lease, resources.settings, forced=forced) is None:
-                return "busy"
+            failed = await leases.claim(scoped, lease, resources.settings, forced=forced)
+            if failed is None:
+                return "busy" if await leases.waits_for(scoped, lease) == "leased" else "backoff"
             # read again under the lease: who held it until now has changed what was read before
             due = await _due(scoped, key, resources.settings, forced=forced)
             if due is None:
                 await leases.finish(scoped, lease)
-            return due or "not_due"
+                return "not_due"
+            most = max(1, resources.settings.consolidation_reflections >> failed)
+            return replace(due, reflections=due.reflections[:most])
 
-        due = await resources.database.write(identity, act)
+        async with returned(resources, identity, lease):
+            due = await resources.database.write(identity, act)
         if not isinstance(due, _Due):
             return {"scope_key": key, "outcome": due, "absorbed": 0, "kept_share": 1.0, "reflections": []}
         scope, owner = split_scope_key(key)

@@ -1,5 +1,6 @@
 """Formation: runs the consolidation graph for one scope key that became due."""
 
+import logging
 from typing import Any, Protocol
 
 from langgraph.runtime import Runtime
@@ -9,6 +10,8 @@ from mnemic.nodes.who import acting_for, identity_of
 from mnemic.state.errors import MnemicError
 from mnemic.state.graphs import ConsolidationResult, FormationState
 from mnemic.state.identity import Identity
+
+_LOG = logging.getLogger("mnemic")
 
 
 class Due(TypedDict):
@@ -29,13 +32,12 @@ def consolidate(graph: ConsolidationGraph) -> Any:
     async def consolidate(state: Due, runtime: Runtime[Identity]) -> FormationState:
         key = state["scope_key"]
         identity = acting_for(identity_of(runtime), key)
-        result = await _run(graph, key, identity)
-        # whoever came while it was busy has left his reflections to this run
-        while result["outcome"] == "saved":
+        result = again = await _run(graph, key, identity)
+        # once more: whoever came while it was busy has left his reflections to this run
+        while again["outcome"] == "saved":
             again = await _run(graph, key, identity)
-            if again["outcome"] == "not_due":
-                break
-            result = {**again, "absorbed": result["absorbed"] + again["absorbed"]}
+            if again["outcome"] == "saved":
+                result = {**again, "absorbed": result["absorbed"] + again["absorbed"]}
         return {"consolidations": [result]}
 
     return consolidate
@@ -44,6 +46,7 @@ def consolidate(graph: ConsolidationGraph) -> Any:
 async def _run(graph: ConsolidationGraph, key: str, identity: Identity) -> ConsolidationResult:
     try:
         result: ConsolidationResult = await graph.ainvoke({"scope_key": key}, context=identity)
-    except MnemicError:
+    except MnemicError as error:
+        _LOG.warning("a consolidation failed, its reflections wait: %s", error)
         return {"scope_key": key, "outcome": "failed", "absorbed": 0, "kept_share": 1.0}
     return result

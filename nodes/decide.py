@@ -8,6 +8,7 @@ from langgraph.runtime import Runtime
 from mnemic.models.steps import DECIDE
 from mnemic.nodes.decisions import Neighbour, apply_decisions
 from mnemic.nodes.perform import perform
+from mnemic.nodes.placing import told_by_others
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
@@ -15,7 +16,7 @@ from mnemic.nodes.wire import from_plain, to_plain
 from mnemic.prompts.decide import DecideInput, KnownFact, NewFact
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity
-from mnemic.state.records import NewMemory
+from mnemic.state.records import Message, NewMemory
 
 
 def decide(provide: Provider) -> FormationNode:
@@ -29,7 +30,12 @@ def decide(provide: Provider) -> FormationNode:
         asked = [fact for fact in facts if str(fact.id) in concerned]
         output = await perform(resources, identity_of(runtime), DECIDE, _question(asked, neighbours))
         outcome = apply_decisions(
-            facts, asked, neighbours, output.decisions, deletions=resources.settings.deletions_per_run
+            facts,
+            asked,
+            neighbours,
+            output.decisions,
+            deletions=resources.settings.deletions_per_run,
+            others=told_by_others(from_plain(Message, state["batch"])),
         )
         changed = {str(fact.id) for fact in facts if outcome.facts.get(fact.id, fact).content != fact.content}
         return {

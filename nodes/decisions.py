@@ -1,14 +1,14 @@
 """What the answers of the decision step do to the new facts. Pure; whatever cannot be trusted becomes ADD."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from mnemic.policy.orders import gives_orders
+from mnemic.policy.orders import steers
 from mnemic.policy.retention import missing_details
 from mnemic.policy.search_text import search_text
-from mnemic.policy.sharing import is_grounded, is_personal
+from mnemic.policy.sharing import borrows, is_grounded, is_personal, telling
 from mnemic.policy.writing import check_text
 from mnemic.prompts.decide import Decision
 from mnemic.state.identity import split_scope_key
@@ -40,6 +40,7 @@ def apply_decisions(
     decisions: Iterable[Decision],
     *,
     deletions: int,
+    others: Set[str],
 ) -> Outcome:
     """Applies the first decision on each fact that was asked about.
 
@@ -47,6 +48,7 @@ def apply_decisions(
         asked: in the order of the numbers that the step saw.
         neighbours: likewise; a decision may name only those of its own fact.
         deletions: most facts that contradictions may close in this run.
+        others: what the assistant, tools and pasted documents of the batch tell.
     """
     outcome = Outcome({fact.id: fact for fact in facts})
     first = {decision.fact: decision for decision in reversed(list(decisions))}
@@ -59,7 +61,7 @@ def apply_decisions(
             del outcome.facts[fact.id]
         elif decision.event == "DELETE":
             _close(outcome, _allowed(outcome, named, deletions), fact, neighbours)
-        elif decision.event == "UPDATE" and (updated := _updated(fact, decision.text, named)):
+        elif decision.event == "UPDATE" and (updated := _updated(fact, decision.text, named, others)):
             _close(outcome, _renewed(outcome, named, updated, deletions), updated, neighbours)
     return outcome
 
@@ -81,7 +83,7 @@ def _allowed(outcome: Outcome, named: Sequence[Neighbour], deletions: int) -> li
     return allowed
 
 
-def _updated(fact: NewMemory, text: str, named: Sequence[Neighbour]) -> NewMemory | None:
+def _updated(fact: NewMemory, text: str, named: Sequence[Neighbour], others: Set[str]) -> NewMemory | None:
     """The fact with the merged text; None where the text brings in what neither the new fact nor the old ones said.
 
     A text for a group or an agent passes the gate of `policy.sharing` once more: it is not the one that passed before.
@@ -93,7 +95,9 @@ def _updated(fact: NewMemory, text: str, named: Sequence[Neighbour]) -> NewMemor
     private = fact.private or any(row["private"] for row in named)
     importance = max(fact.importance, *(row["importance"] for row in named))
     is_wide = split_scope_key(fact.scope_key)[0] in ("group", "agent")
-    if is_wide and (private or is_personal(checked, fact.category) or gives_orders(checked)):
+    if is_wide and (private or is_personal(checked, fact.category) or steers(checked)):
+        return None
+    if is_wide and borrows(telling(checked), telling(said), others):
         return None
     return replace(
         fact,

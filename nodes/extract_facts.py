@@ -7,7 +7,7 @@ from langgraph.runtime import Runtime
 from mnemic.models.steps import EXTRACT_FACTS
 from mnemic.nodes.lines import cited, group_name, numbered, own_words, owner_of
 from mnemic.nodes.perform import perform
-from mnemic.nodes.placing import Draft, place
+from mnemic.nodes.placing import Draft, Places
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
@@ -43,10 +43,11 @@ def extract_facts(provide: Provider) -> FormationNode:
             max_facts=state["max_facts"],
         )
         output = await perform(resources, identity, EXTRACT_FACTS, step_input)
+        places = Places(messages, identity, step_input.group)
         facts: dict[tuple[str, str], NewMemory] = {}
         checks = {"first_pass": 0, "trimmed": 0, "refused": 0}
         for draft in output.facts:
-            fact, check = _fact(draft, messages, identity)
+            fact, check = _fact(draft, places)
             checks[check] += 1
             if fact:
                 facts.setdefault((fact.scope_key, fact.content), fact)
@@ -60,14 +61,14 @@ def extract_facts(provide: Provider) -> FormationNode:
     return extract_facts
 
 
-def _fact(draft: FactDraft, messages: list[Message], identity: Identity) -> tuple[NewMemory | None, str]:
-    sources = cited(messages, draft.messages)
-    owner = owner_of(sources, identity)
+def _fact(draft: FactDraft, places: Places) -> tuple[NewMemory | None, str]:
+    sources = cited(places.batch, draft.messages)
+    owner = owner_of(sources, places.identity)
     verdict = check_text(draft.content, kind="fact")
     is_founded = bool(sources) and (bool(own_words(sources)) or draft.category in _TOLD_BY_OTHERS)
     if verdict.text is None or not is_founded or owner is None:
         return None, "refused"
-    key = place(
+    key = places.key(
         Draft(
             scope=draft.scope,
             text=verdict.text,
@@ -77,7 +78,6 @@ def _fact(draft: FactDraft, messages: list[Message], identity: Identity) -> tupl
             provenance=draft.provenance,
         ),
         sources,
-        identity,
         fallback=scope_key("user", owner),
     )
     dated = sources[-1].said_at
@@ -95,7 +95,7 @@ def _fact(draft: FactDraft, messages: list[Message], identity: Identity) -> tupl
         private=draft.private,
         provenance=draft.provenance,
         valid_from=dated,
-        source_session_id=identity.session_id,
+        source_session_id=places.identity.session_id,
         source_message_ids=tuple(message.id for message in sources),
     )
     return fact, "trimmed" if verdict.trimmed else "first_pass"

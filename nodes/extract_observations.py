@@ -6,6 +6,7 @@ from mnemic.models.steps import EXTRACT_OBSERVATIONS
 from mnemic.nodes.in_mind import read_in_mind
 from mnemic.nodes.lines import group_name, numbered
 from mnemic.nodes.perform import perform
+from mnemic.nodes.placing import Places
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.thoughts import Thoughts
 from mnemic.nodes.typing import FormationNode
@@ -34,7 +35,7 @@ def extract_observations(provide: Provider) -> FormationNode:
             max_observations=state["max_facts"],
         )
         output = await perform(resources, identity, EXTRACT_OBSERVATIONS, step_input)
-        thoughts = Thoughts(batch, identity, {*in_mind.known})
+        thoughts = Thoughts(Places(batch, identity, step_input.group), {*in_mind.known})
         thoughts.add_observations(output)
         kept = most_important([*thoughts.memories.values()], state["max_facts"])
         return {"facts": [], "thoughts": to_plain(NewMemory, kept), "checks": dict(thoughts.checks)}

@@ -6,6 +6,7 @@ from mnemic.models.steps import EXTRACT_REFLECTIONS
 from mnemic.nodes.in_mind import read_in_mind
 from mnemic.nodes.lines import group_name, numbered
 from mnemic.nodes.perform import perform
+from mnemic.nodes.placing import Places
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.thoughts import Thoughts
 from mnemic.nodes.typing import FormationNode
@@ -35,7 +36,7 @@ def extract_reflections(provide: Provider) -> FormationNode:
             guidance=state["guidance"],
         )
         output = await perform(resources, identity, EXTRACT_REFLECTIONS, step_input)
-        thoughts = Thoughts(batch, identity, {*in_mind.known, *step_input.new_facts})
+        thoughts = Thoughts(Places(batch, identity, step_input.group), {*in_mind.known, *step_input.new_facts})
         thoughts.add_reflections(output)
         thoughts.add_episode(output.episode, private=state["private"])
         return {"thoughts": to_plain(NewMemory, thoughts.memories.values()), "checks": dict(thoughts.checks)}

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate
 
 from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
 
-from mnemic.nodes.holding import formation_lease
-from mnemic.nodes.lines import speakers
+from mnemic.nodes.holding import formation_lease, holder_of, returned
+from mnemic.nodes.lines import only_speaks
 from mnemic.nodes.resources import Provider
-from mnemic.nodes.turn_day import turn_day
+from mnemic.nodes.turn_day import writes_left
 from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import to_plain
@@ -19,9 +18,9 @@ from mnemic.policy.tokens import count_tokens, weighted_tokens
 from mnemic.policy.triggers import facts_of_batch, formation_reason
 from mnemic.policy.turns import facts_of_turn, first_turn, turn_reason
 from mnemic.state.checking import checked
-from mnemic.state.graphs import FormationInput, FormationReason, FormationState, Waits
+from mnemic.state.graphs import FormationInput, FormationState, Waits
 from mnemic.state.identity import Identity, split_scope_key
-from mnemic.state.records import Inbox, Message, ScopeSettings
+from mnemic.state.records import FormationReason, Inbox, Message, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes
 from mnemic.storage.database import Scoped
@@ -31,42 +30,65 @@ _INPUT = TypeAdapter(FormationInput)
 
 
 def gate(provide: Provider) -> FormationNode:
-    """At least 4 messages, and 45 of them, 1,000 weighted tokens, a cold session, or a caller who insists.
+    """Due are 45 messages, 1,000 weighted tokens or a cold session, of 4 messages at least; by turn, a user's words.
 
-    Turn by turn, a user's words are enough. A run that is due takes a lease on the session in the same transaction.
+    A caller who insists needs one message. A run that is due takes a lease on the session in the same transaction.
     """
 
     async def gate(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
         resources = await provide()
         identity = identity_of(runtime)
-        lease = formation_lease(identity)
-        forced = checked(_INPUT, state).get("force", False)
+        asked = checked(_INPUT, state)
+        retry, forced = asked.get("retry", False), asked.get("force", False)
         async with resources.database.scoped(identity) as scoped:
             overrides = await scopes.agent_settings(scoped)
         settings = resources.settings.overridden(overrides)
-        day = await turn_day(resources, identity, settings)
+        left = await writes_left(resources, identity, settings)
+        run = _Run(
+            lease=formation_lease(identity, holder_of(runtime), retry=retry),
+            settings=settings,
+            forced=forced or retry,
+            by_turn=left is not None,
+        )
 
-        async def act(scoped: Scoped) -> FormationState:
-            work = await _take_up(scoped, lease, settings, forced=forced, by_turn=day is not None)
-            guided = await scopes.scope_settings(scoped)
-            return {
-                "reason": work.reason,
-                "waits": work.waits,
-                "formed": len(work.batch),
-                "pending": work.left,
-                "set_aside": min(work.set_aside, work.left),  # they come last
-                "overrides": overrides,
-                "guidance": _guidance(guided.values(), is_own={*speakers(work.batch)} <= {identity.user_id}),
-                "names": {key: part.name for key, part in guided.items() if part.name},
-                "batch": to_plain(Message, work.batch),
-                "extraction": settings.extraction,
-                "max_facts": (facts_of_turn if day else facts_of_batch)(work.batch, settings),
-                "max_writes": min(day.left, settings.writes_per_turn) if day else None,
-            }
+        async def act(scoped: Scoped) -> tuple[_Work, dict[str, ScopeSettings]]:
+            return await _take_up(scoped, run), await scopes.scope_settings(scoped)
 
-        return {**_nothing_yet(), "lease": str(lease.holder), **await resources.database.write(identity, act)}
+        async with returned(resources, identity, run.lease):
+            work, guided = await resources.database.write(identity, act)
+        return {
+            **_nothing_yet(),
+            "reason": work.reason,
+            "waits": work.waits,
+            "formed": len(work.batch),
+            "pending": work.left,
+            "set_aside": work.set_aside - (len(work.batch) if retry else 0),
+            "lease": str(run.lease.holder),
+            "overrides": overrides,
+            "guidance": _guidance(guided.values(), is_own=only_speaks(work.batch, identity.user_id)),
+            "names": {key: part.name for key, part in guided.items() if part.name},
+            "batch": to_plain(Message, work.batch),
+            "extraction": settings.extraction,
+            "max_facts": (facts_of_turn if left else facts_of_batch)(work.batch, settings),
+            "max_writes": min(left, settings.writes_per_turn) if left else None,
+        }
 
     return gate
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """What this run may take."""
+
+    lease: Lease
+    settings: Settings
+    forced: bool
+    by_turn: bool
+
+    @property
+    def takes_set_aside(self) -> bool:
+        """Only a retry takes what was set aside, so that this stands in the way of nothing else."""
+        return self.lease.work == "retry"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,50 +107,48 @@ class _Work:
         return self.pending - len(self.batch)
 
 
-async def _take_up(scoped: Scoped, lease: Lease, settings: Settings, *, forced: bool, by_turn: bool) -> _Work:
-    read = partial(_read, scoped, lease, settings, forced=forced, by_turn=by_turn)
-    box = await read()
-    reason = _reason(box, settings, forced=forced, by_turn=by_turn)
+async def _take_up(scoped: Scoped, run: _Run) -> _Work:
+    box = await _read(scoped, run)
+    reason = _reason(box, run)
     idle = _Work(pending=box.pending, set_aside=box.set_aside)
     if reason is None:
         return idle
-    failed = await leases.claim(scoped, lease, settings, forced=forced)
+    failed = await leases.claim(scoped, run.lease, run.settings, forced=run.forced)
     if failed is None:
-        return replace(idle, waits=await leases.waits_for(scoped, lease))
-    if failed >= settings.tries:
-        hopeless = await read(failed=settings.tries - 1)
-        await inbox.set_aside(scoped, [message.id for message in hopeless.messages])
-        failed = await leases.begin_anew(scoped, lease)
+        return replace(idle, waits=await leases.waits_for(scoped, run.lease))
+    last = run.settings.tries - 1
+    if failed > last and not run.takes_set_aside:
+        await inbox.set_aside(scoped, [message.id for message in (await _read(scoped, run, failed=last)).messages])
+        await leases.begin_anew(scoped, run.lease)
+        failed = 0
     # read under the lease: who held it until now may have formed what was read before
-    box = await read(failed=failed)
+    box = await _read(scoped, run, failed=min(failed, last))
     if not box.messages:
-        await leases.finish(scoped, lease)
+        await leases.finish(scoped, run.lease)
         return _Work(pending=box.pending, set_aside=box.set_aside)
     return _Work(pending=box.pending, set_aside=box.set_aside, reason=reason, batch=box.messages)
 
 
-def _reason(box: Inbox, settings: Settings, *, forced: bool, by_turn: bool) -> FormationReason | None:
-    waiting = box.pending if forced else box.pending - box.set_aside
-    if by_turn:
-        return turn_reason(box.messages, more=waiting > len(box.messages), forced=forced)
+def _reason(box: Inbox, run: _Run) -> FormationReason | None:
+    waiting = box.set_aside if run.takes_set_aside else box.pending - box.set_aside
+    if run.by_turn:
+        return turn_reason(box.messages, more=waiting > len(box.messages), forced=run.forced)
     return formation_reason(
         messages=waiting,
         tokens=sum(weighted_tokens(message.role, message.content) for message in box.messages),
         idle=box.idle,
-        forced=forced,
-        settings=settings,
+        forced=run.forced,
+        settings=run.settings,
     )
 
 
-async def _read(
-    scoped: Scoped, lease: Lease, settings: Settings, *, forced: bool, by_turn: bool, failed: int = 0
-) -> Inbox:
+async def _read(scoped: Scoped, run: _Run, *, failed: int = 0) -> Inbox:
     """The oldest messages, or turn, as far as they fit a prompt; half after each try that brought nothing usable."""
-    session_id = split_scope_key(lease.scope_key)[1]
-    most = max(1, settings.formation_batch_messages >> failed)
-    box = await inbox.read_inbox(scoped, session_id, most=most, with_set_aside=forced)
-    messages = first_turn(box.messages) if by_turn else box.messages
-    return replace(box, messages=_fitting(messages, settings.formation_batch_tokens >> failed))
+    session_id = split_scope_key(run.lease.scope_key)[1]
+    most = max(1, run.settings.formation_batch_messages >> failed)
+    box = await inbox.read_inbox(scoped, session_id, most=most, set_aside=run.takes_set_aside)
+    messages = first_turn(box.messages) if run.by_turn else box.messages
+    return replace(box, messages=_fitting(messages, run.settings.formation_batch_tokens >> failed))
 
 
 def _fitting(messages: Sequence[Message], budget: int) -> tuple[Message, ...]:

@@ -1,8 +1,8 @@
-"""Nodes that work under a lease give it back when they fail."""
+"""Runs that work under a lease give it back when they fail."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from uuid import UUID, uuid4
 
 from langgraph.runtime import Runtime
@@ -11,68 +11,43 @@ from mnemic.nodes.lines import session_of
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.typing import Node, State
 from mnemic.nodes.who import identity_of
-from mnemic.state.errors import (
-    ConcurrentChangeError,
-    ConfigurationError,
-    DatabaseUnavailableError,
-    MnemicError,
-    ModelError,
-    ModelOutputError,
-)
+from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, MnemicError, ModelOutputError
 from mnemic.state.graphs import ConsolidationState, FormationState
 from mnemic.state.identity import Identity, scope_key
 from mnemic.storage import leases
 from mnemic.storage.database import Scoped
-from mnemic.storage.leases import Failure, Job, Lease
-
-_UNAVAILABLE = (ModelError, DatabaseUnavailableError, ConfigurationError)
+from mnemic.storage.leases import Failure, Lease
 
 
 def failure_of(error: BaseException) -> Failure:
     """What an error says about the work: whether the same work will fail again, may succeed later, or at once."""
     if isinstance(error, ConcurrentChangeError | asyncio.CancelledError):
         return "interrupted"
-    if isinstance(error, _UNAVAILABLE) and not isinstance(error, ModelOutputError):
-        return "unavailable"
-    return "unusable"
+    if isinstance(error, ModelOutputError | InvalidInputError):
+        return "unusable"
+    return "unavailable"
 
 
 def holding(provide: Provider, node: Node[State], lease_of: Callable[[State, Identity], Lease]) -> Node[State]:
-    """The node, giving the run's lease back where it fails or is cancelled. A killed one's lease expires."""
+    """The node, giving the run's lease back where it fails or is cancelled."""
 
     async def run(state: State, runtime: Runtime[Identity]) -> State:
-        try:
+        resources, identity = await provide(), identity_of(runtime)
+        async with returned(resources, identity, lease_of(state, identity)):
             return await node(state, runtime)
-        except (MnemicError, asyncio.CancelledError) as error:
-            resources, identity = await provide(), identity_of(runtime)
-            await give_back(resources, identity, lease_of(state, identity), failure_of(error))
-            raise
 
     return run
 
 
-def formation_lease(identity: Identity, holder: str | None = None) -> Lease:
-    """The lease on a session; a new one unless a holder is named."""
-    return _lease("formation", scope_key("session", session_of(identity)), holder)
-
-
-def consolidation_lease(key: str, holder: str | None = None) -> Lease:
-    """The lease on a scope key's living text; a new one unless a holder is named."""
-    return _lease("consolidation", key, holder)
-
-
-def formation_lease_of(state: FormationState, identity: Identity) -> Lease:
-    """The lease that the gate has taken."""
-    return formation_lease(identity, state["lease"])
-
-
-def consolidation_lease_of(state: ConsolidationState, _: Identity) -> Lease:
-    """The lease that `collect` has taken."""
-    return consolidation_lease(state["scope_key"], state["lease"])
-
-
-def _lease(job: Job, key: str, holder: str | None) -> Lease:
-    return Lease(job=job, scope_key=key, holder=UUID(holder) if holder else uuid4())
+@asynccontextmanager
+async def returned(resources: Resources, identity: Identity, lease: Lease) -> AsyncIterator[None]:
+    """Gives the lease back where the block fails or is cancelled. A killed run's lease expires."""
+    try:
+        yield
+    except (MnemicError, asyncio.CancelledError) as error:
+        # shielded: some hosts cancel again what still runs in a cancelled task
+        await asyncio.shield(give_back(resources, identity, lease, failure_of(error)))
+        raise
 
 
 async def give_back(resources: Resources, identity: Identity, lease: Lease, failure: Failure) -> None:
@@ -81,5 +56,30 @@ async def give_back(resources: Resources, identity: Identity, lease: Lease, fail
     async def act(scoped: Scoped) -> None:
         await leases.give_back(scoped, lease, resources.settings, failure)
 
-    with suppress(DatabaseUnavailableError):
+    with suppress(MnemicError):  # the failure itself is what the caller must see
         await resources.database.write(identity, act)
+
+
+def formation_lease(identity: Identity, holder: UUID, *, retry: bool = False) -> Lease:
+    """The lease on a session: on what is fresh there, or on what was set aside."""
+    return Lease(
+        work="retry" if retry else "formation", scope_key=scope_key("session", session_of(identity)), holder=holder
+    )
+
+
+def formation_lease_of(state: FormationState, identity: Identity) -> Lease:
+    """The lease that the gate has taken."""
+    return formation_lease(identity, UUID(state["lease"]), retry=state.get("retry", False))
+
+
+def consolidation_lease_of(state: ConsolidationState, _: Identity) -> Lease:
+    """The lease that `collect` has taken."""
+    return Lease(work="consolidation", scope_key=state["scope_key"], holder=UUID(state["lease"]))
+
+
+def holder_of(runtime: Runtime[Identity]) -> UUID:
+    """Who takes a lease: the run by its own id, where the host gave one that is a UUID."""
+    info = runtime.execution_info
+    with suppress(ValueError):
+        return UUID(info.run_id if info and info.run_id else "")
+    return uuid4()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mnemic.nodes.lines import speakers
+from mnemic.nodes.lines import only_speaks
 from mnemic.nodes.resources import Resources
 from mnemic.policy.names import display_name
 from mnemic.prompts.extract_reflections import StandingText
@@ -40,7 +40,7 @@ async def read_in_mind(
 
 def _showable(standing: Sequence[Standing], batch: Sequence[Message], identity: Identity) -> list[Standing]:
     """Where others speak than the run's own user, nobody's own memory may colour what is written for them."""
-    is_own = {*speakers(batch)} <= {identity.user_id}
+    is_own = only_speaks(batch, identity.user_id)
     return [part for part in standing if is_own or part.scope != "user"]
 
 

@@ -45,6 +45,11 @@ def speakers(messages: Iterable[Message]) -> list[str]:
     return list(dict.fromkeys(message.user_id for message in messages if message.user_id))
 
 
+def only_speaks(messages: Iterable[Message], user_id: str | None) -> bool:
+    """Whether nobody else speaks in these messages."""
+    return {*speakers(messages)} <= {user_id}
+
+
 def session_of(identity: Identity) -> str:
     """The session the run works on.
 

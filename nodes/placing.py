@@ -1,10 +1,12 @@
-"""Where a text may live. A model's word on a wide scope counts only through the gate of `policy.sharing`."""
+"""Where a run's texts may live. A model's word on a wide scope counts only through the gate of `policy.sharing`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from mnemic.policy.orders import gives_orders
-from mnemic.policy.sharing import is_grounded, is_pasted, may_share
+from mnemic.nodes.lines import own_words
+from mnemic.policy.orders import gives_orders, steers
+from mnemic.policy.sharing import borrows, is_grounded, is_pasted, may_share, telling
 from mnemic.state.identity import Identity, Scope, scope_key
 from mnemic.state.records import Message, Provenance
 
@@ -21,29 +23,60 @@ class Draft:
     provenance: Provenance
 
 
-def place(draft: Draft, sources: Sequence[Message], identity: Identity, *, fallback: str) -> str:
-    """The scope key: group or agent where the draft says so and the gate lets it pass, else the fallback.
+@dataclass(frozen=True)
+class Places:
+    """The places for what a batch brings."""
 
-    A group's memory needs exactly one group in the identity; with several nobody has said which is meant. Nothing is
-    shared of a message that orders the memory about.
-    """
-    wide = _wide_key(draft.scope, identity)
-    said = [message.content for message in sources]
-    shareable = may_share(
-        text=draft.text,
-        category=draft.category,
-        private=draft.private,
-        importance=draft.importance,
-        provenance=draft.provenance,
-        from_user_words=bool(sources) and all(message.role == "user" for message in sources),
-        from_pasted_text=any(map(is_pasted, said)),
-    ) and is_grounded(draft.text, [*said, *identity.group_ids, *(message.author for message in sources)])
-    return wide if wide and shareable and not any(map(gives_orders, said)) else fallback
+    batch: Sequence[Message]
+    identity: Identity
+    #: The display name of the run's one group.
+    group: str | None
+
+    def key(self, draft: Draft, sources: Sequence[Message], *, fallback: str) -> str:
+        """The scope key: group or agent where the draft says so and the gate lets it pass, else the fallback.
+
+        A group's memory needs exactly one group in the identity; with several nobody has said which is meant. Nothing
+        is shared of a batch in which anybody orders the memory about: the model has read it, whatever it cites.
+        """
+        wide = self._wide_key(draft.scope)
+        if wide is None or self._is_ordered or not self._may_share(draft, sources):
+            return fallback
+        said = [message.content for message in sources]
+        named = [*self.identity.group_ids, self.group or "", *(message.author for message in sources)]
+        if any(map(steers, said)) or not is_grounded(draft.text, [*said, *named]):
+            return fallback
+        own = telling("\n".join([*said, *named]))
+        return fallback if borrows(telling(draft.text), own, self._others) else wide
+
+    @cached_property
+    def _is_ordered(self) -> bool:
+        return any(gives_orders(text) for message in self.batch for text in (message.content, message.author))
+
+    @cached_property
+    def _others(self) -> frozenset[str]:
+        return told_by_others(self.batch)
+
+    def _may_share(self, draft: Draft, sources: Sequence[Message]) -> bool:
+        return may_share(
+            text=draft.text,
+            category=draft.category,
+            private=draft.private,
+            importance=draft.importance,
+            provenance=draft.provenance,
+            from_user_words=bool(sources) and all(message.role == "user" for message in sources),
+            from_pasted_text=any(is_pasted(message.content) for message in sources),
+        )
+
+    def _wide_key(self, scope: Scope) -> str | None:
+        if scope == "agent":
+            return scope_key("agent", self.identity.agent_id)
+        if scope == "group" and len(self.identity.group_ids) == 1:
+            return scope_key("group", self.identity.group_ids[0])
+        return None
 
 
-def _wide_key(scope: Scope, identity: Identity) -> str | None:
-    if scope == "agent":
-        return scope_key("agent", identity.agent_id)
-    if scope == "group" and len(identity.group_ids) == 1:
-        return scope_key("group", identity.group_ids[0])
-    return None
+def told_by_others(batch: Iterable[Message]) -> frozenset[str]:
+    """What the assistant, tools and pasted documents tell, as `policy.sharing.telling` has it."""
+    batch = list(batch)
+    own = {message.id for message in own_words(batch)}
+    return telling("\n".join(message.content for message in batch if message.id not in own))

@@ -31,20 +31,25 @@ def read_context(provide: Provider) -> RecallNode:
     """
 
     async def read_context(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
-        resources = await provide()
         identity = identity_of(runtime)
-        may_search = state["searched"] is not None or len(state["names"]) >= NAMES_NEEDED
-        vector = await _vector(resources, state["question"]) if may_search else None
         try:
-            read = await _read(resources, identity, state, vector)
+            return await _recalled(await provide(), identity, state)
         except DatabaseUnavailableError as error:
             _LOG.warning("this recall goes without memory: %s", error)
             return {"searched": None, "budget": 0, "standing": [], "found": [], "degraded": "no_memory"}
-        if read["searched"] is not None and vector is None:
-            read["degraded"] = "text_only"
-        return read
 
     return read_context
+
+
+async def _recalled(resources: Resources, identity: Identity, state: RecallState) -> RecallState:
+    if not resources.settings.rag:
+        state = {**state, "searched": None, "names": []}
+    may_search = state["searched"] is not None or len(state["names"]) >= NAMES_NEEDED
+    vector = await _vector(resources, state["question"]) if may_search else None
+    read = await _read(resources, identity, state, vector)
+    if read["searched"] is not None and vector is None:
+        read["degraded"] = "text_only"
+    return read
 
 
 async def _vector(resources: Resources, question: str) -> Vector | None:
@@ -65,7 +70,7 @@ async def _read(resources: Resources, identity: Identity, state: RecallState, ve
     reason = state["searched"]
     async with resources.database.scoped(identity, for_recall=True) as scoped:
         part = await memories.standing(scoped)
-        settings = resources.settings.overridden(part.overrides)
+        settings = resources.settings.overridden_for_recall(part.overrides)
         standing = part.scopes if settings.always_in_context else ()
         if reason is None and _are_unknown(state["names"], standing):
             reason = "names"

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from langgraph.runtime import Runtime
 
-from mnemic.nodes.holding import formation_lease
+from mnemic.nodes.holding import formation_lease_of
 from mnemic.nodes.lines import speakers
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.turn_day import counted_on
@@ -51,7 +51,7 @@ def save(provide: Provider) -> FormationNode:
             touched = {memory.scope_key for memory in new if memory.id in stored.ids}
             await scopes.touch(scoped, sorted(touched))
             due = await _due(scoped, settings)
-            await leases.finish(scoped, formation_lease(identity, state["lease"]))
+            await leases.finish(scoped, formation_lease_of(state, identity))
             return {
                 "stored": dict(Counter(memory.kind for memory in new if memory.id in stored.ids)),
                 "superseded": stored.closed,

@@ -4,7 +4,7 @@ from uuid import UUID, uuid4
 
 from langgraph.runtime import Runtime
 
-from mnemic.nodes.holding import consolidation_lease, give_back
+from mnemic.nodes.holding import consolidation_lease_of, give_back
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import ConsolidationNode
 from mnemic.nodes.who import identity_of
@@ -24,7 +24,7 @@ def save_consolidation(provide: Provider) -> ConsolidationNode:
     async def save_consolidation(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
         resources = await provide()
         identity = identity_of(runtime)
-        lease = consolidation_lease(state["scope_key"], state["lease"])
+        lease = consolidation_lease_of(state, identity)
         reflections = from_plain(Memory, state["reflections"])
 
         async def act(scoped: Scoped) -> None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from mnemic.nodes.lines import cited, own_words, owner_of, session_of, speakers
-from mnemic.nodes.placing import Draft, place
+from mnemic.nodes.placing import Draft, Places
 from mnemic.policy.names import display_name
 from mnemic.policy.search_text import search_text
 from mnemic.policy.writing import check_text
 from mnemic.prompts.extract_observations import ExtractObservationsOutput
 from mnemic.prompts.extract_reflections import ExtractReflectionsOutput, ReflectionDraft
-from mnemic.state.identity import Identity, Scope, scope_key, split_scope_key
+from mnemic.state.identity import Scope, scope_key, split_scope_key
 from mnemic.state.records import Kind, Message, NewMemory
 
 #: An observation says what a fact and a reflection would say together (seed A 5.8).
@@ -24,8 +24,7 @@ _WIDEST_FIRST: tuple[Scope, ...] = ("agent", "group", "user")
 class Thoughts:
     """Reflections and the episode of one run."""
 
-    batch: Sequence[Message]
-    identity: Identity
+    places: Places
     #: Texts that stand in context or were just stored as facts.
     known: set[str]
     memories: dict[tuple[str, str], NewMemory] = field(default_factory=dict)
@@ -60,11 +59,11 @@ class Thoughts:
             return
         self.checks["trimmed" if verdict.trimmed else "first_pass"] += 1
         key = self._episode_key(verdict.text, private or any(memory.private for memory in self.memories.values()))
-        self._keep(self._memory("episode", key, verdict.text, self.batch[-1:], "event"))
+        self._keep(self._memory("episode", key, verdict.text, self.places.batch[-1:], "event"))
 
     def _add_reflection(self, scope: Scope, draft: ReflectionDraft, max_words: int | None = None) -> None:
-        sources = cited(self.batch, draft.messages)
-        owner = owner_of(sources, self.identity)
+        sources = cited(self.places.batch, draft.messages)
+        owner = owner_of(sources, self.places.identity)
         verdict = check_text(draft.content, kind="reflection", max_words=max_words)
         is_founded = bool(sources) and (scope == "session" or bool(own_words(sources)))
         if verdict.text is None or not is_founded or (scope == "user" and owner is None):
@@ -81,7 +80,7 @@ class Thoughts:
     def _reflection_key(
         self, scope: Scope, draft: ReflectionDraft, sources: Sequence[Message], owner: str | None
     ) -> str:
-        session_key = scope_key("session", session_of(self.identity))
+        session_key = scope_key("session", session_of(self.places.identity))
         own_key = scope_key("user", owner) if owner else session_key
         if scope == "session":
             return session_key
@@ -95,15 +94,15 @@ class Thoughts:
             private=draft.private,
             provenance="asserted",
         )
-        return place(wanted, sources, self.identity, fallback=own_key)
+        return self.places.key(wanted, sources, fallback=own_key)
 
     def _episode_key(self, text: str, private: bool) -> str:
-        who = speakers(self.batch)
+        who = speakers(self.places.batch)
         if len(who) == 1:
             return scope_key("user", who[0])
         told = Draft(scope="group", text=text, category="event", importance=5, private=private, provenance="asserted")
-        said = [message for message in self.batch if message.role == "user"]
-        return place(told, said, self.identity, fallback=scope_key("session", session_of(self.identity)))
+        said = [message for message in self.places.batch if message.role == "user"]
+        return self.places.key(told, said, fallback=scope_key("session", session_of(self.places.identity)))
 
     def _memory(self, kind: Kind, key: str, text: str, sources: Sequence[Message], category: str) -> NewMemory:
         subject = display_name(split_scope_key(key)[1])
@@ -117,7 +116,7 @@ class Thoughts:
             subject=subject,
             provenance="inferred",
             valid_from=sources[-1].said_at,
-            source_session_id=self.identity.session_id,
+            source_session_id=self.places.identity.session_id,
             source_message_ids=tuple(message.id for message in sources),
         )
 

@@ -1,7 +1,6 @@
 """Formation turn by turn: on whose day a turn counts, and what is left of that day."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from mnemic.nodes.lines import session_of, speakers
 from mnemic.nodes.resources import Resources
@@ -11,22 +10,14 @@ from mnemic.state.settings import Settings
 from mnemic.storage import inbox, scopes
 
 
-@dataclass(frozen=True)
-class TurnDay:
-    """A day on which turns may still be formed."""
-
-    #: Memories that may still be stored for turns until midnight.
-    left: int
-
-
 def counted_on(messages: Iterable[Message], identity: Identity) -> str | None:
     """The scope key on whose day a turn counts: the run's own user, else the turn's first speaker, if one spoke."""
     user = identity.user_id or next(iter(speakers(messages)), None)
     return scope_key("user", user) if user else None
 
 
-async def turn_day(resources: Resources, identity: Identity, settings: Settings) -> TurnDay | None:
-    """What is left of the day; None where the session is formed in batches: always, or until midnight (UTC)."""
+async def writes_left(resources: Resources, identity: Identity, settings: Settings) -> int | None:
+    """Memories that turns may still bring today; None where sessions are formed in batches: always, or to midnight."""
     if settings.formation_mode == "batch":
         return None
     key = await _counted_on(resources, identity, settings)
@@ -35,7 +26,7 @@ async def turn_day(resources: Resources, identity: Identity, settings: Settings)
         async with resources.database.scoped(identity, also=[key]) as scoped:
             used = await scopes.turn_writes_today(scoped, key)
     left = settings.writes_per_user_and_day - used
-    return TurnDay(left) if left > 0 else None
+    return left if left > 0 else None
 
 
 async def _counted_on(resources: Resources, identity: Identity, settings: Settings) -> str | None:
@@ -43,5 +34,5 @@ async def _counted_on(resources: Resources, identity: Identity, settings: Settin
         return counted_on((), identity)
     async with resources.database.scoped(identity) as scoped:
         most = settings.formation_batch_messages
-        box = await inbox.read_inbox(scoped, session_of(identity), most=most, with_set_aside=True)
+        box = await inbox.read_inbox(scoped, session_of(identity), most=most)
     return counted_on(box.messages, identity)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from langgraph.runtime import Runtime
 
 from mnemic.models.steps import WRITE_CONSOLIDATION
-from mnemic.nodes.holding import consolidation_lease, give_back
+from mnemic.nodes.holding import consolidation_lease_of, give_back
 from mnemic.nodes.perform import perform
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import ConsolidationNode
@@ -57,9 +57,7 @@ def write_consolidation(provide: Provider) -> ConsolidationNode:
             problem = _problem(drafts[-1], sources, state["word_limit"])
         usable = [draft for draft in drafts if _is_usable(draft, state["word_limit"])]
         if not usable:
-            await give_back(
-                resources, identity, consolidation_lease(state["scope_key"], state["lease"]), failure="unusable"
-            )
+            await give_back(resources, identity, consolidation_lease_of(state, identity), failure="unusable")
             return {"outcome": "refused", "absorbed": 0, "kept_share": 1.0, "text": ""}
         best = max(usable, key=lambda draft: kept_share(sources, draft))
         return {"text": best, "kept_share": round(kept_share(sources, best), 3)}

@@ -120,6 +120,7 @@ volunteer vote wall war warm warranty waste water way weak weather web website w
 weight weird west wet whatever wheel white wide wife wild wind window wine winter wise woman women wood workshop world
 worse worst worth wrong yard year yellow yesterday yoga young zero zone
 """
+FUNCTION_WORDS = word_set(_FUNCTION_WORDS)
 COMMON_WORDS = word_set(f"{_FUNCTION_WORDS} {_SPOKEN_WORDS} {_VERBS} {_NOUNS_AND_ADJECTIVES}")
 
 #: Endings that are undone, each with what may stand in its place. `-er` is not: Parker and Baker are people.

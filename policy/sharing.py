@@ -1,10 +1,13 @@
 """Which memories may leave a person's own scope for a group or the whole agent: in doubt, none."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
+from mnemic.policy.common_words import FUNCTION_WORDS, word_set
 from mnemic.policy.dates import DATE_WORDS, find_dates
-from mnemic.policy.orders import gives_orders
+from mnemic.policy.details import details
+from mnemic.policy.numbers import find_numbers
+from mnemic.policy.orders import steers
 from mnemic.policy.words import folded_words
 from mnemic.state.records import Provenance
 
@@ -53,6 +56,15 @@ _FAMILY = (
     r"|widow\w*|broke\sup|birthdays?|was\sborn|years\sold"
 )
 _PERSONAL = re.compile(rf"\b(?:{_CONTACT}|{_HEALTH}|{_MONEY}|{_BELIEFS}|{_FAMILY})\b", re.IGNORECASE)
+
+#: Said of others by whoever writes a memory, whatever they talked about.
+_TELLERS = word_set(
+    "agree agreed agrees assistant decide decided decides discuss discussed discusses group groups plan planned plans"
+    " prefer preferred prefers team teams use used user users uses want wanted wants"
+)
+_TELLS_NOTHING = FUNCTION_WORDS | DATE_WORDS | _TELLERS
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\U00020000-\U0003ffff]")
+_DENIAL = "not"
 
 #: Below this many characters a message is taken for the user's own words, unless it says that it is forwarded.
 MIN_PASTED_CHARS = 600
@@ -106,7 +118,7 @@ def may_share(
         return False
     if not from_user_words or from_pasted_text:
         return False
-    return not (is_personal(text, category) or gives_orders(text))
+    return not (is_personal(text, category) or steers(text))
 
 
 def is_grounded(text: str, sources: Sequence[str]) -> bool:
@@ -117,8 +129,31 @@ def is_grounded(text: str, sources: Sequence[str]) -> bool:
     count, since texts are dated by whoever writes them.
     """
     said = {word[:5] for source in sources for word in folded_words(source)}
-    telling = {word[:5] for word in folded_words(text) if len(word) >= 4 and word.isalpha() and word not in DATE_WORDS}
-    return 2 * len(telling & said) >= len(telling)
+    longer = {word[:5] for word in folded_words(text) if len(word) >= 4 and word.isalpha() and word not in DATE_WORDS}
+    return 2 * len(longer & said) >= len(longer)
+
+
+def telling(text: str) -> frozenset[str]:
+    """What a text tells: its words by their beginnings, its numbers, and whether it denies something.
+
+    Function words, dates and the words with which one tells of others do not count. Where words are not set apart, as
+    in Chinese, every two neighbouring signs do.
+    """
+    found = {re.sub(r"[^\d.:]", "", number) for number in find_numbers(find_dates(text).rest)}
+    for word in folded_words(text):
+        if _UNSPACED.search(word):
+            found.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
+        elif len(word) >= 3 and word not in _TELLS_NOTHING:
+            found.add(word.removesuffix("s")[:5])
+    return frozenset(found | ({_DENIAL} if details(text).negated else set()))
+
+
+def borrows(told: Set[str], own: Set[str], others: Set[str]) -> bool:
+    """Whether a text tells what stands in others' texts and not in its speakers' own; all three as `telling` has them.
+
+    A tool's claim, set behind words that a user did say, would else be everyone's as if that user had made it.
+    """
+    return not others.isdisjoint(told - own)
 
 
 def is_pasted(text: str) -> bool:

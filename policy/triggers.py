@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from datetime import timedelta
 from math import ceil
-from typing import Literal
 
-from mnemic.state.records import Message
+from mnemic.state.records import FormationReason, Message
 from mnemic.state.settings import Settings
-
-FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
 
 
 def formation_reason(

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from mnemic.policy.triggers import FormationReason
-from mnemic.state.records import Message
+from mnemic.state.records import FormationReason, Message
 from mnemic.state.settings import Settings
 
 

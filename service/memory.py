@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Literal, Self
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.pregel import Pregel
@@ -14,6 +14,7 @@ from mnemic.graphs.formation import FormationGraph, build_formation
 from mnemic.graphs.recall import RecallGraph, build_recall
 from mnemic.graphs.resources import open_resources
 from mnemic.models.embedders import Vector
+from mnemic.nodes.holding import formation_lease, returned
 from mnemic.nodes.incoming import to_messages
 from mnemic.nodes.lines import session_of
 from mnemic.nodes.resources import Resources
@@ -23,7 +24,7 @@ from mnemic.policy.hygiene import clean_question
 from mnemic.policy.overrides import checked_overrides
 from mnemic.service.asked import ALL_KINDS, LISTING, MEMORY_ID, SEARCH, SEARCH_LIMIT
 from mnemic.state.checking import checked
-from mnemic.state.errors import EmbeddingError, InvalidInputError
+from mnemic.state.errors import ConcurrentChangeError, EmbeddingError, InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput
 from mnemic.state.identity import Identity
 from mnemic.state.records import Found, HistoryEvent, Kind, Memory, Observed, ScopeSettings, SearchType, Usage
@@ -32,6 +33,8 @@ from mnemic.storage import history, inbox, memories, scopes, usage
 from mnemic.storage.opening import describe_database
 from mnemic.storage.search import search
 
+#: Times in a row that other runs may be faster before a caller hears of it.
+OVERTAKEN = 3
 #: A host's node that calls these graphs hands its own durability down, and LangGraph 1.2 fails under "sync" to run a
 #: graph that keeps no checkpoints (`_put_checkpoint_fut`); its argument `durability` warns for such a graph.
 _IN_A_HOST: RunnableConfig = {"configurable": {"__pregel_durability": "async"}}
@@ -99,36 +102,51 @@ class Mnemic:
         """
         who = to_identity(identity)
         new = to_messages(messages, who, now=datetime.now(UTC))
-        keys = [message.scope_key for message in new]
-        return await self._resources.database.write(
-            who, lambda scoped: inbox.observe(scoped, session_of(who), new), also=keys
-        )
+        return await self._resources.database.write(who, lambda scoped: inbox.observe(scoped, session_of(who), new))
 
-    async def form(self, identity: Identity, *, force: bool = True) -> list[FormationOutput]:
+    async def form(self, identity: Identity, *, force: bool = True, retry: bool = False) -> list[FormationOutput]:
         """Forms what the session has pending, run after run until nothing is due.
 
-        A last run that formed nothing says what the rest waits for: another run that has it (`leased`), or a pause
-        after a failure (`backoff`).
+        A last run that formed nothing says what is left: what another run has (`leased`), what has to wait after a
+        failure (`backoff`), or what was set aside.
 
         Args:
-            force: also what no trigger would call due yet, what has to wait after a failure, and what was set aside.
+            force: also what no trigger would call due yet, and what has to wait after a failure.
+            retry: what was set aside, and nothing else.
 
         Raises:
-            ModelError: the model failed; the messages stay pending.
+            ModelError: the model or the embedder failed; the messages stay pending, as after any error.
+            ConcurrentChangeError: other runs were faster, time and again.
+            DatabaseUnavailableError: the database cannot be had in time.
+            InvalidInputError: no session in the identity.
         """
         runs: list[FormationOutput] = []
+        overtaken = 0
         while True:
-            run: FormationOutput = await _run(self._formation, {"force": force}, identity)
-            if run["reason"] is not None or run["waits"]:
+            try:
+                run = await self._form_once(to_identity(identity), force=force, retry=retry)
+            except ConcurrentChangeError:
+                overtaken += 1
+                if overtaken == OVERTAKEN:
+                    raise
+                continue
+            if run["reason"] is not None or run["waits"] or run["set_aside"]:
                 runs.append(run)
             if run["reason"] is None:
                 return runs
+
+    async def _form_once(self, identity: Identity, *, force: bool, retry: bool) -> FormationOutput:
+        run_id = uuid4()
+        asked = {"force": force, "retry": retry}
+        async with returned(self._resources, identity, formation_lease(identity, run_id, retry=retry)):
+            run: FormationOutput = await _run(self._formation, asked, identity, run_id)
+        return run
 
     async def consolidate(self, identity: Identity, scope_key: str, *, force: bool = False) -> ConsolidationResult:
         """Rewrites the living text of one of the identity's scope keys, if that is due.
 
         Args:
-            force: also below the threshold.
+            force: also below the threshold, and without the wait after a failure.
         """
         result: ConsolidationResult = await _run(
             self._consolidation, {"scope_key": scope_key, "force": force}, identity
@@ -247,6 +265,9 @@ class Mnemic:
         return self._resources
 
 
-async def _run(graph: Pregel[Any, Identity, Any, Any], given: dict[str, Any], identity: Identity) -> Any:
+async def _run(
+    graph: Pregel[Any, Identity, Any, Any], given: dict[str, Any], identity: Identity, run_id: UUID | None = None
+) -> Any:
     """A graph's output; the graphs' own types say only that it is a dict."""
-    return await graph.ainvoke(given, context=to_identity(identity), config=_IN_A_HOST)
+    config: RunnableConfig = {**_IN_A_HOST, "run_id": run_id or uuid4()}
+    return await graph.ainvoke(given, context=to_identity(identity), config=config)

@@ -61,5 +61,9 @@ class EmbeddingError(ModelError):
     """The embedding model did not return one usable vector for each text."""
 
 
+class EmbeddingInputError(EmbeddingError, ModelOutputError):
+    """The embedding model refused these texts, and will refuse them again; the messages stay pending."""
+
+
 class ConcurrentChangeError(MnemicError):
     """What this step had read was changed by another one meanwhile; nothing was written, run it again."""

@@ -12,8 +12,10 @@ from langgraph.channels import UntrackedValue
 from pydantic import Field
 from typing_extensions import TypedDict
 
-Outcome = Literal["saved", "not_due", "busy", "refused", "stale", "failed"]
-FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
+from mnemic.state.records import FormationReason
+
+#: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
+Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]
 #: `leased`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
 Waits = Literal["leased", "backoff"]
 #: `text_only`: the question could not be embedded, and the search went by its words. `no_memory`: the database could
@@ -37,8 +39,10 @@ class ConsolidationResult(TypedDict, total=False):
 class FormationInput(TypedDict, total=False):
     """What a formation is asked."""
 
-    #: Form what is pending now, whatever the triggers say.
+    #: Form what is pending now, whatever the triggers say, and without the wait after a failure.
     force: Annotated[bool, UntrackedValue]
+    #: Form what was set aside, now, and nothing else.
+    retry: Annotated[bool, UntrackedValue]
 
 
 def add_counts(old: dict[str, int], new: dict[str, int]) -> dict[str, int]:
@@ -62,7 +66,7 @@ class FormationOutput(TypedDict, total=False):
     formed: int
     #: Messages of the session that still wait.
     pending: int
-    #: Those of them that no usable answer could be had for; a forced run tries them again.
+    #: Those of them that no usable answer could be had for; a retry takes them up again.
     set_aside: int
     #: Stored memories by kind.
     stored: dict[str, int]
@@ -111,7 +115,7 @@ class ConsolidationInput(TypedDict, total=False):
     """Which scope key to consolidate."""
 
     scope_key: str
-    #: Also below the threshold.
+    #: Also below the threshold, and without the wait after a failure.
     force: Annotated[bool, UntrackedValue]
 
 

@@ -12,6 +12,8 @@ State = Literal["active", "absorbed", "superseded", "soft_deleted", "purged"]
 Provenance = Literal["asserted", "inferred", "consolidated"]
 Role = Literal["user", "assistant", "tool", "other"]
 SearchType = Literal["hybrid", "semantic", "text"]
+#: Why a formation runs.
+FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +141,7 @@ class Inbox:
     messages: tuple[Message, ...]
     #: All that are pending, those beyond this batch included.
     pending: int
-    #: Those of them that only a forced run takes.
+    #: Those of them that only a retry takes.
     set_aside: int
     idle: timedelta
 

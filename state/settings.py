@@ -48,6 +48,8 @@ OVERRIDABLE = frozenset(
         "recall_limit",
     }
 )
+#: Those of them that a recall reads.
+_OF_RECALL = ("rag", "always_in_context", "recall_budget_tokens", "recall_limit")
 
 
 @contextmanager
@@ -132,7 +134,8 @@ class Settings(BaseSettings):
     writes_per_user_and_day: PositiveInt = 20
 
     # -- failures
-    #: How long a run keeps a session, or a scope key, for itself; a killed one's work is taken up after that.
+    #: How long a run keeps a session, or a scope key, for itself; a killed one's work is taken up after that. A run of
+    #: three steps with a healthy model takes a minute.
     lease_seconds: PositiveInt = 600
     #: Unusable answers to the same messages before they are set aside.
     tries: PositiveInt = 5
@@ -149,6 +152,8 @@ class Settings(BaseSettings):
     group_word_limit: PositiveInt = 500
     user_word_limit: PositiveInt = 400
     session_word_limit: PositiveInt = 400
+    #: Reflections one consolidation takes in, the oldest first; several thresholds, and a prompt of bounded length.
+    consolidation_reflections: PositiveInt = 50
 
     # -- recall
     recall_budget_tokens: Annotated[int, Field(ge=1, le=8192)] = 1000
@@ -235,3 +240,14 @@ class Settings(BaseSettings):
             # not BaseSettings' own, which would read the environment again: 5 ms of every recall
             BaseModel.__init__(changed, **{**self.model_dump(), **overrides})
         return changed
+
+    def overridden_for_recall(self, overrides: dict[str, Any]) -> Self:
+        """As `overridden`, for a recall: how the agent's memories are formed is left out.
+
+        An operator's later choice there may not fit an old override; that stops a formation and no turn.
+
+        Raises:
+            ConfigurationError: a value does not fit.
+        """
+        read = {name: overrides[name] for name in _OF_RECALL if name in overrides}
+        return self.overridden({**read, "extraction": "sequential"} if read else {})

@@ -19,6 +19,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from mnemic.state.errors import DatabaseUnavailableError, MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
+from mnemic.storage.connection import PatientConnection, connection_options
 from mnemic.storage.failures import typed_error
 
 Row = TypeVar("Row")
@@ -27,6 +28,9 @@ Result = TypeVar("Result")
 #: Our transactions wait for no model and last milliseconds: one that stands still for so long belongs to a frozen
 #: process or a cut network, and must not keep an agent's head from everybody else.
 IDLE_SECONDS: Final = 5.0
+#: The wait for an agent's head, which such a process may keep for IDLE_SECONDS; a save that gave up before would throw
+#: away what models were paid for.
+HEAD_SECONDS: Final = 10.0
 #: How often a write is done again when Postgres gave it up for another's sake, and the longest first pause before that.
 RETRIES: Final = 3
 PAUSE_SECONDS: Final = 0.05
@@ -44,8 +48,11 @@ _SCOPE: LiteralString = (
     " set_config('timezone', 'UTC', true)"  # the day a message is shown with must not depend on the machine
 )
 _CATALOG: LiteralString = _LIMITS + ", set_config('transaction_read_only', 'on', true)"
+#: Each part reads the one before, so the longer wait is set before the head is asked for, and ends with it.
 _BEGIN: LiteralString = (
-    "select begin_operation(%(op_id)s, %(actor)s, %(actor_kind)s, %(reason)s, %(session_id)s, %(run_id)s, %(meta)s)"
+    "with patient as materialized (select set_config('lock_timeout', %(head)s, true)), begun as materialized (select"
+    " begin_operation(%(op_id)s, %(actor)s, %(actor_kind)s, %(reason)s, %(session_id)s, %(run_id)s, %(meta)s)"
+    " from patient) select set_config('lock_timeout', %(lock)s, true) from begun"
 )
 
 
@@ -57,6 +64,9 @@ class Scoped:
     identity: Identity
     #: Every scope key the transaction may touch; statements name them too.
     scope_keys: tuple[str, ...]
+    #: How long it waits for another transaction's row, and for the agent's head.
+    lock: str
+    head: str
 
     async def execute(self, statement: LiteralString, values: Mapping[str, Any]) -> AsyncCursor[tuple[Any, ...]]:
         """Runs one statement; `agent_id` and `scope_keys` are always among its values."""
@@ -73,6 +83,8 @@ class Scoped:
         self, reason: str, *, run_id: str | None = None, meta: Mapping[str, Any] | None = None
     ) -> UUID:
         """Opens an operation: locks the agent's head first, then sets what the audit triggers record.
+
+        The head is waited for longer than for any other row: a frozen process may have it until the server ends that.
 
         Args:
             reason: a code such as `formation`; never text from a conversation.
@@ -91,6 +103,8 @@ class Scoped:
                 "session_id": who.session_id,
                 "run_id": run_id,
                 "meta": Jsonb(dict(meta or {})),
+                "lock": self.lock,
+                "head": self.head,
             },
         )
         return op_id
@@ -105,7 +119,8 @@ class Database:
     def __init__(self, dsn: str, settings: Settings) -> None:
         self._pool = AsyncConnectionPool(
             dsn,
-            kwargs={"client_encoding": "UTF8"},  # an SQL_ASCII database would answer in bytes, even the doctor
+            connection_class=PatientConnection,
+            kwargs=connection_options(dsn),
             min_size=1,
             max_size=settings.pool_size,
             timeout=settings.pool_timeout_seconds,
@@ -156,10 +171,10 @@ class Database:
         """
         keys = tuple(dict.fromkeys([*identity.scope_keys, *also]))
         patience = self._settings.recall_timeout_seconds if for_recall else self._settings.statement_timeout_seconds
-        values = {**self._limits(patience), "agent_id": identity.agent_id, "scope_keys": list(keys)}
+        limits = self._limits(patience)
         async with self._transaction(patience) as connection:
-            await connection.execute(_SCOPE, values)
-            yield Scoped(connection, identity, keys)
+            await connection.execute(_SCOPE, {**limits, "agent_id": identity.agent_id, "scope_keys": list(keys)})
+            yield Scoped(connection, identity, keys, limits["lock"], limits["head"])
 
     async def write(
         self, identity: Identity, act: Callable[[Scoped], Awaitable[Result]], *, also: Iterable[str] = ()
@@ -212,7 +227,7 @@ class Database:
     async def _transaction(self, patience: float) -> AsyncIterator[AsyncConnection]:
         wait = min(patience, self._settings.pool_timeout_seconds)
         try:
-            async with self._pool.connection(wait) as connection, connection.transaction():
+            async with self._pool.connection(wait) as connection, connection.within(patience):
                 yield connection
         except (Error, UnicodeEncodeError) as error:
             raise typed_error(error) from None
@@ -229,7 +244,8 @@ class Database:
             await AsyncConnectionPool.check_connection(connection)
 
     def _limits(self, patience: float) -> dict[str, str]:
-        limits = {"statement": patience, "lock": self._settings.lock_timeout_seconds, "idle": IDLE_SECONDS}
+        lock = self._settings.lock_timeout_seconds
+        limits = {"statement": patience, "lock": lock, "head": max(lock, HEAD_SECONDS), "idle": IDLE_SECONDS}
         # rounded up, for zero would be no limit at all
         return {name: f"{math.ceil(seconds * 1000)}ms" for name, seconds in limits.items()}
 

@@ -34,7 +34,10 @@ _BY_STATE: Final[dict[str, _Kind]] = {
     "54": _UNSTORABLE,  # too large for a column or an index
     "42501": _REFUSED,
     "P0001": _REFUSED,
-    "25006": (RefusedError, "the database takes no changes now: it is read-only, as a standby is"),
+    "25006": (
+        DatabaseUnavailableError,
+        "the database takes no changes now: it is read-only, as a standby is; try again",
+    ),
     "42P01": _INCOMPLETE,
     "42703": _INCOMPLETE,
     "42883": _INCOMPLETE,

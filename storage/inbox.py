@@ -42,16 +42,16 @@ def _row(message: Message) -> dict[str, object]:
     }
 
 
-async def read_inbox(scoped: Scoped, session_id: str, *, most: int, with_set_aside: bool = False) -> Inbox:
-    """The oldest pending messages of a session, at most `most`; those that were set aside come last, where wanted."""
-    values = {"session_id": session_id, "most": most, "with_set_aside": with_set_aside}
+async def read_inbox(scoped: Scoped, session_id: str, *, most: int, set_aside: bool = False) -> Inbox:
+    """The oldest pending messages of a session, at most `most`: of those that were set aside, or of all others."""
+    values = {"session_id": session_id, "most": most, "set_aside": set_aside}
     messages = await scoped.rows(Message, _SQL["pending"], values)
     waiting = await _waiting(scoped, session_id)
     return Inbox(messages=tuple(messages), pending=waiting.pending, set_aside=waiting.set_aside, idle=waiting.idle)
 
 
 async def set_aside(scoped: Scoped, message_ids: Sequence[UUID]) -> None:
-    """Leaves messages that no usable answer could be had for to a run that is forced; they stay pending."""
+    """Leaves messages that no usable answer could be had for to a retry; they stay pending."""
     await scoped.execute(_SQL["set_aside"], {"ids": sorted(message_ids)})
 
 

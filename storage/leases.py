@@ -15,17 +15,18 @@ from mnemic.storage.statements import load_statements
 
 _SQL = load_statements("leases")
 
-Job = Literal["formation", "consolidation"]
-#: `unusable`: the answer, or what was made of it; counts as a try. `unavailable`: somebody did not answer; only waits.
+#: A retry takes what was set aside, so that it stands in the way of nothing else.
+Work = Literal["formation", "retry", "consolidation"]
+#: `unusable`: the answer, or what was made of it; waits, and counts as a try. `unavailable`: somebody is away; waits.
 #: `interrupted`: nobody's failure; the next run may begin at once.
 Failure = Literal["unusable", "unavailable", "interrupted"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """A claim on one job of one scope key."""
+    """A claim on one kind of work on one scope key."""
 
-    job: Job
+    work: Work
     scope_key: str
     #: The run that claims it.
     holder: UUID
@@ -33,7 +34,7 @@ class Lease:
     @property
     def values(self) -> dict[str, object]:
         """As statements take it."""
-        return {"job": self.job, "key": self.scope_key, "holder": self.holder}
+        return {"work": self.work, "key": self.scope_key, "holder": self.holder}
 
 
 async def claim(scoped: Scoped, lease: Lease, settings: Settings, *, forced: bool) -> int | None:
@@ -44,7 +45,7 @@ async def claim(scoped: Scoped, lease: Lease, settings: Settings, *, forced: boo
     """
     values = {**lease.values, "seconds": settings.lease_seconds, "forced": forced}
     row = await (await scoped.execute(_SQL["claim"], values)).fetchone()
-    return int(row[0]) - 1 if row else None
+    return int(row[0]) if row else None
 
 
 async def waits_for(scoped: Scoped, lease: Lease) -> Waits:
@@ -53,10 +54,9 @@ async def waits_for(scoped: Scoped, lease: Lease) -> Waits:
     return "backoff" if row and row[0] else "leased"
 
 
-async def begin_anew(scoped: Scoped, lease: Lease) -> int:
-    """Counts the tries of a held lease anew, for other messages than those that failed; 0."""
+async def begin_anew(scoped: Scoped, lease: Lease) -> None:
+    """Counts the tries of a held lease anew, for other messages than those that failed."""
     await scoped.execute(_SQL["begin_anew"], lease.values)
-    return 0
 
 
 async def finish(scoped: Scoped, lease: Lease) -> None:
@@ -68,7 +68,7 @@ async def give_back(scoped: Scoped, lease: Lease, settings: Settings, failure: F
     """Ends a lease whose work was not done, with the wait that the failure asks for."""
     values: Mapping[str, object] = {
         **lease.values,
-        "refund": 0 if failure == "unusable" else 1,
+        "tries": 1 if failure == "unusable" else 0,
         "failures": 0 if failure == "interrupted" else 1,
         "first_wait": settings.retry_seconds,
         "longest_wait": settings.longest_retry_seconds,

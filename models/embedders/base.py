@@ -29,6 +29,7 @@ class Embedder(Protocol):
         """One unit vector for each text, in order.
 
         Raises:
+            EmbeddingInputError: the model refused these texts, and will again.
             EmbeddingError: the model could not be used, or a vector is missing, of another length, zero or not finite.
         """
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from mnemic.models.embedders.base import Vector, unit_vectors
 from mnemic.models.endpoint import MAX_RETRIES, openai_endpoint
-from mnemic.models.failures import failure_kind
+from mnemic.models.failures import failure_kind, refuses_request
 from mnemic.policy.bands import Bands
-from mnemic.state.errors import ConfigurationError, EmbeddingError
+from mnemic.state.errors import ConfigurationError, EmbeddingError, EmbeddingInputError
 from mnemic.state.settings import MAX_DIMENSIONS, Settings
 
 #: The most texts the API takes in one request.
@@ -48,6 +48,7 @@ class OpenAIEmbedder:
         """One unit vector for each text, in order; one request for up to 2,048 texts.
 
         Raises:
+            EmbeddingInputError: the endpoint refused these texts.
             EmbeddingError: the endpoint could not be used or did not return one usable vector for each text.
         """
         if not texts:
@@ -55,11 +56,16 @@ class OpenAIEmbedder:
         try:
             vectors = await self._client.aembed_documents(list(texts))
         except Exception as error:  # noqa: BLE001 - as for chat models: a provider's errors, and no code of ours in there
-            problem = failure_kind(error)
+            is_refused, problem = refuses_request(error), failure_kind(error)
         else:
             self._check_length(vectors)
             return unit_vectors(vectors, texts=len(texts), dimensions=self.dimensions)
         # Raised out here so that the client's error, which may quote what was sent, is not chained to it.
+        if is_refused:
+            raise EmbeddingInputError(
+                f"{self.name} refused these texts: {problem}. A wrong model or number of dimensions looks the same: "
+                "check MNEMIC_EMBEDDER and MNEMIC_EMBEDDER_DIMENSIONS if every text is refused"
+            )
         raise EmbeddingError(f"{self.name} could not be used: {problem}")
 
     def _check_length(self, vectors: Sequence[Sequence[float]]) -> None:

@@ -17,7 +17,7 @@ from mnemic.models.offline.statement import rewritten
 from mnemic.models.offline.subjects import Voice, read
 from mnemic.models.offline.text import content_stems
 from mnemic.models.offline.wishes import is_of_group, wish
-from mnemic.policy.orders import gives_orders
+from mnemic.policy.orders import steers
 from mnemic.prompts.extract_reflections import (
     ExtractReflectionsInput,
     ExtractReflectionsOutput,
@@ -76,7 +76,7 @@ def is_new(content: str, known: Iterable[frozenset[str]]) -> bool:
 
 def _drawn(said: Said, voice: Voice, people: People, to_assistant: bool) -> list[tuple[ReflectionDraft, bool]]:
     """What a sentence teaches, each with whether it is the group's; an order about this memory is worth none."""
-    if gives_orders(said.text):
+    if steers(said.text):
         return []
     wanted = wish(said.text, voice.name, voice.group) if to_assistant else None
     if wanted is not None:

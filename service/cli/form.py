@@ -14,7 +14,7 @@ from mnemic.service.cli.output import emit, progress, say, show
 from mnemic.service.cli.reading import ARRAY_SUFFIX, Malformed, Reader
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import InvalidInputError
+from mnemic.state.errors import InvalidInputError, ModelOutputError
 from mnemic.state.graphs import FormationOutput
 from mnemic.state.identity import Identity
 
@@ -55,6 +55,8 @@ class _Formed:
     stored: Counter[str] = field(default_factory=Counter)
     superseded: int = 0
     repeated: int = 0
+    #: Sessions of which something waits.
+    waiting: int = 0
     #: Each session with its runs, for --json only.
     sessions: list[dict[str, object]] = field(default_factory=list)
 
@@ -62,8 +64,8 @@ class _Formed:
 async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_json: AsJson = False) -> None:
     """Form memories from conversation files.
 
-    Messages that are known already are not formed again. Malformed lines are named and left out; the exit code is 1
-    then.
+    Messages that are known already are not formed again. Malformed lines are named and left out, and so are sessions
+    that no usable answer could be had for or that another run has; the exit code is 1 then.
     """
     _refuse_twins(files)
     who = identity(agent, user, group)
@@ -76,7 +78,7 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
         emit({**counts, "malformed": taken.named, "sessions": formed.sessions})
     else:
         _report(taken, formed)
-    if taken.malformed:
+    if taken.malformed or formed.waiting:
         raise typer.Exit(EXIT_FOUND_WRONG)
 
 
@@ -128,24 +130,37 @@ async def _form_sessions(memory: Mnemic, who: Identity, taken: _Taken, *, as_jso
     formed = _Formed()
     with progress() as bar:
         for session, accepted in bar.track(taken.accepted.items(), description="sessions formed"):
-            runs = await memory.form(_in(who, session))
+            runs, waits = await _form_session(memory, _in(who, session))
             for run in runs:
-                _add(formed, session, run)
+                _add(formed, run)
+            formed.waiting += waits
             if as_json:
                 formed.sessions.append({"session": session, "accepted": accepted, "runs": runs})
     return formed
+
+
+async def _form_session(memory: Mnemic, who: Identity) -> tuple[list[FormationOutput], bool]:
+    """Its runs, and whether something waits; answers that cannot be used keep no other session waiting."""
+    try:
+        runs = await memory.form(who)
+    except ModelOutputError as error:
+        say(f"session {who.session_id}: {error}")
+        return [], True
+    if runs and (waits := runs[-1]["waits"]):
+        say(f"session {who.session_id}: {runs[-1]['pending']} messages wait ({waits}); the same command forms them")
+    elif runs and runs[-1]["set_aside"]:
+        say(f"session {who.session_id}: no usable answer to {runs[-1]['set_aside']} messages; they stay pending")
+    return runs, bool(runs and runs[-1]["pending"])
 
 
 def _in(who: Identity, session: str) -> Identity:
     return who.model_copy(update={"session_id": session})
 
 
-def _add(formed: _Formed, session: str, run: FormationOutput) -> None:
+def _add(formed: _Formed, run: FormationOutput) -> None:
     formed.stored.update(run.get("stored", {}))
     formed.superseded += run.get("superseded", 0)
     formed.repeated += run.get("repeated", 0)
-    if waits := run.get("waits"):
-        say(f"session {session}: {run['pending']} messages wait ({waits}); the same command goes on with them")
     for result in run.get("consolidations", []):
         if result["outcome"] != "saved":
             say(f"the consolidation of {result['scope_key']} ended as: {result['outcome']}")

@@ -1,18 +1,19 @@
 -- Runs hold what they work on, failures wait and are counted, and turns have a day's cap.
 
--- Who works on a session (formation) or a scope key (consolidation), and how it went. A lease saves model calls; what is
--- written is guarded by versions. holder is null while a failed run waits; a run that ends well deletes its row.
+-- Who works on a session (formation; retry, of what was set aside) or on a scope key (consolidation), and how it went. A
+-- lease saves model calls; what is written is guarded by formed_by and by versions. holder is null while a failed run waits; a run that
+-- ends well deletes its row.
 create table leases (
     agent_id   text not null references agents,
     scope_key  text not null,
-    job        text not null check (job in ('formation', 'consolidation')),
+    work       text not null check (work in ('formation', 'retry', 'consolidation')),
     holder     uuid,
     until      timestamptz not null,
-    -- runs begun on the same messages whose answers could not be used, or that never ended
-    tries      integer not null,
+    -- runs on the same work whose answers could not be used
+    tries      integer not null default 0,
     -- failures in a row, for the wait
     failures   integer not null default 0,
-    primary key (agent_id, scope_key, job)
+    primary key (agent_id, scope_key, work)
 );
 
 -- No usable answer could be had for these: still pending, and left out until a run is forced.

@@ -37,14 +37,14 @@ select count(*) as pending, count(*) filter (where set_aside) as set_aside,
   from messages where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null;
 
 -- pending --
--- The oldest of them; those that were set aside come last, and only where they are asked for.
+-- The oldest of those that were set aside, or of all others.
 select id, session_id, role, author, user_id, content, said_at from messages
  where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
-   and (%(with_set_aside)s or not set_aside)
- order by set_aside, place limit %(most)s;
+   and set_aside = %(set_aside)s
+ order by place limit %(most)s;
 
 -- set_aside --
--- Leaves messages to a run that is forced.
+-- Leaves messages to a retry.
 update messages set set_aside = true where agent_id = %(agent_id)s and id = any(%(ids)s) and formed_by is null;
 
 -- settle --

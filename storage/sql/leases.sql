@@ -1,28 +1,28 @@
 -- waits_for --
 -- Whether a failure's wait is not over; else somebody holds it.
-select holder is null from leases where agent_id = %(agent_id)s and scope_key = %(key)s and job = %(job)s;
+select holder is null from leases where agent_id = %(agent_id)s and scope_key = %(key)s and work = %(work)s;
 
 -- claim --
 -- Takes the work up, unless somebody holds it, or a failure's wait is not over and nobody insists.
-insert into leases as l (agent_id, scope_key, job, holder, until, tries)
-values (%(agent_id)s, %(key)s, %(job)s, %(holder)s, clock_timestamp() + make_interval(secs => %(seconds)s), 1)
-on conflict (agent_id, scope_key, job) do update
-   set holder = excluded.holder, until = excluded.until, tries = l.tries + 1
+insert into leases as l (agent_id, scope_key, work, holder, until)
+values (%(agent_id)s, %(key)s, %(work)s, %(holder)s, clock_timestamp() + make_interval(secs => %(seconds)s))
+on conflict (agent_id, scope_key, work) do update
+   set holder = excluded.holder, until = excluded.until
  where l.until <= clock_timestamp() or (l.holder is null and %(forced)s)
 returning tries;
 
 -- finish --
 -- The work is done.
-delete from leases where agent_id = %(agent_id)s and scope_key = %(key)s and job = %(job)s and holder = %(holder)s;
+delete from leases where agent_id = %(agent_id)s and scope_key = %(key)s and work = %(work)s and holder = %(holder)s;
 
 -- give_back --
 -- The work failed or was broken off; a failure waits four times as long as the one before.
 update leases
-   set holder = null, tries = greatest(tries - %(refund)s, 0), failures = failures + %(failures)s,
+   set holder = null, tries = tries + %(tries)s, failures = failures + %(failures)s,
        until = clock_timestamp() + %(failures)s * make_interval(
            secs => least(%(first_wait)s * 4 ^ least(failures, 10), %(longest_wait)s))
- where agent_id = %(agent_id)s and scope_key = %(key)s and job = %(job)s and holder = %(holder)s;
+ where agent_id = %(agent_id)s and scope_key = %(key)s and work = %(work)s and holder = %(holder)s;
 
 -- begin_anew --
 -- The tries of other messages are no longer of interest.
-update leases set tries = 1 where agent_id = %(agent_id)s and scope_key = %(key)s and job = %(job)s and holder = %(holder)s;
+update leases set tries = 0 where agent_id = %(agent_id)s and scope_key = %(key)s and work = %(work)s and holder = %(holder)s;

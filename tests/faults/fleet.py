@@ -27,6 +27,12 @@ REDELIVERY_SECONDS = 0.7
 #: Before a job comes again that another run holds.
 PAUSE_SECONDS = 0.02
 
+#: Ends every connection of the service's, in whatever transaction that is; returns when they are gone.
+CUT = (
+    "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+    " where datname = current_database() and usename = 'mnemic_app'"
+)
+
 Fault = Callable[["Fleet", random.Random], object]
 
 
@@ -186,9 +192,6 @@ def cut_connections(clone: Clone) -> Fault:
 
     def strike(_: Fleet, __: random.Random) -> None:
         with clone.as_superuser() as superuser:
-            superuser.execute(
-                "select pg_terminate_backend(pid) from pg_stat_activity"
-                " where datname = current_database() and usename = 'mnemic_app'"
-            )
+            superuser.execute(CUT)
 
     return strike

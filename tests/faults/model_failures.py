@@ -53,6 +53,11 @@ def _transport(answer: Answer, requests: int = 1) -> Failure:
     return Failure(answer=lambda *_: answer, error=ModelError, requests=requests)
 
 
+def _refused(status: int) -> Failure:
+    """The request itself is at fault: asked once, and counted as a try."""
+    return Failure(answer=lambda *_: status, error=ModelOutputError, requests=1)
+
+
 def _body(**fields: Any) -> bytes:
     head = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
     return json.dumps({**head, **fields}).encode()
@@ -95,7 +100,8 @@ CALLED: dict[str, Failure] = {
     "500 KB of arguments": _called(_LONG),
 }
 SENT: dict[str, Failure] = {
-    **{str(status): _transport(status) for status in (400, 401, 403, 404, 422)},
+    **{str(status): _refused(status) for status in (400, 413, 422)},
+    **{str(status): _transport(status) for status in (401, 403, 404)},
     **{str(status): _transport(status, REQUESTS) for status in (408, 409, 429, 500, 503)},
     "a page": _transport(b"<html>Bad gateway</html>"),
     "no text at all": _transport(b""),

@@ -66,11 +66,6 @@ def at_lock(lock: LiteralString, command: Command, *, after: str | None = None, 
     return strike
 
 
-def end_leases(superuser: psycopg.Connection) -> None:
-    """The leases of the dead have run out: saves waiting for that."""
-    superuser.execute("update mnemic.leases set until = clock_timestamp()")
-
-
 def repeat(
     workers: Sequence[Worker],
     command: Command,

@@ -9,10 +9,11 @@ from tests.faults.checker import check_exactly_once, pending, unabsorbed
 from tests.faults.jobs import job
 from tests.faults.processes import StartWorker
 from tests.faults.sabotage import UNWRITTEN_CONSOLIDATION
-from tests.faults.strikes import Command, Scene, Strike, at_lock, end_leases, in_request, repeat
+from tests.faults.strikes import Command, Scene, Strike, at_lock, in_request, repeat
 from tests.faults.traps import TrappedModel
 from tests.support.scripted import CONSOLIDATION
 from tests.support.server import Clone
+from tests.support.worlds import expire_leases
 
 #: The first is in the text before anything fails; the last is only told by then, and makes a consolidation due.
 JOBS = [job(number) for number in range(1, 5)]
@@ -58,7 +59,7 @@ def die_and_finish(
             if told is JOBS[0]:
                 successors[0].do("consolidate", told.who, "user:ana", force=True)
         strike(Scene(victim, model, clean_db, superuser))
-        end_leases(superuser)
+        expire_leases(superuser)
         repeat(successors, CONSOLIDATE, until=lambda: unabsorbed(superuser) == 0)
         repeat(successors, FORM, until=lambda: pending(superuser) == 0)
 

@@ -2,15 +2,16 @@
 
 import pytest
 
-from mnemic.state.errors import DatabaseUnavailableError
+from mnemic.state.errors import DatabaseUnavailableError, ModelError
 from tests.faults.checker import check_exactly_once, pending
 from tests.faults.crashing import CrashingServer
 from tests.faults.fleet import Fleet, kill_database
-from tests.faults.jobs import job
+from tests.faults.jobs import job, script_jobs
 from tests.faults.processes import Worker
 from tests.faults.strikes import Command, repeat
 from tests.faults.traps import TrappedModel
-from tests.support.scripted import REFLECTIONS, scripted_settings
+from tests.support.scripted import FACTS, REFLECTIONS, scripted_settings
+from tests.support.worlds import expire_leases
 
 JOB = job(1)
 FORM = Command("form", (JOB.who,))
@@ -27,6 +28,23 @@ def test_a_worker_outlives_its_database(crashing: CrashingServer, model: Trapped
         assert worker.answer().error is DatabaseUnavailableError
         crashing.restart()
         with crashing.clone.as_superuser() as superuser:
+            repeat([worker], FORM, until=lambda: pending(superuser) == 0, expected=(DatabaseUnavailableError,))
+            check_exactly_once(superuser, [JOB])
+
+
+def test_a_lease_that_cannot_be_given_back_hides_no_failure(crashing: CrashingServer, model: TrappedModel) -> None:
+    settings = scripted_settings(crashing.clone, model, pool_timeout_seconds=0.5)
+    with Worker(settings) as worker:
+        worker.do("observe", JOB.who, JOB.messages)
+        model.answer(FACTS, 401)
+        model.at(FACTS, crashing.kill)
+        FORM.ask(worker)
+        assert worker.answer().error is ModelError
+        crashing.restart()
+        script_jobs(model)
+        with crashing.clone.as_superuser() as superuser:
+            assert superuser.execute("select holder is not null, failures from mnemic.leases").fetchall() == [(True, 0)]
+            expire_leases(superuser)
             repeat([worker], FORM, until=lambda: pending(superuser) == 0, expected=(DatabaseUnavailableError,))
             check_exactly_once(superuser, [JOB])
 

@@ -9,10 +9,11 @@ from tests.faults.checker import check_exactly_once, pending
 from tests.faults.jobs import job
 from tests.faults.processes import StartWorker
 from tests.faults.sabotage import UNSETTLED_FORMATION
-from tests.faults.strikes import Command, Scene, Strike, at_lock, end_leases, in_request, repeat
+from tests.faults.strikes import Command, Scene, Strike, at_lock, in_request, repeat
 from tests.faults.traps import EMBEDDINGS, TrappedModel
 from tests.support.scripted import CONSOLIDATION, DECISIONS, FACTS, REFLECTIONS, decision, decisions
 from tests.support.server import Clone
+from tests.support.worlds import expire_leases
 
 #: Formed before anything fails: the other one finds a fact to close, and makes a consolidation due.
 EARLIER, JOB = job(1), job(2)
@@ -45,7 +46,7 @@ def die_and_finish(
         victim.do("observe", JOB.who, JOB.messages)
         model.answer(DECISIONS, decisions(decision(1, "DELETE", 1)))
         strike(Scene(victim, model, clean_db, superuser))
-        end_leases(superuser)
+        expire_leases(superuser)
         if others > 1:
             for worker in successors:
                 worker.ask("observe", JOB.who, JOB.messages)
@@ -65,6 +66,21 @@ def test_a_formation_killed_here_is_done_once(
     check_exactly_once(superuser, [EARLIER, JOB])
     closed = superuser.execute("select content ~ 'crate 1 ' from mnemic.memories where state = 'superseded'").fetchall()
     assert closed == [(True,)]
+
+
+def test_who_does_not_insist_waits_for_the_lease_of_the_dead(
+    start_worker: StartWorker, model: TrappedModel, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    victim, other = (start_worker(lease_seconds=600, formation_messages=len(JOB.messages)) for _ in range(2))
+    victim.do("observe", JOB.who, JOB.messages)
+    STRIKES["extracting reflections"](Scene(victim, model, clean_db, superuser))
+    waiting = other.do("form", JOB.who, force=False)
+    expire_leases(superuser)
+    runs = other.do("form", JOB.who, force=False)
+
+    assert [run["waits"] for run in waiting] == ["leased"]
+    assert [run["reason"] for run in runs] == ["messages"]
+    check_exactly_once(superuser, [JOB])
 
 
 def test_control_a_formation_that_settles_apart_from_its_save_is_done_twice(

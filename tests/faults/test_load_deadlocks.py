@@ -1,4 +1,4 @@
-"""2,000 operations of every kind at once, and no deadlock: whoever writes memories locks the agent's head first."""
+"""Thousands of operations of every kind at once, and no deadlock: whoever writes memories locks the agent's head first."""
 
 import uuid
 from collections import Counter
@@ -22,7 +22,6 @@ from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
 
 WORKERS = 8
-OPERATIONS = 2000
 USERS = 3
 #: Few sentences, so that several writers often store the same ones.
 SENTENCES = [f"The ferry leaves from quay {number}." for number in range(12)]
@@ -176,15 +175,18 @@ async def harbour(clone: Clone, agents: int) -> AsyncIterator[Harbour]:
         yield Harbour(db, admin, agents)
 
 
-@pytest.mark.parametrize("agents", [1, pytest.param(3, marks=pytest.mark.slow)])
-async def test_2000_operations_of_every_kind_meet_no_deadlock(fresh_db: Clone, agents: int) -> None:
+@pytest.mark.parametrize(
+    ("operations", "agents"),
+    [(500, 1), *[pytest.param(2000, agents, marks=pytest.mark.slow) for agents in (1, 3)]],
+)
+async def test_operations_of_every_kind_meet_no_deadlock(fresh_db: Clone, operations: int, agents: int) -> None:
     async with harbour(fresh_db, agents) as lived:
         await lived.settle_in()
-        await storm(range(OPERATIONS), lived.act, workers=WORKERS)
+        await storm(range(operations), lived.act, workers=WORKERS)
 
     done = {act.__name__ for act in lived.acts}
-    assert sum(lived.ends.values()) == OPERATIONS
-    assert min(lived.ends[act] for act in done) > 50
+    assert sum(lived.ends.values()) == operations
+    assert min(lived.ends[act] for act in done) > operations / 40
     assert set(lived.ends) <= done | {"ConcurrentChangeError None", "RefusedError 42501"}
     assert deadlocks(fresh_db) == 0
     with fresh_db.as_superuser() as superuser:
@@ -192,7 +194,7 @@ async def test_2000_operations_of_every_kind_meet_no_deadlock(fresh_db: Clone, a
             assert_chain_is_whole(superuser, f"agent{agent}")
 
 
-async def test_with_the_head_locked_last_the_same_operations_deadlock(
+async def test_control_with_the_head_locked_last_the_same_operations_deadlock(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with harbour(fresh_db, 1) as lived:

@@ -3,7 +3,6 @@
 import asyncio
 import importlib
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -126,7 +125,7 @@ def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
     ("node", "step"),
     [("extract_facts", FACTS), ("extract_reflections", REFLECTIONS), ("write_consolidation", CONSOLIDATION)],
 )
-async def test_a_node_that_holds_its_transaction_is_seen_by_the_model(
+async def test_control_a_node_that_holds_its_transaction_is_seen_by_the_model(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch, node: str, step: str
 ) -> None:
     holding_a_transaction(monkeypatch, node)
@@ -139,51 +138,61 @@ async def test_a_node_that_holds_its_transaction_is_seen_by_the_model(
     assert {(what, taken, busy[0][0]) for what, taken, busy in watch.held} == {(step, 1, "idle in transaction")}
 
 
-#: Seconds: a model that takes so long, and a pool that makes nobody wait much longer.
-SLOW, PATIENCE = 0.5, 0.75
-CALLERS = 16
+POOL, CALLERS = 4, 16
 
 
-def slowly(answer: Callable[[], Any], begun: threading.Event) -> Callable[[Request], Any]:
+def held(answer: Any, begun: threading.Semaphore, released: threading.Event) -> Callable[[Request], Any]:
+    """An answer that is not given before it is released."""
+
     def reply(_: Request) -> Any:
-        begun.set()
-        time.sleep(SLOW)
-        return answer()
+        begun.release()
+        assert released.wait(60), "nobody released the answers"
+        return answer
 
     return reply
 
 
-async def crowd(clone: Clone) -> tuple[list[BaseException], list[str]]:
-    """How 16 formations of a slow model fail on four connections, and what as many recalls go without."""
-    begun = threading.Event()
+async def crowd(clone: Clone, *, patience: float) -> tuple[list[BaseException], list[str]]:
+    """How 16 formations on four connections fail, and what as many recalls go without before the model answers any.
+
+    Args:
+        patience: Seconds that everybody waits for a connection.
+    """
+    begun, released = threading.Semaphore(0), threading.Event()
     with scripted_model() as model:
-        model.answer(FACTS, slowly(facts, begun))
-        model.answer(REFLECTIONS, slowly(lambda: reflections(user=[reflection(WISH)]), begun))
+        model.answer(FACTS, held(facts(), begun, released))
         async with scripted_memory(
-            clone, model, pool_size=4, pool_timeout_seconds=PATIENCE, embedder="hash", user_threshold=9
+            clone,
+            model,
+            pool_size=POOL,
+            pool_timeout_seconds=patience,
+            recall_timeout_seconds=patience,
+            embedder="hash",
         ) as memory:
             people = [identity(f"u{number}", session=f"s{number}") for number in range(CALLERS)]
             for who in people:
                 await memory.observe(who, turns(*SAID))
             forming = asyncio.gather(*(memory.form(who) for who in people), return_exceptions=True)
-            await asyncio.to_thread(begun.wait, 20)
+            for _ in range(POOL):
+                assert await asyncio.to_thread(begun.acquire, timeout=60)
             recalls = (memory.context(who, "Which ferry?", search="always") for who in people)
             recalled = await asyncio.gather(*recalls)
+            released.set()
             formed = await forming
     turned_away = [end for end in formed if isinstance(end, BaseException)]
     return turned_away, [output["degraded"] for output in recalled if output["degraded"]]
 
 
-async def test_formations_of_a_slow_model_leave_the_pool_to_recalls(clean_db: Clone) -> None:
-    assert await crowd(clean_db) == ([], [])
+async def test_formations_that_wait_for_a_model_leave_the_pool_to_recalls(clean_db: Clone) -> None:
+    assert await crowd(clean_db, patience=20) == ([], [])
 
 
-async def test_where_a_transaction_waits_for_the_model_callers_are_turned_away(
+async def test_control_where_a_transaction_waits_for_the_model_callers_are_turned_away(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holding_a_transaction(monkeypatch, "extract_facts")
-    turned_away, degraded = await crowd(clean_db)
+    turned_away, degraded = await crowd(clean_db, patience=0.5)
 
     assert {type(error) for error in turned_away} == {DatabaseUnavailableError}
     assert "no connection to the database came free in time" in str(turned_away[0])
-    assert set(degraded) == {"no_memory"}
+    assert degraded == ["no_memory"] * CALLERS

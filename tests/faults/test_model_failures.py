@@ -13,7 +13,7 @@ from psycopg import sql
 from pydantic import BaseModel
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import EmbeddingError, ModelError, ModelOutputError
+from mnemic.state.errors import EmbeddingError, EmbeddingInputError, ModelError, ModelOutputError
 from mnemic.state.records import Usage
 from tests.faults.model_failures import ANSWER_CANARY, ATTEMPTS, CALLED, CANARY, SAID, SENT, Failure
 from tests.support.loopback import Answer, LoopbackModel, Reply
@@ -250,10 +250,13 @@ VECTORS: dict[str, Answer] = {
     "of another type": b'{"object": "list", "model": "m", "data": [{"index": 0, "embedding": 7}]}',
     "a page": b"<html>Bad gateway</html>",
     "bytes that are no text": b'{"data": "\xff"}',
+    "400": 400,
     "401": 401,
+    "422": 422,
     "429": 429,
     "500": 500,
 }
+REFUSED = (400, 413, 422)
 
 
 @pytest.mark.parametrize("vectors", [pytest.param(vectors, id=name) for name, vectors in VECTORS.items()])
@@ -263,7 +266,7 @@ async def test_the_embeddings_fail(
     await tell(by_schema, superuser)
     by_schema[1].answer_embeddings(vectors)
 
-    await check_failure(by_schema, superuser, logged, EmbeddingError)
+    await check_failure(by_schema, superuser, logged, EmbeddingInputError if vectors in REFUSED else EmbeddingError)
 
     assert len(by_schema[1].embedding_requests) <= 3
     await check_recovery(by_schema)

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from types import ModuleType
 from typing import Any, TypedDict
 
 import psycopg
@@ -10,15 +11,18 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 
+from mnemic.models import structured
+from mnemic.models.embedders import openai as embedder
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import EmbeddingError, ModelError
 from mnemic.storage import leases
 from tests.faults.model_failures import ANSWER_CANARY, CANARY
-from tests.support.loopback import LoopbackModel, Reply
+from tests.support.loopback import Answer, LoopbackModel, Reply
 from tests.support.loopback_wire import bag_of_words
 from tests.support.scripted import (
     DIMENSIONS,
     FACTS,
+    asked,
     contents,
     fact,
     facts,
@@ -33,6 +37,7 @@ ANA = identity("ana", session="s1")
 TRIES = 5
 #: A call and its repair.
 CALLS = 2
+GOOD = facts(fact("Ana keeps bees."))
 
 
 @pytest.fixture
@@ -46,7 +51,7 @@ async def script(clean_db: Clone) -> AsyncIterator[tuple[Mnemic, LoopbackModel]]
 
 def poisoned(request: dict[str, Any]) -> Any:
     said = str(request["messages"])
-    return f"no JSON {ANSWER_CANARY}" if "POISON" in said else facts(fact("Ana keeps bees."))
+    return f"no JSON {ANSWER_CANARY}" if "POISON" in said else GOOD
 
 
 async def come_back(memory: Mnemic, superuser: psycopg.Connection | None = None, times: int = 100) -> None:
@@ -58,7 +63,7 @@ async def come_back(memory: Mnemic, superuser: psycopg.Connection | None = None,
             expire_leases(superuser)
 
 
-@pytest.mark.parametrize(("answer", "requests"), [("no JSON", CALLS), (400, 1), (500, 3)])
+@pytest.mark.parametrize(("answer", "requests"), [("no JSON", CALLS), (400, 1), (401, 1), (500, 3)])
 async def test_within_the_wait_nobody_asks_again(
     script: tuple[Mnemic, LoopbackModel], answer: str | int, requests: int
 ) -> None:
@@ -89,13 +94,72 @@ async def test_a_model_that_is_always_wrong_comes_to_rest(
     memory, model = script
     model.answer(FACTS, "no JSON")
     await come_back(memory, superuser, times=60)
-    asked = len(model.chat_requests)
+    paid = len(model.chat_requests)
     await come_back(memory, superuser, times=40)
 
     # of 60 messages three are set aside at a time, by the run after the last try; with 42 left none is due
-    assert len(model.chat_requests) == asked == (6 * TRIES + 1) * CALLS
+    assert len(model.chat_requests) == paid == (6 * TRIES + 1) * CALLS
     (pending,) = superuser.execute("select count(*) from mnemic.messages where formed_by is null").fetchall()
     assert pending == (60,)
+
+
+def narrow(request: dict[str, Any]) -> Any:
+    """A model that refuses more than ten messages at once, as one with a small window does."""
+    return 400 if str(request["messages"]).count("(user): ") > 10 else GOOD
+
+
+def counts(superuser: psycopg.Connection) -> tuple[int, int]:
+    """Messages that were formed, and that were set aside."""
+    row = superuser.execute(
+        "select count(*) filter (where formed_by is not null), count(*) filter (where set_aside) from mnemic.messages"
+    ).fetchone()
+    assert row is not None
+    return int(row[0]), int(row[1])
+
+
+async def test_what_is_too_much_for_a_model_is_formed_in_smaller_batches(
+    script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection
+) -> None:
+    memory, model = script
+    model.answer(FACTS, narrow)
+    await come_back(memory, superuser, times=30)
+
+    # of 60 messages 50 are a batch: 50, 25 and 12 are refused, 6 are formed, thrice; with 42 left none is due
+    assert counts(superuser) == (18, 0)
+    assert asked(model).count(FACTS) == 12
+
+
+async def test_texts_that_the_embedder_refuses_come_to_rest(
+    script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection
+) -> None:
+    memory, model = script
+    model.answer(FACTS, GOOD)
+    model.answer_embeddings(400)
+    await come_back(memory, superuser, times=60)
+    paid = len(model.chat_requests)
+    await come_back(memory, superuser, times=40)
+
+    assert len(model.chat_requests) == paid == 6 * TRIES + 1
+    assert counts(superuser) == (0, 18)
+
+
+@pytest.mark.parametrize(("module", "answer", "vectors"), [(structured, narrow, None), (embedder, GOOD, 400)])
+async def test_control_a_refusal_taken_for_an_outage_is_paid_for_for_ever(
+    script: tuple[Mnemic, LoopbackModel],
+    superuser: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    answer: Answer,
+    vectors: Answer | None,
+) -> None:
+    memory, model = script
+    monkeypatch.setattr(module, "refuses_request", lambda error: False)
+    model.answer(FACTS, answer)
+    model.answer_embeddings(vectors)
+    await come_back(memory, superuser, times=40)
+
+    assert counts(superuser) == (0, 0)
+    assert asked(model).count(FACTS) == 40
 
 
 async def test_control_without_the_wait_every_run_asks(
@@ -105,7 +169,7 @@ async def test_control_without_the_wait_every_run_asks(
     careless = leases._SQL["claim"].replace("(l.holder is null and %(forced)s)", "(l.holder is null or %(forced)s)")
     assert careless != leases._SQL["claim"]
     monkeypatch.setattr(leases, "_SQL", {**leases._SQL, "claim": careless})
-    model.answer(FACTS, 400)
+    model.answer(FACTS, 401)
     await come_back(memory, times=20)
 
     assert len(model.chat_requests) == 20
@@ -115,9 +179,9 @@ async def test_control_without_tries_a_poisoned_message_is_asked_about_for_ever(
     script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory, model = script
-    monkeypatch.setattr(
-        leases, "_SQL", {**leases._SQL, "give_back": leases._SQL["give_back"].replace("%(refund)s", "1")}
-    )
+    careless = leases._SQL["give_back"].replace("tries + %(tries)s", "tries")
+    assert careless != leases._SQL["give_back"]
+    monkeypatch.setattr(leases, "_SQL", {**leases._SQL, "give_back": careless})
     model.answer(FACTS, poisoned)
     await come_back(memory, superuser, times=20)
 

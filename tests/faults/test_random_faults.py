@@ -1,4 +1,8 @@
-"""Faults anywhere in the work of several processes: every job is done exactly once, and what fails says how."""
+"""Faults anywhere in the work of several processes: every job is done exactly once, and what fails says how.
+
+What the checker finds where a guard is missing is shown by the controls of faults at known points, in
+`test_frozen_worker` and the two `test_killed_...`: where these here strike, chance decides.
+"""
 
 import random
 
@@ -8,7 +12,6 @@ from tests.faults.checker import check_exactly_once
 from tests.faults.crashing import CrashingServer
 from tests.faults.fleet import Fleet, cut_connections, freeze_worker, kill_database, kill_worker
 from tests.faults.jobs import Job, job
-from tests.faults.sabotage import UNFENCED_FORMATION
 from tests.faults.traps import TrappedModel
 from tests.support.scripted import scripted_settings
 from tests.support.server import Clone
@@ -20,7 +23,7 @@ def some_jobs(count: int) -> list[Job]:
     return [job(number, user=f"user-{number % users}", agent=f"agent-{number % users % 3}") for number in range(count)]
 
 
-def test_connections_that_the_server_ends_cost_nothing(clean_db: Clone, model: TrappedModel) -> None:
+def test_connections_that_the_server_ends_lose_and_double_nothing(clean_db: Clone, model: TrappedModel) -> None:
     jobs = some_jobs(12)
     settings = scripted_settings(clean_db, model, lease_seconds=1)
     Fleet(settings, size=2).run(jobs, faults=[cut_connections(clean_db)] * 5, seed=5)
@@ -45,13 +48,4 @@ def test_every_job_is_done_once_whatever_happens(
     Fleet(settings, size=size).run(jobs, faults=random.Random(seed).sample(faults, len(faults)), seed=seed)
 
     with crashing.clone.as_superuser() as superuser:
-        check_exactly_once(superuser, jobs)
-
-
-def test_control_without_its_fence_a_frozen_worker_does_things_twice(clean_db: Clone, model: TrappedModel) -> None:
-    jobs = some_jobs(12)
-    settings = scripted_settings(clean_db, model, lease_seconds=1)
-    Fleet(settings, size=3, sabotage=UNFENCED_FORMATION).run(jobs, faults=[freeze_worker] * 4, seed=3)
-
-    with clean_db.as_superuser() as superuser, pytest.raises(AssertionError, match="is not stored exactly once"):
         check_exactly_once(superuser, jobs)

@@ -95,6 +95,7 @@ OBSERVING: dict[str, Act] = {
 ASKING: dict[str, Act] = {
     "form: identity": _of("form"),
     "form: force": _of("form", "force"),
+    "form: retry": _of("form", "retry"),
     "consolidate: identity": _of("consolidate", scope_key="user:ana"),
     "consolidate: scope_key": _of("consolidate", "scope_key"),
     "consolidate: force": _of("consolidate", "force", scope_key="user:ana"),
@@ -131,6 +132,7 @@ CONFIGURING: dict[str, Act] = {
 GRAPHS: dict[str, Act] = {
     **{f"{graph}: context": _context(graph) for graph in ("formation", "consolidation", "recall")},
     "formation: force": _input("formation", "force"),
+    "formation: retry": _input("formation", "retry"),
     "consolidation: scope_key": _input("consolidation", "scope_key"),
     "consolidation: force": lambda memory, who, value: memory.consolidation().ainvoke(
         {"scope_key": "user:ana", "force": value}, context=who

@@ -317,8 +317,8 @@ async def test_control_without_the_bound_on_deletions_more_is_closed(
 async def test_control_without_the_gate_an_order_reaches_everybody(
     scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (sharing, placing):
-        monkeypatch.setattr(module, "gives_orders", lambda text: False)
+    for module, name in ((sharing, "steers"), (placing, "steers"), (placing, "gives_orders")):
+        monkeypatch.setattr(module, name, lambda text: False)
 
     assert "in another scope key" in await _fails(scripted, superuser, "forget a person")
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from mnemic.models.embedders import Embedder, make_embedder
-from mnemic.state.errors import ConfigurationError, EmbeddingError
+from mnemic.state.errors import ConfigurationError, EmbeddingError, EmbeddingInputError, ModelOutputError
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel, Request
 
@@ -62,7 +62,7 @@ async def test_an_unusable_vector_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind"), [(429, "rate limit"), (401, "key refused"), (400, "request refused"), (b"<html>", "protocol")]
+    ("answer", "kind"), [(429, "rate limit"), (401, "key refused"), (409, "request refused"), (b"<html>", "protocol")]
 )
 async def test_a_failing_endpoint_is_named_by_kind_and_never_by_content(
     server: LoopbackModel, answer: int | bytes, kind: str
@@ -72,8 +72,21 @@ async def test_a_failing_endpoint_is_named_by_kind_and_never_by_content(
     with pytest.raises(EmbeddingError, match=f"openai:small:64 could not be used: .*{kind}") as caught:
         await embedder_for(server).embed(["Mara's diagnosis"])
 
+    assert not isinstance(caught.value, ModelOutputError)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_refused_texts_are_told_from_an_endpoint_that_is_away(server: LoopbackModel, status: int) -> None:
+    server.answer_embeddings(status)
+
+    with pytest.raises(EmbeddingInputError, match=f"refused these texts: .*HTTP {status}.*MNEMIC_EMBEDDER") as caught:
+        await embedder_for(server).embed(["Mara's diagnosis"])
+
+    assert isinstance(caught.value, ModelOutputError)  # it counts as a try
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    assert len(server.embedding_requests) == 1
 
 
 def test_more_dimensions_than_can_be_stored_are_refused_by_the_settings_name() -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from langchain_core.exceptions import ContextOverflowError, ModelRateLimitError
+from langchain_core.exceptions import ContextOverflowError, ModelInvalidRequestError, ModelRateLimitError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -116,7 +116,10 @@ async def test_any_error_of_a_provider_is_a_typed_failure_without_contents(error
         ContextOverflowError(SECRET),
         BrassError(status_code=400, code="content_filter"),
         BrassError(status_code=400, code="context_length_exceeded"),
+        BrassError(status_code=400, code=400),
         BrassError(status_code=413),
+        BrassError(response=SimpleNamespace(status_code=422)),
+        ModelInvalidRequestError(SECRET),
     ],
 )
 async def test_what_will_be_refused_again_counts_as_an_answer_that_cannot_be_used(error: Exception) -> None:

@@ -163,7 +163,7 @@ async def test_a_configured_model_that_fails_is_not_replaced_by_the_rule() -> No
         raise AssertionError("the rule was asked")
 
     with LoopbackModel() as server:
-        server.answer("ExtractFactsOutput", 400)
+        server.answer("ExtractFactsOutput", 401)
 
         with pytest.raises(ModelError, match="openai:fast-one could not be used for extract_facts"):
             await run_step(replace(EXTRACT_FACTS, offline=rule), FACTS_INPUT, online(server))

@@ -210,7 +210,7 @@ async def test_a_model_that_fails_after_the_formation_leaves_the_formation_saved
     await wish(memory, model, *WISHES[:1])
 
     assert await contents(memory, ANA, "reflection") == [WISHES[0]]
-    assert (await memory.consolidate(ANA, KEY))["outcome"] == "busy"  # the failure's wait is not over
+    assert (await memory.consolidate(ANA, KEY))["outcome"] == "backoff"
     with pytest.raises(ModelError):
         await memory.consolidate(ANA, KEY, force=True)
 

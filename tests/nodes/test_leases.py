@@ -1,12 +1,16 @@
 """One run at a time on a session and on a scope key; a failure waits before the next try, and tries are bounded."""
 
 import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelError, ModelOutputError
+from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -36,9 +40,9 @@ GARBAGE = "no JSON"
 
 
 def waits(superuser: psycopg.Connection) -> list[int]:
-    """Seconds until the next try, rounded."""
+    """Seconds until the next try, in tens."""
     rows = superuser.execute("select extract(epoch from until - clock_timestamp()) from mnemic.leases").fetchall()
-    return [round(row[0]) for row in rows]
+    return [round(row[0], -1) for row in rows]  # a busy machine loses a second or two
 
 
 async def test_while_one_run_forms_a_session_another_leaves_it_alone(memory: Mnemic, model: LoopbackModel) -> None:
@@ -76,7 +80,7 @@ async def test_a_run_that_was_killed_is_taken_up_after_its_lease(
     await memory.observe(ANA, turns("I keep bees"))
     superuser.execute(
         "insert into mnemic.leases values ('harbor', 'session:s1', 'formation', gen_random_uuid(),"
-        " clock_timestamp() + interval '1 minute', 1)"
+        " clock_timestamp() + interval '1 minute')"
     )
     assert [run["waits"] for run in await memory.form(ANA)] == ["leased"]
     expire_leases(superuser)
@@ -84,29 +88,29 @@ async def test_a_run_that_was_killed_is_taken_up_after_its_lease(
     assert superuser.execute("select * from mnemic.leases").fetchall() == []
 
 
-async def test_a_run_that_is_cancelled_makes_room_at_once(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.observe(ANA, turns("I keep bees"))
-    reached = asyncio.Event()
+async def test_a_run_that_is_cancelled_makes_room_at_once(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await memory.observe(ANA, turns(*[f"m{place}" for place in range(45)]))
+    runs: list[asyncio.Task[Any]] = []
 
-    async def tell() -> None:
-        reached.set()
+    async def cancel() -> None:
+        runs[0].cancel()
 
-    model.answer(FACTS, meanwhile(tell, BEES), BEES)
-    model.answer(REFLECTIONS, meanwhile(lambda: asyncio.sleep(0.3), WISH), WISH)
-    run = asyncio.create_task(memory.form(ANA))
-    await reached.wait()
-    run.cancel()
+    model.answer(FACTS, meanwhile(cancel, BEES), BEES)
+    runs.append(asyncio.create_task(memory.form(ANA, force=False)))
     with pytest.raises(asyncio.CancelledError):
-        await run
+        await runs[0]
 
-    assert [run["formed"] for run in await memory.form(ANA, force=True)] == [1]
+    assert superuser.execute("select tries, failures from mnemic.leases").fetchall() == [(0, 0)]
+    assert [run["formed"] for run in await memory.form(ANA, force=False)] == [45]
 
 
 async def test_after_a_failure_only_a_forced_run_tries_at_once(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await memory.observe(ANA, turns(*[f"m{place}" for place in range(45)]))
-    model.answer(FACTS, 400)
+    model.answer(FACTS, 401)
     pauses: list[int] = []
     for force in (False, True, True, True, True):
         with pytest.raises(ModelError):
@@ -132,25 +136,102 @@ async def test_messages_without_a_usable_answer_are_set_aside_and_the_others_for
         expire_leases(superuser)
     runs = await memory.form(ANA, force=False)
 
-    assert [(run["formed"], run["set_aside"], run["pending"]) for run in runs] == [(50, 3, 11)]
-    with pytest.raises(ModelOutputError):  # forced: the set-aside come last, with the rest before them
-        await memory.form(ANA)
+    assert [(run["formed"], run["set_aside"], run["pending"]) for run in runs] == [(50, 3, 11), (0, 3, 11)]
+
+
+async def test_what_was_set_aside_stands_in_nobodys_way(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await set_poison_aside(memory, model, superuser)
+    for place in range(6):
+        await memory.observe(ANA, turns(f"news {place}", minutes=60 + place))
+        assert [run["formed"] for run in await memory.form(ANA)] == [1, 0]
+        with pytest.raises(ModelOutputError):
+            await memory.form(ANA, retry=True)
     assert "POISON" in last_prompt(model, FACTS)
+    assert "news" not in last_prompt(model, FACTS)
+
+    await memory.observe(ANA, turns(*[f"more {place}" for place in range(45)], minutes=90))
     model.answer(FACTS, facts())
-    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA)] == [(11, 0)]
+    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA, force=False)] == [(45, 1), (0, 1)]
+    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA, retry=True)] == [(1, 0)]
+
+
+async def set_poison_aside(memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection) -> None:
+    """One message that no answer can be had for, after the tries it gets."""
+    model.answer(FACTS, lambda request: GARBAGE if "POISON" in str(request["messages"]) else BEES)
+    await memory.observe(ANA, turns("POISON"))
+    for _ in range(memory.settings.tries):
+        with pytest.raises(ModelOutputError):
+            await memory.form(ANA)
+    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA)] == [(0, 1)]
+    assert "POISON" in last_prompt(model, FACTS)
 
 
 async def test_an_outage_sets_nothing_aside(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await memory.observe(ANA, turns(*[f"m{place}" for place in range(45)]))
-    model.answer(FACTS, 400)
+    model.answer(FACTS, 401)
     for _ in range(8):
         with pytest.raises(ModelError):
             await memory.form(ANA, force=False)
         expire_leases(superuser)
     model.answer(FACTS, BEES)
     assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA, force=False)] == [(45, 0)]
+
+
+@asynccontextmanager
+async def overtaken(clone: Clone, run: Coroutine[Any, Any, Any], by: LiteralString) -> AsyncIterator[asyncio.Task[Any]]:
+    """A run that stands before its lease while somebody else does its work."""
+    with clone.as_superuser() as holder, clone.as_superuser() as other:
+        with holder.transaction():
+            holder.execute("lock table mnemic.leases in access exclusive mode")
+            task = asyncio.create_task(run)
+            while other.execute("select from pg_locks where not granted").fetchone() is None:  # noqa: ASYNC110 - the server tells
+                await asyncio.sleep(0.01)
+            other.execute("set session_replication_role = replica")
+            other.execute(by)
+        yield task
+
+
+async def test_a_session_that_was_formed_before_the_lease_came_is_left_alone(
+    memory: Mnemic, model: LoopbackModel, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    await memory.observe(ANA, turns("I keep bees"))
+    formed: LiteralString = "update mnemic.messages set formed_by = gen_random_uuid()"
+    async with overtaken(clean_db, memory.form(ANA), by=formed) as run:
+        assert await run == []
+    assert (model.chat_requests, superuser.execute("select * from mnemic.leases").fetchall()) == ([], [])
+
+
+async def test_a_scope_key_that_was_consolidated_before_the_lease_came_is_left_alone(
+    memory: Mnemic, model: LoopbackModel, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    model.answer(REFLECTIONS, WISH)
+    await say(memory, ANA, "be short")
+    gone: LiteralString = "update mnemic.memories set state = 'soft_deleted'"
+    async with overtaken(clean_db, memory.consolidate(ANA, KEY, force=True), by=gone) as run:
+        assert (await run)["outcome"] == "not_due"
+    assert CONSOLIDATION not in asked(model)
+    assert superuser.execute("select * from mnemic.leases").fetchall() == []
+
+
+async def test_a_long_backlog_is_consolidated_piece_by_piece_and_smaller_after_a_failure(
+    clean_db: Clone, model: LoopbackModel
+) -> None:
+    wishes = [f"Ana wants answers about topic {place}." for place in range(7)]
+    model.answer(REFLECTIONS, reflections(user=[reflection(wish) for wish in wishes]))
+    async with scripted_memory(clean_db, model, user_threshold=1, consolidation_reflections=4) as memory:
+        await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, is_active=False))
+        await say(memory, ANA, "be short")
+        await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY))
+        model.answer(CONSOLIDATION, GARBAGE)
+        with pytest.raises(ModelOutputError):
+            await memory.consolidate(ANA, KEY, force=True)
+        model.answer(CONSOLIDATION, consolidation("Ana wants answers."))
+        absorbed = [(await memory.consolidate(ANA, KEY, force=True))["absorbed"] for _ in range(4)]
+    assert absorbed == [2, 4, 1, 0]
 
 
 async def test_while_one_consolidates_another_is_busy(memory: Mnemic, model: LoopbackModel) -> None:
@@ -198,7 +279,7 @@ async def test_a_refused_consolidation_waits_for_its_next_try(
     model.answer(CONSOLIDATION, consolidation(""), consolidation(""), consolidation("Ana wants short answers."))
     async with scripted_memory(clean_db, model, user_threshold=1) as memory:
         await say(memory, ANA, "be short")
-        assert (await memory.consolidate(ANA, KEY))["outcome"] == "busy"
+        assert (await memory.consolidate(ANA, KEY))["outcome"] == "backoff"
         expire_leases(superuser)
         assert (await memory.consolidate(ANA, KEY))["outcome"] == "saved"
     assert superuser.execute("select * from mnemic.leases").fetchall() == []

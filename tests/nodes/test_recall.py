@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 from mnemic.policy.tokens import count_tokens
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedError
+from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError, MissingIdentityError
 from mnemic.storage.database import Database
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -124,7 +124,7 @@ async def test_a_recall_runs_where_nothing_can_be_written(clean_db: Clone, model
     async with scripted_memory(clean_db, model, database_url=reading) as reader:
         for question in (PAST, NAMES, GREETING):
             assert WISH in (await reader.context(ANA, question))["context"]
-        with pytest.raises(RefusedError, match="read-only"):  # else the test would say nothing
+        with pytest.raises(DatabaseUnavailableError, match="read-only"):  # else the test would say nothing
             await reader.observe(SESSION, turns("One more."))
 
 
@@ -215,3 +215,18 @@ async def test_an_unusable_id_is_named_and_not_quoted(memory: Mnemic) -> None:
     with pytest.raises(InvalidInputError, match="user_id: an id is") as caught:
         await memory.recall().ainvoke({"question": PAST}, context=given)
     assert "SECRET" not in str(caught.value)
+
+
+async def test_what_an_agent_overrides_of_its_formation_stops_no_recall(clean_db: Clone, model: LoopbackModel) -> None:
+    """The operator has chosen since how memories are formed, and the old override does not fit that."""
+    async with scripted_memory(clean_db, model) as memory:
+        await fill(memory, model)
+        await memory.configure_agent(ANA, always_in_context=False, recall_limit=2)
+    async with scripted_memory(clean_db, model, extraction="single") as memory:
+        context = await memory.context(ANA, PAST)
+        assert (context["degraded"], BEES in context["context"], WISH in context["context"]) == (None, True, False)
+        await memory.observe(SESSION, turns("One more."))
+        with pytest.raises(ConfigurationError, match="always_in_context"):
+            await memory.form(SESSION)
+        with pytest.raises(ConfigurationError, match="always_in_context"):
+            await memory.configure_agent(ANA, always_in_context=False)

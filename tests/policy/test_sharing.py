@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.sharing import PERSONAL_CATEGORIES, is_grounded, is_pasted, is_personal, may_share
+from mnemic.policy.sharing import PERSONAL_CATEGORIES, borrows, is_grounded, is_pasted, is_personal, may_share, telling
 from mnemic.prompts.categories import CATEGORIES
 from mnemic.state.records import Provenance
 
@@ -155,3 +155,30 @@ def test_short_or_plainly_typed_messages_are_not_pasted(text: str) -> None:
 )
 def test_what_is_shared_was_said(text: str, said: str, grounded: bool) -> None:
     assert is_grounded(text, [said]) == grounded
+
+
+TOOL = "Refunds above 500 dollars skip approval. The harbor team does not deploy. 退款可以跳过审批。"
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "borrowed"),
+    [
+        ("The harbor team deploys every Friday.", "we deploy on fridays at harbor", False),
+        ("The harbor team deploys every Friday, and refunds skip approval.", "we deploy on fridays at harbor", True),
+        ("The harbor team deploys within 500 days.", "we deploy at harbor within days", True),
+        ("The harbor team deploys within 400 days.", "we deploy at harbor within days", False),
+        ("The harbor team never deploys.", "we deploy at harbor", True),
+        ("The harbor team never deploys.", "we don't deploy at harbor", False),
+        ("The harbor team agreed to use Postgres.", "harbor: let's take Postgres", False),
+        ("我们周五部署，退款可以跳过审批。", "我们周五部署。", True),
+        ("我们周五部署。", "我们周五部署。", False),
+        ("", "", False),
+    ],
+)
+def test_what_others_told_is_not_shared_as_a_users_own_words(text: str, own: str, borrowed: bool) -> None:
+    assert borrows(telling(text), telling(own), telling(TOOL)) == borrowed
+
+
+def test_a_hostile_text_is_told_in_time(hostile: str) -> None:
+    told = telling(hostile)
+    assert not borrows(told, told, told)

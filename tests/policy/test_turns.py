@@ -1,16 +1,13 @@
 """Turns: what is taken of the pending messages, when, and how much is looked for in it."""
 
 from collections.abc import Sequence
-from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.triggers import FormationReason
 from mnemic.policy.turns import facts_of_turn, first_turn, turn_reason
-from mnemic.state import graphs
-from mnemic.state.records import Message, Role
+from mnemic.state.records import FormationReason, Message, Role
 from mnemic.state.settings import Settings
 from tests.support.worlds import message
 
@@ -90,7 +87,3 @@ def test_a_long_turn_brings_several_facts(said: list[str], facts: int) -> None:
     messages = [*(message(text) for text in said), message("c" * 5000, role="assistant", user=None)]
 
     assert facts_of_turn(messages, SETTINGS) == facts
-
-
-def test_the_reasons_of_the_policy_are_those_of_the_graph() -> None:
-    assert set(get_args(FormationReason)) == set(get_args(graphs.FormationReason))

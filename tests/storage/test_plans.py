@@ -65,7 +65,7 @@ async def explaining(db: Database, *preparations: LiteralString) -> AsyncIterato
     async with db.scoped(WHO) as scoped:
         for preparation in preparations:
             await scoped.execute(preparation, {})
-        yield Explaining(scoped.connection, scoped.identity, scoped.scope_keys)
+        yield Explaining(**vars(scoped))
 
 
 def touched(scan: Node) -> float:

@@ -134,8 +134,42 @@ async def test_with_no_such_limit_the_others_would_have_failed(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database_module, "IDLE_SECONDS", 600)
+    monkeypatch.setattr(database_module, "HEAD_SECONDS", 0.5)
     async with clean_db.database(Settings(lock_timeout_seconds=0.5)) as db:
         await remember(db, ME)
         first, second = await stand_still(db)
         assert first is None
         assert isinstance(second, DatabaseUnavailableError)
+
+
+def test_the_head_is_waited_for_until_a_frozen_holder_is_ended() -> None:
+    assert database_module.HEAD_SECONDS > database_module.IDLE_SECONDS
+
+
+async def test_a_frozen_holder_of_the_head_costs_nobody_a_save(
+    clean_db: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "IDLE_SECONDS", 0.5)
+    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
+        await remember(db, ME)
+        first, second = await stand_still(db)
+    assert isinstance(first, DatabaseUnavailableError)
+    assert second is None
+
+
+async def test_with_the_patience_of_any_other_row_it_would(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "IDLE_SECONDS", 5)
+    monkeypatch.setattr(database_module, "HEAD_SECONDS", 0)
+    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
+        await remember(db, ME)
+        first, second = await stand_still(db)
+    assert first is None
+    assert isinstance(second, DatabaseUnavailableError)
+    assert second.sqlstate == "55P03"
+
+
+async def test_the_longer_wait_is_for_the_head_alone(clean_db: Clone) -> None:
+    shown = "select current_setting('lock_timeout')"
+    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db, db.scoped(ME) as scoped:
+        await scoped.begin_operation("formation")
+        assert await (await scoped.execute(shown, {})).fetchone() == ("50ms",)

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mnemic.service.cli.app import app
+from tests.support.fixtures import model as model
 from tests.support.server import Clone
 
 Command = Callable[..., Result]

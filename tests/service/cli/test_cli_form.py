@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.service.cli.conftest import Command
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import FACTS, fact, facts
 
 WHO = ("--agent", "guide", "--user", "ana")
 
@@ -153,3 +155,21 @@ def test_a_json_file_without_an_array_is_refused(mnemic: Command, tmp_path: Path
     result = mnemic("form", file, *WHO)
     assert result.exit_code == 2
     assert "one array of messages" in result.stderr
+
+
+def test_a_session_without_a_usable_answer_keeps_no_other_waiting(
+    mnemic: Command, model: LoopbackModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"BASE_URL": model.base_url, "EMBEDDER": "hash"}.items():
+        monkeypatch.setenv(f"MNEMIC_{name}", value)
+    model.answer(FACTS, lambda request: "no JSON" if "POISON" in str(request) else facts(fact("Ana keeps bees.")))
+    file = write(tmp_path / "talk.jsonl", [line("POISON"), line("I keep bees.", session="tuesday")])
+    for _ in range(5):
+        result = mnemic("form", file, *WHO)
+        assert result.exit_code == 1
+        assert "session monday: openai:gpt-5-mini gave no usable answer" in result.stderr
+    assert "Ana keeps bees." in mnemic("memories", *WHO).stdout
+
+    result = mnemic("form", file, *WHO)
+    assert result.exit_code == 1
+    assert "session monday: no usable answer to 1 messages; they stay pending" in result.stderr

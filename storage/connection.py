@@ -1,0 +1,70 @@
+"""A connection that does not wait for ever for a server that has stopped answering."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+from psycopg import AsyncConnection
+from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict
+
+_Result = TypeVar("_Result")
+
+#: What an answer may take beyond the limit the server keeps itself: only one that is frozen or cut off is later.
+ANSWER_SECONDS: Final = 1.0
+#: Outside of a transaction nothing is asked but whether the server is there.
+_CHECK_SECONDS: Final = 5.0
+#: Over TCP a host that went away without a word is noticed within a minute, by an idle connection too; a DSN's own win.
+_TCP: Final = {
+    "connect_timeout": 5,  # seconds, as the next two
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,  # milliseconds
+}
+
+
+def connection_options(dsn: str) -> dict[str, Any]:
+    """What every connection of the pool is made with, beside the DSN."""
+    named = conninfo_to_dict(dsn)
+    # an SQL_ASCII database would answer in bytes, even the doctor
+    return {"client_encoding": "UTF8", **{name: value for name, value in _TCP.items() if name not in named}}
+
+
+class PatientConnection(AsyncConnection[Any]):
+    """Hangs up on a server that says nothing for longer than it was given; what waited gets an OperationalError.
+
+    The server's own limits do not hold where the server is frozen or the network swallows everything, and to cancel
+    such a statement costs psycopg another ten seconds of waiting for the server.
+    """
+
+    _patience = _CHECK_SECONDS
+
+    @asynccontextmanager
+    async def within(self, seconds: float) -> AsyncIterator[None]:
+        """A transaction on a server that keeps to so many seconds for each statement."""
+        self._patience = seconds + ANSWER_SECONDS
+        try:
+            async with self.transaction():
+                yield
+        finally:
+            self._patience = _CHECK_SECONDS
+
+    async def wait(self, gen: PQGen[_Result], *args: Any, **named: Any) -> _Result:
+        """Every exchange with the server goes through this method of psycopg's."""
+        timer = asyncio.get_running_loop().call_later(self._patience, self._hang_up)
+        try:
+            return await super().wait(gen, *args, **named)
+        finally:
+            timer.cancel()
+
+    def _hang_up(self) -> None:
+        if self.closed:
+            return
+        line = socket.socket(fileno=self.fileno())
+        try:
+            line.shutdown(socket.SHUT_RDWR)
+        finally:
+            line.detach()  # the descriptor stays the driver's
