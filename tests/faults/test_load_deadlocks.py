@@ -1,4 +1,4 @@
-"""Thousands of operations of every kind at once, and no deadlock: whoever writes memories locks the agent's head first."""
+"""Operations of every kind at once, and no deadlock: whoever writes memories locks the agent's head first."""
 
 import uuid
 from collections import Counter
