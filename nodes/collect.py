@@ -41,18 +41,7 @@ def collect(provide: Provider) -> ConsolidationNode:
         lease = Lease(work="consolidation", scope_key=key, holder=holder_of(runtime))
 
         async def act(scoped: Scoped) -> _Due | Outcome:
-            if await _due(scoped, key, resources.settings, forced=forced) is None:
-                return "not_due"
-            failed = await leases.claim(scoped, lease, resources.settings, forced=forced)
-            if failed is None:
-                return "busy" if await leases.waits_for(scoped, lease) == "leased" else "backoff"
-            # read again under the lease: who held it until now has changed what was read before
-            due = await _due(scoped, key, resources.settings, forced=forced)
-            if due is None:
-                await leases.finish(scoped, lease)
-                return "not_due"
-            most = max(1, resources.settings.consolidation_reflections >> failed)
-            return replace(due, reflections=due.reflections[:most])
+            return await _take_up(scoped, lease, resources.settings, forced=forced)
 
         async with returned(resources, identity, lease):
             due = await resources.database.write(identity, act)
@@ -79,6 +68,20 @@ class _Due:
     reflections: tuple[Memory, ...]
     own: ScopeSettings
     overrides: dict[str, Any]
+
+
+async def _take_up(scoped: Scoped, lease: Lease, settings: Settings, *, forced: bool) -> _Due | Outcome:
+    if await _due(scoped, lease.scope_key, settings, forced=forced) is None:
+        return "not_due"
+    failed = await leases.claim(scoped, lease, settings, forced=forced)
+    if failed is None:
+        return "busy" if await leases.waits_for(scoped, lease) == "leased" else "backoff"
+    # read again under the lease: who held it until now has changed what was read before
+    due = await _due(scoped, lease.scope_key, settings, forced=forced)
+    if due is None:
+        await leases.finish(scoped, lease)
+        return "not_due"
+    return replace(due, reflections=due.reflections[: max(1, settings.consolidation_reflections >> failed)])
 
 
 async def _due(scoped: Scoped, key: str, settings: Settings, *, forced: bool) -> _Due | None:

@@ -58,16 +58,10 @@ def gate(provide: Provider) -> FormationNode:
             work, guided = await resources.database.write(identity, act)
         return {
             **_nothing_yet(),
-            "reason": work.reason,
-            "waits": work.waits,
-            "formed": len(work.batch),
-            "pending": work.left,
-            "set_aside": work.set_aside - (len(work.batch) if retry else 0),
-            "lease": str(run.lease.holder),
-            "overrides": overrides,
+            **_found(work, run),
             "guidance": _guidance(guided.values(), is_own=only_speaks(work.batch, identity.user_id)),
             "names": {key: part.name for key, part in guided.items() if part.name},
-            "batch": to_plain(Message, work.batch),
+            "overrides": overrides,
             "extraction": settings.extraction,
             "max_facts": (facts_of_turn if left else facts_of_batch)(work.batch, settings),
             "max_writes": min(left, settings.writes_per_turn) if left else None,
@@ -105,6 +99,18 @@ class _Work:
     def left(self) -> int:
         """Messages that wait after this run."""
         return self.pending - len(self.batch)
+
+
+def _found(work: _Work, run: _Run) -> FormationState:
+    return {
+        "reason": work.reason,
+        "waits": work.waits,
+        "formed": len(work.batch),
+        "pending": work.left,
+        "set_aside": work.set_aside - (len(work.batch) if run.takes_set_aside else 0),
+        "lease": str(run.lease.holder),
+        "batch": to_plain(Message, work.batch),
+    }
 
 
 async def _take_up(scoped: Scoped, run: _Run) -> _Work:
