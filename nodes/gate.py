@@ -43,7 +43,7 @@ def gate(provide: Provider) -> FormationNode:
         async with resources.database.scoped(identity) as scoped:
             overrides = await scopes.agent_settings(scoped)
         settings = resources.settings.overridden(overrides)
-        left = await writes_left(resources, identity, settings)
+        left = await writes_left(resources, identity, settings, retry=retry)
         run = _Run(
             lease=formation_lease(identity, holder_of(runtime), retry=retry),
             settings=settings,
@@ -122,13 +122,13 @@ async def _take_up(scoped: Scoped, run: _Run) -> _Work:
     failed = await leases.claim(scoped, run.lease, run.settings, forced=run.forced)
     if failed is None:
         return replace(idle, waits=await leases.waits_for(scoped, run.lease))
-    last = run.settings.tries - 1
-    if failed > last and not run.takes_set_aside:
-        await inbox.set_aside(scoped, [message.id for message in (await _read(scoped, run, failed=last)).messages])
+    if failed >= run.settings.tries and not run.takes_set_aside:
+        alone = await _read(scoped, run, failed=failed)
+        await inbox.set_aside(scoped, [message.id for message in alone.messages])
         await leases.begin_anew(scoped, run.lease)
         failed = 0
     # read under the lease: who held it until now may have formed what was read before
-    box = await _read(scoped, run, failed=min(failed, last))
+    box = await _read(scoped, run, failed=failed)
     if not box.messages:
         await leases.finish(scoped, run.lease)
         return _Work(pending=box.pending, set_aside=box.set_aside)
@@ -149,10 +149,15 @@ def _reason(box: Inbox, run: _Run) -> FormationReason | None:
 
 
 async def _read(scoped: Scoped, run: _Run, *, failed: int = 0) -> Inbox:
-    """The oldest messages, or turn, as far as they fit a prompt; half after each try that brought nothing usable."""
+    """The oldest messages, or turn, as far as they fit a prompt; half after each try that brought nothing usable.
+
+    The last try takes one message alone, so that no other is set aside with it; further retries take another one each.
+    """
     session_id = split_scope_key(run.lease.scope_key)[1]
-    most = max(1, run.settings.formation_batch_messages >> failed)
-    box = await inbox.read_inbox(scoped, session_id, most=most, set_aside=run.takes_set_aside)
+    beyond = failed - (run.settings.tries - 1)
+    most = 1 if beyond >= 0 else max(1, run.settings.formation_batch_messages >> failed)
+    skip = max(0, beyond) if run.takes_set_aside else 0
+    box = await inbox.read_inbox(scoped, session_id, most=most, set_aside=run.takes_set_aside, skip=skip)
     messages = first_turn(box.messages) if run.by_turn else box.messages
     return replace(box, messages=_fitting(messages, run.settings.formation_batch_tokens >> failed))
 

@@ -16,11 +16,11 @@ def counted_on(messages: Iterable[Message], identity: Identity) -> str | None:
     return scope_key("user", user) if user else None
 
 
-async def writes_left(resources: Resources, identity: Identity, settings: Settings) -> int | None:
+async def writes_left(resources: Resources, identity: Identity, settings: Settings, *, retry: bool) -> int | None:
     """Memories that turns may still bring today; None where sessions are formed in batches: always, or to midnight."""
     if settings.formation_mode == "batch":
         return None
-    key = await _counted_on(resources, identity, settings)
+    key = await _counted_on(resources, identity, settings, retry=retry)
     used = 0
     if key:
         async with resources.database.scoped(identity, also=[key]) as scoped:
@@ -29,10 +29,10 @@ async def writes_left(resources: Resources, identity: Identity, settings: Settin
     return left if left > 0 else None
 
 
-async def _counted_on(resources: Resources, identity: Identity, settings: Settings) -> str | None:
+async def _counted_on(resources: Resources, identity: Identity, settings: Settings, *, retry: bool) -> str | None:
     if identity.user_id:
         return counted_on((), identity)
     async with resources.database.scoped(identity) as scoped:
         most = settings.formation_batch_messages
-        box = await inbox.read_inbox(scoped, session_of(identity), most=most)
+        box = await inbox.read_inbox(scoped, session_of(identity), most=most, set_aside=retry)
     return counted_on(box.messages, identity)

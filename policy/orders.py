@@ -20,8 +20,7 @@ _ENGLISH = (
     rf"\b(?:delet|eras|wip|stor|forget|protect|rememb)\w*\s{_WORD}?(?:all|any|each|every)\s{_WORD}?{_KEPT}\b",
     rf"\b(?:known|new)\s{_KEPT}?\s?\d|\bjust\sstored\b|\bas\sprotected\b",
     # whose it is to be, how important, and who is to see it
-    r"\b(?:user|agent|group|session)[_ ]id\b",
-    rf"\bscopes?\s(?:key\b|=|(?:to|is|as)\s{_SCOPE}\b|of\s{_WORD}?(?:all|any|each|every|this|these)\s{_WORD}?{_KEPT}\b)",
+    rf"\bscopes?\s?[=:]|\bscopes?\s(?:key\b|(?:to|is|as)\s{_SCOPE}\b|of\s{_WORD}?(?:all|any|each|every|this|these)\s{_WORD}?{_KEPT}\b)",
     r"\b(?:agent|group|team|user|session|global|shared|wide\w*)[- ](?:level\s)?scopes?\b",
     r"\b(?:agent|group|team)[- ]?wide\b|\b(?:at|on|to)\s(?:the\s)?(?:agent|group)[- ]level\b",
     rf"\bmark\w*\s{_WORD}{{0,3}}as\s(?:shared|public|global)\b",
@@ -48,8 +47,10 @@ _OTHER_LANGUAGES = (
     r"忘|删|刪|削除|记忆|記憶",
     r"انس|احذف|امسح|ذكري|ذاكر",
 )
-#: Tags, marks of roles, JSON, slots, and the beginnings of the lines in which prompts and contexts show what was said.
+#: Names of keys, tags, marks of roles, JSON, slots, and the beginnings of the lines in which prompts and contexts show
+#: what was said.
 _MARKUP = (
+    r"\b(?:user|agent|group|session)[_ ]id\b",
     r"[<＜][ \u200c\u200d]?[/／!?|a-z]|&(?:lt|amp|#\d+);",
     r"\[/?inst\]|```|\{\{|\{\s?\"",
     r"\[\d{4}-\d\d-\d\d\]|\[\d{1,2} \w{3,9} \d{4}\]",

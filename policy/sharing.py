@@ -62,7 +62,9 @@ _TELLERS = word_set(
     "agree agreed agrees assistant decide decided decides discuss discussed discusses group groups plan planned plans"
     " prefer preferred prefers team teams use used user users uses want wanted wants"
 )
-_TELLS_NOTHING = FUNCTION_WORDS | DATE_WORDS | _TELLERS
+#: Function words that decide what a sentence says.
+_DECIDING = word_set("above all any anyone below every everyone hardly less more never only over under until")
+_TELLS_NOTHING = (FUNCTION_WORDS | DATE_WORDS | _TELLERS) - _DECIDING
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\U00020000-\U0003ffff]")
 _DENIAL = "not"
 

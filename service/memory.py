@@ -30,6 +30,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Found, HistoryEvent, Kind, Memory, Observed, ScopeSettings, SearchType, Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import history, inbox, memories, scopes, usage
+from mnemic.storage.leases import Lease
 from mnemic.storage.opening import describe_database
 from mnemic.storage.search import search
 
@@ -148,9 +149,11 @@ class Mnemic:
         Args:
             force: also below the threshold, and without the wait after a failure.
         """
-        result: ConsolidationResult = await _run(
-            self._consolidation, {"scope_key": scope_key, "force": force}, identity
-        )
+        who, run_id = to_identity(identity), uuid4()
+        asked = {"scope_key": scope_key, "force": force}
+        lease = Lease(work="consolidation", scope_key=scope_key, holder=run_id)
+        async with returned(self._resources, who, lease):
+            result: ConsolidationResult = await _run(self._consolidation, asked, who, run_id)
         return result
 
     # -- memories come out

@@ -1,6 +1,7 @@
 """A connection that does not wait for ever for a server that has stopped answering."""
 
 import asyncio
+import select
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -41,6 +42,7 @@ class PatientConnection(AsyncConnection[Any]):
     """
 
     _patience = _CHECK_SECONDS
+    _timer: asyncio.TimerHandle
 
     @asynccontextmanager
     async def within(self, seconds: float) -> AsyncIterator[None]:
@@ -54,14 +56,20 @@ class PatientConnection(AsyncConnection[Any]):
 
     async def wait(self, gen: PQGen[_Result], *args: Any, **named: Any) -> _Result:
         """Every exchange with the server goes through this method of psycopg's."""
-        timer = asyncio.get_running_loop().call_later(self._patience, self._hang_up)
+        self._set_timer()
         try:
             return await super().wait(gen, *args, **named)
         finally:
-            timer.cancel()
+            self._timer.cancel()
+
+    def _set_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._patience, self._hang_up)
 
     def _hang_up(self) -> None:
         if self.closed:
+            return
+        if select.select([self.fileno()], [], [], 0)[0]:
+            self._set_timer()  # something has come: it was this process that was late
             return
         line = socket.socket(fileno=self.fileno())
         try:

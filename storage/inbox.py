@@ -42,9 +42,13 @@ def _row(message: Message) -> dict[str, object]:
     }
 
 
-async def read_inbox(scoped: Scoped, session_id: str, *, most: int, set_aside: bool = False) -> Inbox:
-    """The oldest pending messages of a session, at most `most`: of those that were set aside, or of all others."""
-    values = {"session_id": session_id, "most": most, "set_aside": set_aside}
+async def read_inbox(scoped: Scoped, session_id: str, *, most: int, set_aside: bool = False, skip: int = 0) -> Inbox:
+    """The oldest pending messages of a session, at most `most`: of those that were set aside, or of all others.
+
+    Args:
+        skip: so many of them are passed over, and counted from the oldest again beyond the last.
+    """
+    values = {"session_id": session_id, "most": most, "set_aside": set_aside, "skip": skip}
     messages = await scoped.rows(Message, _SQL["pending"], values)
     waiting = await _waiting(scoped, session_id)
     return Inbox(messages=tuple(messages), pending=waiting.pending, set_aside=waiting.set_aside, idle=waiting.idle)

@@ -41,7 +41,10 @@ select count(*) as pending, count(*) filter (where set_aside) as set_aside,
 select id, session_id, role, author, user_id, content, said_at from messages
  where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
    and set_aside = %(set_aside)s
- order by place limit %(most)s;
+ order by place limit %(most)s
+offset %(skip)s %% greatest(1, (select count(*) from messages
+                                 where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
+                                   and set_aside = %(set_aside)s and %(skip)s > 0));
 
 -- set_aside --
 -- Leaves messages to a retry.

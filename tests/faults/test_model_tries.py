@@ -93,12 +93,12 @@ async def test_a_model_that_is_always_wrong_comes_to_rest(
 ) -> None:
     memory, model = script
     model.answer(FACTS, "no JSON")
-    await come_back(memory, superuser, times=60)
+    await come_back(memory, superuser, times=90)
     paid = len(model.chat_requests)
-    await come_back(memory, superuser, times=40)
+    await come_back(memory, superuser, times=10)
 
-    # of 60 messages three are set aside at a time, by the run after the last try; with 42 left none is due
-    assert len(model.chat_requests) == paid == (6 * TRIES + 1) * CALLS
+    # of 60 messages one is set aside at a time, by the run after the last try; with 44 left none is due
+    assert len(model.chat_requests) == paid == (16 * TRIES + 1) * CALLS
     (pending,) = superuser.execute("select count(*) from mnemic.messages where formed_by is null").fetchall()
     assert pending == (60,)
 
@@ -135,12 +135,12 @@ async def test_texts_that_the_embedder_refuses_come_to_rest(
     memory, model = script
     model.answer(FACTS, GOOD)
     model.answer_embeddings(400)
-    await come_back(memory, superuser, times=60)
+    await come_back(memory, superuser, times=90)
     paid = len(model.chat_requests)
-    await come_back(memory, superuser, times=40)
+    await come_back(memory, superuser, times=10)
 
-    assert len(model.chat_requests) == paid == 6 * TRIES + 1
-    assert counts(superuser) == (0, 18)
+    assert len(model.chat_requests) == paid == 16 * TRIES + 1
+    assert counts(superuser) == (0, 16)
 
 
 @pytest.mark.parametrize(("module", "answer", "vectors"), [(structured, narrow, None), (embedder, GOOD, 400)])

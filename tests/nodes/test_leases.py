@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, LiteralString
 
 import psycopg
@@ -106,6 +106,23 @@ async def test_a_run_that_is_cancelled_makes_room_at_once(
     assert [run["formed"] for run in await memory.form(ANA, force=False)] == [45]
 
 
+@pytest.mark.parametrize("work", ["form", "consolidate"])
+async def test_wherever_a_run_is_cancelled_it_leaves_no_lease(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, work: str
+) -> None:
+    model.answer(REFLECTIONS, WISH)
+    model.answer(CONSOLIDATION, "")  # refused, so that there is always something to do
+    await say(memory, ANA, "be short")
+    for place in range(40):
+        await memory.observe(ANA, turns(f"m{place}", minutes=place + 1))
+        act = memory.form(ANA) if work == "form" else memory.consolidate(ANA, KEY, force=True)
+        with suppress(TimeoutError, ModelOutputError):
+            async with asyncio.timeout(place / 1000):
+                await act
+        await asyncio.sleep(0.02)  # what was given back on the way out
+        assert superuser.execute("select work from mnemic.leases where holder is not null").fetchall() == []
+
+
 async def test_after_a_failure_only_a_forced_run_tries_at_once(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
@@ -136,7 +153,7 @@ async def test_messages_without_a_usable_answer_are_set_aside_and_the_others_for
         expire_leases(superuser)
     runs = await memory.form(ANA, force=False)
 
-    assert [(run["formed"], run["set_aside"], run["pending"]) for run in runs] == [(50, 3, 11), (0, 3, 11)]
+    assert [(run["formed"], run["set_aside"], run["pending"]) for run in runs] == [(50, 1, 11), (0, 1, 11)]
 
 
 async def test_what_was_set_aside_stands_in_nobodys_way(
@@ -155,6 +172,35 @@ async def test_what_was_set_aside_stands_in_nobodys_way(
     model.answer(FACTS, facts())
     assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA, force=False)] == [(45, 1), (0, 1)]
     assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA, retry=True)] == [(1, 0)]
+
+
+async def test_nothing_is_set_aside_that_did_not_fail_alone(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    model.answer(FACTS, lambda request: GARBAGE if "POISON" in str(request["messages"]) else BEES)
+    await memory.observe(ANA, turns("POISON 1", "POISON 2"))
+    for _ in range(5):
+        with pytest.raises(ModelOutputError):
+            await memory.form(ANA)
+    await memory.observe(ANA, turns("my words", "and mine", minutes=5))
+    for _ in range(5):
+        with pytest.raises(ModelOutputError):  # the second one, which nobody has seen alone yet
+            await memory.form(ANA)
+    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA)] == [(2, 2), (0, 2)]
+
+
+async def test_a_retry_reaches_what_stands_behind_a_message_that_still_fails(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    model.answer(FACTS, lambda request: GARBAGE if "POISON" in str(request["messages"]) else BEES)
+    await memory.observe(ANA, turns("POISON", *[f"m{place}" for place in range(3)]))
+    superuser.execute("update mnemic.messages set set_aside = true")
+    left: list[int] = []
+    for _ in range(20):
+        with suppress(ModelOutputError):
+            await memory.form(ANA, retry=True)
+        left += superuser.execute("select count(*) from mnemic.messages where formed_by is null").fetchone() or ()
+    assert min(left) == left[-1] == 1
 
 
 async def set_poison_aside(memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection) -> None:

@@ -296,6 +296,19 @@ async def test_a_users_run_counts_on_their_own_day_whoever_speaks(
     assert (written(superuser, "ana"), written(superuser, "bo")) == (1, 0)
 
 
+async def test_a_retry_counts_on_the_day_of_those_who_spoke(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    a_new_fact_each_time(model)
+    nobody = identity(None, session="s1")
+    use_up(superuser, 20, "bo")
+    await memory.observe(nobody, turns("I keep bees.", "assistant: Fine.", user="bo"))
+    superuser.execute("update mnemic.messages set set_aside = true")
+
+    runs = await memory.form(nobody, retry=True)  # in a batch, for the day is used up
+    assert ([run["formed"] for run in runs], unformed(superuser)) == ([2], 0)
+
+
 async def test_only_what_is_stored_counts(memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection) -> None:
     model.answer(REFLECTIONS, reflections(episode="Ana and the assistant spoke of bees."))
     await memory.observe(ANA, turns(*TURN, "Bees, I said.", "assistant: Yes."))

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -100,3 +101,12 @@ def test_what_a_dsn_says_of_the_network_is_not_overruled() -> None:
     options = connection_options(dsn)
     assert {"connect_timeout", "keepalives_idle"} & options.keys() == set()
     assert {"tcp_user_timeout", "keepalives_interval"} <= options.keys()
+
+
+async def test_a_process_that_was_busy_itself_reads_what_has_come(fresh_db: Clone) -> None:
+    settings = Settings(recall_timeout_seconds=0.1)
+    async with fresh_db.database(settings) as database, database.scoped(ME, for_recall=True) as scoped:
+        asked = asyncio.create_task(scoped.execute("select 1", {}))
+        await asyncio.sleep(0)  # the question goes out, and its limit begins
+        time.sleep(0.1 + connection_module.ANSWER_SECONDS + 0.3)  # noqa: ASYNC251 - the host blocks its event loop
+        assert await (await asked).fetchone() == (1,)
