@@ -39,5 +39,6 @@ class _Listing(TypedDict):
 
 SEARCH = TypeAdapter(_Search)
 LISTING = TypeAdapter(_Listing)
+SCOPE_KEY = TypeAdapter(str)
 #: As it is, or its text.
 MEMORY_ID = TypeAdapter(UUID)

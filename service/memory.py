@@ -22,7 +22,7 @@ from mnemic.nodes.said import HostMessage
 from mnemic.nodes.who import to_identity
 from mnemic.policy.hygiene import clean_question
 from mnemic.policy.overrides import checked_overrides
-from mnemic.service.asked import ALL_KINDS, LISTING, MEMORY_ID, SEARCH, SEARCH_LIMIT
+from mnemic.service.asked import ALL_KINDS, LISTING, MEMORY_ID, SCOPE_KEY, SEARCH, SEARCH_LIMIT
 from mnemic.state.checking import checked
 from mnemic.state.errors import ConcurrentChangeError, EmbeddingError, InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput
@@ -150,8 +150,9 @@ class Mnemic:
             force: also below the threshold, and without the wait after a failure.
         """
         who, run_id = to_identity(identity), uuid4()
-        asked = {"scope_key": scope_key, "force": force}
-        lease = Lease(work="consolidation", scope_key=scope_key, holder=run_id)
+        key = checked(SCOPE_KEY, scope_key)
+        asked = {"scope_key": key, "force": force}
+        lease = Lease(work="consolidation", scope_key=key, holder=run_id)
         async with returned(self._resources, who, lease):
             result: ConsolidationResult = await _run(self._consolidation, asked, who, run_id)
         return result
