@@ -54,6 +54,13 @@ class PatientConnection(AsyncConnection[Any]):
         finally:
             self._patience = _CHECK_SECONDS
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether the server has said something that nobody has read yet: an answer, or its goodbye."""
+        unread = select.poll()  # and not select(), which fails beyond 1,024 open files
+        unread.register(self.fileno(), select.POLLIN)
+        return bool(unread.poll(0))
+
     async def wait(self, gen: PQGen[_Result], *args: Any, **named: Any) -> _Result:
         """Every exchange with the server goes through this method of psycopg's."""
         self._set_timer()
@@ -68,7 +75,7 @@ class PatientConnection(AsyncConnection[Any]):
     def _hang_up(self) -> None:
         if self.closed:
             return
-        if select.select([self.fileno()], [], [], 0)[0]:
+        if self.has_unread:
             self._set_timer()  # something has come: it was this process that was late
             return
         line = socket.socket(fileno=self.fileno())

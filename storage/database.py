@@ -3,7 +3,6 @@
 import asyncio
 import math
 import random
-import select
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -232,14 +231,12 @@ class Database:
         except (Error, UnicodeEncodeError) as error:
             raise typed_error(error) from None
 
-    async def _still_there(self, connection: AsyncConnection) -> None:
+    async def _still_there(self, connection: PatientConnection) -> None:
         """Keeps connections that the server has ended from the next transaction; asks only where a goodbye can be read.
 
         Each idle connection of a restarted server would cost somebody an error otherwise, and a failed run its lease.
         """
-        unread = select.poll()
-        unread.register(connection.fileno(), select.POLLIN)
-        if unread.poll(0):
+        if connection.has_unread:
             await self._pool.check()  # the others at once, for the pool pauses longer after each that it finds dead
             await AsyncConnectionPool.check_connection(connection)
 
