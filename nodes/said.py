@@ -17,11 +17,10 @@ from pydantic import (
     Strict,
     StrictInt,
     StrictStr,
-    TypeAdapter,
     ValidationError,
 )
 
-from mnemic.state.checking import checked, first_problem
+from mnemic.state.checking import MAPPING, checked, first_problem
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId
 
@@ -32,7 +31,6 @@ _YEARS = range(1900, 2200)
 #: E-mail's message ids, the longest in use, have at most 998 characters.
 _MAX_ID_CHARS = 1000
 _LANGCHAIN_ROLES: dict[type[BaseMessage], str] = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
-_MAPPING: TypeAdapter[dict[Any, Any]] = TypeAdapter(dict[Any, Any])
 
 
 def _plain(text: str) -> str:
@@ -98,7 +96,7 @@ class Said(BaseModel):
         if not isinstance(fields, Mapping):
             raise InvalidInputError("a message is a LangChain message or a mapping with role and content")
         try:
-            return cls.model_validate(checked(_MAPPING, fields, strict=False))
+            return cls.model_validate(checked(MAPPING, fields, strict=False))
         except ValidationError as error:
             raise InvalidInputError(first_problem(error)) from None
 

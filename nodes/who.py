@@ -4,13 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from langgraph.runtime import Runtime
-from pydantic import TypeAdapter
 
-from mnemic.state.checking import checked
+from mnemic.state.checking import MAPPING, checked
 from mnemic.state.errors import MissingIdentityError
 from mnemic.state.identity import Identity, split_scope_key
-
-_MAPPING: TypeAdapter[dict[Any, Any]] = TypeAdapter(dict[Any, Any])
 
 
 def identity_of(runtime: Runtime[Identity]) -> Identity:
@@ -35,7 +32,7 @@ def to_identity(context: object) -> Identity:
     """
     if isinstance(context, Identity):
         return context
-    given = checked(_MAPPING, context, strict=False) if isinstance(context, Mapping) else _attributes(context)
+    given = checked(MAPPING, context, strict=False) if isinstance(context, Mapping) else _attributes(context)
     fields: dict[str, Any] = {name: given[name] for name in Identity.model_fields if given.get(name) is not None}
     if "agent_id" not in fields:
         raise MissingIdentityError

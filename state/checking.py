@@ -1,12 +1,15 @@
 """Values from outside, checked by pydantic; what is said of them never quotes them."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from mnemic.state.errors import InvalidInputError
 
 Checked = TypeVar("Checked")
+
+#: Anything with keys; `strict=False` reads other mappings than dicts.
+MAPPING: TypeAdapter[dict[Any, Any]] = TypeAdapter(dict[Any, Any])
 
 #: What pydantic says of these is what somebody's object raised while it was read.
 _FOREIGN = frozenset({"mapping_type", "iteration_error", "get_attribute_error"})

@@ -12,7 +12,7 @@ from langgraph.channels import UntrackedValue
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mnemic.state.records import FormationReason
+from mnemic.state.records import Extraction, FormationReason
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
 Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]
@@ -90,8 +90,7 @@ class FormationState(FormationInput, FormationOutput, total=False):
     names: Annotated[dict[str, str], UntrackedValue]
     #: The batch, as messages.
     batch: Rows
-    #: Whether facts and reflections are extracted in turn, or observations in a single call.
-    extraction: Annotated[Literal["sequential", "single"], UntrackedValue]
+    extraction: Annotated[Extraction, UntrackedValue]
     #: Facts, or observations, that the run may bring.
     max_facts: Annotated[int, UntrackedValue]
     #: Memories that may be stored of a turn, and then count on its user's day. None: it is none.

@@ -12,6 +12,8 @@ State = Literal["active", "absorbed", "superseded", "soft_deleted", "purged"]
 Provenance = Literal["asserted", "inferred", "consolidated"]
 Role = Literal["user", "assistant", "tool", "other"]
 SearchType = Literal["hybrid", "semantic", "text"]
+#: Facts, decisions and reflections in turn, or observations in one call.
+Extraction = Literal["sequential", "single"]
 #: Why a formation runs.
 FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
 

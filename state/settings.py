@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from mnemic.state.checking import field_name, first_problem
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.identity import Scope
+from mnemic.state.records import Extraction
 
 Tier = Literal["fast", "slow", "agent"]
 #: Postgres' integers end there, and no number of this library means anything beyond.
@@ -111,7 +112,7 @@ class Settings(BaseSettings):
     #: Which messages stay searchable after formation. None: `all` with the offline model, else `sources`.
     keep_messages: Literal["sources", "all", "none"] | None = None
     #: `sequential`: facts, decisions, reflections in turn (D). `single`: one call for reflections alone (A).
-    extraction: Literal["sequential", "single"] = "sequential"
+    extraction: Extraction = "sequential"
     #: `batch`: when enough was said. `per_turn`: after every turn of a user, within the caps below (B 13).
     formation_mode: Literal["batch", "per_turn"] = "batch"
     formation_min_messages: PositiveInt = 4
@@ -137,7 +138,7 @@ class Settings(BaseSettings):
     #: How long a run keeps a session, or a scope key, for itself; a killed one's work is taken up after that. A run of
     #: three steps with a healthy model takes a minute.
     lease_seconds: PositiveInt = 600
-    #: Unusable answers to the same messages before they are set aside.
+    #: Unusable answers before a message is set aside; the last of them to this message alone.
     tries: PositiveInt = 5
     #: The wait after a failure; four times as long after each further one, up to the longest.
     retry_seconds: PositiveInt = 60

@@ -28,9 +28,9 @@ create table scopes (
     primary key (agent_id, scope_key)
 );
 
--- Who works on a session (formation; retry, of what was set aside) or on a scope key (consolidation), and how it went. A
--- lease saves model calls; what is written is guarded by formed_by and by versions. holder is null while a failed run waits; a run that
--- ends well deletes its row.
+-- Who works on a session (formation; retry, of what was set aside) or on a scope key (consolidation), and how it went.
+-- A lease saves model calls; what is written is guarded by formed_by and by versions. holder is null while a failed run
+-- waits; a run that ends well deletes its row.
 create table leases (
     agent_id   text not null references agents,
     scope_key  text not null,
@@ -69,7 +69,7 @@ create table messages (
     said_at     timestamptz not null,
     formed_by   uuid,
     created_at  timestamptz not null default clock_timestamp(),
-    -- no usable answer could be had for it: still pending, and left out until a run is forced
+    -- no usable answer could be had for it: still pending, and left out but by a retry
     set_aside   boolean not null default false,
     primary key (agent_id, id),
     foreign key (agent_id, session_id) references sessions

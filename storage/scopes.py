@@ -48,7 +48,10 @@ async def turn_writes_today(scoped: Scoped, key: str) -> int:
 
 
 async def count_turn_writes(scoped: Scoped, key: str, written: int) -> int:
-    """Adds to that number; the day's new total. Exact within an operation, which holds the agent's head."""
+    """Adds to what was written for the user's turns today; the day's new total.
+
+    Exact within an operation, which holds the agent's head.
+    """
     cursor = await scoped.execute(_SQL["count_turn_writes"], {"counted_key": key, "written": written})
     row = await cursor.fetchone()
     return int(row[0]) if row else 0

@@ -1,8 +1,8 @@
 -- Runs hold what they work on, failures wait and are counted, and turns have a day's cap.
 
--- Who works on a session (formation; retry, of what was set aside) or on a scope key (consolidation), and how it went. A
--- lease saves model calls; what is written is guarded by formed_by and by versions. holder is null while a failed run waits; a run that
--- ends well deletes its row.
+-- Who works on a session (formation; retry, of what was set aside) or on a scope key (consolidation), and how it went.
+-- A lease saves model calls; what is written is guarded by formed_by and by versions. holder is null while a failed run
+-- waits; a run that ends well deletes its row.
 create table leases (
     agent_id   text not null references agents,
     scope_key  text not null,
@@ -16,7 +16,7 @@ create table leases (
     primary key (agent_id, scope_key, work)
 );
 
--- No usable answer could be had for these: still pending, and left out until a run is forced.
+-- No usable answer could be had for these: still pending, and left out but by a retry.
 alter table messages add column set_aside boolean not null default false;
 drop index messages_pending;
 create index messages_pending on messages (agent_id, session_id, set_aside, place) where formed_by is null;

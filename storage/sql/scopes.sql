@@ -42,7 +42,7 @@ select turn_writes from scopes
    and turn_writes_on = (clock_timestamp() at time zone 'utc')::date;
 
 -- count_turn_writes --
--- Adds to them; a new day begins anew.
+-- Adds to what was written for the user's turns; a new day begins anew.
 insert into scopes (agent_id, scope_key, turn_writes, turn_writes_on)
 values (%(agent_id)s, %(counted_key)s, %(written)s, (clock_timestamp() at time zone 'utc')::date)
 on conflict (agent_id, scope_key) do update

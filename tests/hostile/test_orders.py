@@ -58,10 +58,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 OWN = ("user:ana", "session:s1")
 BOATS = ("Alba", "Brisa", "Coral", "Dora", "Horta", "Ilha")
 every_order = pytest.mark.parametrize("order", [pytest.param(order, id=name) for name, order in ORDERS.items()])
-#: Orders whose text could be taken for markup, lines or slots.
-DISGUISED = {
-    name: order for name, order in ORDERS.items() if any(sign in f"{order.text}{order.name}" for sign in "<>&{[|")
-}
 
 
 def boat(name: str) -> str:
