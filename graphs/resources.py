@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import make_embedder
 from mnemic.nodes.resources import Resources
+from mnemic.policy.categories import load_categories
 from mnemic.state.settings import Settings
 from mnemic.storage.opening import open_database
 
@@ -24,9 +25,10 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
         MnemicError: one of them cannot be had; the message says what to do.
     """
     models = ChatModels.from_settings(settings)
+    categories = await asyncio.to_thread(load_categories, settings.categories_file)
     embedder = await asyncio.to_thread(make_embedder, settings)
     async with open_database(settings) as database:
-        yield Resources(settings=settings, database=database, models=models, embedder=embedder)
+        yield Resources(settings=settings, categories=categories, database=database, models=models, embedder=embedder)
 
 
 async def from_environment() -> Resources:

@@ -5,15 +5,17 @@ from dataclasses import dataclass
 
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import Embedder
+from mnemic.policy.categories import Categories
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Settings, database and models of one process."""
+    """Settings, categories, database and models of one process."""
 
     settings: Settings
+    categories: Categories
     database: Database
     models: ChatModels
     embedder: Embedder

@@ -40,6 +40,10 @@ class RefusedError(MnemicError):
     """The database refuses this change: a guard or a missing right stands against it; nothing was written."""
 
 
+class CategoryRefusedError(MnemicError):
+    """This role may not ask for these categories; nothing was read."""
+
+
 class EmbeddedPostgresError(MnemicError):
     """The embedded Postgres server could not be started."""
 

@@ -157,6 +157,8 @@ class Settings(BaseSettings):
     consolidation_reflections: PositiveInt = 50
 
     # -- recall
+    #: Categories and allowlists, in the form of `policy/categories.yaml`. None: that file.
+    categories_file: Path | None = None
     recall_budget_tokens: Annotated[int, Field(ge=1, le=8192)] = 1000
     #: Memories an automatic recall returns at most.
     recall_limit: Annotated[int, Field(ge=1, le=100)] = 5

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, LiteralString, TypeVar
@@ -44,6 +44,7 @@ _LIMITS: LiteralString = (
 _SCOPE: LiteralString = (
     _LIMITS + ", set_config('mnemic.agent_id', %(agent_id)s, true),"
     " set_config('mnemic.scope_keys', %(scope_keys)s::text[]::text, true),"
+    " set_config('mnemic.categories', coalesce(%(categories)s::text[]::text, ''), true),"
     " set_config('timezone', 'UTC', true)"  # the day a message is shown with must not depend on the machine
 )
 _CATALOG: LiteralString = _LIMITS + ", set_config('transaction_read_only', 'on', true)"
@@ -153,12 +154,18 @@ class Database:
 
     @asynccontextmanager
     async def scoped(
-        self, identity: Identity, *, also: Iterable[str] = (), for_recall: bool = False
+        self,
+        identity: Identity,
+        *,
+        also: Iterable[str] = (),
+        categories: Sequence[str] | None = None,
+        for_recall: bool = False,
     ) -> AsyncIterator[Scoped]:
         """A transaction in which only the identity's scope keys exist; commits at the end, rolls back on an error.
 
         Args:
             also: further scope keys, for a formation: those of the session's other speakers.
+            categories: the only ones of which memories exist in it, for whoever has an allowlist; None: all.
             for_recall: somebody waits for the answer: two seconds for a connection and for each statement, by default.
 
         Raises:
@@ -172,11 +179,17 @@ class Database:
         patience = self._settings.recall_timeout_seconds if for_recall else self._settings.statement_timeout_seconds
         limits = self._limits(patience)
         async with self._transaction(patience) as connection:
-            await connection.execute(_SCOPE, {**limits, "agent_id": identity.agent_id, "scope_keys": list(keys)})
+            scope = {"agent_id": identity.agent_id, "scope_keys": list(keys), "categories": _listed(categories)}
+            await connection.execute(_SCOPE, {**limits, **scope})
             yield Scoped(connection, identity, keys, limits["lock"], limits["head"])
 
     async def write(
-        self, identity: Identity, act: Callable[[Scoped], Awaitable[Result]], *, also: Iterable[str] = ()
+        self,
+        identity: Identity,
+        act: Callable[[Scoped], Awaitable[Result]],
+        *,
+        also: Iterable[str] = (),
+        categories: Sequence[str] | None = None,
     ) -> Result:
         """What `act` returns, once its transaction is committed.
 
@@ -186,6 +199,7 @@ class Database:
         Args:
             act: reads and writes through its `Scoped` and does nothing else, for it may run more than once.
             also: as for `scoped`.
+            categories: as for `scoped`.
 
         Raises:
             MnemicError: as `scoped` does.
@@ -193,17 +207,21 @@ class Database:
         keys = tuple(also)
         for attempt in range(RETRIES):
             try:
-                return await self._act(identity, act, keys)
+                return await self._act(identity, act, keys, categories)
             except MnemicError as error:
                 if error.sqlstate not in _RETRIED:
                     raise
             await asyncio.sleep(random.uniform(0, PAUSE_SECONDS * 2**attempt))  # noqa: S311 - no secret
-        return await self._act(identity, act, keys)
+        return await self._act(identity, act, keys, categories)
 
     async def _act(
-        self, identity: Identity, act: Callable[[Scoped], Awaitable[Result]], also: tuple[str, ...]
+        self,
+        identity: Identity,
+        act: Callable[[Scoped], Awaitable[Result]],
+        also: tuple[str, ...],
+        categories: Sequence[str] | None,
     ) -> Result:
-        async with self.scoped(identity, also=also) as scoped:
+        async with self.scoped(identity, also=also, categories=categories) as scoped:
             return await act(scoped)
 
     @asynccontextmanager
@@ -245,6 +263,10 @@ class Database:
         limits = {"statement": patience, "lock": lock, "head": max(lock, HEAD_SECONDS), "idle": IDLE_SECONDS}
         # rounded up, for zero would be no limit at all
         return {name: f"{math.ceil(seconds * 1000)}ms" for name, seconds in limits.items()}
+
+
+def _listed(categories: Sequence[str] | None) -> list[str] | None:
+    return None if categories is None else list(categories)
 
 
 async def _configure(connection: AsyncConnection) -> None:

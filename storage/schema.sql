@@ -54,6 +54,15 @@ create table sessions (
     primary key (agent_id, session_id)
 );
 
+-- How far a session has been told of changes: the seq of the newest one it saw, and how often that moved.
+create table thread_revisions (
+    agent_id    text not null,
+    session_id  text not null,
+    rev         bigint not null default 1,
+    seen_seq    bigint not null,
+    primary key (agent_id, session_id),
+    foreign key (agent_id, session_id) references sessions
+);
 -- The inbox (formed_by is null) and, afterwards, the sources that were kept. A message that was not kept loses its
 -- content and stays as a skeleton, so that a host that resends it changes nothing.
 create table messages (
@@ -122,9 +131,38 @@ create unique index memories_living on memories (agent_id, scope_key, subject_us
     nulls not distinct where state = 'active';
 create unique index memories_one_consolidation on memories (agent_id, scope_key)
     where state = 'active' and kind = 'consolidation';
--- The always-in-context part is read on every turn; facts of the same scope key must not be in the way.
-create index memories_standing on memories (agent_id, scope_key)
-    where state = 'active' and kind in ('core', 'consolidation', 'reflection');
+-- The always-in-context part is read on every turn; facts of the same scope key must not be in the way, but those of a
+-- category that is always in context belong to it.
+create index memories_standing on memories (agent_id, scope_key, kind, category) where state = 'active';
+
+-- One memory beside another. Both ends' keys, for a link is seen only by those who may see both.
+create table relations (
+    agent_id       text not null,
+    from_id        uuid not null,
+    to_id          uuid not null,
+    relation_type  text not null default 'related_to'
+                   check (relation_type in ('related_to', 'merged_from', 'propagated_from')),
+    strength       real not null check (strength between 0 and 1),
+    scope_key      text not null,
+    to_scope_key   text not null,
+    created_at     timestamptz not null default clock_timestamp(),
+    primary key (agent_id, from_id, to_id, relation_type),
+    foreign key (agent_id, from_id) references memories,
+    foreign key (agent_id, to_id) references memories,
+    check (from_id <> to_id)
+);
+create index relations_to on relations (agent_id, to_id);
+
+-- When memories were last recalled, written after the turn: a counter in memories would move the row each time.
+create table memory_use (
+    agent_id          text not null,
+    memory_id         uuid not null,
+    scope_key         text not null,
+    access_count      bigint not null,
+    last_accessed_at  timestamptz not null,
+    primary key (agent_id, memory_id),
+    foreign key (agent_id, memory_id) references memories
+) with (fillfactor = 70);
 
 create table sources (
     agent_id    text not null,
@@ -181,6 +219,8 @@ create table history (
     primary key (agent_id, seq)
 );
 create index history_memory on history (agent_id, memory_id, seq);
+-- What changed in the visible scope keys since a seq; an agent's other users may have changed far more.
+create index history_scope on history (agent_id, scope_key, seq);
 
 -- The contents behind the digests: all that a purge or an erasure takes away.
 create table history_contents (
@@ -377,6 +417,7 @@ create trigger entries_follow after update on memories for each row
 
 -- Isolation ---------------------------------------------------------------------------------------------------------
 -- Every policy compares with the two settings of the transaction; as scalar sub-selects they become index conditions.
+-- Under an allowlist only rows of its categories exist; without that setting, all of them do.
 
 alter table agents enable row level security;
 alter table agents force row level security;
@@ -412,7 +453,9 @@ alter table memories force row level security;
 create policy owner on memories to mnemic_owner using (true) with check (true);
 create policy service on memories to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[])
+           and ((select nullif(current_setting('mnemic.categories', true), '')) is null
+                or category = any ((select nullif(current_setting('mnemic.categories', true), ''))::text[])));
 
 alter table leases enable row level security;
 alter table leases force row level security;
@@ -433,14 +476,18 @@ alter table entries force row level security;
 create policy owner on entries to mnemic_owner using (true) with check (true);
 create policy service on entries to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[])
+           and ((select nullif(current_setting('mnemic.categories', true), '')) is null
+                or category = any ((select nullif(current_setting('mnemic.categories', true), ''))::text[])));
 
 alter table history enable row level security;
 alter table history force row level security;
 create policy owner on history to mnemic_owner using (true) with check (true);
 create policy service on history for select to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[])
+           and ((select nullif(current_setting('mnemic.categories', true), '')) is null
+                or category = any ((select nullif(current_setting('mnemic.categories', true), ''))::text[])));
 
 alter table history_contents enable row level security;
 alter table history_contents force row level security;
@@ -459,14 +506,42 @@ create policy owner on token_usage to mnemic_owner using (true) with check (true
 create policy service on token_usage to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), '')));
 
+alter table relations enable row level security;
+alter table relations force row level security;
+create policy owner on relations to mnemic_owner using (true) with check (true);
+create policy service on relations to mnemic_app
+    using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[])
+           and to_scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+
+alter table thread_revisions enable row level security;
+alter table thread_revisions force row level security;
+create policy owner on thread_revisions to mnemic_owner using (true) with check (true);
+create policy service on thread_revisions to mnemic_app
+    using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
+           and 'session:' || session_id = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+
+alter table memory_use enable row level security;
+alter table memory_use force row level security;
+create policy owner on memory_use to mnemic_owner using (true) with check (true);
+create policy service on memory_use to mnemic_app
+    using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+
+-- A thread that begins has seen everything up to now.
+create policy service on heads for select to mnemic_app
+    using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), '')));
+
 -- Rights ------------------------------------------------------------------------------------------------------------
 
 revoke execute on all functions in schema mnemic from public;
 grant usage on schema mnemic to mnemic_app, mnemic_admin;
-grant select, insert, update on agents, scopes, sessions, messages, memories, token_usage to mnemic_app;
-grant select, insert on sources to mnemic_app;
+grant select, insert, update on agents, scopes, sessions, messages, memories, token_usage, thread_revisions, memory_use
+    to mnemic_app;
+grant select, insert on sources, relations to mnemic_app;
 grant select, insert, update, delete on entries, leases to mnemic_app;
 grant select on history, history_contents to mnemic_app;
+grant select (agent_id, seq) on heads to mnemic_app;
 grant execute on function begin_operation to mnemic_app;
 grant execute on function searchable to mnemic_app;
 grant execute on function set_protection to mnemic_admin;

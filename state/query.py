@@ -1,0 +1,70 @@
+"""One request to an agent's memory (seed B 6): the same as tool, method and command."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
+
+from mnemic.state.identity import Scope
+from mnemic.state.records import SearchType
+
+#: Memories a search returns at most; a tool's default, which a model reads, and a method's.
+MAX_TOP_K = 100
+TOOL_TOP_K = 3
+METHOD_TOP_K = 10
+MAX_BUDGET_TOKENS = 8192
+_SHORT = 128
+
+
+def _as_moment(value: Any) -> Any:
+    """A day alone is its beginning in UTC."""
+    return f"{value}T00:00:00Z" if isinstance(value, str) and len(value) == len("2026-07-01") else value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_as_moment)]
+Importance = Annotated[int, Field(ge=1, le=5, strict=True)]
+Id = Annotated[StrictStr, Field(min_length=1, max_length=_SHORT)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True)
+
+
+class MemoryFilters(_Part):
+    """What narrows a request. A filter never widens: a foreign id finds what an unknown one finds, nothing."""
+
+    #: Memories of this user's scope, or about this user.
+    user_id: Id | None = None
+    agent_id: Id | None = None
+    #: The graph run that stored it.
+    run_id: Id | None = None
+    #: Who acted when it was stored; of a message, whose words they are.
+    actor_id: Id | None = None
+    #: The role that stored it; of a message, its speaker's (user, assistant, tool, other).
+    role: Id | None = None
+    pinned: StrictBool | None = None
+    #: 1 to 5; a message counts as 2.
+    importance_min: Importance | None = None
+    importance_max: Importance | None = None
+    #: Of a message, when it was said. From the one, before the other; a day alone begins at midnight, UTC.
+    updated_after: Moment | None = None
+    updated_before: Moment | None = None
+
+
+class MemoryQuery(_Part):
+    """A request: what is looked for, where, and how much of it is wanted."""
+
+    query: Annotated[StrictStr, Field(min_length=1, max_length=4000)]
+    #: None: every category the asking role may read; an empty list finds nothing.
+    categories: Annotated[tuple[Annotated[StrictStr, Field(max_length=_SHORT)], ...], Field(max_length=64)] | None = (
+        None
+    )
+    filters: MemoryFilters = MemoryFilters()
+    #: None: every scope of the identity.
+    scopes: tuple[Scope, ...] | None = None
+    search_type: SearchType = "hybrid"
+    top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K, strict=True)] = TOOL_TOP_K
+    #: The least cosine similarity of a result; one without a vector is left out.
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+    returns: Annotated[Literal["bullets", "full"], Field(alias="return")] = "bullets"
+    #: Tokens the results' texts may take.
+    budget_tokens: Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS, strict=True)] | None = None
