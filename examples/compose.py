@@ -1,53 +1,38 @@
-"""Memory in a LangGraph graph of one's own: recall before the answer, formation after it.
+"""Memory in a LangGraph graph of one's own: recall before the answer; afterwards what was said goes in.
 
 `.venv/bin/python -m mnemic.examples.compose` needs no key: the answer quotes what was recalled where a chat model would
 use it.
 """
 
 import asyncio
-from contextlib import suppress
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.runtime import Runtime
 
-from mnemic import Identity, Mnemic, MnemicError
+from mnemic import Identity, MemoryState, Mnemic
 
 
-class Turn(MessagesState):
+class Turn(MessagesState, MemoryState):
     """The host's own state: the conversation, and what memory adds to this turn."""
-
-    context: str
 
 
 async def answer(state: Turn) -> dict[str, list[AIMessage]]:
-    """The host's own node."""
-    return {"messages": [AIMessage(f"A model would answer here, given\n{state['context']}")]}
+    """The host's own node; a real one puts the context behind its system prompt."""
+    return {"messages": [AIMessage(f"A model would answer here, given\n{state['memory_context']}")]}
 
 
 def build(memory: Mnemic) -> "StateGraph[Turn, Identity]":
-    """`recall -> answer -> remember`, to be compiled with a checkpointer or without."""
-
-    async def recall(state: Turn, runtime: Runtime[Identity]) -> dict[str, str]:
-        return {"context": await memory.recall_text(runtime.context, state["messages"][-1].text)}
-
-    async def remember(state: Turn, runtime: Runtime[Identity]) -> None:
-        await memory.observe(runtime.context, state["messages"])
-        with suppress(MnemicError):  # what cannot be formed now stays pending
-            await memory.form(runtime.context, force=False)  # only once enough was said; a worker may do it instead
-
+    """`recall -> answer -> observe -> form`, to be compiled with a checkpointer or without."""
     graph = StateGraph(Turn, context_schema=Identity)
-    graph.add_node(recall)
-    graph.add_node(answer)
-    graph.add_node(remember)
+    graph.add_node("recall", memory.recall_node())
+    graph.add_node("answer", answer)
+    graph.add_node("observe", memory.observe_node())
+    graph.add_node("form", memory.formation_node())
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "answer")
-    graph.add_edge("answer", "remember")
+    graph.add_edge("answer", "observe")
+    graph.add_edge("observe", "form")
     return graph
-
-
-def _turn(said: str) -> Turn:
-    return {"messages": [HumanMessage(said)], "context": ""}
 
 
 async def main() -> None:
@@ -56,10 +41,11 @@ async def main() -> None:
         graph = build(memory).compile()
         ana = Identity(agent_id="guide", user_id="ana", session_id="monday")
         for said in ("I moved to Ghent in March.", "My sister Lea is allergic to nuts."):
-            await graph.ainvoke(_turn(said), context=ana)
+            await graph.ainvoke({"messages": [HumanMessage(said)]}, context=ana)
         await memory.form(ana)  # the rest of the conversation, now that it is over
         later = Identity(agent_id="guide", user_id="ana", session_id="friday")
-        turn = await graph.ainvoke(_turn("Do you remember what my sister is allergic to?"), context=later)
+        asked = HumanMessage("Do you remember what my sister is allergic to?")
+        turn = await graph.ainvoke({"messages": [asked]}, context=later)
         print(turn["messages"][-1].text)  # noqa: T201  # an example's whole purpose
 
 

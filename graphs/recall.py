@@ -19,7 +19,7 @@ def build_recall(provide: Provider) -> RecallGraph:
     builder = StateGraph(RecallState, context_schema=Identity, input_schema=RecallInput, output_schema=RecallOutput)
     builder.add_node("decide", decide_search)
     builder.add_node("read_context", read_context(provide))
-    builder.add_node("render", render)
+    builder.add_node("render", render(provide))
     builder.add_edge(START, "decide")
     builder.add_edge("decide", "read_context")
     builder.add_edge("read_context", "render")

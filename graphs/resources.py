@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import make_embedder
+from mnemic.nodes.background import background
 from mnemic.nodes.resources import Resources
 from mnemic.policy.categories import load_categories
 from mnemic.state.settings import Settings
@@ -27,8 +28,15 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
     models = ChatModels.from_settings(settings)
     categories = await asyncio.to_thread(load_categories, settings.categories_file)
     embedder = await asyncio.to_thread(make_embedder, settings)
-    async with open_database(settings) as database:
-        yield Resources(settings=settings, categories=categories, database=database, models=models, embedder=embedder)
+    async with open_database(settings) as database, background() as work:
+        yield Resources(
+            settings=settings,
+            categories=categories,
+            database=database,
+            models=models,
+            embedder=embedder,
+            background=work,
+        )
 
 
 async def from_environment() -> Resources:

@@ -6,16 +6,34 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mnemic.service.memory import Mnemic
+    from mnemic.service.middleware import MemoryMiddleware
     from mnemic.state.errors import MnemicError
+    from mnemic.state.explicit import Remembered
+    from mnemic.state.host import MemoryState
     from mnemic.state.identity import Identity
     from mnemic.state.records import Found, HistoryEvent, Memory, ScopeSettings
     from mnemic.state.settings import Settings
 
-__all__ = ["Found", "HistoryEvent", "Identity", "Memory", "Mnemic", "MnemicError", "ScopeSettings", "Settings"]
+__all__ = [
+    "Found",
+    "HistoryEvent",
+    "Identity",
+    "Memory",
+    "MemoryMiddleware",
+    "MemoryState",
+    "Mnemic",
+    "MnemicError",
+    "Remembered",
+    "ScopeSettings",
+    "Settings",
+]
 
 _HOMES = {
     "Mnemic": "mnemic.service.memory",
+    "MemoryMiddleware": "mnemic.service.middleware",
+    "MemoryState": "mnemic.state.host",
     "MnemicError": "mnemic.state.errors",
+    "Remembered": "mnemic.state.explicit",
     "Identity": "mnemic.state.identity",
     "Settings": "mnemic.state.settings",
 }

@@ -36,6 +36,11 @@ async def run_step(step: Step[In, Out], step_input: In, models: ChatModels) -> S
         return StepResult(output=step.offline(step_input), usage=spent)
     system, user = step.prompt.render(**step.variables(step_input))
     output, usage = await structured(
-        model, step.output, [SystemMessage(system), HumanMessage(user)], method=models.method, spent=spent
+        model,
+        step.output,
+        [SystemMessage(system), HumanMessage(user)],
+        schema=step.schema(step_input) if step.schema else None,
+        method=models.method,
+        spent=spent,
     )
     return StepResult(output=output, usage=usage)

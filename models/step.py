@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -22,6 +22,8 @@ class Step(Generic[In, Out]):
     #: The values of the prompt's slots for an input.
     variables: Callable[[In], dict[str, str]]
     output: type[Out]
+    #: The schema that a model is held to for an input; None: the output's own.
+    schema: Callable[[In], dict[str, Any]] | None = None
     tier: Tier
     #: The pure rule that stands in where no model is configured.
     offline: Callable[[In], Out]

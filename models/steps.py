@@ -1,6 +1,9 @@
 """The model steps of Mnemic."""
 
-from mnemic.models import offline
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
 from mnemic.models.step import Step
 from mnemic.prompts import decide, extract_facts, extract_observations, extract_reflections, write_consolidation
 from mnemic.prompts.decide import DecideInput, DecideOutput
@@ -9,13 +12,24 @@ from mnemic.prompts.extract_observations import ExtractObservationsInput, Extrac
 from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput
 from mnemic.prompts.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
 
+
+def _rule(name: str) -> Callable[[Any], Any]:
+    """The offline rule of this name, imported when it is first asked: 0.1 s that a configured model never needs."""
+
+    def rule(step_input: Any) -> Any:
+        return getattr(import_module("mnemic.models.offline"), name)(step_input)
+
+    return rule
+
+
 EXTRACT_FACTS = Step[ExtractFactsInput, ExtractFactsOutput](
     name="extract_facts",
     prompt=extract_facts.PROMPT,
     variables=extract_facts.variables,
     output=ExtractFactsOutput,
+    schema=extract_facts.schema,
     tier="fast",
-    offline=offline.extract_facts,
+    offline=_rule("extract_facts"),
 )
 
 DECIDE = Step[DecideInput, DecideOutput](
@@ -24,7 +38,7 @@ DECIDE = Step[DecideInput, DecideOutput](
     variables=decide.variables,
     output=DecideOutput,
     tier="fast",
-    offline=offline.decide,
+    offline=_rule("decide"),
 )
 
 EXTRACT_REFLECTIONS = Step[ExtractReflectionsInput, ExtractReflectionsOutput](
@@ -32,8 +46,9 @@ EXTRACT_REFLECTIONS = Step[ExtractReflectionsInput, ExtractReflectionsOutput](
     prompt=extract_reflections.PROMPT,
     variables=extract_reflections.variables,
     output=ExtractReflectionsOutput,
+    schema=extract_reflections.schema,
     tier="slow",
-    offline=offline.extract_reflections,
+    offline=_rule("extract_reflections"),
 )
 
 EXTRACT_OBSERVATIONS = Step[ExtractObservationsInput, ExtractObservationsOutput](
@@ -41,8 +56,9 @@ EXTRACT_OBSERVATIONS = Step[ExtractObservationsInput, ExtractObservationsOutput]
     prompt=extract_observations.PROMPT,
     variables=extract_observations.variables,
     output=ExtractObservationsOutput,
+    schema=extract_observations.schema,
     tier="fast",
-    offline=offline.extract_observations,
+    offline=_rule("extract_observations"),
 )
 
 WRITE_CONSOLIDATION = Step[WriteConsolidationInput, WriteConsolidationOutput](
@@ -51,5 +67,5 @@ WRITE_CONSOLIDATION = Step[WriteConsolidationInput, WriteConsolidationOutput](
     variables=write_consolidation.variables,
     output=WriteConsolidationOutput,
     tier="slow",
-    offline=offline.write_consolidation,
+    offline=_rule("write_consolidation"),
 )

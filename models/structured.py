@@ -5,9 +5,8 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableSequence
 from pydantic import ValidationError
@@ -18,6 +17,9 @@ from mnemic.models.step import Out
 from mnemic.prompts import repair
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
 from mnemic.state.records import Usage
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel  # 30 ms that the offline rules never need
 
 #: The longest right answer, 25 facts with everything, has about 10 KiB.
 MAX_ANSWER_BYTES = 64 * 1024
@@ -52,21 +54,25 @@ _UNREASONABLE = _Flaw(kind="far too long, or one thing repeated", advice=repair.
 
 
 async def structured(
-    model: BaseChatModel,
+    model: "BaseChatModel",
     output: type[Out],
     messages: Sequence[BaseMessage],
     *,
+    schema: dict[str, Any] | None = None,
     method: Literal["json_schema", "function_calling"],
     spent: Usage,
 ) -> tuple[Out, Usage]:
     """The model's answer as `output`, and `spent` with the tokens of its one or two calls added.
+
+    Args:
+        schema: what the model is held to, where that is narrower than what `output` takes.
 
     Raises:
         ModelError: no answer came over the wire; the message names the kind of failure.
         ModelOutputError: the answer stayed unusable after one repair, or the provider refused the request itself.
         ConfigurationError: the model's provider has no structured output.
     """
-    bound = _bind(model, output, method)
+    bound = _bind(model, schema or output.model_json_schema(), method)
     result, spent = await _attempt(bound, messages, output, spent)
     if isinstance(result, _Flaw):
         again = [*messages, HumanMessage(repair.repair(result.advice))]
@@ -77,7 +83,7 @@ async def structured(
     return result, spent
 
 
-def _bind(model: BaseChatModel, output: type[Out], method: str) -> Bound:
+def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:
     """The model told what to answer, without its provider's parser.
 
     Those parsers differ in what they let pass (half a JSON object, an empty one), quote the answer in their errors and
@@ -86,7 +92,7 @@ def _bind(model: BaseChatModel, output: type[Out], method: str) -> Bound:
     takes_strict = "strict" in inspect.signature(model.with_structured_output).parameters
     options: dict[str, Any] = {"strict": True} if takes_strict and method == "json_schema" else {}
     try:
-        chain = model.with_structured_output(output.model_json_schema(), method=method, **options)
+        chain = model.with_structured_output(schema, method=method, **options)
     except (NotImplementedError, ValueError) as error:
         raise ConfigurationError(
             f"{type(model).__name__} has no structured output by {method}; try MNEMIC_STRUCTURED_OUTPUT"

@@ -13,6 +13,7 @@ from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import from_plain, to_plain
 from mnemic.nodes.writes import most_important
+from mnemic.policy.categories import Categories
 from mnemic.policy.hygiene import clean_text, clip_text
 from mnemic.policy.search_text import search_text
 from mnemic.policy.writing import check_text
@@ -41,13 +42,14 @@ def extract_facts(provide: Provider) -> FormationNode:
             group=group_name(identity, state["names"]),
             guidance=state["guidance"],
             max_facts=state["max_facts"],
+            categories=resources.categories.formed,
         )
         output = await perform(resources, identity, EXTRACT_FACTS, step_input)
         places = Places(messages, identity, step_input.group)
         facts: dict[tuple[str, str], NewMemory] = {}
         checks = {"first_pass": 0, "trimmed": 0, "refused": 0}
         for draft in output.facts:
-            fact, check = _fact(draft, places)
+            fact, check = _fact(draft, places, resources.categories)
             checks[check] += 1
             if fact:
                 facts.setdefault((fact.scope_key, fact.content), fact)
@@ -61,7 +63,7 @@ def extract_facts(provide: Provider) -> FormationNode:
     return extract_facts
 
 
-def _fact(draft: FactDraft, places: Places) -> tuple[NewMemory | None, str]:
+def _fact(draft: FactDraft, places: Places, categories: Categories) -> tuple[NewMemory | None, str]:
     sources = cited(places.batch, draft.messages)
     owner = owner_of(sources, places.identity)
     verdict = check_text(draft.content, kind="fact")
@@ -86,7 +88,7 @@ def _fact(draft: FactDraft, places: Places) -> tuple[NewMemory | None, str]:
         id=uuid4(),
         kind="fact",
         scope_key=key,
-        category=draft.category,
+        category=categories.stored_as(draft.category),
         content=verdict.text,
         search_text=search_text(dated, subject, verdict.text),
         subject=subject,

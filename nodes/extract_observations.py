@@ -33,9 +33,10 @@ def extract_observations(provide: Provider) -> FormationNode:
             group=group_name(identity, state["names"]),
             guidance=state["guidance"],
             max_observations=state["max_facts"],
+            categories=resources.categories.formed,
         )
         output = await perform(resources, identity, EXTRACT_OBSERVATIONS, step_input)
-        thoughts = Thoughts(Places(batch, identity, step_input.group), {*in_mind.known})
+        thoughts = Thoughts(Places(batch, identity, step_input.group), {*in_mind.known}, resources.categories)
         thoughts.add_observations(output)
         kept = most_important([*thoughts.memories.values()], state["max_facts"])
         return {"facts": [], "thoughts": to_plain(NewMemory, kept), "checks": dict(thoughts.checks)}

@@ -34,9 +34,11 @@ def extract_reflections(provide: Provider) -> FormationNode:
             new_facts=tuple(row["content"] for row in state["facts"]),
             group=group_name(identity, state["names"]),
             guidance=state["guidance"],
+            categories=resources.categories.formed,
         )
         output = await perform(resources, identity, EXTRACT_REFLECTIONS, step_input)
-        thoughts = Thoughts(Places(batch, identity, step_input.group), {*in_mind.known, *step_input.new_facts})
+        known = {*in_mind.known, *step_input.new_facts}
+        thoughts = Thoughts(Places(batch, identity, step_input.group), known, resources.categories)
         thoughts.add_reflections(output)
         thoughts.add_episode(output.episode, private=state["private"])
         return {"thoughts": to_plain(NewMemory, thoughts.memories.values()), "checks": dict(thoughts.checks)}

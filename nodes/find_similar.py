@@ -1,9 +1,10 @@
 """Formation: what is already known near each new fact. One embedding batch, one query."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from operator import mul
 from typing import Any
+from uuid import UUID
 
 from langgraph.runtime import Runtime
 
@@ -15,14 +16,15 @@ from mnemic.nodes.wire import from_plain, to_plain
 from mnemic.policy.bands import Band, Bands, band_of_pair
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, scope_key
-from mnemic.state.records import Message, NewMemory, SimilarFact
+from mnemic.state.records import Message, NewMemory, Relation, SimilarFact
+from mnemic.state.settings import Settings
 from mnemic.storage import memories
 
 Vector = Sequence[float]
 
 
 def find_similar(provide: Provider) -> FormationNode:
-    """Drops new facts that are known word for word, and gathers the neighbours a decision is needed on.
+    """Drops new facts that are known word for word, relates the others, and gathers what a decision is needed on.
 
     The facts of one batch are compared with one another, too: who corrects themselves does so in the same breath.
     """
@@ -42,7 +44,7 @@ def find_similar(provide: Provider) -> FormationNode:
                 most=resources.settings.neighbours,
             )
         known = [*stored, *_within_batch(facts, vectors)]
-        sorted_out = _sort_out(facts, known, resources.embedder.bands)
+        sorted_out = _sort_out(facts, known, resources.embedder.bands, resources.settings)
         fresh = {str(fact.id) for fact in sorted_out.fresh}
         return {
             "facts": to_plain(NewMemory, sorted_out.fresh),
@@ -62,15 +64,18 @@ class _SortedOut:
     neighbours: list[dict[str, Any]] = field(default_factory=list)
 
 
-def _sort_out(facts: Sequence[NewMemory], known: Sequence[SimilarFact], bands: Bands) -> _SortedOut:
+def _sort_out(facts: Sequence[NewMemory], known: Sequence[SimilarFact], bands: Bands, settings: Settings) -> _SortedOut:
     found = _SortedOut()
+    dropped: set[UUID] = set()
     for place, fact in enumerate(facts):
-        near = [(_band(fact, old, bands), old) for old in known if old.place == place and old.id != fact.id]
+        near = [(band_of_fact(fact.content, old, bands), old) for old in known if old.place == place]
         if same := {str(old.id) for band, old in near if band == "auto"}:
             # said anew after all: what came before it in this batch does not close it
             found.neighbours = [row for row in found.neighbours if row["memory_id"] not in same]
+            dropped.add(fact.id)
             continue
-        found.fresh.append(fact)
+        beside = [old for _, old in near if old.id not in dropped]
+        found.fresh.append(replace(fact, relations=related(beside, bands, settings)))
         found.neighbours += [_neighbour(fact, old) for band, old in near if band == "check" and not old.protected]
     return found
 
@@ -94,11 +99,20 @@ def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Vector]) -> list
     ]
 
 
-def _band(fact: NewMemory, old: SimilarFact, bands: Bands) -> Band:
+def band_of_fact(content: str, old: SimilarFact, bands: Bands) -> Band:
     """The same sentence is the same fact, however far its date takes the vectors apart."""
-    if fact.content == old.content:
+    if content == old.content:
         return "auto"
-    return band_of_pair(fact.content, old.content, old.similarity, bands)
+    return band_of_pair(content, old.content, old.similarity, bands)
+
+
+def related(near: Iterable[SimilarFact], bands: Bands, settings: Settings) -> tuple[Relation, ...]:
+    """Relations of a new fact to its nearest neighbours, strongest first."""
+    least = bands.fallback if settings.link_min is None else settings.link_min
+    strong = [old for old in near if old.similarity >= least]
+    nearest = sorted(strong, key=lambda old: -old.similarity)[: settings.neighbours]
+    # of rounded vectors a cosine may come out above 1
+    return tuple(Relation(to_id=old.id, strength=min(1.0, old.similarity)) for old in nearest)
 
 
 def _neighbour(fact: NewMemory, old: SimilarFact) -> dict[str, Any]:

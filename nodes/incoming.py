@@ -9,6 +9,7 @@ from mnemic.nodes.lines import session_of
 from mnemic.nodes.said import HostMessage, Said
 from mnemic.policy.hygiene import clean_text, clip_text, says_nothing, strip_recalled
 from mnemic.policy.names import display_name
+from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, Role
@@ -31,14 +32,14 @@ KNOWN_ROLES = frozenset({*_ROLES, *_INSTRUCTIONS})
 def to_messages(items: Sequence[HostMessage], identity: Identity, *, now: datetime) -> list[Message]:
     """The items that say something, in order.
 
-    Instructions to the model, empty messages and what a recall put into a message are left out. Hosts resend the whole
-    list every turn, or its end, so a message without an id gets one from its session, its speaker and time where they
-    are named, its content, and how often the list has said the same before.
+    Instructions to the model, empty messages and what a recall put into a message, or a tool told, are left out. Hosts
+    resend the whole list every turn, or its end, so a message without an id gets one from its session, its speaker and
+    time where they are named, its content, and how often the list has said the same before.
 
     Raises:
         InvalidInputError: no session, no list, too many items, or one that is no message.
     """
-    _require_list(items)
+    require_list(items)
     session_id = session_of(identity)
     made: list[Message] = []
     known: Counter[str] = Counter()
@@ -51,7 +52,12 @@ def to_messages(items: Sequence[HostMessage], identity: Identity, *, now: dateti
     return made
 
 
-def _require_list(items: object) -> None:
+def require_list(items: object) -> None:
+    """Refuses what is no conversation.
+
+    Raises:
+        InvalidInputError: no list, or too many items.
+    """
     if not isinstance(items, Sequence) or isinstance(items, str | bytes | bytearray):
         raise InvalidInputError("messages are a list of LangChain messages or mappings with role and content")
     if len(items) > MAX_MESSAGES:
@@ -60,9 +66,9 @@ def _require_list(items: object) -> None:
 
 def _message(said: Said, identity: Identity, session_id: str, now: datetime, known: Counter[str]) -> Message | None:
     content = clip_text(strip_recalled(clean_text(said.text[:_READ_CHARS])), MAX_MESSAGE_CHARS)
-    if said.role in _INSTRUCTIONS or says_nothing(content):
-        return None
     role = _ROLES.get(said.role, "other")
+    if said.role in _INSTRUCTIONS or says_nothing(content) or (role == "tool" and content.startswith(PREAMBLE)):
+        return None
     # a name is what its bearer chose to be called; whose words they are, only `user`, `author` or the identity says
     user_id = (said.user or said.author or identity.user_id or said.name) if role == "user" else None
     if role == "user" and user_id is None:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from langgraph.runtime import Runtime
 
 from mnemic.models.embedders import Vector
+from mnemic.nodes.announce import announce, unannounced
 from mnemic.nodes.resources import Provider, Resources
+from mnemic.nodes.standing import not_shown, read_standing, with_shown
 from mnemic.nodes.typing import RecallNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import to_plain
@@ -15,15 +17,15 @@ from mnemic.policy.heuristics import NAMES_NEEDED, unknown_names
 from mnemic.state.errors import DatabaseUnavailableError, EmbeddingError
 from mnemic.state.graphs import RecallState
 from mnemic.state.identity import Identity
+from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, Standing
-from mnemic.storage import memories
 from mnemic.storage.search import search
 
 _LOG = logging.getLogger("mnemic")
 
 
 def read_context(provide: Provider) -> RecallNode:
-    """BEGIN, scope, standing part, at most one search, COMMIT.
+    """BEGIN, scope, standing part, what changed since the session was told last, at most one search, COMMIT.
 
     The question is embedded before the transaction begins, so that no connection waits for a model; that is done
     only where a search will or may follow. A turn is answered all the same where the embedder or the database fails:
@@ -36,7 +38,8 @@ def read_context(provide: Provider) -> RecallNode:
             return await _recalled(await provide(), identity, state)
         except DatabaseUnavailableError as error:
             _LOG.warning("this recall goes without memory: %s", error)
-            return {"searched": None, "budget": 0, "standing": [], "found": [], "degraded": "no_memory"}
+            nothing: RecallState = {"searched": None, "budget": 0, "standing": [], "found": [], "degraded": "no_memory"}
+            return {**nothing, **unannounced()}
 
     return read_context
 
@@ -68,9 +71,11 @@ async def _vector(resources: Resources, question: str) -> Vector | None:
 
 async def _read(resources: Resources, identity: Identity, state: RecallState, vector: Vector | None) -> RecallState:
     reason = state["searched"]
-    async with resources.database.scoped(identity, for_recall=True) as scoped:
-        part = await memories.standing(scoped)
+    allowed = resources.categories.of_role(identity.role).categories
+    async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
+        part = await read_standing(scoped, resources, identity.role)
         settings = resources.settings.overridden_for_recall(part.overrides)
+        told = await announce(scoped, resources, settings)
         standing = part.scopes if settings.always_in_context else ()
         if reason is None and _are_unknown(state["names"], standing):
             reason = "names"
@@ -78,18 +83,21 @@ async def _read(resources: Resources, identity: Identity, state: RecallState, ve
         if reason is not None and settings.rag:
             found = await search(
                 scoped,
-                state["question"],
+                MemoryQuery(query=state["question"], top_k=with_shown(settings.recall_limit, standing)),
                 vector,
                 model=resources.embedder.name,
                 settings=settings,
-                most=settings.recall_limit,
+                categories=allowed,
+                rag_lengths=resources.categories.rag_lengths,
             )
+            found = not_shown(found, standing, most=settings.recall_limit)
     return {
         "searched": reason if settings.rag else None,
         "budget": state.get("budget_tokens") or settings.recall_budget_tokens,
         "standing": to_plain(Standing, standing),
         "found": to_plain(Found, found),
         "degraded": None,
+        **told,
     }
 
 

@@ -2,18 +2,36 @@
 
 from collections.abc import Sequence
 
+from langgraph.runtime import Runtime
+
+from mnemic.nodes.resources import Provider
+from mnemic.nodes.typing import RecallNode
+from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import from_plain, to_plain
 from mnemic.policy.budget import fit
 from mnemic.policy.names import display_name
 from mnemic.policy.tokens import count_tokens
 from mnemic.prompts.memory_context import found_line, render_context
+from mnemic.state.changes import Delta
 from mnemic.state.graphs import RecallState
-from mnemic.state.identity import split_scope_key
+from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Found, Standing
 
 
-async def render(state: RecallState) -> RecallState:
-    """The budget bounds the retrieved lines; refinement bounds the standing part."""
+def render(provide: Provider) -> RecallNode:
+    """The budget bounds the retrieved lines; refinement bounds the standing part. What was retrieved counts as used."""
+
+    async def render(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
+        rendered, found = _rendered(state)
+        if found:
+            used = [item.item_id for item in found if item.kind != "message"]
+            (await provide()).uses.note(identity_of(runtime), used)
+        return rendered
+
+    return render
+
+
+def _rendered(state: RecallState) -> tuple[RecallState, list[Found]]:
     standing = from_plain(Standing, state["standing"])
     found = fit(
         _once(from_plain(Found, state["found"])),
@@ -21,8 +39,9 @@ async def render(state: RecallState) -> RecallState:
         budget=state["budget"],
     )
     names = {part.scope_key: display_name(split_scope_key(part.scope_key)[1]) for part in standing}
-    context = render_context(standing, found, names=names)
-    return {"context": context, "memories": to_plain(Found, found), "tokens": count_tokens(context)}
+    delta = next(iter(from_plain(Delta, state["delta"])), None)
+    context = render_context(standing, found, names=names, delta=delta)
+    return {"context": context, "memories": to_plain(Found, found), "tokens": count_tokens(context)}, found
 
 
 def _once(found: Sequence[Found]) -> list[Found]:

@@ -1,10 +1,12 @@
 """What the nodes work with, handed to their factories."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import Embedder
+from mnemic.nodes.background import Background
+from mnemic.nodes.uses import Uses
 from mnemic.policy.categories import Categories
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
@@ -19,6 +21,8 @@ class Resources:
     database: Database
     models: ChatModels
     embedder: Embedder
+    background: Background = field(default_factory=Background)
+    uses: Uses = field(default_factory=Uses)
 
 
 #: Graphs are compiled before anything is opened; a node asks for the resources when it runs.

@@ -15,7 +15,7 @@ from mnemic.nodes.turn_day import counted_on
 from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import from_plain
-from mnemic.nodes.writes import Closing, within_cap
+from mnemic.nodes.writes import Closing, related_to_living, within_cap
 from mnemic.policy.search_text import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.graphs import FormationState
@@ -36,6 +36,7 @@ def save(provide: Provider) -> FormationNode:
         batch = from_plain(Message, state["batch"])
         new = [*from_plain(NewMemory, state["facts"]), *from_plain(NewMemory, state["thoughts"])]
         new, closing = within_cap(new, state.get("closing", []), state["max_writes"])
+        new = related_to_living(new, closing)
         kept = _kept(batch, new, settings)
         texts = _texts(kept)
         known = {UUID(key): vector for key, vector in state.get("vectors", {}).items()}

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from mnemic.nodes.lines import cited, own_words, owner_of, session_of, speakers
 from mnemic.nodes.placing import Draft, Places
+from mnemic.policy.categories import Categories
 from mnemic.policy.names import display_name
 from mnemic.policy.search_text import search_text
 from mnemic.policy.writing import check_text
@@ -27,6 +28,7 @@ class Thoughts:
     places: Places
     #: Texts that stand in context or were just stored as facts.
     known: set[str]
+    categories: Categories
     memories: dict[tuple[str, str], NewMemory] = field(default_factory=dict)
     checks: Counter[str] = field(default_factory=lambda: Counter(first_pass=0, trimmed=0, refused=0))
 
@@ -74,7 +76,7 @@ class Thoughts:
             return
         self.known.add(verdict.text)
         key = self._reflection_key(scope, draft.model_copy(update={"content": verdict.text}), sources, owner)
-        memory = self._memory("reflection", key, verdict.text, sources, draft.category)
+        memory = self._memory("reflection", key, verdict.text, sources, self.categories.stored_as(draft.category))
         self._keep(replace(memory, importance=min(5, max(1, draft.importance)), private=draft.private))
 
     def _reflection_key(

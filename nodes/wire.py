@@ -5,13 +5,14 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
+from mnemic.state.changes import Delta
 from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
 
-Record = TypeVar("Record", Message, Memory, NewMemory, Standing, Found)
+Record = TypeVar("Record", Message, Memory, NewMemory, Standing, Found, Delta)
 
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {
     record: TypeAdapter(list[record])  # type: ignore[valid-type]  # a variable of known types
-    for record in (Message, Memory, NewMemory, Standing, Found)
+    for record in (Message, Memory, NewMemory, Standing, Found, Delta)
 }
 
 

@@ -1,9 +1,11 @@
-"""Which of a run's new memories are stored where it may store only so many. Pure."""
+"""What is stored of a run's new memories: how many, and how they are related. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
-from mnemic.state.records import NewMemory
+from mnemic.state.records import NewMemory, Relation
 
 #: A fact to be closed, as `decide` wrote it down.
 Closing = Mapping[str, Any]
@@ -32,6 +34,18 @@ def within_cap(
     ids = {str(memory.id) for memory in kept}
     rows = [{**row, "new_id": _last(row["new_id"], successors)} for row in closing if row["old_id"] not in made]
     return kept, [row for row in rows if row["new_id"] in ids]
+
+
+def related_to_living(new: Sequence[NewMemory], closing: Sequence[Closing]) -> list[NewMemory]:
+    """The memories without relations from or to what the run closes, for that is known by its successor."""
+    closed = {UUID(row["old_id"]) for row in closing}
+    return [replace(memory, relations=_to_living(memory, closed)) for memory in new]
+
+
+def _to_living(memory: NewMemory, closed: Set[UUID]) -> tuple[Relation, ...]:
+    if memory.id in closed:
+        return ()
+    return tuple(relation for relation in memory.relations if relation.to_id not in closed)
 
 
 def _last(memory_id: str, successors: Mapping[str, str]) -> str:

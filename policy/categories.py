@@ -1,17 +1,26 @@
 """Categories, how they are recalled, and which of them a role may read (seed B 5)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
-from mnemic.state.checking import first_problem
+from mnemic.policy.plain_yaml import read_plain
+from mnemic.state.checking import field_name
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
+from mnemic.state.identity import HostId
+
+#: The role of the person whose memory it is: everything may be read, whatever the agents' lists say.
+OWNER: Final = "owner"
+#: Where formation puts what fits none of the categories it was offered.
+DEFAULT_CATEGORY: Final = "knowledge"
+#: Three hundred categories with their allowlists; the packaged file has 2.5 KiB.
+MAX_FILE_BYTES = 64 * 1024
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$", strict=True)]
 
@@ -40,13 +49,17 @@ class Allowlist(_Part):
 
 
 class _Categories(_Part):
-    system: tuple[Category, ...]
+    system: tuple[Category, ...] = ()
     custom: tuple[Category, ...] = ()
+
+    @property
+    def every(self) -> tuple[Category, ...]:
+        return (*self.system, *self.custom)
 
 
 class _File(_Part):
     categories: _Categories
-    allowlists: dict[str, Allowlist]
+    allowlists: dict[HostId, Allowlist]
 
     @field_validator("allowlists", mode="before")
     @classmethod
@@ -55,22 +68,13 @@ class _File(_Part):
             return given
         return {role: {"categories": own} if isinstance(own, list) else own for role, own in given.items()}
 
-    @model_validator(mode="after")
-    def _every_name_is_a_category(self) -> Self:
-        names = [category.name for category in (*self.categories.system, *self.categories.custom)]
-        if len(set(names)) != len(names):
-            raise ValueError("a category stands there twice")
-        if unknown := {name for own in self.allowlists.values() for name in own.categories} - set(names):
-            raise ValueError(f"the allowlists name unknown categories: {', '.join(sorted(unknown))}")
-        return self
-
 
 @dataclass(frozen=True)
 class Categories:
     """The categories in force, by name, and the allowlists, by role."""
 
-    by_name: MappingProxyType[str, Category]
-    allowlists: MappingProxyType[str, Allowlist]
+    by_name: Mapping[str, Category]
+    allowlists: Mapping[str, Allowlist]
 
     @property
     def always(self) -> tuple[str, ...]:
@@ -118,19 +122,75 @@ class Categories:
             )
         return tuple(dict.fromkeys(names))
 
+    def writable(self, role: str) -> tuple[str, ...]:
+        """The categories that a role may put a memory into: those it reads and formation may choose from.
+
+        Raises:
+            CategoryRefusedError: no role of that name.
+        """
+        return tuple(name for name in self.of_role(role).categories if name in self.formed)
+
+    def stored_as(self, name: str) -> str:
+        """The category of something that formation, whose word may be any, put under a name."""
+        return name if name in self.formed else DEFAULT_CATEGORY
+
 
 def load_categories(path: Path | None = None) -> Categories:
-    """The categories of a file; without one, those that come with the package.
+    """The packaged categories and allowlists; with a file, its categories laid over them, and its own allowlists.
 
     Raises:
-        ConfigurationError: it cannot be read, or does not have the form of `policy/categories.yaml`.
+        ConfigurationError: the file cannot be read, or does not have the form of `policy/categories.yaml`.
     """
+    packaged = _read(resources.files("mnemic.policy").joinpath("categories.yaml"))
+    return _in_force(packaged, packaged if path is None else _read(path))
+
+
+def _read(path: Traversable) -> _File:
     try:
-        source = resources.files("mnemic.policy").joinpath("categories.yaml") if path is None else path
-        read = _File.model_validate(yaml.safe_load(source.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        raise ConfigurationError("the categories file cannot be read: it has to be YAML in UTF-8") from None
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise ValueError(f"it may have {MAX_FILE_BYTES // 1024} KiB")
+        return _File.model_validate(read_plain(content.decode()))
     except ValidationError as error:
-        raise ConfigurationError(f"the categories file does not fit: {first_problem(error)}") from None
-    every = {category.name: category for category in (*read.categories.system, *read.categories.custom)}
-    return Categories(MappingProxyType(every), MappingProxyType(read.allowlists))
+        raise _misfit(_first_problem(error)) from None
+    except OSError as error:
+        raise ConfigurationError(f"the categories file cannot be read: {type(error).__name__}") from None
+    except UnicodeDecodeError:
+        raise _misfit("it is no UTF-8") from None
+    except ValueError as error:
+        raise _misfit(str(error)) from None
+
+
+def _in_force(packaged: _File, file: _File) -> Categories:
+    """What a file leaves unsaid of a packaged category or role stays as packaged; roles it does not name have none."""
+    named = [category.name for category in file.categories.every]
+    if twice := {name for name in named if named.count(name) > 1}:
+        raise _misfit(f"categories: stands there twice: {', '.join(sorted(twice))}")
+    every = {category.name: category for category in packaged.categories.every}
+    for category in file.categories.every:
+        said = category.model_dump(exclude_unset=True)
+        every[category.name] = every.get(category.name, category).model_copy(update=said)
+    if not every[DEFAULT_CATEGORY].formed:
+        raise _misfit(f"categories: {DEFAULT_CATEGORY} takes what formation finds no other for, so it has to be formed")
+    allowlists = {OWNER: Allowlist(categories=tuple(every), standing=True)}
+    for role, own in file.allowlists.items():
+        allowlists[role] = _allowlist(role, own, packaged.allowlists.get(role), every)
+    return Categories(MappingProxyType(every), MappingProxyType(allowlists))
+
+
+def _allowlist(role: str, own: Allowlist, packaged: Allowlist | None, every: Mapping[str, Category]) -> Allowlist:
+    if unknown := set(own.categories) - set(every):
+        raise _misfit(f"allowlists.{field_name(role)}: no category is called {', '.join(sorted(unknown))}")
+    if packaged and "standing" not in own.model_fields_set:
+        own = own.model_copy(update={"standing": packaged.standing})
+    return own.model_copy(update={"categories": tuple(dict.fromkeys(own.categories))})
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_input=False, include_url=False)[0]
+    return f"{'.'.join(map(field_name, problem['loc'])) or 'the whole'}: {problem['msg']}"
+
+
+def _misfit(problem: str) -> ConfigurationError:
+    return ConfigurationError(f"the categories file does not fit: {problem}")

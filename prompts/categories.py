@@ -1,7 +1,13 @@
 """The categories a formed memory may have (seed B 5)."""
 
-from typing import Literal, get_args
+from collections.abc import Sequence
+from copy import deepcopy
+from functools import cache
+from typing import Any, Literal, get_args
 
+from pydantic import BaseModel
+
+#: Those that the rules tell apart which stand in where there is no model.
 Category = Literal[
     "profile",
     "preferences",
@@ -19,3 +25,21 @@ Category = Literal[
 ]
 
 CATEGORIES: tuple[Category, ...] = get_args(Category)
+
+
+def offering(output: type[BaseModel], categories: Sequence[str]) -> dict[str, Any]:
+    """An output's schema in which every `category` is one of these.
+
+    The model is held to them by its provider; an answer that names another one all the same is no broken answer, for
+    the rest of it can be used: see `policy.categories.Categories.stored_as`.
+    """
+    schema = deepcopy(_schema(output))
+    for part in schema["$defs"].values():
+        if category := part.get("properties", {}).get("category"):
+            category["enum"] = list(categories)
+    return schema
+
+
+@cache
+def _schema(output: type[BaseModel]) -> dict[str, Any]:
+    return output.model_json_schema()  # 2 ms, a sixth of a formation's own work

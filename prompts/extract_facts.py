@@ -1,11 +1,11 @@
 """The step that finds facts in a conversation: its input and its output."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mnemic.prompts.categories import Category
+from mnemic.prompts.categories import CATEGORIES, offering
 from mnemic.prompts.conversation import Line, as_data, render_lines
 from mnemic.prompts.loader import load_prompt
 
@@ -22,6 +22,8 @@ class ExtractFactsInput:
     #: The scope's own guidance to the extractor; may be empty.
     guidance: str
     max_facts: int
+    #: Categories to choose from.
+    categories: tuple[str, ...] = CATEGORIES
 
 
 class FactDraft(BaseModel):
@@ -32,7 +34,7 @@ class FactDraft(BaseModel):
     content: str = Field(description="one self-contained sentence in the third person, at most 30 words")
     subject: str = Field(description="the name of who or what it is about")
     scope: Literal["user", "group", "agent"]
-    category: Category
+    category: str
     importance: int = Field(description="1 trivial to 5 vital")
     private: bool
     provenance: Literal["asserted", "inferred"]
@@ -45,6 +47,11 @@ class ExtractFactsOutput(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     facts: list[FactDraft]
+
+
+def schema(step_input: ExtractFactsInput) -> dict[str, Any]:
+    """The output's schema with the categories to choose from."""
+    return offering(ExtractFactsOutput, step_input.categories)
 
 
 def variables(step_input: ExtractFactsInput) -> dict[str, str]:

@@ -1,10 +1,11 @@
 """The step that does extraction in a single call: observations, which are stored as reflections."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mnemic.prompts.categories import CATEGORIES, offering
 from mnemic.prompts.conversation import Line, as_data, render_lines
 from mnemic.prompts.extract_reflections import ReflectionDraft, StandingText, render_standing
 from mnemic.prompts.loader import load_prompt
@@ -23,6 +24,8 @@ class ExtractObservationsInput:
     #: The scope's own guidance to the extractor; may be empty.
     guidance: str
     max_observations: int
+    #: Categories to choose from.
+    categories: tuple[str, ...] = CATEGORIES
 
 
 class ObservationDraft(ReflectionDraft):
@@ -38,6 +41,11 @@ class ExtractObservationsOutput(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     observations: list[ObservationDraft]
+
+
+def schema(step_input: ExtractObservationsInput) -> dict[str, Any]:
+    """The output's schema with the categories to choose from."""
+    return offering(ExtractObservationsOutput, step_input.categories)
 
 
 def variables(step_input: ExtractObservationsInput) -> dict[str, str]:

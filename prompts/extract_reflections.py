@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mnemic.prompts.categories import Category
+from mnemic.prompts.categories import CATEGORIES, offering
 from mnemic.prompts.conversation import Line, as_data, render_lines
 from mnemic.prompts.loader import load_prompt
 from mnemic.state.identity import Scope
@@ -32,6 +33,8 @@ class ExtractReflectionsInput:
     new_facts: tuple[str, ...]
     group: str | None
     guidance: str
+    #: Categories to choose from.
+    categories: tuple[str, ...] = CATEGORIES
 
 
 class ReflectionDraft(BaseModel):
@@ -40,7 +43,7 @@ class ReflectionDraft(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     content: str = Field(description="one self-contained sentence in the third person, at most 35 words")
-    category: Category
+    category: str
     importance: int = Field(description="1 trivial to 5 vital")
     private: bool
     messages: list[int] = Field(description="numbers of the messages it rests on")
@@ -58,6 +61,11 @@ class ExtractReflectionsOutput(BaseModel):
     episode: str = Field(
         description="1-2 sentences in the past tense on what was discussed, decided or done; may be empty"
     )
+
+
+def schema(step_input: ExtractReflectionsInput) -> dict[str, Any]:
+    """The output's schema with the categories to choose from."""
+    return offering(ExtractReflectionsOutput, step_input.categories)
 
 
 def variables(step_input: ExtractReflectionsInput) -> dict[str, str]:

@@ -5,6 +5,7 @@ from datetime import datetime
 from xml.sax.saxutils import escape, quoteattr
 
 from mnemic.prompts.conversation import as_data
+from mnemic.state.changes import Bullet, Delta
 from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.records import Found, Memory, Standing
 
@@ -19,6 +20,8 @@ _ELEMENTS: dict[Scope, tuple[str, str | None]] = {
     "user": ("UserMemory", "user"),
     "session": ("SessionMemory", None),
 }
+#: Of what was erased, or what a memory became that this agent may not read.
+_WITHOUT_TEXT = "a memory whose words are not shown"
 #: Not strftime's: those follow the locale of the host application.
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -26,14 +29,17 @@ _MONTHS = (
 )
 
 
-def render_context(standing: Sequence[Standing], found: Sequence[Found], *, names: Mapping[str, str]) -> str:
-    """The always-in-context part and the search results as one `<MemoryContext>`; empty when there is nothing.
+def render_context(
+    standing: Sequence[Standing], found: Sequence[Found], *, names: Mapping[str, str], delta: Delta | None = None
+) -> str:
+    """What changed, the always-in-context part and the search results as one `<MemoryContext>`; empty without any.
 
     `names` gives the display name of a scope key; the owner's id stands where it has none.
     """
     order = list(_ELEMENTS)
     ordered = sorted(standing, key=lambda part: order.index(part.scope))
-    elements = [element for part in ordered if (element := _render_standing(part, names))]
+    elements = [_render_updates(delta)] if delta else []
+    elements += [element for part in ordered if (element := _render_standing(part, names))]
     if found:
         elements.append(_element("RetrievedMemories", map(found_line, found)))
     return _element("MemoryContext", [PREAMBLE, *elements]) if elements else ""
@@ -44,12 +50,31 @@ def long_date(moment: datetime) -> str:
     return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
 
 
+def _render_updates(delta: Delta) -> str:
+    shown = len(delta.bullets)
+    of_all = f" ({shown} of {delta.total})" if shown < delta.total else ""
+    lines = [f"Memory updates since rev {delta.since}{of_all}:", *map(_update_line, delta.bullets)]
+    return _element("Updates", lines, f' since="{delta.since}"')
+
+
+def _update_line(bullet: Bullet) -> str:
+    label = _one_line(bullet.category.replace("_", " ").capitalize())
+    if bullet.combined:
+        notes = f"Combined {bullet.combined} {'note' if bullet.combined == 1 else 'notes'}"
+        text = f"{notes}: {_one_line(bullet.text)}" if bullet.text else notes
+    else:
+        text = _one_line(bullet.text) or _WITHOUT_TEXT
+    return f"- {bullet.sign}: [{label}] {text}"
+
+
 def _render_standing(standing: Standing, names: Mapping[str, str]) -> str:
     parts = [f"- {_one_line(memory.content)}" for memory in standing.core]
     if standing.consolidation:
         parts.append(as_data(standing.consolidation.content.strip()))
+    if standing.facts:
+        parts.append(_element("Facts", map(memory_line, standing.facts)))
     if standing.reflections:
-        parts.append(_element("Recent", map(_memory_line, standing.reflections)))
+        parts.append(_element("Recent", map(memory_line, standing.reflections)))
     if not parts:
         return ""
     tag, attribute = _ELEMENTS[standing.scope]
@@ -57,16 +82,22 @@ def _render_standing(standing: Standing, names: Mapping[str, str]) -> str:
     return _element(tag, parts, f" {attribute}={quoteattr(name)}" if attribute else "")
 
 
-def _memory_line(memory: Memory) -> str:
+def memory_line(memory: Memory) -> str:
+    """One memory of the standing part as it stands in the context."""
     return f"- [{long_date(memory.valid_from)}] {_one_line(memory.content)}"
 
 
 def found_line(found: Found) -> str:
     """One search result as it stands in the context."""
+    return f"- {dated_text(found)}"
+
+
+def dated_text(found: Found) -> str:
+    """One search result on one line: its date, and what it says or who said what."""
     date = long_date(found.dated)
     if found.kind == "message":
-        return f'- [{date}] {_unquoted(found.subject)} said: "{_unquoted(found.content)}"'
-    return f"- [{date}] {_one_line(found.content)}"
+        return f'[{date}] {_unquoted(found.subject)} said: "{_unquoted(found.content)}"'
+    return f"[{date}] {_one_line(found.content)}"
 
 
 def _one_line(text: str) -> str:

@@ -6,7 +6,10 @@ from uuid import UUID
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from mnemic.state.records import Kind, SearchType
+from mnemic.service.turn import Asked
+from mnemic.state.explicit import ProcedureRequest, RememberRequest
+from mnemic.state.query import MemoryQuery
+from mnemic.state.records import Kind
 
 #: Kinds that are memories of their own, in the order they are listed.
 ALL_KINDS: tuple[Kind, ...] = (
@@ -21,14 +24,6 @@ ALL_KINDS: tuple[Kind, ...] = (
 )
 #: Memories a listing returns at most.
 MAX_LISTED = 100_000
-#: Results of a search by method (3 as a tool, 5 in an automatic recall).
-SEARCH_LIMIT = 10
-
-
-class _Search(TypedDict):
-    question: str
-    limit: Annotated[int, Field(ge=1, le=100)]
-    search_type: SearchType
 
 
 class _Listing(TypedDict):
@@ -37,8 +32,17 @@ class _Listing(TypedDict):
     with_closed: bool
 
 
-SEARCH = TypeAdapter(_Search)
+QUERY = TypeAdapter(MemoryQuery)
+REMEMBER = TypeAdapter(RememberRequest)
+PROCEDURE = TypeAdapter(ProcedureRequest)
 LISTING = TypeAdapter(_Listing)
 SCOPE_KEY = TypeAdapter(str)
+#: A seq, as Postgres counts them.
+REVISION: TypeAdapter[int | None] = TypeAdapter(Annotated[int, Field(ge=0, lt=2**63)] | None)
+ROLE = TypeAdapter(str)
 #: As it is, or its text.
 MEMORY_ID = TypeAdapter(UUID)
+ASKED = TypeAdapter(Asked)
+#: A channel of a host's state.
+KEY = TypeAdapter(str)
+SWITCH = TypeAdapter(bool)

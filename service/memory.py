@@ -1,47 +1,59 @@
 """The `Mnemic` object: what an application opens once and holds."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, Literal, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID, uuid4
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.pregel import Pregel
+from langchain_core.tools import BaseTool
 
 from mnemic.graphs.consolidation import ConsolidationGraph, build_consolidation
 from mnemic.graphs.formation import FormationGraph, build_formation
 from mnemic.graphs.recall import RecallGraph, build_recall
 from mnemic.graphs.resources import open_resources
-from mnemic.models.embedders import Vector
-from mnemic.nodes.holding import formation_lease, returned
+from mnemic.nodes.holding import returned
 from mnemic.nodes.incoming import to_messages
-from mnemic.nodes.lines import session_of
+from mnemic.nodes.observe import observe as observe_messages
+from mnemic.nodes.query import query as ask
 from mnemic.nodes.resources import Resources
 from mnemic.nodes.said import HostMessage
 from mnemic.nodes.who import to_identity
-from mnemic.policy.hygiene import clean_question
 from mnemic.policy.overrides import checked_overrides
-from mnemic.service.asked import ALL_KINDS, LISTING, MEMORY_ID, SCOPE_KEY, SEARCH, SEARCH_LIMIT
-from mnemic.state.checking import checked
-from mnemic.state.errors import ConcurrentChangeError, EmbeddingError, InvalidInputError
+from mnemic.service.asked import (
+    ALL_KINDS,
+    ASKED,
+    KEY,
+    LISTING,
+    MEMORY_ID,
+    QUERY,
+    REVISION,
+    ROLE,
+    SCOPE_KEY,
+    SWITCH,
+)
+from mnemic.service.explicit import ExplicitWrites
+from mnemic.service.forming import form_due, form_pending, formation_name
+from mnemic.service.host_nodes import HostNode, formation_node, observe_node, recall_node
+from mnemic.service.run_graph import run_graph
+from mnemic.state.checking import MAPPING, checked
+from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, Scope
+from mnemic.state.query import METHOD_TOP_K, MemoryFilters
 from mnemic.state.records import Found, HistoryEvent, Kind, Memory, Observed, ScopeSettings, SearchType, Usage
 from mnemic.state.settings import Settings
-from mnemic.storage import history, inbox, memories, scopes, usage
+from mnemic.storage import history, memories, scopes, usage
 from mnemic.storage.leases import Lease
 from mnemic.storage.opening import describe_database
-from mnemic.storage.search import search
+from mnemic.tools import make_tools
 
-#: Times in a row that other runs may be faster before a caller hears of it.
-OVERTAKEN = 3
-#: A host's node that calls these graphs hands its own durability down, and LangGraph 1.2 fails under "sync" to run a
-#: graph that keeps no checkpoints (`_put_checkpoint_fut`); its argument `durability` warns for such a graph.
-_IN_A_HOST: RunnableConfig = {"configurable": {"__pregel_durability": "async"}}
+if TYPE_CHECKING:
+    from mnemic.service.middleware import MemoryMiddleware
 
 
-class Mnemic:
+class Mnemic(ExplicitWrites):
     """Long-term memory for agents: the compiled graphs, and a plain method for each.
 
     Every method takes the `Identity` of the run; it sees and writes that identity's scope keys and nothing else.
@@ -63,7 +75,10 @@ class Mnemic:
             MnemicError: the database or the embedder cannot be had; the message says what to do.
         """
         async with open_resources(Settings(**settings)) as resources:
-            yield cls(resources)
+            try:
+                yield cls(resources)
+            finally:
+                await resources.uses.write_all(resources.database)
 
     @property
     def settings(self) -> Settings:
@@ -94,16 +109,25 @@ class Mnemic:
 
     # -- a conversation goes in
 
-    async def observe(self, identity: Identity, messages: Sequence[HostMessage]) -> Observed:
+    async def observe(
+        self, identity: Identity, messages: Sequence[HostMessage], *, revision: int | None = None
+    ) -> Observed:
         """Stores messages for formation; those the session has already are left out. Waits for no model.
 
+        Args:
+            identity: whose session it is.
+            messages: the whole conversation, or what is new of it.
+            revision: that of the recall whose context the turn was answered with, so that the changes which it told of
+                are not told again; None: they are.
+
         Raises:
-            InvalidInputError: no session in the identity, an item that is no message, or more than 100,000 of them;
-                nothing was written.
+            InvalidInputError: no session in the identity, an item that is no message, more than 100,000 of them, or a
+                revision that no recall of this agent can have returned; nothing was written.
         """
         who = to_identity(identity)
+        told = checked(REVISION, revision)
         new = to_messages(messages, who, now=datetime.now(UTC))
-        return await self._resources.database.write(who, lambda scoped: inbox.observe(scoped, session_of(who), new))
+        return await observe_messages(self._resources, who, new, told)
 
     async def form(self, identity: Identity, *, force: bool = True, retry: bool = False) -> list[FormationOutput]:
         """Forms what the session has pending, run after run until nothing is due.
@@ -121,27 +145,21 @@ class Mnemic:
             DatabaseUnavailableError: the database cannot be had in time.
             InvalidInputError: no session in the identity.
         """
-        runs: list[FormationOutput] = []
-        overtaken = 0
-        while True:
-            try:
-                run = await self._form_once(to_identity(identity), force=force, retry=retry)
-            except ConcurrentChangeError:
-                overtaken += 1
-                if overtaken == OVERTAKEN:
-                    raise
-                continue
-            if run["reason"] is not None or run["waits"] or run["set_aside"]:
-                runs.append(run)
-            if run["reason"] is None:
-                return runs
+        who = to_identity(identity)
+        await self._resources.background.finish(formation_name(who))
+        return await form_pending(self._resources, self._formation, who, force=force, retry=retry)
 
-    async def _form_once(self, identity: Identity, *, force: bool, retry: bool) -> FormationOutput:
-        run_id = uuid4()
-        asked = {"force": force, "retry": retry}
-        async with returned(self._resources, identity, formation_lease(identity, run_id, retry=retry)):
-            run: FormationOutput = await _run(self._formation, asked, identity, run_id)
-        return run
+    async def form_later(self, identity: Identity) -> None:
+        """Begins to form what is due, and does not wait for it: leaving `Mnemic.open` does, and so does `form`.
+
+        What goes wrong is a warning in the log; the messages stay pending.
+
+        Raises:
+            InvalidInputError: no session in the identity.
+        """
+        who = to_identity(identity)
+        due = partial(form_due, self._resources, self._formation, who)
+        self._resources.background.begin(formation_name(who), due)
 
     async def consolidate(self, identity: Identity, scope_key: str, *, force: bool = False) -> ConsolidationResult:
         """Rewrites the living text of one of the identity's scope keys, if that is due.
@@ -154,7 +172,7 @@ class Mnemic:
         asked = {"scope_key": key, "force": force}
         lease = Lease(work="consolidation", scope_key=key, holder=run_id)
         async with returned(self._resources, who, lease):
-            result: ConsolidationResult = await _run(self._consolidation, asked, who, run_id)
+            result: ConsolidationResult = await run_graph(self._consolidation, asked, who, run_id)
         return result
 
     # -- memories come out
@@ -169,67 +187,173 @@ class Mnemic:
     ) -> RecallOutput:
         """What belongs into the prompt for this turn: the standing part, and search results where it asks for them.
 
-        Where the embedder or the database fails, the turn goes on with less, and `degraded` says so.
+        Where the embedder or the database fails, the turn goes on with less, and `degraded` says so. The context begins
+        with what changed since the session was told last; `observe` takes the `revision`.
         """
         asked = {"question": question, "search": search, "budget_tokens": budget_tokens}
-        result: RecallOutput = await _run(self._recall, asked, identity)
+        result: RecallOutput = await run_graph(self._recall, asked, identity)
         return result
 
     async def recall_text(self, identity: Identity, question: str) -> str:
         """The context for a turn as text; empty where there is nothing to say."""
         return (await self.context(identity, question))["context"]
 
-    async def search(
-        self, identity: Identity, question: str, *, limit: int = SEARCH_LIMIT, search_type: SearchType = "hybrid"
+    async def query(
+        self,
+        identity: Identity,
+        query: str,
+        *,
+        categories: Sequence[str] | None = None,
+        filters: MemoryFilters | Mapping[str, Any] | None = None,
+        scopes: Sequence[Scope] | None = None,
+        search_type: SearchType = "hybrid",
+        top_k: int = METHOD_TOP_K,
+        threshold: float | None = None,
+        budget_tokens: int | None = None,
     ) -> list[Found]:
-        """The memories and kept messages that fit a question best, best first.
+        """The memories and kept messages that fit a question best, best first, each with the grounds of its score.
+
+        At most two that are related to them may follow (`related_to`).
+
+        Args:
+            identity: whose memory it is; its role's allowlist holds.
+            query: what is looked for; a phrase in quotation marks has to occur.
+            categories: only these; None: all that the role may read.
+            filters: they only narrow; see `MemoryFilters`.
+            scopes: only these of the identity's.
+            search_type: words and meaning, or one of them.
+            top_k: results at most.
+            threshold: the least cosine similarity of a result.
+            budget_tokens: tokens the results may take as lines of a prompt.
 
         Raises:
-            InvalidInputError: an empty question, a limit outside 1..100, or another type of search.
+            CategoryRefusedError: a category is not on the role's allowlist, or the role has none.
+            InvalidInputError: an empty question, an unknown filter, or a value out of its bounds.
             EmbeddingError: the question could not be embedded; a search by text needs no embedder.
             DatabaseUnavailableError: the database cannot be had in time.
         """
         who = to_identity(identity)
-        asked = checked(SEARCH, {"question": question, "limit": limit, "search_type": search_type})
-        words = clean_question(asked["question"])
-        if not words:
-            raise InvalidInputError("a search needs a question that says something")
-        resources = self._resources
-        vector = None if search_type == "text" else await self._vector(words)
-        async with resources.database.scoped(who, for_recall=True) as scoped:
-            return await search(
-                scoped,
-                words,
-                vector,
-                model=resources.embedder.name,
-                settings=resources.settings,
-                most=asked["limit"],
-                search_type=asked["search_type"],
-            )
+        asked = {
+            "query": query,
+            "categories": categories,
+            "filters": filters if isinstance(filters, MemoryFilters) else checked(MAPPING, filters or {}, strict=False),
+            "scopes": scopes,
+            "search_type": search_type,
+            "top_k": top_k,
+            "threshold": threshold,
+            "returns": "full",
+            "budget_tokens": budget_tokens,
+        }
+        return await ask(self._resources, who, checked(QUERY, asked, strict=None))
 
     async def memories(
         self, identity: Identity, kinds: Sequence[Kind] = ALL_KINDS, *, limit: int = 1000, with_closed: bool = False
     ) -> list[Memory]:
         """The identity's memories, newest first; superseded and absorbed ones too where asked.
 
+        Those that the identity's role may read: for the person's own view give it the role `owner`.
+
         Raises:
+            CategoryRefusedError: the role has no allowlist.
             InvalidInputError: an unknown kind, or a limit outside 1..100,000.
         """
         who = to_identity(identity)
         asked = checked(LISTING, {"kinds": kinds, "limit": limit, "with_closed": with_closed})
-        async with self._resources.database.scoped(who) as scoped:
+        allowed = self._resources.categories.of_role(who.role).categories
+        async with self._resources.database.scoped(who, categories=allowed) as scoped:
             return await memories.living(scoped, asked["kinds"], most=asked["limit"], with_closed=asked["with_closed"])
 
     async def history(self, identity: Identity, memory_id: UUID | str) -> list[HistoryEvent]:
         """Everything that happened to one memory, oldest first; empty for an unknown or foreign id.
 
+        One that the identity's role may not read is unknown to it; the role `owner` reads all.
+
         Raises:
+            CategoryRefusedError: the role has no allowlist.
             InvalidInputError: no id.
         """
         who = to_identity(identity)
         wanted = checked(MEMORY_ID, memory_id, strict=None)
-        async with self._resources.database.scoped(who) as scoped:
+        allowed = self._resources.categories.of_role(who.role).categories
+        async with self._resources.database.scoped(who, categories=allowed) as scoped:
             return await history.of_memory(scoped, wanted)
+
+    def tools(self, role: str = "supervisor") -> list[BaseTool]:
+        """The tools of an agent in this role, for LangChain's `create_agent`, `ToolNode` or `bind_tools`.
+
+        They take the identity from the context of the run that calls them, and act in this role whatever it says.
+
+        Raises:
+            CategoryRefusedError: the role has no allowlist.
+            InvalidInputError: the role is no text.
+        """
+        categories = self._resources.categories
+        allowed, writable = categories.of_role(checked(ROLE, role)).categories, categories.writable(role)
+        loop = self._resources.database.loop
+        return make_tools(self._provide, role, allowed=allowed, writable=writable, loop=loop)
+
+    # -- in a host's own agent or graph
+
+    def middleware(
+        self,
+        role: str = "supervisor",
+        *,
+        search: Literal["auto", "always", "never"] = "auto",
+        budget_tokens: int | None = None,
+        observe: bool = True,
+        form: bool = True,
+    ) -> "MemoryMiddleware":
+        """Memory for `langchain.agents.create_agent`: the context, the role's tools, and what was said goes in.
+
+        Args:
+            role: the agent's; its allowlist holds, whatever the identity says.
+            search: as in `context`.
+            budget_tokens: as in `context`.
+            observe: off for a subagent, whose user is another model.
+            form: has formed what is due after a turn, without waiting for it; off where another process forms.
+
+        Raises:
+            InvalidInputError: an argument cannot be used.
+        """
+        from mnemic.service.middleware import MemoryMiddleware
+
+        asked = checked(ASKED, {"role": role, "search": search, "budget_tokens": budget_tokens}, strict=None)
+        switches = {"observe": checked(SWITCH, observe), "form": checked(SWITCH, form)}
+        return MemoryMiddleware(self, asked, self.tools(role), self._resources.database.loop, **switches)
+
+    def recall_node(
+        self,
+        *,
+        role: str | None = None,
+        search: Literal["auto", "always", "never"] = "auto",
+        budget_tokens: int | None = None,
+        messages_key: str = "messages",
+    ) -> HostNode:
+        """A node for a graph whose state is a `MemoryState`: leaves what memory says to this turn in it.
+
+        Args:
+            role: whose allowlist holds; None: that of the identity's role.
+            search: as in `context`; `always` is for the agent that is not sure of its answer.
+            budget_tokens: as in `context`.
+            messages_key: the channel that holds the conversation.
+
+        Raises:
+            InvalidInputError: an argument cannot be used.
+        """
+        asked = checked(ASKED, {"role": role, "search": search, "budget_tokens": budget_tokens}, strict=None)
+        return recall_node(self, asked, checked(KEY, messages_key))
+
+    def observe_node(self, *, messages_key: str = "messages") -> HostNode:
+        """A node that stores the conversation for formation, each message once; it waits for no model.
+
+        Raises:
+            InvalidInputError: the key is no text.
+        """
+        return observe_node(self, checked(KEY, messages_key))
+
+    def formation_node(self) -> HostNode:
+        """A node that has formed what is due, as `form_later` does: the turn waits for no model."""
+        return formation_node(self)
 
     # -- settings and figures
 
@@ -259,19 +383,5 @@ class Mnemic:
         async with self._resources.database.scoped(to_identity(identity)) as scoped:
             return await usage.totals(scoped)
 
-    async def _vector(self, question: str) -> Vector:
-        try:
-            return (await self._resources.embedder.embed([question]))[0]
-        except EmbeddingError as error:
-            raise EmbeddingError(f'{error}; search_type="text" searches without the embedder') from None
-
     async def _provide(self) -> Resources:
         return self._resources
-
-
-async def _run(
-    graph: Pregel[Any, Identity, Any, Any], given: dict[str, Any], identity: Identity, run_id: UUID | None = None
-) -> Any:
-    """A graph's output; the graphs' own types say only that it is a dict."""
-    config: RunnableConfig = {**_IN_A_HOST, "run_id": run_id or uuid4()}
-    return await graph.ainvoke(given, context=to_identity(identity), config=config)

@@ -1,5 +1,6 @@
 """Values from outside, checked by pydantic; what is said of them never quotes them."""
 
+import builtins
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -37,7 +38,15 @@ def first_problem(error: ValidationError) -> str:
     """The first problem by the name of its field; never the value, which may be somebody's words."""
     problem = error.errors(include_input=False, include_url=False)[0]
     reason = "cannot be read" if problem["type"] in _FOREIGN else problem["msg"].removeprefix("Value error, ")
-    return f"{field_name(problem['loc'][0])}: {reason}" if problem["loc"] else reason
+    return f"{_path(problem['loc'])}: {reason}" if problem["loc"] else reason
+
+
+def _path(parts: tuple[int | str, ...]) -> str:
+    """`filters.importance_min`; what else pydantic names on the way to a value says nothing to whoever gave it."""
+    within = (
+        part for part in parts[1:2] if isinstance(part, str) and part.isidentifier() and not hasattr(builtins, part)
+    )
+    return ".".join(map(field_name, (parts[0], *within)))
 
 
 def field_name(part: int | str) -> str:

@@ -44,6 +44,14 @@ class CategoryRefusedError(MnemicError):
     """This role may not ask for these categories; nothing was read."""
 
 
+class BlockedLoopError(MnemicError):
+    """Mnemic's event loop cannot answer this thread: await the agent (ainvoke), or invoke it in a thread of its own."""
+
+
+class NotForgottenError(MnemicError):
+    """This memory may not be forgotten on request; nothing was written."""
+
+
 class EmbeddedPostgresError(MnemicError):
     """The embedded Postgres server could not be started."""
 

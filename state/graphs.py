@@ -156,6 +156,11 @@ class RecallOutput(TypedDict, total=False):
     tokens: int
     #: What this recall had to do without; None: nothing.
     degraded: Degraded | None
+    #: Up to where changes were announced to the session, to be passed on to `observe` once the turn is answered; None:
+    #: nobody asked for them.
+    revision: int | None
+    #: Every change since the session was told last, without a text: seq, event, sign, memory_id.
+    updates: Rows
 
 
 class RecallState(RecallInput, RecallOutput, total=False):
@@ -165,5 +170,7 @@ class RecallState(RecallInput, RecallOutput, total=False):
     names: Annotated[list[str], UntrackedValue]
     standing: Rows
     found: Rows
+    #: The delta header, if there is one.
+    delta: Rows
     #: Tokens the retrieved lines may take.
     budget: Annotated[int, UntrackedValue]

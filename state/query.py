@@ -23,6 +23,7 @@ def _as_moment(value: Any) -> Any:
 Moment = Annotated[AwareDatetime, BeforeValidator(_as_moment)]
 Importance = Annotated[int, Field(ge=1, le=5, strict=True)]
 Id = Annotated[StrictStr, Field(min_length=1, max_length=_SHORT)]
+_Name = Annotated[StrictStr, Field(max_length=_SHORT)]
 
 
 class _Part(BaseModel):
@@ -55,12 +56,10 @@ class MemoryQuery(_Part):
 
     query: Annotated[StrictStr, Field(min_length=1, max_length=4000)]
     #: None: every category the asking role may read; an empty list finds nothing.
-    categories: Annotated[tuple[Annotated[StrictStr, Field(max_length=_SHORT)], ...], Field(max_length=64)] | None = (
-        None
-    )
+    categories: Annotated[tuple[_Name, ...], Field(max_length=64, fail_fast=True)] | None = None
     filters: MemoryFilters = MemoryFilters()
     #: None: every scope of the identity.
-    scopes: tuple[Scope, ...] | None = None
+    scopes: Annotated[tuple[Scope, ...], Field(max_length=4, fail_fast=True)] | None = None
     search_type: SearchType = "hybrid"
     top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K, strict=True)] = TOOL_TOP_K
     #: The least cosine similarity of a result; one without a vector is left out.

@@ -1,6 +1,6 @@
 """Frozen records that the rooms hand to one another."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -14,6 +14,8 @@ Role = Literal["user", "assistant", "tool", "other"]
 SearchType = Literal["hybrid", "semantic", "text"]
 #: Facts, decisions and reflections in turn, or observations in one call.
 Extraction = Literal["sequential", "single"]
+#: `merged_from` and `propagated_from` tell where a memory comes from, `related_to` what lies near it.
+RelationType = Literal["related_to", "merged_from", "propagated_from"]
 #: Why a formation runs.
 FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
 
@@ -68,6 +70,16 @@ class Memory:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Relation:
+    """From a new memory to one that is there already, or is stored with it."""
+
+    to_id: UUID
+    #: 0..1; of `related_to` the cosine similarity of the two.
+    strength: float
+    relation_type: RelationType = "related_to"
+
+
+@dataclass(frozen=True, kw_only=True)
 class NewMemory:
     """A memory that is about to be stored."""
 
@@ -85,6 +97,7 @@ class NewMemory:
     provenance: Provenance = "asserted"
     source_session_id: str | None = None
     source_message_ids: tuple[UUID, ...] = ()
+    relations: tuple[Relation, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +185,8 @@ class Standing:
     core: tuple[Memory, ...] = ()
     #: Unabsorbed reflections, oldest first.
     reflections: tuple[Memory, ...] = ()
+    #: Those of the categories that are always in context.
+    facts: tuple[Memory, ...] = ()
 
     @property
     def scope(self) -> Scope:
@@ -181,8 +196,12 @@ class Standing:
     @property
     def text(self) -> str:
         """All of it as plain text."""
-        parts = [*self.core, *([self.consolidation] if self.consolidation else []), *self.reflections]
-        return "\n".join(memory.content for memory in parts)
+        return "\n".join(memory.content for memory in [*self.texts, *self.facts])
+
+    @property
+    def texts(self) -> list[Memory]:
+        """What is in context whatever its category: all but the facts."""
+        return [*self.core, *([self.consolidation] if self.consolidation else []), *self.reflections]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +212,21 @@ class StandingPart:
     overrides: dict[str, Any]
     #: In the order of the transaction's scope keys; empty ones are left out.
     scopes: tuple[Standing, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Why a search result has its score: what the two branches saw, and what was added."""
+
+    #: Rank by text (ts_rank), and cosine similarity; None where there was nothing to compare.
+    text: float | None = None
+    similarity: float | None = None
+    #: Both in one figure from 0 to 1, before anything is added.
+    fused: float = 0.0
+    #: Whether the score is that of a message it was formed from, which fits better than its own words do.
+    from_source: bool = False
+    #: What was added, by name; the score is the sum of these and `fused`.
+    boosts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,11 +243,11 @@ class Found:
     #: When it became true, or was said.
     dated: datetime
     importance: int
-    #: Text rank (ts_rank) and cosine similarity before fusion; None where the branch did not see it.
-    text_score: float | None
-    similarity: float | None
     score: float
+    explanation: Explanation = field(default_factory=Explanation)
     session_id: str | None = None
+    #: The result it came along with, being related to it; None: it was found itself.
+    related_to: UUID | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,12 +127,19 @@ class Settings(BaseSettings):
     facts_per_run: PositiveInt = 25
     deletions_per_run: PositiveInt = 3
     neighbours: PositiveInt = 5
+    #: Cosine similarity from which a new fact is related to a neighbour. None: from its embedder's fallback band on
+    #: (the seeds' 0.55; but three of four unrelated pairs reach that with minilm, so its band begins at 0.67).
+    link_min: Annotated[float, Field(gt=0, le=1)] | None = None
     #: Characters of a turn above which several facts are looked for, and how many; a shorter one has one.
     multi_fact_chars: PositiveInt = 600
     multi_fact_candidates: PositiveInt = 5
     writes_per_turn: PositiveInt = 3
     #: Beyond these a user's sessions are formed in batches until midnight (UTC).
     writes_per_user_and_day: PositiveInt = 20
+
+    # -- explicit writes
+    #: A conversation that talks an agent into forgetting does no more damage than that; all of it can be undone.
+    forgets_per_session_and_day: PositiveInt = 10
 
     # -- failures
     #: How long a run keeps a session, or a scope key, for itself; a killed one's work is taken up after that. A run of
@@ -159,6 +166,8 @@ class Settings(BaseSettings):
     # -- recall
     #: Categories and allowlists, in the form of `policy/categories.yaml`. None: that file.
     categories_file: Path | None = None
+    #: Facts that are always in context take of it what the other standing texts leave.
+    standing_tokens: PositiveInt = 8000
     recall_budget_tokens: Annotated[int, Field(ge=1, le=8192)] = 1000
     #: Memories an automatic recall returns at most.
     recall_limit: Annotated[int, Field(ge=1, le=100)] = 5

@@ -10,8 +10,9 @@ from typing import Any, Final, LiteralString, TypeVar
 from uuid import UUID, uuid4
 
 from pgvector.psycopg import register_vector_async
-from psycopg import AsyncConnection, AsyncCursor, Error, ProgrammingError
+from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor, Error, ProgrammingError
 from psycopg.rows import class_row, tuple_row
+from psycopg.types.array import ListBinaryDumper
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -20,6 +21,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
 from mnemic.storage.connection import PatientConnection, connection_options
 from mnemic.storage.failures import typed_error
+from mnemic.storage.statements import Numbered, numbered
+from mnemic.storage.vectors import HalfVectors
 
 Row = TypeVar("Row")
 Result = TypeVar("Result")
@@ -45,7 +48,9 @@ _SCOPE: LiteralString = (
     _LIMITS + ", set_config('mnemic.agent_id', %(agent_id)s, true),"
     " set_config('mnemic.scope_keys', %(scope_keys)s::text[]::text, true),"
     " set_config('mnemic.categories', coalesce(%(categories)s::text[]::text, ''), true),"
-    " set_config('timezone', 'UTC', true)"  # the day a message is shown with must not depend on the machine
+    " set_config('timezone', 'UTC', true),"  # the day a message is shown with must not depend on the machine
+    # the values decide nothing about the plan, and to plan a search for its values takes as long as to run it
+    " set_config('plan_cache_mode', 'force_generic_plan', true)"
 )
 _CATALOG: LiteralString = _LIMITS + ", set_config('transaction_read_only', 'on', true)"
 #: Each part reads the one before, so the longer wait is set before the head is asked for, and ends with it.
@@ -70,13 +75,15 @@ class Scoped:
 
     async def execute(self, statement: LiteralString, values: Mapping[str, Any]) -> AsyncCursor[tuple[Any, ...]]:
         """Runs one statement; `agent_id` and `scope_keys` are always among its values."""
-        cursor = self.connection.cursor(row_factory=tuple_row)
-        return await cursor.execute(statement, self._values(values))
+        cursor = AsyncRawCursor(self.connection, row_factory=tuple_row)
+        sent = numbered(statement)
+        return await cursor.execute(sent.text, self._values(sent, values))
 
     async def rows(self, record: type[Row], statement: LiteralString, values: Mapping[str, Any]) -> list[Row]:
         """The rows of one statement as records, or as dicts; its column names are the fields."""
-        cursor = self.connection.cursor(row_factory=class_row(record))
-        await cursor.execute(statement, self._values(values), binary=True)
+        cursor = AsyncRawCursor(self.connection, row_factory=class_row(record))
+        sent = numbered(statement)
+        await cursor.execute(sent.text, self._values(sent, values), binary=True)
         return await cursor.fetchall()
 
     async def begin_operation(
@@ -109,8 +116,9 @@ class Scoped:
         )
         return op_id
 
-    def _values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return {"agent_id": self.identity.agent_id, "scope_keys": list(self.scope_keys), **values}
+    def _values(self, statement: Numbered, values: Mapping[str, Any]) -> list[Any]:
+        named = {"agent_id": self.identity.agent_id, "scope_keys": list(self.scope_keys), **values}
+        return [named[name] for name in statement.names]
 
 
 class Database:
@@ -133,6 +141,8 @@ class Database:
             name="mnemic",
         )
         self._settings = settings
+        #: The event loop that its connections belong to; None: not opened yet.
+        self.loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self) -> None:
         """Connects.
@@ -140,6 +150,7 @@ class Database:
         Raises:
             DatabaseUnavailableError: no connection within the pool's time limit.
         """
+        self.loop = asyncio.get_running_loop()
         try:
             await self._pool.open(wait=True, timeout=self._settings.pool_timeout_seconds)
         except PoolTimeout:
@@ -273,3 +284,4 @@ async def _configure(connection: AsyncConnection) -> None:
     await connection.set_autocommit(True)  # a transaction lasts exactly as long as scoped()
     with suppress(ProgrammingError):  # without pgvector the pool opens all the same, so that the doctor can say so
         await register_vector_async(connection)
+    connection.adapters.register_dumper(HalfVectors, ListBinaryDumper)  # a list's own writes text, five times as long

@@ -28,6 +28,8 @@ _REMEDIES: Final = {
     "row security": "a superuser runs `alter table mnemic.... enable row level security` and "
     "`... force row level security`",
     "policies": "these show rows beyond a transaction's scope: a superuser drops them",
+    "allowlists": "these show rows of every category to every role: a superuser drops them; a table's own, `service`, "
+    "comes back only from a dump of a sound database",
     "privileges": "a superuser runs `revoke ... from` this role (and from public)",
     "triggers": "a superuser runs `alter table mnemic.... enable trigger ...`, and `alter role ... reset "
     "session_replication_role`; a missing one comes back only from a dump of a sound database",

@@ -12,3 +12,10 @@ _SQL = load_statements("history")
 async def of_memory(scoped: Scoped, memory_id: UUID) -> list[HistoryEvent]:
     """Every audited change of one memory, oldest first; empty for an unknown or foreign id."""
     return await scoped.rows(HistoryEvent, _SQL["of_memory"], {"memory_id": memory_id})
+
+
+async def done_today(scoped: Scoped, reason: str) -> int:
+    """Memories that operations with this reason changed in the identity's session since midnight (UTC)."""
+    values = {"reason": reason, "session_id": scoped.identity.session_id}
+    row = await (await scoped.execute(_SQL["done_today"], values)).fetchone()
+    return int(row[0]) if row else 0

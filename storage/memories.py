@@ -6,7 +6,17 @@ from datetime import datetime
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
-from mnemic.state.records import Kind, Memory, NewMemory, SimilarFact, Standing, StandingPart, Supersession, Twin
+from mnemic.state.records import (
+    Kind,
+    Memory,
+    NewMemory,
+    SimilarFact,
+    Standing,
+    StandingPart,
+    State,
+    Supersession,
+    Twin,
+)
 from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
 from mnemic.storage.vectors import half_vectors
@@ -15,13 +25,21 @@ _SQL = load_statements("memories")
 #: Kinds that a search may return have an entry; the standing texts have none.
 INDEXED: frozenset[Kind] = frozenset({"fact", "reflection", "episode", "insight", "procedure", "journal"})
 
+#: Kinds that are always in context.
+STANDING: tuple[Kind, ...] = ("core", "consolidation", "reflection")
+
+#: States in which a memory is in context or searched.
+KEPT: tuple[State, ...] = ("active", "absorbed")
+
 Vectors = Mapping[UUID, Sequence[float] | None]
 
 
 async def insert(
     scoped: Scoped, memories: Sequence[NewMemory], *, model: str, vectors: Vectors, run_id: str | None
 ) -> set[UUID]:
-    """Stores memories with their entries and sources in one statement.
+    """Stores memories with their entries, sources and relations in one statement.
+
+    A relation to what is gone, or not to be seen by this transaction, is left out.
 
     Args:
         model: name of the embedding model the vectors come from.
@@ -32,6 +50,7 @@ async def insert(
     """
     indexed = [memory.id for memory in memories if memory.kind in INDEXED]
     pairs = [(memory.id, source) for memory in memories for source in memory.source_message_ids]
+    edges = [(memory.id, relation) for memory in memories for relation in memory.relations]
     values = {
         "memories": json.dumps([_columns(memory) for memory in memories]),
         "actor_id": scoped.identity.actor,
@@ -42,6 +61,10 @@ async def insert(
         "vectors": half_vectors(vectors.get(memory_id) for memory_id in indexed),
         "source_memory_ids": [pair[0] for pair in pairs],
         "source_message_ids": [pair[1] for pair in pairs],
+        "from_ids": [from_id for from_id, _ in edges],
+        "to_ids": [relation.to_id for _, relation in edges],
+        "relation_types": [relation.relation_type for _, relation in edges],
+        "strengths": [relation.strength for _, relation in edges],
     }
     cursor = await scoped.execute(_SQL["insert"], values)
     return {row[0] for row in await cursor.fetchall()}
@@ -107,9 +130,18 @@ async def rewrite_consolidation(scoped: Scoped, old: Memory, content: str, searc
     await _all_or_nothing(scoped, "rewrite_consolidation", values, 1)
 
 
-async def standing(scoped: Scoped) -> StandingPart:
-    """What is always in context."""
-    rows = await scoped.rows(dict, _SQL["standing"], {})
+async def standing(
+    scoped: Scoped, *, kinds: Sequence[Kind] = STANDING, always: Sequence[str] = (), most: int = 0
+) -> StandingPart:
+    """What is always in context.
+
+    Args:
+        kinds: which of the standing kinds.
+        always: the categories whose facts are in context too.
+        most: facts at most, the most important and newest of them.
+    """
+    values = {"kinds": list(kinds), "always": list(always), "most": most}
+    rows = await scoped.rows(dict, _SQL["standing"], values)
     overrides = [row.pop("overrides") for row in rows]
     memories = [Memory(**row) for row in rows if row["id"] is not None]
     parts = (_standing_of(key, memories) for key in scoped.scope_keys)
@@ -125,6 +157,7 @@ def _standing_of(key: str, memories: Sequence[Memory]) -> Standing | None:
         consolidation=next((memory for memory in own if memory.kind == "consolidation"), None),
         core=tuple(memory for memory in own if memory.kind == "core"),
         reflections=tuple(memory for memory in own if memory.kind == "reflection"),
+        facts=tuple(memory for memory in own if memory.kind == "fact"),
     )
 
 
@@ -145,6 +178,21 @@ async def similar(
 async def unabsorbed_counts(scoped: Scoped) -> dict[str, int]:
     """Unabsorbed reflections by scope key."""
     return dict(await (await scoped.execute(_SQL["unabsorbed"], {})).fetchall())
+
+
+async def one(scoped: Scoped, memory_id: UUID) -> Memory | None:
+    """The memory with this id, whatever its state; None where it is not to be seen."""
+    found = await scoped.rows(Memory, _SQL["one"], {"id": memory_id})
+    return found[0] if found else None
+
+
+async def forget(scoped: Scoped, memory: Memory) -> None:
+    """Soft-deletes a memory, and takes out of search the source messages that no other living memory rests on.
+
+    Raises:
+        ConcurrentChangeError: it is not as it was read.
+    """
+    await _all_or_nothing(scoped, "forget", {"id": memory.id, "version": memory.version}, 1)
 
 
 async def _all_or_nothing(scoped: Scoped, name: str, values: Mapping[str, object], expected: int) -> None:

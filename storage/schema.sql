@@ -70,7 +70,8 @@ create table messages (
     id          uuid not null,
     session_id  text not null,
     scope_key   text not null,
-    place       bigint generated always as identity,
+    -- its number within the session, from 1: neighbours lie one apart
+    place       bigint not null,
     role        text not null check (role in ('user', 'assistant', 'tool', 'other')),
     author      text not null,
     user_id     text,
@@ -322,21 +323,21 @@ begin
 end $$;
 create trigger guard before insert or update or delete on memories for each row execute function guard_memory();
 
+-- As an expression it becomes part of the statement that asks.
 create function history_event(before memories, after memories) returns text
-language sql immutable set search_path = mnemic, pg_temp as $$
-    select case
-        when before.id is null then 'ADD'
-        when after.id is null then 'DELETE'
-        when after.protected and not before.protected then 'PROTECT'
-        when before.protected and not after.protected then 'UNPROTECT'
-        when after.state = before.state then 'UPDATE'
-        when after.state = 'absorbed' then 'ABSORB'
-        when after.state = 'superseded' then 'SUPERSEDE'
-        when after.state = 'soft_deleted' then 'DELETE'
-        when after.state = 'purged' then 'PURGE'
-        else 'RESTORE'
-    end
-$$;
+language sql immutable
+return case
+    when before.id is null then 'ADD'
+    when after.id is null then 'DELETE'
+    when after.protected and not before.protected then 'PROTECT'
+    when before.protected and not after.protected then 'UNPROTECT'
+    when after.state = before.state then 'UPDATE'
+    when after.state = 'absorbed' then 'ABSORB'
+    when after.state = 'superseded' then 'SUPERSEDE'
+    when after.state = 'soft_deleted' then 'DELETE'
+    when after.state = 'purged' then 'PURGE'
+    else 'RESTORE'
+end;
 
 -- Version h1 of the chain: every column but the hash itself, in the table's order.
 create function history_hash(h history) returns bytea
@@ -347,8 +348,9 @@ language sql stable set search_path = mnemic, pg_temp as $$
         h.token_delta, h.meta, (extract(epoch from h.ts) * 1000000)::bigint, encode(h.prev, 'hex'))::text, 'UTF8'))
 $$;
 
+-- The head is looked up by its key, whatever a table that was small once would have been read by.
 create function record_history() returns trigger
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
+language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
 declare
     op      uuid := nullif(current_setting('mnemic.op_id', true), '')::uuid;
     subject memories;
@@ -401,9 +403,8 @@ create trigger never_truncated before truncate on memories for each statement ex
 
 -- A memory's entries follow its state and category. A reflection is searched only once it has left the context.
 create function searchable(memory_kind text, memory_state text) returns boolean
-language sql immutable set search_path = mnemic, pg_temp as $$
-    select case memory_kind when 'reflection' then memory_state = 'absorbed' else memory_state = 'active' end
-$$;
+language sql immutable
+return case memory_kind when 'reflection' then memory_state = 'absorbed' else memory_state = 'active' end;
 create function keep_entries() returns trigger
 language plpgsql set search_path = mnemic, pg_temp as $$
 begin
@@ -417,6 +418,7 @@ create trigger entries_follow after update on memories for each row
 
 -- Isolation ---------------------------------------------------------------------------------------------------------
 -- Every policy compares with the two settings of the transaction; as scalar sub-selects they become index conditions.
+-- The cast stands inside, so that the list is read once for a statement and not for every row.
 -- Under an allowlist only rows of its categories exist; without that setting, all of them do.
 
 alter table agents enable row level security;
@@ -430,14 +432,14 @@ alter table scopes force row level security;
 create policy owner on scopes to mnemic_owner using (true) with check (true);
 create policy service on scopes to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[]));
 
 alter table sessions enable row level security;
 alter table sessions force row level security;
 create policy owner on sessions to mnemic_owner using (true) with check (true);
 create policy service on sessions to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and 'session:' || session_id = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+           and 'session:' || session_id = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[]));
 
 -- A message is seen by its speaker, and by the runs of its own session.
 alter table messages enable row level security;
@@ -446,55 +448,60 @@ create policy owner on messages to mnemic_owner using (true) with check (true);
 create policy service on messages to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
            and array[scope_key, 'session:' || session_id]
-               && (select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]);
+               && (select nullif(current_setting('mnemic.scope_keys', true), '')::text[])
+           and ((select nullif(current_setting('mnemic.categories', true), '')) is null
+                or 'message' = any ((select nullif(current_setting('mnemic.categories', true), '')::text[])::text[])));
 
 alter table memories enable row level security;
 alter table memories force row level security;
 create policy owner on memories to mnemic_owner using (true) with check (true);
 create policy service on memories to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[])
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[])
            and ((select nullif(current_setting('mnemic.categories', true), '')) is null
-                or category = any ((select nullif(current_setting('mnemic.categories', true), ''))::text[])));
+                or category = any ((select nullif(current_setting('mnemic.categories', true), '')::text[])::text[])));
 
 alter table leases enable row level security;
 alter table leases force row level security;
 create policy owner on leases to mnemic_owner using (true) with check (true);
 create policy service on leases to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[]));
 
 alter table sources enable row level security;
 alter table sources force row level security;
 create policy owner on sources to mnemic_owner using (true) with check (true);
 create policy service on sources to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[]));
 
 alter table entries enable row level security;
 alter table entries force row level security;
 create policy owner on entries to mnemic_owner using (true) with check (true);
 create policy service on entries to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[])
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[])
            and ((select nullif(current_setting('mnemic.categories', true), '')) is null
-                or category = any ((select nullif(current_setting('mnemic.categories', true), ''))::text[])));
+                or category = any ((select nullif(current_setting('mnemic.categories', true), '')::text[])::text[])));
 
 alter table history enable row level security;
 alter table history force row level security;
 create policy owner on history to mnemic_owner using (true) with check (true);
 create policy service on history for select to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[])
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[])
            and ((select nullif(current_setting('mnemic.categories', true), '')) is null
-                or category = any ((select nullif(current_setting('mnemic.categories', true), ''))::text[])));
+                or category = any ((select nullif(current_setting('mnemic.categories', true), '')::text[])::text[])));
 
 alter table history_contents enable row level security;
 alter table history_contents force row level security;
 create policy owner on history_contents to mnemic_owner using (true) with check (true);
 create policy service on history_contents for select to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[])
+           and ((select nullif(current_setting('mnemic.categories', true), '')) is null
+                or exists (select from history h
+                            where h.agent_id = history_contents.agent_id and h.seq = history_contents.seq)));
 
 alter table heads enable row level security;
 alter table heads force row level security;
@@ -511,22 +518,22 @@ alter table relations force row level security;
 create policy owner on relations to mnemic_owner using (true) with check (true);
 create policy service on relations to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[])
-           and to_scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[])
+           and to_scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[]));
 
 alter table thread_revisions enable row level security;
 alter table thread_revisions force row level security;
 create policy owner on thread_revisions to mnemic_owner using (true) with check (true);
 create policy service on thread_revisions to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and 'session:' || session_id = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+           and 'session:' || session_id = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[]));
 
 alter table memory_use enable row level security;
 alter table memory_use force row level security;
 create policy owner on memory_use to mnemic_owner using (true) with check (true);
 create policy service on memory_use to mnemic_app
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]));
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[]));
 
 -- A thread that begins has seen everything up to now.
 create policy service on heads for select to mnemic_app

@@ -25,6 +25,11 @@ async def agent_settings(scoped: Scoped) -> dict[str, Any]:
     return dict(row[0]) if row else {}
 
 
+async def enter_agent(scoped: Scoped) -> None:
+    """An agent exists from its first use on."""
+    await scoped.execute(_SQL["enter_agent"], {})
+
+
 async def configure_agent(scoped: Scoped, overrides: Mapping[str, Any]) -> None:
     """Replaces the agent's overrides."""
     await scoped.execute(_SQL["configure_agent"], {"settings": Jsonb(dict(overrides))})
@@ -32,7 +37,7 @@ async def configure_agent(scoped: Scoped, overrides: Mapping[str, Any]) -> None:
 
 async def configure_scope(scoped: Scoped, overrides: ScopeSettings) -> None:
     """Replaces what one scope key overrides."""
-    await scoped.execute(_SQL["enter_agent"], {})
+    await enter_agent(scoped)
     await scoped.execute(_SQL["configure_scope"], asdict(overrides))
 
 

@@ -1,20 +1,11 @@
 """The house: pyproject's packages, the links in mnemic/ and the folders on disk say the same, and all of it ships."""
 
-import shutil
-import subprocess
-import sys
-import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any
 
-import pytest
+from tests.support.wheel import ROOMS, ROOT, SETUPTOOLS, build_wheel
 
-ROOT = Path(__file__).parents[1]
-SETUPTOOLS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
 PACKAGES = set(SETUPTOOLS["packages"])
-#: Folder of the checkout by the package that it is.
-ROOMS = {package: folder for package, folder in SETUPTOOLS["package-dir"].items() if package != "mnemic"}
 
 
 def files_of(room: str) -> list[Path]:
@@ -65,16 +56,7 @@ def test_every_file_that_is_no_code_is_package_data() -> None:
 
 
 def test_a_wheel_holds_every_file_of_the_rooms_and_one_package_only(tmp_path: Path) -> None:
-    pytest.importorskip("setuptools", minversion="77", reason="building needs what pip would fetch for it")
-    checkout = tmp_path / "checkout"
-    checkout.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, checkout)
-    for name in ("mnemic", *ROOMS.values()):
-        shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    build = "from setuptools import build_meta; build_meta.build_wheel('.')"
-    subprocess.run([sys.executable, "-c", build], cwd=checkout, check=True, capture_output=True, timeout=60)
-    (wheel,) = checkout.glob("*.whl")
+    wheel = build_wheel(tmp_path)
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
 

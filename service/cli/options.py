@@ -16,16 +16,22 @@ Session = Annotated[str | None, typer.Option("--session", help="A session, for w
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")]
 
 #: A field of the identity, named after its option.
-_FIELD = re.compile(r"^(agent|user|group|session)_ids?")
+_FIELD = re.compile(r"^(?:(agent|user|group|session)_ids?|(role))")
 
 
-def identity(agent: str, user: str, groups: Sequence[str] | None = None, session: str | None = None) -> Identity:
+def identity(
+    agent: str,
+    user: str,
+    groups: Sequence[str] | None = None,
+    session: str | None = None,
+    role: str = "supervisor",
+) -> Identity:
     """The identity these options name.
 
     Raises:
         InvalidInputError: an id cannot be used.
     """
     try:
-        return Identity(agent_id=agent, user_id=user, group_ids=tuple(groups or ()), session_id=session)
+        return Identity(agent_id=agent, user_id=user, group_ids=tuple(groups or ()), session_id=session, role=role)
     except InvalidInputError as error:
-        raise InvalidInputError(_FIELD.sub(r"--\1", str(error))) from None
+        raise InvalidInputError(_FIELD.sub(r"--\1\2", str(error))) from None

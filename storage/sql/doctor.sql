@@ -8,6 +8,8 @@ with tables as (
     select p.proname, p.proowner from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = 'mnemic'
 ), service as (
     select oid, rolname, rolsuper, rolbypassrls from pg_roles where rolname = session_user
+), categorised(table_name) as (
+    values ('memories'), ('entries'), ('history'), ('history_contents'), ('messages')
 ), needed(table_name, trigger_name) as (
     values ('memories', 'guard'), ('memories', 'record'), ('memories', 'entries_follow'), ('memories', 'never_truncated'),
            ('history', 'append_only'), ('history_contents', 'append_only')
@@ -51,6 +53,13 @@ select 'policies', p.polname || ' on ' || t.relname from pg_policy p join tables
  where (p.polroles @> array[0::oid] or p.polroles && array(select r.oid from pg_roles r, service s
                                                            where r.rolname <> 'mnemic_owner' and pg_has_role(s.oid, r.oid, 'member')))
    and pg_get_expr(p.polqual, p.polrelid) not like '%%mnemic.agent_id%%'
+union all
+select 'allowlists', p.polname || ' on ' || t.relname from pg_policy p join tables t on t.oid = p.polrelid
+  join categorised c on c.table_name = t.relname
+ where (p.polroles @> array[0::oid] or p.polroles && array(select r.oid from pg_roles r, service s
+                                                           where r.rolname <> 'mnemic_owner' and pg_has_role(s.oid, r.oid, 'member')))
+   and pg_get_expr(p.polqual, p.polrelid) like '%%mnemic.agent_id%%'
+   and pg_get_expr(p.polqual, p.polrelid) not like '%%mnemic.categories%%'
 union all
 select 'privileges', f.privilege || ' on ' || f.table_name
   from forbidden f join tables t on t.relname = f.table_name, service s

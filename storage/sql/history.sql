@@ -5,3 +5,9 @@ select h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.s
   from history h left join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
  where h.agent_id = %(agent_id)s and h.scope_key = any(%(scope_keys)s) and h.memory_id = %(memory_id)s
  order by h.seq;
+
+-- done_today --
+-- Changes of a session for one reason since midnight, UTC, by the database's clock.
+select count(*) from history
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and reason = %(reason)s and session_id = %(session_id)s
+   and ts >= date_trunc('day', clock_timestamp(), 'UTC');

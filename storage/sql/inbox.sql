@@ -12,11 +12,16 @@ on conflict (agent_id, session_id) do update set group_ids = excluded.group_ids
 -- Stores messages that are new to the locked session, for a host resends the whole list every turn; how many they are, and
 -- how many wait with them for formation.
 with given as (
-    select * from jsonb_to_recordset(%(messages)s)
-        as m(id uuid, scope_key text, role text, author text, user_id text, content text, said_at timestamptz)
+    select distinct on (id) *
+      from rows from (jsonb_to_recordset(%(messages)s) as (id uuid, scope_key text, role text, author text, user_id text,
+                                                           content text, said_at timestamptz)) with ordinality as g
+     where not exists (select from messages m where m.agent_id = %(agent_id)s and m.id = g.id)
+     order by id, ordinality
 ), stored as (
-    insert into messages (agent_id, id, session_id, scope_key, role, author, user_id, content, said_at)
-    select %(agent_id)s, id, %(session_id)s, scope_key, role, author, user_id, content, said_at from given
+    insert into messages (agent_id, id, session_id, scope_key, place, role, author, user_id, content, said_at)
+    select %(agent_id)s, g.id, %(session_id)s, g.scope_key, coalesce(s.message_count, 0) + row_number() over (order by g.ordinality),
+           g.role, g.author, g.user_id, g.content, g.said_at
+      from given g left join sessions s on s.agent_id = %(agent_id)s and s.session_id = %(session_id)s
     on conflict do nothing returning 1
 ), session as (
     update sessions set message_count = message_count + new.count, last_activity_at = clock_timestamp()

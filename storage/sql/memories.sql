@@ -1,5 +1,7 @@
 -- insert --
--- Memories with their entries and sources; a living twin in the same scope key makes its row drop out.
+-- Memories with their entries, sources and relations; a living twin in the same scope key makes its row drop out.
+-- Relations follow from what is stored and have no history of their own. Both ends have to live and be visible: the other
+-- one may have been closed since it was found.
 with given as (
     select * from jsonb_to_recordset(%(memories)s)
         as g(id uuid, kind text, scope_key text, subject text, subject_user_id text, category text, content text,
@@ -24,6 +26,19 @@ with given as (
     insert into sources (agent_id, memory_id, message_id, scope_key)
     select %(agent_id)s, s.id, p.message_id, s.scope_key
       from unnest(%(source_memory_ids)s::uuid[], %(source_message_ids)s::uuid[]) as p(id, message_id) join stored s using (id)
+), related as (
+    insert into relations (agent_id, from_id, to_id, relation_type, strength, scope_key, to_scope_key)
+    select %(agent_id)s, s.id, r.to_id, r.relation_type, r.strength, s.scope_key, coalesce(beside.scope_key, m.scope_key)
+      from unnest(%(from_ids)s::uuid[], %(to_ids)s::uuid[], %(relation_types)s::text[], %(strengths)s::real[])
+           as r(from_id, to_id, relation_type, strength)
+      join stored s on s.id = r.from_id and s.id <> r.to_id
+      left join stored beside on beside.id = r.to_id
+      left join lateral ( -- one look-up each: joined, all memories of the scope keys would be read from some edges on
+           select scope_key from memories m
+            where m.agent_id = %(agent_id)s and m.id = r.to_id and m.scope_key = any(%(scope_keys)s) and m.state = 'active'
+            limit 1) as m on true
+     where coalesce(beside.scope_key, m.scope_key) is not null
+    on conflict do nothing
 )
 select id from stored;
 
@@ -57,6 +72,30 @@ update memories set content = %(content)s, search_text = %(search_text)s
  where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state = 'active'
 returning id;
 
+-- one --
+-- A memory by its id, whatever its state.
+select id, kind, scope_key, category, content, search_text, subject, subject_user_id, importance, pinned, protected, private,
+       provenance, state, tokens, version, valid_from, valid_until, superseded_by, source_session_id, created_at, updated_at
+  from memories where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(id)s;
+
+-- forget --
+-- A memory is soft-deleted, if it is still as it was read; its entries follow by trigger. What was said stays searched only
+-- where another living memory rests on it, or the forgotten would come back in the words it was formed from; whatever
+-- restores the memory has to let those messages be searched again.
+with gone as (
+    update memories set state = 'soft_deleted', consolidated_into = null
+     where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state in ('active', 'absorbed')
+    returning id
+), unsaid as (
+    update entries e set living = false
+      from gone join sources s on s.agent_id = %(agent_id)s and s.memory_id = gone.id
+     where e.agent_id = %(agent_id)s and e.item_id = s.message_id
+       and not exists (select from sources o join memories m on m.agent_id = %(agent_id)s and m.id = o.memory_id
+                        where o.agent_id = %(agent_id)s and o.message_id = s.message_id and o.memory_id <> s.memory_id
+                          and m.state in ('active', 'absorbed'))
+)
+select id from gone;
+
 -- living --
 -- Living memories of the visible scope keys, of the given kinds, newest first.
 select id, kind, scope_key, category, content, search_text, subject, subject_user_id, importance, pinned, protected, private,
@@ -68,13 +107,20 @@ select id, kind, scope_key, category, content, search_text, subject, subject_use
 
 -- standing --
 -- What is always in context, oldest first, with what the agent overrides; one row without a memory where there is none.
+-- Of the facts only those of the categories that are always in context, the most important and newest ones.
 select a.settings as overrides,
        m.id, m.kind, m.scope_key, m.category, m.content, m.search_text, m.subject, m.subject_user_id, m.importance, m.pinned,
        m.protected, m.private, m.provenance, m.state, m.tokens, m.version, m.valid_from, m.valid_until, m.superseded_by,
        m.source_session_id, m.created_at, m.updated_at
   from agents a
-  left join memories m on m.agent_id = a.agent_id and m.scope_key = any(%(scope_keys)s)
-        and m.state = 'active' and m.kind in ('core', 'consolidation', 'reflection')
+  left join lateral (
+       (select * from memories
+         where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = any(%(kinds)s))
+       union all
+       (select * from memories
+         where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'fact'
+           and category = any(%(always)s)
+         order by importance desc, valid_from desc, id limit %(most)s)) as m on true
  where a.agent_id = %(agent_id)s
  order by m.valid_from, m.id;
 

@@ -13,6 +13,7 @@ import psycopg
 
 from mnemic.state.errors import DatabaseUnavailableError
 from mnemic.state.identity import Identity
+from mnemic.state.query import MemoryQuery
 from mnemic.state.records import IndexedText, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import history, inbox, memories, scopes
@@ -258,12 +259,12 @@ def _searching(search_type: Literal["hybrid", "semantic", "text"]) -> Callable[[
     async def found(scoped: Scoped, _: Deed) -> list[str]:
         results = await search(
             scoped,
-            "Which ferry leaves?",
+            MemoryQuery(query="Which ferry leaves?", search_type=search_type, top_k=10),
             direction(0),
             model=MODEL,
             settings=Settings(),
-            most=10,
-            search_type=search_type,
+            categories=["profile", "message"],
+            rag_lengths={},
         )
         return [one.content for one in results]
 

@@ -84,7 +84,7 @@ async def ask_everything(model: LoopbackModel, memory: Mnemic) -> None:
     await memory.observe(ANA, turns(*SAID))
     await memory.form(ANA)
     await memory.context(ANA, "Where did Ana live?", search="always")
-    await memory.search(ANA, "Where did Ana live?")
+    await memory.query(ANA, "Where did Ana live?")
     await memory.observe(ANA, turns(*SAID, "And then."))
     await memory.form(ANA)
     await memory.consolidate(ANA, "user:ana", force=True)

@@ -1,18 +1,11 @@
 """The graphs inside a host's own graph: they run under every durability, and leave no words in its checkpoints."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
-import psycopg
 import pytest
-from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
-from psycopg import sql
 from typing_extensions import TypedDict
 
 from mnemic.service.memory import Mnemic
@@ -21,6 +14,7 @@ from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, Re
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
+from tests.support.savers import Durability, Savers, both_savers
 from tests.support.scripted import (
     CONSOLIDATION,
     FACTS,
@@ -37,10 +31,6 @@ from tests.support.scripted import (
 from tests.support.server import Clone
 from tests.support.worlds import identity
 
-Durability = Literal["sync", "async", "exit"]
-Everything = Callable[[], Awaitable[str]]
-Savers = Callable[[Clone], AbstractAsyncContextManager[tuple[BaseCheckpointSaver[str], Everything]]]
-
 ANA = identity("ana", session="s1")
 #: In every text that must not be found in a checkpoint.
 CANARY = "Zinnober"
@@ -50,39 +40,6 @@ TEXT = f"Ana wants {CANARY}."
 QUESTION = f"Do you remember what I said about {CANARY}?"
 #: In a channel of the host's own, which is saved.
 VISIBLE = "Quittengelb"
-
-
-@asynccontextmanager
-async def in_process(_: Clone) -> AsyncIterator[tuple[BaseCheckpointSaver[str], Everything]]:
-    saver = InMemorySaver()
-
-    async def everything() -> str:
-        return f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"
-
-    yield saver, everything
-
-
-@asynccontextmanager
-async def in_postgres(clone: Clone) -> AsyncIterator[tuple[BaseCheckpointSaver[str], Everything]]:
-    async with AsyncPostgresSaver.from_conn_string(clone.superuser_dsn) as saver:
-        await saver.setup()
-
-        async def everything() -> str:
-            with clone.as_superuser() as connection:
-                return "\n".join(checkpoint_rows(connection))
-
-        yield saver, everything
-
-
-def checkpoint_rows(connection: psycopg.Connection) -> list[str]:
-    """Every row of every table that the saver made, bytes and all."""
-    tables = [name for (name,) in connection.execute("select tablename from pg_tables where schemaname = 'public'")]
-    assert {"checkpoints", "checkpoint_blobs", "checkpoint_writes"} <= set(tables)
-    statements = [sql.SQL("select * from {}").format(sql.Identifier(table)) for table in tables]
-    return [repr(row) for statement in statements for row in connection.execute(statement)]
-
-
-both_savers = pytest.mark.parametrize("savers", [in_process, in_postgres], ids=["memory", "postgres"])
 
 
 class Note(TypedDict, total=False):

@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from mnemic.state.errors import ConfigurationError, InvalidInputError, MissingIdentityError
+from mnemic.state.errors import CategoryRefusedError, ConfigurationError, InvalidInputError, MissingIdentityError
 from tests.hostile.bad_values import CANARY
 
-REFUSALS = (InvalidInputError, MissingIdentityError, ConfigurationError)
+REFUSALS = (InvalidInputError, MissingIdentityError, ConfigurationError, CategoryRefusedError)
 #: The longest text that may be stored: a message.
 MAX_CHARS = 32_000
 MAX_MESSAGE_OF_AN_ERROR = 1000

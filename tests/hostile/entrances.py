@@ -4,14 +4,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from langchain_core.messages import HumanMessage
+from langgraph.runtime import Runtime
 
 from mnemic import Identity, Mnemic, ScopeSettings, Settings
 from mnemic.service.asked import ALL_KINDS
+from mnemic.state.query import MemoryFilters
 
 #: What one call does with the bad value; the identity's session is the cell's own.
 Act = Callable[[Mnemic, Identity, Any], Awaitable[object]]
 
 _GOOD = {"role": "user", "content": "I keep bees."}
+_FACT = {"content": "Ana keeps bees.", "category": "interests"}
+_PROCEDURE: dict[str, Any] = {"title": "Make tea", "steps": ["Boil the water.", "Add the tea."]}
 
 
 def _message(field: str) -> Act:
@@ -75,6 +79,42 @@ async def _twice(memory: Mnemic, who: Identity, value: Any) -> object:
     return await memory.observe(who, [{**_GOOD, "id": value}, {**_GOOD, "id": value}])
 
 
+def _filter(name: str) -> Act:
+    return lambda memory, who, value: memory.query(who, "Bees?", filters={name: value})
+
+
+async def _tools(memory: Mnemic, who: Identity, value: Any) -> object:
+    return memory.tools(value)
+
+
+async def _middleware_of(memory: Mnemic, **given: Any) -> object:
+    return memory.middleware(**given)
+
+
+def _middleware(argument: str) -> Act:
+    return lambda memory, _, value: _middleware_of(memory, **{argument: value})
+
+
+def _node(method: str, argument: str) -> Act:
+    """A node made with one bad argument, run in a host's graph."""
+
+    async def act(memory: Mnemic, who: Identity, value: Any) -> object:
+        node = getattr(memory, method)(**{argument: value})
+        return await node({"messages": [_GOOD]}, Runtime(context=who))
+
+    return act
+
+
+def _node_with(method: str, state: Callable[[Any], Any] | None = None) -> Act:
+    """A node in a graph with a bad value in its state; without a state the value is the graph's context."""
+
+    async def act(memory: Mnemic, who: Identity, value: Any) -> object:
+        context = who if state else value
+        return await getattr(memory, method)()(state(value) if state else {"messages": []}, Runtime(context=context))
+
+    return act
+
+
 #: Entrances that store what they are given, by method.
 OBSERVING: dict[str, Act] = {
     "observe: messages": _of("observe", "messages"),
@@ -91,11 +131,47 @@ OBSERVING: dict[str, Act] = {
         who, [_langchain(additional_kwargs={"user": value})]
     ),
     "observe: identity": _of("observe", messages=[_GOOD]),
+    "observe: revision": _of("observe", "revision", messages=[_GOOD]),
+    "observe_node: context": _node_with("observe_node"),
+    "observe_node: messages": _node_with("observe_node", lambda value: {"messages": value}),
+    "observe_node: messages_key": _node("observe_node", "messages_key"),
+    "remember: identity": _of("remember", **_FACT),
+    **{
+        f"remember: {argument}": _of("remember", argument, **_FACT)
+        for argument in ("content", "category", "kind", "importance", "scope", "private")
+    },
+    "remember: a core memory": _of("remember", "content", category="tone", kind="core"),
+    "remember: for everyone": _of("remember", "content", category="projects", scope="agent"),
+    "remember_procedure: identity": _of("remember_procedure", **_PROCEDURE),
+    **{
+        f"remember_procedure: {argument}": _of("remember_procedure", argument, **_PROCEDURE)
+        for argument in ("title", "steps", "scope")
+    },
+    "remember_procedure: a step": lambda memory, who, value: memory.remember_procedure(who, "Tea", ["Boil.", value]),
+    "forget: identity": _of("forget", memory_id="7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"),
+    "forget: memory_id": _of("forget", "memory_id"),
 }
 ASKING: dict[str, Act] = {
     "form: identity": _of("form"),
     "form: force": _of("form", "force"),
     "form: retry": _of("form", "retry"),
+    "form_later: identity": _of("form_later"),
+    "formation_node: context": _node_with("formation_node"),
+    "recall_node: context": _node_with("recall_node"),
+    "recall_node: messages": _node_with("recall_node", lambda value: {"messages": value}),
+    "recall_node: a message": _node_with("recall_node", lambda value: {"messages": [value]}),
+    "recall_node: content": _node_with("recall_node", lambda value: {"messages": [{**_GOOD, "content": value}]}),
+    "recall_node: LangChain's content": _node_with(
+        "recall_node", lambda value: {"messages": [_langchain(content=value)]}
+    ),
+    **{
+        f"recall_node: {argument}": _node("recall_node", argument)
+        for argument in ("role", "search", "budget_tokens", "messages_key")
+    },
+    **{
+        f"middleware: {argument}": _middleware(argument)
+        for argument in ("role", "search", "budget_tokens", "observe", "form")
+    },
     "consolidate: identity": _of("consolidate", scope_key="user:ana"),
     "consolidate: scope_key": _of("consolidate", "scope_key"),
     "consolidate: force": _of("consolidate", "force", scope_key="user:ana"),
@@ -106,11 +182,18 @@ ASKING: dict[str, Act] = {
     "context: budget_tokens": _of("context", "budget_tokens"),
     "recall_text: identity": _of("recall_text", question="Bees?"),
     "recall_text: question": _of("recall_text", "question"),
-    "search: identity": _of("search", question="Bees?"),
-    "search: question": _of("search", "question"),
-    "search: a question for the words alone": _of("search", "question", search_type="text"),
-    "search: limit": _of("search", "limit", question="Bees?"),
-    "search: search_type": _of("search", "search_type", question="Bees?"),
+    "query: identity": _of("query", query="Bees?"),
+    "query: query": _of("query", "query"),
+    "query: a question for the words alone": _of("query", "query", search_type="text"),
+    **{
+        f"query: {argument}": _of("query", argument, query="Bees?")
+        for argument in ("categories", "filters", "scopes", "search_type", "top_k", "threshold", "budget_tokens")
+    },
+    "query: a category": lambda memory, who, value: memory.query(who, "Bees?", categories=["tasks", value]),
+    "query: a scope": lambda memory, who, value: memory.query(who, "Bees?", scopes=["user", value]),
+    "query: no such filter": _filter("no such filter"),
+    **{f"query: filter {name}": _filter(name) for name in MemoryFilters.model_fields},
+    "tools: role": _tools,
     "memories: identity": _of("memories"),
     "memories: kinds": _of("memories", "kinds"),
     "memories: a kind": lambda memory, who, value: memory.memories(who, [*ALL_KINDS, value]),

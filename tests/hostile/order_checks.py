@@ -28,7 +28,8 @@ _TABLES = {
 #: What closing a fact sets.
 _CLOSED = {"state", "superseded_by", "valid_until", "updated_at", "version"}
 _ELEMENTS = {
-    *("MemoryContext", "AgentMemory", "GroupMemory", "UserMemory", "SessionMemory", "Recent", "RetrievedMemories"),
+    *("MemoryContext", "Updates", "AgentMemory", "GroupMemory", "UserMemory", "SessionMemory", "Facts", "Recent"),
+    "RetrievedMemories",
 }
 _PROMPTS = {
     "ExtractFactsOutput": extract_facts.PROMPT,

@@ -32,12 +32,18 @@ def _options(*command: str) -> dict[str, Callable[[str], list[str]]]:
     }
 
 
+def _recall(option: str) -> Callable[[str], list[str]]:
+    return lambda word: ["recall", "bees", *WHO, option, word]
+
+
 #: Each command with a place for one bad word in it.
 COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "form: FILE": lambda word: ["form", word, *WHO],
     **_options("form", "FILE"),
     "recall: QUESTION": lambda word: ["recall", *WHO, "--", word],
     **_options("recall", "bees"),
+    **{f"recall: {option}": _recall(option) for option in ("--role", "--category", "--top-k", "--since")},
+    "recall: --filter": lambda word: ["recall", "bees", *WHO, "--filter", f"{word}=1", "--filter", f"run_id={word}"],
     "context: QUESTION": lambda word: ["context", *WHO, "--", word],
     **_options("context", "bees"),
     "memories: --kind": lambda word: ["memories", *WHO, "--kind", word],

@@ -32,7 +32,7 @@ FUZZED = [
     "observe: content",
     "observe: LangChain's content",
     "context: question",
-    "search: question",
+    "query: query",
     "configure_agent: recall_limit",
     "configure_scope: name",
     "configure_scope: threshold",

@@ -54,7 +54,7 @@ async def test_absorbed_reflections_are_found_by_search_and_leave_the_standing_p
     await memory.consolidate(ANA, KEY, force=True)
 
     assert (await memory.recall_text(identity("ana"), "")).count("Ana") == 2  # the text and its owner's name
-    assert WISHES[1] in [found.content for found in await memory.search(identity("ana"), "berth 12")]
+    assert WISHES[1] in [found.content for found in await memory.query(identity("ana"), "berth 12")]
 
 
 async def test_below_the_threshold_nothing_is_due(memory: Mnemic, model: LoopbackModel) -> None:

@@ -67,7 +67,7 @@ async def test_a_contradiction_leaves_one_current_fact_and_the_old_one_readable(
     assert (old.state, old.superseded_by, old.valid_until) == ("superseded", new.id, new.valid_from)
     assert [event.event for event in await memory.history(ANA, old.id)] == ["ADD", "SUPERSEDE"]
     assert [(event.event, event.after) for event in await memory.history(ANA, new.id)] == [("ADD", BERGEN)]
-    found = [item.content for item in await memory.search(ANA, "Where does Ana live?")]
+    found = [item.content for item in await memory.query(ANA, "Where does Ana live?")]
     assert BERGEN in found
     assert OSLO not in found
 
@@ -88,7 +88,7 @@ async def test_an_update_stores_the_sentence_of_both(memory: Mnemic, model: Loop
 
     assert await contents(memory, ANA) == [both]
     assert [item.content for item in await closed(memory)] == [OSLO]
-    assert both in [found.content for found in await memory.search(ANA, "dog", search_type="semantic")]
+    assert both in [found.content for found in await memory.query(ANA, "dog", search_type="semantic")]
 
 
 async def test_none_stores_nothing_and_settles_the_messages(memory: Mnemic, model: LoopbackModel) -> None:

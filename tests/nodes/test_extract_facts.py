@@ -30,11 +30,11 @@ async def test_another_users_recall_never_sees_it(memory: Mnemic, model: Loopbac
     await memory.observe(ANA, [*turns("I keep bees."), *turns("Bees are fine.", user="bo", minutes=1)])
     await memory.form(ANA)
 
-    seen = [found.content for found in await memory.search(ANA, "Who keeps bees?")]
+    seen = [found.content for found in await memory.query(ANA, "Who keeps bees?")]
     assert "Ana keeps bees." in seen
     context = await memory.context(identity("bo"), "Who keeps bees?", search="always")
     assert "keep" not in context["context"]
-    assert await memory.search(identity("bo"), "Who keeps bees?") == []
+    assert await memory.query(identity("bo"), "Who keeps bees?") == []
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ async def test_known_and_unknown_numbers_leave_the_known_ones(memory: Mnemic, mo
     await memory.observe(ANA, turns("Hello.", "I keep bees."))
     await memory.form(ANA)
 
-    found = {found.content for found in await memory.search(ANA, "bees")}
+    found = {found.content for found in await memory.query(ANA, "bees")}
     assert found == {"Ana keeps bees.", "I keep bees."}
 
 

@@ -135,7 +135,7 @@ async def test_an_episode_belongs_to_the_one_who_spoke(memory: Mnemic, model: Lo
 
     (episode,) = await memory.memories(ANA, ["episode"])
     assert (episode.content, episode.scope_key) == (told, "user:ana")
-    assert next(found.content for found in await memory.search(ANA, "mast")) == told
+    assert next(found.content for found in await memory.query(ANA, "mast")) == told
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ async def test_what_is_told_in_confidence_reaches_the_group_by_no_episode(
         await memory.observe(TEAM, [*told, *turns(f"oh {minutes}", user="bo", minutes=minutes + 3)])
         await memory.form(TEAM)
 
-    assert [found.content for found in await memory.search(AWAY, "Ana cancer diagnosis debt")] == []
+    assert [found.content for found in await memory.query(AWAY, "Ana cancer diagnosis debt")] == []
 
 
 async def test_an_update_brings_nothing_in_that_nobody_said(memory: Mnemic, model: LoopbackModel) -> None:

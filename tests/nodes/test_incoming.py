@@ -128,7 +128,7 @@ async def test_a_pasted_book_is_cut_and_stays_searchable_in_pieces(memory: Mnemi
     await memory.configure_agent(ANA, keep_messages="all")
     await say(memory, ANA, f"{book[:5000]} The keel is painted vermilion. {book}")
 
-    (found,) = await memory.search(ANA, "vermilion keel")
+    (found,) = await memory.query(ANA, "vermilion keel")
     assert "vermilion" in found.content
     assert len(found.content) <= MAX_MESSAGE_CHARS
 

@@ -98,8 +98,8 @@ async def test_a_search_by_method_names_the_way_without_an_embedder(memory: Mnem
     await fill(memory, model)
     model.answer_embeddings(401)
     with pytest.raises(EmbeddingError, match=r'key refused .*; search_type="text" searches without the embedder'):
-        await memory.search(ANA, PAST)
-    assert BEES in {found.content for found in await memory.search(ANA, PAST, search_type="text")}
+        await memory.query(ANA, PAST)
+    assert BEES in {found.content for found in await memory.query(ANA, PAST, search_type="text")}
 
 
 async def test_with_every_connection_in_use_the_turn_goes_without_memory(
@@ -112,10 +112,18 @@ async def test_with_every_connection_in_use_the_turn_goes_without_memory(
             context = await memory.context(ANA, PAST)
             assert await memory.recall_text(ANA, PAST) == ""
             with pytest.raises(DatabaseUnavailableError, match="MNEMIC_POOL_SIZE"):
-                await memory.search(ANA, PAST)
+                await memory.query(ANA, PAST)
         assert (await memory.context(ANA, PAST))["degraded"] is None  # and the next one has it again
 
-    assert context == {"context": "", "memories": [], "searched": None, "tokens": 0, "degraded": "no_memory"}
+    nothing: dict[str, object] = {
+        "context": "",
+        "memories": [],
+        "searched": None,
+        "tokens": 0,
+        "revision": None,
+        "updates": [],
+    }
+    assert context == {**nothing, "degraded": "no_memory"}
     warnings = [record for record in caplog.records if record.name == "mnemic"]
     assert {record.levelno for record in warnings} == {logging.WARNING}
     assert all("goes without memory: no connection" in record.getMessage() for record in warnings)

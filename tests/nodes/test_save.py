@@ -67,7 +67,7 @@ async def test_only_the_messages_that_are_kept_still_have_words(
     assert rows(superuser, "messages") == 4
     for question in SAID:
         said = question.removeprefix("assistant: ")
-        found = [item.content for item in await memory.search(ANA, said) if item.kind == "message"]
+        found = [item.content for item in await memory.query(ANA, said) if item.kind == "message"]
         assert (said in found) == (said in kept)
 
 
@@ -79,10 +79,10 @@ async def test_a_kept_message_is_found_by_its_speaker_and_its_session_only(
     await memory.form(ANA)
 
     elsewhere = identity("ana", session="s2")
-    assert next(item.content for item in await memory.search(elsewhere, "keep bees")) == "I keep bees."
-    assert "Hello Ana." not in [item.content for item in await memory.search(elsewhere, "Hello Ana")]
-    assert "Hello Ana." in [item.content for item in await memory.search(ANA, "Hello Ana")]
-    assert await memory.search(identity("bo", session="s2"), "keep bees") == []
+    assert next(item.content for item in await memory.query(elsewhere, "keep bees")) == "I keep bees."
+    assert "Hello Ana." not in [item.content for item in await memory.query(elsewhere, "Hello Ana")]
+    assert "Hello Ana." in [item.content for item in await memory.query(ANA, "Hello Ana")]
+    assert await memory.query(identity("bo", session="s2"), "keep bees") == []
 
 
 async def test_everything_of_a_run_is_one_operation(

@@ -1,13 +1,14 @@
-"""What is stored of a run that may store only so many memories."""
+"""What is stored of a run: how many memories, and related to what."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.nodes.writes import Closing, most_important, within_cap
-from mnemic.state.records import NewMemory
+from mnemic.nodes.writes import Closing, most_important, related_to_living, within_cap
+from mnemic.state.records import NewMemory, Relation
 from tests.support.worlds import memory
 
 KNOWN = "00000000-0000-0000-0000-0000000000ff"
@@ -55,6 +56,25 @@ def test_what_a_stale_fact_was_to_close_its_successor_closes() -> None:
     closing = [closes(KNOWN, stale), closes(stale, current)]
 
     assert within_cap([stale, current, other], closing, 2) == ([current, other], [closes(KNOWN, current)])
+
+
+def test_relations_lead_from_and_to_what_lives_on() -> None:
+    stale, current, other = rated(2, 2, 2)
+    known, closed = UUID(KNOWN.replace("f", "e")), UUID(KNOWN)
+    new = [
+        leading_to(stale, known),
+        leading_to(current, stale.id, closed, known),
+        leading_to(other, current.id),
+    ]
+    closing = [closes(stale, current), closes(KNOWN, current)]
+
+    left = [[relation.to_id for relation in memory.relations] for memory in related_to_living(new, closing)]
+    assert left == [[], [known], [current.id]]
+    assert related_to_living(new, []) == new
+
+
+def leading_to(memory: NewMemory, *ids: UUID) -> NewMemory:
+    return replace(memory, relations=tuple(Relation(to_id=one, strength=0.8) for one in ids))
 
 
 @st.composite

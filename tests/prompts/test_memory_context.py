@@ -52,8 +52,6 @@ def found(content: str, subject: str = "Mara", *, message: bool = False, dated: 
         content=content,
         dated=dated,
         importance=2,
-        text_score=None,
-        similarity=None,
         score=1.0,
     )
 

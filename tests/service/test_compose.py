@@ -1,4 +1,4 @@
-"""The example graph of the README: a host's own graph with memory in it, under every durability."""
+"""The examples: each runs without a key; the README shows the first, a host's own graph with memory in it."""
 
 import textwrap
 from pathlib import Path
@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 
-from mnemic.examples import compose
+from mnemic.examples import agent, compose, unsure
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from tests.support.server import Clone
@@ -36,13 +36,11 @@ async def test_what_one_session_hears_the_next_one_recalls(
         graph = compose.build(memory).compile(checkpointer=InMemorySaver())
         for said in ("I moved to Ghent.", "My sister Lea is allergic to nuts."):
             await graph.ainvoke(
-                {"messages": [HumanMessage(said)], "context": ""}, thread("1"), context=who("1"), durability=durability
+                {"messages": [HumanMessage(said)]}, thread("1"), context=who("1"), durability=durability
             )
         await memory.form(who("1"))
         question = HumanMessage("Do you remember what my sister is allergic to?")
-        turn = await graph.ainvoke(
-            {"messages": [question], "context": ""}, thread("2"), context=who("2"), durability=durability
-        )
+        turn = await graph.ainvoke({"messages": [question]}, thread("2"), context=who("2"), durability=durability)
     assert "allergic to nuts" in turn["messages"][-1].text
 
 
@@ -67,20 +65,44 @@ async def test_a_host_may_form_and_consolidate_in_a_node(
         await graph.ainvoke(heard, thread("1"), context=who("1"), durability=durability)
 
 
-async def test_the_example_runs_without_a_key(
-    clean_db: Clone, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def offline(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an example finds in its environment: a database, and neither a key nor an endpoint."""
     monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
     monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
+
+
+@pytest.mark.usefixtures("offline")
+async def test_the_graph_runs_without_a_key(capsys: pytest.CaptureFixture[str]) -> None:
     await compose.main()
-    assert "nuts" in capsys.readouterr().out
+    assert "allergic to nuts" in capsys.readouterr().out
 
 
-def test_the_readme_shows_the_code_that_is_tested() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = readme.split("```python\n", 1)[1].split("```", 1)[0]
-    code = textwrap.dedent((ROOT / "examples" / "compose.py").read_text(encoding="utf-8"))
-    assert textwrap.indent(shown, "    ") in code
+@pytest.mark.usefixtures("offline")
+async def test_the_agent_is_recalled_for_and_asks_by_the_tool(capsys: pytest.CaptureFixture[str]) -> None:
+    await agent.main()
+    recalled, asked = capsys.readouterr().out.split("A model would answer here")[1:]
+    assert "<RetrievedMemories>" in recalled
+    assert "allergic to nuts" in recalled
+    assert "<RetrievedMemories>" not in asked
+    assert "allergic to nuts" in asked
+
+
+@pytest.mark.usefixtures("offline")
+async def test_the_unsure_agent_searches_before_it_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    await unsure.main()
+    printed = capsys.readouterr().out
+    assert "allergic to nuts" in printed
+    assert "1 of 4 turns searched" in printed
+
+
+def test_the_readme_and_the_guide_show_the_code_that_is_tested() -> None:
+    examples = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.py"))
+    for name, blocks in (("README.md", 2), ("docs/integration.md", 3)):
+        shown = [part.split("```", 1)[0] for part in (ROOT / name).read_text(encoding="utf-8").split("```python\n")[1:]]
+        assert len(shown) == blocks
+        for code in shown:
+            assert any(textwrap.indent(code, " " * depth) in examples for depth in (0, 4, 8)), code
 
 
 def test_the_readme_begins_with_the_two_commands_that_need_nothing_else() -> None:

@@ -36,7 +36,7 @@ SHARED = "The crew of the north quay meets on Monday."
 EVERYONES = "The harbor office closes at noon."
 TASK = "The sail plan of the north quay is open."
 #: The condition on scope keys that every statement carries beside the policies.
-_CONDITION = re.compile(r"(?:\w\.)?scope_key = any\(%\(scope_keys\)s\)")
+_CONDITION = re.compile(r"(?:\w\.)?(?:to_)?scope_key = any\(%\(scope_keys\)s\)")
 SAID = (OWN, SHARED, EVERYONES, TASK)
 
 
@@ -64,7 +64,7 @@ async def seen_by(memory: Mnemic, who: Identity) -> set[str]:
     """Which of the texts any way to read shows to somebody."""
     texts = [one.content for one in await memory.memories(who, with_closed=True)]
     for search_type in get_args(SearchType):
-        texts += [one.content for one in await memory.search(who, "north quay office bees", search_type=search_type)]
+        texts += [one.content for one in await memory.query(who, "north quay office bees", search_type=search_type)]
     texts.append((await memory.context(who, "north quay office bees", search="always"))["context"])
     return {text for text in SAID if any(text in shown for shown in texts)}
 

@@ -85,7 +85,7 @@ async def test_nobody_else_sees_searches_or_traces_a_memory(memory: Mnemic, mode
 
     for stranger in strangers:
         assert await memory.memories(stranger, with_closed=True) == []
-        assert await memory.search(stranger, "bees quay") == []
+        assert await memory.query(stranger, "bees quay") == []
         assert await memory.recall_text(stranger, "Do you remember the bees?") == ""
         assert await memory.history(stranger, known.id) == []
     assert len(await memory.history(ANA, known.id)) == 1
@@ -110,7 +110,7 @@ async def test_every_search_type_finds_the_fitting_fact_first(
     await memory.configure_agent(ANA, keep_messages="none")
     await know(memory, model, BEES, BOAT)
     model.embedding_requests.clear()
-    found = await memory.search(ANA, "the red boat", limit=1, search_type=search_type)
+    found = await memory.query(ANA, "the red boat", top_k=1, search_type=search_type)
 
     assert [item.content for item in found] == [BOAT]
     assert len(model.embedding_requests) == (0 if search_type == "text" else 1)
@@ -118,8 +118,8 @@ async def test_every_search_type_finds_the_fitting_fact_first(
 
 @pytest.mark.parametrize(("question", "limit"), [("", 5), ("  ", 5), ("bees", 0), ("bees", 101)])
 async def test_a_search_needs_a_question_and_a_sensible_limit(memory: Mnemic, question: str, limit: int) -> None:
-    with pytest.raises(InvalidInputError, match=r"question|^limit: "):
-        await memory.search(ANA, question, limit=limit)
+    with pytest.raises(InvalidInputError, match=r"question|^query: |^top_k: "):
+        await memory.query(ANA, question, top_k=limit)
 
 
 async def test_forming_goes_on_until_nothing_is_due(memory: Mnemic, model: LoopbackModel) -> None:
@@ -186,7 +186,7 @@ async def test_a_listing_has_bounds(memory: Mnemic, limit: int) -> None:
 async def test_a_question_with_a_null_character_is_answered(memory: Mnemic, model: LoopbackModel) -> None:
     await know(memory, model, BEES)
 
-    assert (await memory.search(ANA, "bees\x00"))[0].content == BEES
+    assert (await memory.query(ANA, "bees\x00"))[0].content == BEES
 
 
 async def test_a_consolidation_needs_to_be_told_of_what(memory: Mnemic) -> None:

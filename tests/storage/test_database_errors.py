@@ -26,8 +26,8 @@ ME = identity(session=CANARY)
 
 _SESSION = f"insert into mnemic.sessions (agent_id, session_id, last_activity_at) values ('harbor', '{CANARY}', now())"
 _MESSAGE = (
-    "insert into mnemic.messages (agent_id, id, session_id, scope_key, role, author, said_at)"
-    f" values ('harbor', gen_random_uuid(), '{CANARY}', 'user:ana', 'user', '{CANARY}', now())"
+    "insert into mnemic.messages (agent_id, id, session_id, scope_key, place, role, author, said_at)"
+    f" values ('harbor', gen_random_uuid(), '{CANARY}', 'user:ana', 1, 'user', '{CANARY}', now())"
 )
 _RAISE = f"do $$ begin raise exception '{CANARY}' using errcode = '%s'; end $$"
 #: Statements that fail, by the code Postgres gives them; to a superuser, whom no policy binds, each quotes the canary.

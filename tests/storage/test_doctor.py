@@ -13,6 +13,8 @@ from mnemic.storage.database import Database
 from mnemic.storage.doctor import check, require_sound
 from tests.support.server import SERVICE_PASSWORD, Clone, Server, cloned
 
+#: What no policy may say alone of a table whose rows have categories.
+OF_THE_AGENT = "agent_id = current_setting('mnemic.agent_id', true)"
 #: What an administrator might do, the only check that fails then, and words of its remedy.
 BROKEN = [
     ("alter table mnemic.entries disable row level security", "row security", "entries: .*enable row level security"),
@@ -20,6 +22,15 @@ BROKEN = [
     ("create table mnemic.notes (); alter table mnemic.notes owner to mnemic_owner", "row security", "notes: "),
     ("create policy helpful on mnemic.memories using (true)", "policies", "helpful on memories.*drops them"),
     ("create policy mine on mnemic.heads to mnemic_app using (true)", "policies", "mine on heads"),
+    (
+        "create policy wide on mnemic.entries using (" + OF_THE_AGENT + ")",
+        "allowlists",
+        "wide on entries: .*drops them",
+    ),
+    *(
+        (f"alter policy service on mnemic.{table} using ({OF_THE_AGENT})", "allowlists", f"service on {table}: .*dump")
+        for table in ("memories", "entries", "history", "history_contents", "messages")
+    ),
     ("grant truncate on mnemic.entries to mnemic_app", "privileges", "truncate on entries: .*revoke"),
     ("grant update on mnemic.history to public", "privileges", "update on history: .*revoke"),
     ("grant delete on mnemic.memories to mnemic_app", "privileges", "delete on memories"),

@@ -135,8 +135,8 @@ FOREIGN_INSERTS = [
     "insert into scopes (agent_id, scope_key) values ('museum', 'user:ana')",
     "insert into agents (agent_id) values ('quay')",
     "insert into sessions (agent_id, session_id, last_activity_at) values ('harbor', 's-new', now())",
-    "insert into messages (agent_id, id, session_id, scope_key, role, author, said_at)"
-    " values ('harbor', gen_random_uuid(), 's-bob', 'user:bob', 'user', 'Bob', now())",
+    "insert into messages (agent_id, id, session_id, scope_key, place, role, author, said_at)"
+    " values ('harbor', gen_random_uuid(), 's-bob', 'user:bob', 1, 'user', 'Bob', now())",
     NEW_MEMORY.format("'harbor'", "'user:bob'"),
     NEW_MEMORY.format("'museum'", "'user:ana'"),
     "insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv)"

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.state.identity import Identity
+from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Kind, NewMemory, SearchType
 from mnemic.state.settings import Settings
 from mnemic.storage import memories, search
@@ -77,7 +78,13 @@ async def test_every_way_to_read_returns_exactly_what_is_visible(db: Database, w
         similar = await memories.similar(scoped, asked_keys, [direction(0)] * len(asked_keys), model=MODEL, most=50)
         found = [
             await search.search(
-                scoped, QUESTION, direction(0), model=MODEL, settings=Settings(), most=50, search_type=search_type
+                scoped,
+                MemoryQuery(query=QUESTION, top_k=50, search_type=search_type),
+                direction(0),
+                model=MODEL,
+                settings=Settings(),
+                categories=["profile", "message"],
+                rag_lengths={},
             )
             for search_type in get_args(SearchType)
         ]

@@ -1,13 +1,14 @@
 """Memories: twins, stale versions, entries that follow their memory, and what is read back."""
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 import psycopg
 import pytest
 
 from mnemic.state.errors import ConcurrentChangeError
+from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Kind, Memory, NewMemory, ScopeSettings, Supersession, Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import memories, scopes, search, usage
@@ -17,9 +18,15 @@ from tests.support.worlds import MODEL, MORNING, direction, identity, memory, op
 ME = identity(groups=["pier"])
 
 
-async def found(db: Database, question: str) -> list[uuid.UUID]:
+async def found(
+    db: Database, question: str, vector: Sequence[float] | None = None, *, model: str = MODEL
+) -> list[uuid.UUID]:
+    """By meaning where a vector is given, else by words."""
+    request = MemoryQuery(query=question, top_k=20, search_type="semantic" if vector else "text")
     async with db.scoped(ME) as scoped:
-        results = await search.search(scoped, question, None, model=MODEL, settings=Settings(), most=20)
+        results = await search.search(
+            scoped, request, vector, model=model, settings=Settings(), categories=["profile"], rag_lengths={}
+        )
     return [one.item_id for one in results]
 
 
@@ -160,11 +167,8 @@ async def test_two_embedding_models_are_never_mixed(db: Database) -> None:
     await remember(db, ME, new, vectors={new.id: direction(0)}, model="new")
     async with db.scoped(ME) as scoped:
         similar = await memories.similar(scoped, ["user:ana"], [direction(0)], model="new", most=5)
-        searched = await search.search(
-            scoped, "anything", direction(0, size=4), model="old", settings=Settings(), most=5, search_type="semantic"
-        )
     assert [one.id for one in similar] == [new.id]
-    assert [one.item_id for one in searched] == [old.id]
+    assert await found(db, "anything", direction(0, size=4), model="old") == [old.id]
 
 
 async def test_scope_settings_and_agent_settings_are_read_back(db: Database) -> None:
@@ -189,3 +193,32 @@ async def test_usage_adds_up(db: Database) -> None:
         assert await usage.totals(scoped) == [
             Usage(step="decide", model="m", calls=2, input_tokens=20, output_tokens=4)
         ]
+
+
+async def test_a_soft_deleted_memory_is_known_by_its_id_alone(db: Database) -> None:
+    fact = memory("Ana lives in Porto.")
+    await remember(db, ME, fact, vectors={fact.id: direction(0)})
+    await operate(db, ME, lambda scoped: soft_delete(scoped, fact.id))
+
+    assert (await found(db, "Porto"), await living(db)) == ([], [])
+    async with db.scoped(ME) as scoped:
+        assert await memories.similar(scoped, ["user:ana"], [direction(0)], model=MODEL, most=5) == []
+        gone = await memories.one(scoped, fact.id)
+    assert gone
+    assert (gone.state, gone.version) == ("soft_deleted", 2)
+    with pytest.raises(ConcurrentChangeError):
+        await operate(db, ME, lambda scoped: memories.forget(scoped, gone))
+
+
+async def soft_delete(scoped: Scoped, memory_id: uuid.UUID) -> None:
+    read = await memories.one(scoped, memory_id)
+    assert read
+    await memories.forget(scoped, read)
+
+
+async def test_of_a_soft_deleted_memory_the_twin_may_come_again(db: Database) -> None:
+    first, again = memory("Ana lives in Porto."), memory("Ana lives in Porto.")
+    await remember(db, ME, first)
+    await operate(db, ME, lambda scoped: soft_delete(scoped, first.id))
+
+    assert await remember(db, ME, again) == {again.id}

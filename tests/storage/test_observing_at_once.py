@@ -88,3 +88,21 @@ async def test_an_observation_is_two_statements(
     assert "set_config('mnemic.scope_keys'" in scope
     assert "insert into sessions" in enter
     assert "insert into messages" in observe
+
+
+async def test_messages_are_numbered_within_their_session_without_gaps(
+    clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    """Neighbours lie one apart, though hosts resend the whole list, say a line twice, and other sessions go on."""
+    talk = [message(f"line {number}") for number in range(20)]
+    async with clean_db.database(PATIENT) as db:
+
+        async def observe(messages: Sequence[Message], session: str = "s1") -> None:
+            await db.write(identity(session=session), lambda scoped: inbox.observe(scoped, session, messages))
+
+        for upto in range(2, 22, 2):
+            elsewhere = [message("elsewhere", session="s2")]
+            said_twice = [*talk[:upto], talk[upto - 1]]
+            await asyncio.gather(observe(said_twice), observe(talk[: upto - 1]), observe(elsewhere, "s2"))
+    numbered = superuser.execute("select place, content from mnemic.messages where session_id = 's1' order by place")
+    assert numbered.fetchall() == [(number, one.content) for number, one in enumerate(talk, start=1)]

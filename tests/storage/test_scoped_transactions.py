@@ -27,7 +27,7 @@ async def test_a_read_is_one_statement_in_one_transaction(db: Database, statemen
     assert (begin, commit) == ("BEGIN", "COMMIT")
     assert "set_config('mnemic.scope_keys'" in scope
     assert "from agents a" in read
-    assert "join memories" in read
+    assert "from memories" in read
 
 
 async def test_the_record_of_statements_holds_the_service_and_nobody_else(

@@ -35,8 +35,9 @@ insert into memories (agent_id, id, kind, scope_key, subject, category, content,
                       valid_from)
 select agent_id, id, 'fact', scope_key, 'Somebody', 'profile', content, content, 2, 'asserted', now()
   from crowd where number %% 2 = 0;
-insert into messages (agent_id, id, session_id, scope_key, role, author, content, said_at, formed_by)
-select agent_id, id, 's-' || scope_key, scope_key, 'user', 'Somebody', content, now(), gen_random_uuid()
+insert into messages (agent_id, id, session_id, scope_key, place, role, author, content, said_at, formed_by)
+select agent_id, id, 's-' || scope_key, scope_key, (number + 1) / 2, 'user', 'Somebody', content, now(),
+       gen_random_uuid()
   from crowd where number %% 2 = 1;
 insert into sources (agent_id, memory_id, message_id, scope_key)
 select f.agent_id, f.id, m.id, f.scope_key

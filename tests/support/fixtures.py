@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from mnemic.nodes.resources import Resources
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import scripted_memory, scripted_model
+from tests.support.scripted import scripted_memory, scripted_model, scripted_resources
 from tests.support.server import Clone
 
 
@@ -15,6 +16,13 @@ def model() -> Iterator[LoopbackModel]:
     """The scripted model behind `memory`."""
     with scripted_model() as running:
         yield running
+
+
+@pytest.fixture
+async def resources(clean_db: Clone, model: LoopbackModel) -> AsyncIterator[Resources]:
+    """What a service works with, for tests that store what it is then asked for."""
+    async with scripted_resources(clean_db, model) as opened:
+        yield opened
 
 
 @pytest.fixture

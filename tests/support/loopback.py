@@ -174,8 +174,12 @@ def _handler(model: LoopbackModel) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             length = int(self.headers["Content-Length"])
+            sent = self.rfile.read(length)
+            if len(sent) < length:  # the client was killed, or gave up, before it had sent it all
+                self.close_connection = True
+                return
             try:
-                status, kind, body = model.reply_to(self.path, json.loads(self.rfile.read(length)))
+                status, kind, body = model.reply_to(self.path, json.loads(sent))
             except ConnectionAbortedError:  # the script hangs up
                 self.close_connection = True
                 return

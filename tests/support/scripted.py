@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from mnemic.graphs.resources import open_resources
 from mnemic.nodes.resources import Resources
-from mnemic.prompts.categories import Category
 from mnemic.prompts.decide import DecideOutput, Decision
 from mnemic.prompts.extract_facts import ExtractFactsOutput, FactDraft
 from mnemic.prompts.extract_observations import ExtractObservationsOutput, ObservationDraft
@@ -84,7 +83,7 @@ def fact(
     *messages: int,
     subject: str = "Ana",
     scope: Any = "user",
-    category: Category = "projects",
+    category: str = "projects",
     importance: int = 3,
     private: bool = False,
     provenance: Any = "asserted",
@@ -103,7 +102,7 @@ def fact(
 
 
 def reflection(
-    content: str, *messages: int, category: Category = "goals", importance: int = 3, private: bool = False
+    content: str, *messages: int, category: str = "goals", importance: int = 3, private: bool = False
 ) -> ReflectionDraft:
     """A reflection on the first message, unless others are named."""
     return ReflectionDraft(
@@ -128,7 +127,7 @@ def observation(
     content: str,
     *messages: int,
     scope: Any = "user",
-    category: Category = "projects",
+    category: str = "projects",
     importance: int = 3,
     private: bool = False,
 ) -> ObservationDraft:

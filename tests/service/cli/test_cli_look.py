@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -65,6 +66,20 @@ def test_another_person_finds_nothing(mnemic: Command, world: dict[str, UUID]) -
     assert json.loads(mnemic("memories", *stranger, "--all", "--json").stdout) == []
     result = mnemic("history", world["new"], *stranger, "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (1, [])
+
+
+def test_a_person_sees_what_no_agents_allowlist_shows_by_default(mnemic: Command, clean_db: Clone) -> None:
+    steps = replace(memory("1. Ring the bell.", kind="procedure"), category="procedural")
+    asyncio.run(_keep(clean_db, steps))
+    listed = json.loads(mnemic("memories", *WHO, "--json").stdout)
+    assert [item["id"] for item in listed] == [str(steps.id)]
+    assert json.loads(mnemic("history", steps.id, *WHO, "--json").stdout)
+    assert json.loads(mnemic("recall", "Who rings the bell?", *WHO, "--json").stdout) == []
+
+
+async def _keep(clone: Clone, *new: NewMemory) -> None:
+    async with clone.database() as db:
+        await remember(db, identity(), *new)
 
 
 def test_memories_are_listed_by_kind_and_closed_ones_only_where_asked(mnemic: Command, world: dict[str, UUID]) -> None:

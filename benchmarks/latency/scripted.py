@@ -1,0 +1,84 @@
+"""A chat model inside the process that finds three facts in every conversation, so that no call waits for a model."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable
+
+from benchmarks.latency.facts import COMMON, TURNS
+from mnemic.models.chat import ChatModels
+from mnemic.prompts.extract_facts import ExtractFactsOutput, FactDraft
+from mnemic.prompts.extract_reflections import ExtractReflectionsOutput
+from mnemic.state.settings import Settings, Tier
+
+_NOTHING = ExtractReflectionsOutput(agent=[], group=[], user=[], session=[], episode="")
+_USED = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
+
+
+class ScriptedModels(ChatModels):
+    """The same model for every tier."""
+
+    def __init__(self, settings: Settings, text: Callable[[], str]) -> None:
+        super().__init__(settings)
+        self._scripted = ScriptedChat(text=text)
+
+    def get(self, tier: Tier) -> BaseChatModel:
+        """The scripted one."""
+        return self._scripted
+
+
+class ScriptedChat(BaseChatModel):
+    """Answers by the name of the schema it is asked for."""
+
+    text: Callable[[], str]
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Runnable[Any, AIMessage]:
+        """The model told what to answer."""
+        return self.bind(schema_name=tools[0]["title"])
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **given: Any,
+    ) -> ChatResult:
+        name = given["schema_name"]
+        output = self._facts() if name == ExtractFactsOutput.__name__ else _NOTHING
+        call = {"name": name, "args": output.model_dump(), "id": "1", "type": "tool_call"}
+        answer = AIMessage(content="", tool_calls=[call], usage_metadata=_USED)
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **given: Any,
+    ) -> ChatResult:
+        return self._generate(messages, **given)  # the default hops to a thread
+
+    def _facts(self) -> ExtractFactsOutput:
+        own = [number for number, role in enumerate(TURNS, start=1) if role == "user"]
+        return ExtractFactsOutput(facts=[_fact(self.text(), number) for number in own])
+
+
+def _fact(text: str, number: int) -> FactDraft:
+    return FactDraft(
+        content=text,
+        subject="Ana",
+        scope="user",
+        category=COMMON[number],
+        importance=3,
+        private=False,
+        provenance="asserted",
+        messages=[number],
+    )

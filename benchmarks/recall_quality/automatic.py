@@ -1,0 +1,40 @@
+"""How often a conversation's turns would have been searched for without being asked to."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from benchmarks.corpus.forming import sessions
+from benchmarks.recall_quality.locomo import Conversation
+from mnemic.policy.heuristics import NAMES_NEEDED, decide_search
+
+
+def of_dialogues(conversations: Sequence[Conversation]) -> Counter[str]:
+    """Reasons to search, `none` among them, where the first speaker of each dialogue is the user."""
+    return _reasons(
+        turn.text
+        for conversation in conversations
+        for turn in conversation.turns
+        if turn.speaker == conversation.turns[0].speaker
+    )
+
+
+def of_examples() -> Counter[str]:
+    """The same of what users say in the example conversations."""
+    return _reasons(row["content"] for rows in sessions() for row in rows if row["role"] == "user")
+
+
+def _reasons(messages: Iterable[str]) -> Counter[str]:
+    """With an empty standing memory, which knows no name: the most that names can ask for."""
+    found: Counter[str] = Counter()
+    for message in messages:
+        decision = decide_search(message)
+        by_names = "names" if len(decision.names) >= NAMES_NEEDED else "none"
+        found[decision.reason or by_names] += 1
+    return found
+
+
+def described(reasons: Counter[str]) -> str:
+    """The share of turns that are searched for, and why."""
+    turns, kept = sum(reasons.values()), reasons["none"]
+    why = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common() if reason != "none")
+    return f"{turns - kept} of {turns} turns ({(turns - kept) / max(1, turns):.1%}): {why or 'no reason found'}"

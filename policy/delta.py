@@ -1,0 +1,104 @@
+"""The delta header: which of the changes since the last turn an agent is told of, and how (seed B 1). Pure rules."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+from uuid import UUID
+
+from mnemic.state.changes import Bullet, Change, Changes, Delta, Event, Known, Sign
+
+#: What each event of the history is announced as.
+SIGNS: Final[Mapping[Event, Sign]] = MappingProxyType(
+    {
+        "ADD": "+created",
+        "UPDATE": "↑updated",
+        "SUPERSEDE": "↑updated",
+        "ABSORB": "↔merged",
+        "DELETE": "~soft-deleted",
+        "PURGE": "−deleted",
+        "RESTORE": "⟲restored",
+    }
+)
+#: Reasons of what an agent does by its tools: it knows of that, where it was done in its own session.
+EXPLICIT: Final = ("remember", "forget", "remember_procedure")
+MOST_BULLETS: Final = 3
+#: Characters of a bullet's text: three of them stay below 150 tokens.
+LONGEST_TEXT: Final = 160
+_REMOVING: Final = ("DELETE", "PURGE")
+
+
+def header(changes: Changes) -> Delta | None:
+    """What to announce; None where there is nothing to say.
+
+    What happened to one memory is one bullet, and so is a memory with those that it superseded or took in. The most
+    important come first, of equally important ones the newest.
+    """
+    ranked = []
+    for end, own in _by_end(changes).items():
+        bullet = _bullet(end, own, changes.known)
+        if bullet:
+            ranked.append((-_importance(end, own, changes.known), -own[-1].seq, bullet))
+    if changes.since is None or not ranked:
+        return None
+    ranked.sort(key=lambda entry: entry[:2])
+    bullets = tuple(bullet for _, _, bullet in ranked[:MOST_BULLETS])
+    return Delta(since=changes.since, bullets=bullets, total=len(ranked))
+
+
+def shortened(text: str) -> str:
+    """One line of at most `LONGEST_TEXT` characters, cut between words where there are any."""
+    line = " ".join(text.split())
+    if len(line) <= LONGEST_TEXT:
+        return line
+    cut = line[: LONGEST_TEXT - 1]
+    return f"{cut.rpartition(' ')[0] or cut}…"
+
+
+def _by_end(changes: Changes) -> dict[UUID, list[Change]]:
+    """The changes by the memory that stands today for the one they happened to."""
+    groups: defaultdict[UUID, list[Change]] = defaultdict(list)
+    for change in changes.changes:
+        groups[_end(change.memory_id, changes.known)].append(change)
+    return groups
+
+
+def _end(memory_id: UUID, known: Mapping[UUID, Known]) -> UUID:
+    seen = {memory_id}
+    while memory_id in known and (successor := known[memory_id].successor) and successor not in seen:
+        memory_id = successor
+        seen.add(successor)
+    return memory_id
+
+
+def _bullet(end: UUID, own: Sequence[Change], known: Mapping[UUID, Known]) -> Bullet | None:
+    memory = known.get(end)
+    sign = _sign(end, own)
+    if memory and memory.state in ("soft_deleted", "purged") and sign not in (SIGNS["DELETE"], SIGNS["PURGE"]):
+        return None  # by the agent itself, which knows of that, or by a change that the next header tells of
+    return Bullet(
+        sign=sign,
+        category=memory.category if memory else own[-1].category,
+        text=shortened(memory.beginning) if memory and memory.state in ("active", "soft_deleted") else "",
+        combined=len(_ids(own, "ABSORB") - {end}) if sign == SIGNS["ABSORB"] else 0,
+    )
+
+
+def _sign(end: UUID, own: Sequence[Change]) -> Sign:
+    last = next((change.event for change in reversed(own) if change.memory_id == end), None)
+    if last in _REMOVING:
+        return SIGNS[last]
+    if _ids(own, "ABSORB") - {end}:
+        return SIGNS["ABSORB"]
+    if {end, *(change.memory_id for change in own)} == _ids(own, "ADD"):
+        return SIGNS["ADD"]
+    return SIGNS["RESTORE"] if last == "RESTORE" else SIGNS["UPDATE"]
+
+
+def _ids(own: Iterable[Change], event: Event) -> set[UUID]:
+    return {change.memory_id for change in own if change.event == event}
+
+
+def _importance(end: UUID, own: Sequence[Change], known: Mapping[UUID, Known]) -> int:
+    ids = {end, *(change.memory_id for change in own)}
+    return max((known[memory_id].importance for memory_id in ids if memory_id in known), default=0)

@@ -1,0 +1,87 @@
+"""What a host does around each of its turns, as its middleware and its nodes do it."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from langchain_core.messages import BaseMessage
+from pydantic import Field
+
+from mnemic.nodes.incoming import require_list
+from mnemic.nodes.lines import session_of
+from mnemic.nodes.said import HostMessage, Said
+from mnemic.state.errors import MnemicError
+from mnemic.state.host import MemoryState
+from mnemic.state.identity import HostId, Identity
+from mnemic.state.query import MAX_BUDGET_TOKENS
+
+if TYPE_CHECKING:
+    from mnemic.service.memory import Mnemic
+
+_LOG = logging.getLogger("mnemic")
+_USER = frozenset({"user", "human"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """How a host's recalls are asked, turn after turn."""
+
+    #: Whose allowlist holds; None: that of the identity's own role.
+    role: HostId | None = None
+    search: Literal["auto", "always", "never"] = "auto"
+    #: Tokens the retrieved lines may take; None: the setting.
+    budget_tokens: Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS, strict=True)] | None = None
+
+    def identity(self, identity: Identity) -> Identity:
+        """The run's identity in the role that asks."""
+        return identity.model_copy(update={"role": self.role}) if self.role else identity
+
+
+async def recall_turn(
+    memory: "Mnemic", identity: Identity, messages: Sequence[HostMessage], asked: Asked
+) -> MemoryState:
+    """What memory says to the turn that answers the last message of a user."""
+    recalled = await memory.context(
+        identity, last_question(messages), search=asked.search, budget_tokens=asked.budget_tokens
+    )
+    return {
+        "memory_context": recalled["context"],
+        "memory_revision": recalled["revision"],
+        "memory_searched": recalled["searched"],
+    }
+
+
+async def observe_turn(
+    memory: "Mnemic", identity: Identity, messages: Sequence[HostMessage], *, revision: int | None
+) -> None:
+    """Stores the turn's messages for formation, and that the changes up to `revision` were announced.
+
+    The answer is there already, so a failure costs a warning and nothing else: hosts resend the whole list, and the
+    next turn brings what was missed.
+
+    Raises:
+        InvalidInputError: the identity has no session.
+    """
+    session_of(identity)
+    try:
+        await memory.observe(identity, messages, revision=revision)
+    except MnemicError as error:
+        _LOG.warning("the messages of this turn were not stored; they will be, when they come again: %s", error)
+
+
+def last_question(messages: Sequence[HostMessage]) -> str:
+    """The words of the last message of a user; empty where there is none.
+
+    Raises:
+        InvalidInputError: no list of messages.
+    """
+    require_list(messages)
+    return next((words for message in reversed(messages) if (words := _asked(message)) is not None), "")
+
+
+def _asked(message: HostMessage) -> str | None:
+    if isinstance(message, BaseMessage):  # its role and its words alone: a name is of no use to a recall
+        message = {"role": getattr(message, "type", "other"), "content": getattr(message, "content", None)}
+    said = Said.of(message)
+    return said.text if said.role in _USER else None

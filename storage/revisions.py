@@ -1,0 +1,71 @@
+"""How far each session has been told of changes, and what there is to tell. The caller owns the transaction."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from mnemic.policy.delta import EXPLICIT, LONGEST_TEXT, SIGNS
+from mnemic.state.changes import Change, Changes, Known
+from mnemic.state.errors import InvalidInputError
+from mnemic.storage.database import Scoped
+from mnemic.storage.statements import load_statements
+
+_SQL = load_statements("revisions")
+#: Changes that are told at once: the next recalls tell of the others, so that no backlog keeps a turn waiting (2 s).
+MOST_CHANGES = 1000
+
+
+async def changes(scoped: Scoped, session_id: str, *, standing: bool) -> Changes:
+    """What happened to the visible memories since the session was told last; writes nothing.
+
+    Args:
+        session_id: whose cursor counts; a session without one is told of nothing.
+        standing: whether the memories that are always in context may be read: consolidations, reflections, core.
+    """
+    values = {
+        "session_id": session_id,
+        "standing": standing,
+        "events": list(SIGNS),
+        "explicit": list(EXPLICIT),
+        "longest": 2 * LONGEST_TEXT,  # white space is folded later
+        "most": MOST_CHANGES,
+    }
+    rows = await scoped.rows(dict, _SQL["changes"], values)
+    told = [row for row in rows if row["seq"] is not None]
+    return Changes(
+        since=rows[0]["seen_seq"],
+        revision=told[-1]["seq"] if len(told) == MOST_CHANGES else rows[0]["head"],
+        changes=tuple(_change(row) for row in told),
+        known={**_known(told, "successor", "successor_"), **_known(told, "memory_id", "")},
+    )
+
+
+async def advance(scoped: Scoped, session_id: str, revision: int) -> None:
+    """Moves the session's cursor up to a recall's revision; one that it has passed leaves it where it is.
+
+    Raises:
+        InvalidInputError: the agent's history has not come so far; the transaction must not go on.
+    """
+    cursor = await scoped.execute(_SQL["advance"], {"session_id": session_id, "revision": revision})
+    row = await cursor.fetchone()
+    if row is None or row[0] < revision:
+        raise InvalidInputError("revision: pass on what a recall of this agent has returned; nothing was written")
+
+
+def _change(row: Mapping[str, Any]) -> Change:
+    return Change(seq=row["seq"], event=row["event"], memory_id=row["memory_id"], category=row["category"])
+
+
+def _known(rows: list[dict[str, Any]], id_column: str, prefix: str) -> dict[UUID, Known]:
+    """The memories that these columns describe; those that may not be seen, or are gone, have no state."""
+    return {
+        row[id_column]: Known(
+            state=row[f"{prefix}state"],
+            category=row[f"{prefix}category"],
+            importance=row[f"{prefix}importance"],
+            beginning=row[f"{prefix}beginning"],
+            successor=row[f"{prefix}successor"],
+        )
+        for row in rows
+        if row[f"{prefix}state"]
+    }

@@ -1,0 +1,51 @@
+-- changes --
+-- How far the history of the visible scope keys has come, how far the session was told of it, and what happened in between
+-- to the memories that it may see, oldest first, with what took their place. One statement, so that all of it is of one
+-- moment: what commits while it runs has a higher seq than all it reads. A session that was never told is told of nothing.
+with seen as materialized (
+    select max(seen_seq) as seq, coalesce(max(seen_seq), 0) as floor from thread_revisions
+     where agent_id = %(agent_id)s and session_id = %(session_id)s
+), told as (
+    select seen.seq as seen_seq, greatest(max(newest.seq), seen.floor) as head
+      from seen cross join unnest(%(scope_keys)s::text[]) as k(scope_key)
+      left join lateral (
+           select h.seq from history h
+            where h.agent_id = %(agent_id)s and h.scope_key = k.scope_key and h.seq > (select floor from seen)
+            order by h.seq desc limit 1) as newest on true
+     group by seen.seq, seen.floor
+), page as (
+    select c.* from told
+     cross join unnest(%(scope_keys)s::text[]) as k(scope_key)
+     cross join lateral (
+           select h.seq, h.event, h.memory_id, h.category,
+                  m.state, m.importance, m.content, coalesce(m.superseded_by, m.consolidated_into) as successor
+             from history h left join memories m on m.agent_id = h.agent_id and m.id = h.memory_id
+            where h.agent_id = %(agent_id)s and h.scope_key = k.scope_key and h.seq > told.seen_seq
+              and h.event = any(%(events)s)
+              and (h.session_id is distinct from %(session_id)s or h.reason <> all(%(explicit)s))
+              and (%(standing)s or m.kind not in ('core', 'consolidation', 'reflection'))
+            order by h.seq limit %(most)s) as c
+     order by c.seq limit %(most)s
+)
+select told.head, told.seen_seq, p.seq, p.event, p.memory_id, p.category,
+       p.state, p.importance::integer, left(p.content, %(longest)s) as beginning, p.successor,
+       s.state as successor_state, s.category as successor_category, s.importance::integer as successor_importance,
+       left(s.content, %(longest)s) as successor_beginning,
+       coalesce(s.superseded_by, s.consolidated_into) as successor_successor
+  from told
+  left join page p on true
+  left join memories s on s.agent_id = %(agent_id)s and s.scope_key = any(%(scope_keys)s) and s.id = p.successor
+ order by p.seq;
+
+-- advance --
+-- The session has been told up to here; never backwards, and never beyond what has happened, for later changes would go
+-- unannounced.
+with head as (
+    select coalesce(max(seq), 0) as seq from heads where agent_id = %(agent_id)s
+), moved as (
+    insert into thread_revisions as t (agent_id, session_id, seen_seq)
+    select %(agent_id)s, %(session_id)s, %(revision)s from head where head.seq >= %(revision)s
+    on conflict (agent_id, session_id) do update set rev = t.rev + 1, seen_seq = excluded.seen_seq
+     where t.seen_seq < excluded.seen_seq
+)
+select seq from head;

@@ -1,0 +1,375 @@
+"""Recall, observing and forming as nodes of a host's own graph: under every durability, and without leaving a word."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import psycopg
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.channels import UntrackedValue
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+
+from mnemic import Identity, MemoryState, Mnemic
+from mnemic.prompts.memory_query import query_answer
+from mnemic.state.errors import CategoryRefusedError, InvalidInputError, MissingIdentityError, ModelOutputError
+from tests.support.loopback import LoopbackModel, Reply
+from tests.support.savers import Durability, Savers, both_savers, in_postgres
+from tests.support.scripted import (
+    FACTS,
+    REFLECTIONS,
+    asked,
+    contents,
+    fact,
+    facts,
+    reflection,
+    reflections,
+    say,
+    scripted_memory,
+)
+from tests.support.server import Clone
+from tests.support.worlds import identity
+
+MONDAY = identity("ana", session="monday")
+FRIDAY = identity("ana", session="friday")
+#: In every memory, and in nothing that is said in the host's own thread.
+CANARY = "Zinnober"
+KEPT = f"Ana keeps bees called {CANARY} on the quay."
+WISH = f"Ana wants {CANARY} in every answer."
+QUESTION = "Do you remember where my bees are on the quay?"
+GREETING = "Good morning."
+#: In the host's own message, which is saved.
+VISIBLE = "Quittengelb"
+THREAD: Any = {"configurable": {"thread_id": "t1"}}
+
+
+class Turn(MessagesState, MemoryState):
+    """A host's state."""
+
+
+class LeakyTurn(MessagesState):
+    """A host that keeps the context in a channel of its own making: the control."""
+
+    memory_context: str
+
+
+class Notes(MemoryState, total=False):
+    """A host that names its conversation otherwise, and keeps it as plain mappings."""
+
+    talk: Annotated[list[dict[str, Any]], UntrackedValue]
+
+
+def host(memory: Mnemic, state: Any = Turn, seen: list[Any] | None = None, **recall: Any) -> StateGraph[Any, Identity]:
+    """`recall -> answer -> observe -> form`; what the host's own node sees goes into `seen`."""
+
+    async def answer(state: Any) -> dict[str, Any]:
+        if seen is not None:
+            seen.append(dict(state))
+        return {"messages": [AIMessage(VISIBLE)]}
+
+    builder = StateGraph(state, context_schema=Identity)
+    builder.add_node("recall", memory.recall_node(**recall))
+    builder.add_node("answer", answer)
+    builder.add_node("observe", memory.observe_node())
+    builder.add_node("form", memory.formation_node())
+    builder.add_edge(START, "recall")
+    builder.add_edge("recall", "answer")
+    builder.add_edge("answer", "observe")
+    builder.add_edge("observe", "form")
+    builder.add_edge("form", END)
+    return builder
+
+
+def scripted(model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(KEPT)), facts())
+    model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]), reflections())
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"messages": [HumanMessage(text)]}
+
+
+async def saved_by(
+    state: Any, clone: Clone, model: LoopbackModel, savers: Savers, durability: Durability
+) -> tuple[list[Any], str]:
+    """What the host's own node saw in a turn that was recalled for, and all that the saver wrote down."""
+    scripted(model)
+    seen: list[Any] = []
+    async with scripted_memory(clone, model) as memory, savers(clone) as (saver, everything):
+        await say(memory, MONDAY, f"{CANARY} is what I call my bees on the quay.")
+        graph = host(memory, state, seen).compile(checkpointer=saver)
+        await graph.ainvoke(said(QUESTION), THREAD, context=FRIDAY, durability=durability)
+        return seen, await everything()
+
+
+@both_savers
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+async def test_the_context_reaches_the_host_and_no_checkpoint(
+    fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability
+) -> None:
+    (seen,), saved = await saved_by(Turn, fresh_db, model, savers, durability)
+
+    assert KEPT in seen["memory_context"]
+    assert WISH in seen["memory_context"]
+    assert VISIBLE in saved
+    assert CANARY not in saved
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+async def test_control_a_channel_of_the_hosts_own_making_is_saved(
+    fresh_db: Clone, model: LoopbackModel, durability: Durability
+) -> None:
+    (seen,), saved = await saved_by(LeakyTurn, fresh_db, model, in_postgres, durability)
+
+    assert KEPT in seen["memory_context"]
+    assert CANARY in saved
+
+
+async def test_an_interrupt_loses_the_context_until_a_recall_runs_again(fresh_db: Clone, model: LoopbackModel) -> None:
+    scripted(model)
+    seen: list[Any] = []
+    async with scripted_memory(fresh_db, model) as memory, in_postgres(fresh_db) as (saver, everything):
+        await say(memory, MONDAY, "I keep bees on the quay.")
+        graph = host(memory, seen=seen).compile(checkpointer=saver, interrupt_before=["answer"])
+        await graph.ainvoke(said(QUESTION), THREAD, context=FRIDAY)
+        await graph.ainvoke(None, THREAD, context=FRIDAY)
+        saved = await everything()
+
+    assert "memory_context" not in seen[0]
+    assert seen[0]["memory_searched"] is not None
+    assert CANARY not in saved
+
+
+async def test_the_second_turn_says_once_what_another_session_changed(memory: Mnemic, model: LoopbackModel) -> None:
+    seen: list[Any] = []
+    graph = host(memory, seen=seen).compile(checkpointer=InMemorySaver())
+    await graph.ainvoke(said(GREETING), THREAD, context=FRIDAY)
+    scripted(model)
+    await say(memory, MONDAY, "I keep bees on the quay.")
+    for _ in range(2):
+        await graph.ainvoke(said(GREETING), THREAD, context=FRIDAY)
+
+    assert ["<Updates" in turn["memory_context"] for turn in seen] == [False, True, False]
+
+
+async def test_a_conversation_is_stored_once_however_often_it_comes(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    graph = host(memory).compile(checkpointer=InMemorySaver())
+    for text in ("I keep bees.", "I keep goats."):
+        await graph.ainvoke(said(text), THREAD, context=FRIDAY)
+
+    rows = superuser.execute("select role, content from mnemic.messages order by said_at, content").fetchall()
+    assert sorted(rows) == [
+        ("assistant", VISIBLE),
+        ("assistant", VISIBLE),
+        ("user", "I keep bees."),
+        ("user", "I keep goats."),
+    ]
+
+
+async def test_a_turn_waits_for_no_model(clean_db: Clone, model: LoopbackModel) -> None:
+    answered = threading.Event()
+    model.answer(FACTS, Reply(content=facts(fact(KEPT)).model_dump_json(), after=answered))
+    async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
+        graph = host(memory).compile()
+        await graph.ainvoke(said("I keep bees on the quay."), context=MONDAY)
+        before = await contents(memory, MONDAY)
+        answered.set()
+        await memory.form(MONDAY)
+
+        assert (before, await contents(memory, MONDAY)) == ([], [KEPT])
+
+
+async def test_a_formation_under_way_takes_up_the_next_turn(clean_db: Clone, model: LoopbackModel) -> None:
+    answered = threading.Event()
+    model.answer(
+        FACTS, Reply(content=facts(fact(KEPT)).model_dump_json(), after=answered), facts(fact("Ana has goats."))
+    )
+    async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
+        graph = host(memory).compile(checkpointer=InMemorySaver())
+        for text in ("I keep bees on the quay.", "I have goats."):
+            await graph.ainvoke(said(text), THREAD, context=MONDAY)
+        answered.set()
+        await memory.form(MONDAY, force=False)
+
+        assert await contents(memory, MONDAY) == ["Ana has goats.", KEPT]
+    assert asked(model).count(FACTS) == 2
+
+
+async def test_leaving_waits_for_what_was_begun(clean_db: Clone, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(KEPT)))
+    async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
+        await host(memory).compile().ainvoke(said("I keep bees on the quay."), context=MONDAY)
+    async with scripted_memory(clean_db, model) as memory:
+        assert await contents(memory, MONDAY) == [KEPT]
+
+
+async def test_an_error_ends_what_was_begun_and_the_messages_stay_pending(
+    clean_db: Clone, model: LoopbackModel
+) -> None:
+    never = threading.Event()
+    model.answer(FACTS, Reply(content=facts().model_dump_json(), after=never))
+
+    async def fail() -> None:
+        async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
+            await host(memory).compile().ainvoke(said("I keep bees."), context=MONDAY)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    never.set()
+    model.answer(FACTS, facts(fact(KEPT)))
+    async with scripted_memory(clean_db, model) as memory:
+        await memory.form(MONDAY)
+        assert await contents(memory, MONDAY) == [KEPT]
+
+
+async def test_a_failed_formation_is_a_warning_and_forms_later(
+    clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    model.answer(FACTS, "no JSON at all")
+    async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
+        with caplog.at_level(logging.WARNING, logger="mnemic"):
+            await host(memory).compile().ainvoke(said(f"I keep {CANARY}."), context=MONDAY)
+            with pytest.raises(ModelOutputError):
+                await memory.form(MONDAY)
+        model.answer(FACTS, facts(fact(KEPT)))
+        await memory.form(MONDAY)
+
+        assert await contents(memory, MONDAY) == [KEPT]
+    assert "stays pending" in caplog.text
+    assert CANARY not in caplog.text
+
+
+async def test_what_could_not_be_stored_comes_again_with_the_next_turn(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph = host(memory).compile(checkpointer=InMemorySaver())
+    superuser.execute("revoke insert on mnemic.messages from mnemic_app")
+    try:
+        with caplog.at_level(logging.WARNING, logger="mnemic"):
+            turn = await graph.ainvoke(said(f"I keep {CANARY}."), THREAD, context=FRIDAY)
+    finally:
+        superuser.execute("grant insert on mnemic.messages to mnemic_app")
+    await graph.ainvoke(said(GREETING), THREAD, context=FRIDAY)
+
+    assert turn["messages"][-1].text == VISIBLE
+    assert "were not stored" in caplog.text
+    assert CANARY not in caplog.text
+    assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (4,)
+
+
+async def test_only_an_unsure_agent_searches_for_what_calls_for_no_search(memory: Mnemic, model: LoopbackModel) -> None:
+    scripted(model)
+    await say(memory, MONDAY, "I keep bees on the quay.")
+    seen: list[Any] = []
+    for search in ("auto", "always", "never"):
+        await host(memory, seen=seen, search=search).compile().ainvoke(said("Honey from the quay?"), context=FRIDAY)
+
+    assert [KEPT in turn["memory_context"] for turn in seen] == [False, True, False]
+    assert [turn["memory_searched"] for turn in seen] == [None, "asked", None]
+
+
+async def test_the_last_words_of_a_user_are_what_is_looked_for(memory: Mnemic, model: LoopbackModel) -> None:
+    scripted(model)
+    await say(memory, MONDAY, "I keep bees on the quay.")
+    call: Any = {"name": "clock", "args": {}, "id": "c1", "type": "tool_call"}
+    talk = [
+        HumanMessage("Good morning."),
+        HumanMessage([{"type": "text", "text": QUESTION}, {"type": "image_url", "image_url": {"url": "data:,"}}]),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("nine o'clock", tool_call_id="c1"),
+    ]
+    seen: list[Any] = []
+    await host(memory, seen=seen).compile().ainvoke({"messages": talk}, context=FRIDAY)
+
+    assert KEPT in seen[0]["memory_context"]
+
+
+async def test_a_host_may_name_its_conversation_otherwise_and_keep_it_plain(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    scripted(model)
+    await say(memory, MONDAY, "I keep bees on the quay.")
+    seen: list[Any] = []
+    builder = StateGraph(Notes)
+    builder.add_node("recall", memory.recall_node(messages_key="talk"))
+    builder.add_node("look", lambda state: seen.append(state["memory_context"]))
+    builder.add_node("observe", memory.observe_node(messages_key="talk"))
+    builder.add_edge(START, "recall")
+    builder.add_edge("recall", "look")
+    builder.add_edge("look", "observe")
+    graph: Any = builder.compile()
+    who = {"agent_id": "harbor", "user_id": "ana", "session_id": "friday", "host": "blue"}
+    await graph.ainvoke({"talk": [{"role": "user", "content": QUESTION}]}, context=who)
+
+    assert KEPT in seen[0]
+    assert superuser.execute("select content from mnemic.messages where session_id = 'friday'").fetchall() == [
+        (QUESTION,)
+    ]
+
+
+async def test_a_role_recalls_by_its_own_allowlist(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(KEPT, category="goals")))
+    model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
+    await say(memory, MONDAY, "I keep bees on the quay.")
+    seen: list[Any] = []
+    for role in (None, "planner", "stylist"):
+        graph = host(memory, seen=seen, role=role, search="always").compile()
+        await graph.ainvoke(said("Who keeps bees on the quay?"), context=FRIDAY)
+
+    assert [KEPT in turn["memory_context"] for turn in seen] == [True, True, False]
+    assert [WISH in turn["memory_context"] for turn in seen] == [True, False, False]
+
+
+def unknown_role(memory: Mnemic) -> Any:
+    return host(memory, role="janitor").compile().ainvoke(said(GREETING), context=FRIDAY)
+
+
+def no_session(memory: Mnemic) -> Any:
+    return host(memory).compile().ainvoke(said(GREETING), context=identity("ana"))
+
+
+def no_identity(memory: Mnemic) -> Any:
+    return host(memory).compile().ainvoke(said(GREETING))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "error"),
+    [(unknown_role, CategoryRefusedError), (no_session, InvalidInputError), (no_identity, MissingIdentityError)],
+)
+async def test_a_hosts_mistake_is_an_error_and_nothing_is_stored(
+    memory: Mnemic, superuser: psycopg.Connection, mistake: Callable[[Mnemic], Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await mistake(memory)
+    assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (0,)
+
+
+async def stored_of_a_talk(memory: Mnemic, superuser: psycopg.Connection) -> list[str]:
+    """What is stored of a conversation that the memory had its words in."""
+    told = query_answer([{"id": "1", "category": "projects", "text": f"[projects] {KEPT}"}])
+    talk = [
+        {"role": "user", "content": "Bees?"},
+        {"role": "tool", "content": told},
+        {"role": "tool", "content": "The quay is open."},
+        {"role": "assistant", "content": f"<MemoryContext>{KEPT}</MemoryContext> On the quay."},
+    ]
+    await memory.observe(FRIDAY, talk)
+
+    rows = superuser.execute("select content from mnemic.messages order by content").fetchall()
+    return [content for (content,) in rows]
+
+
+async def test_what_the_memory_told_is_not_stored_again(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    assert await stored_of_a_talk(memory, superuser) == ["Bees?", "On the quay.", "The quay is open."]
+
+
+async def test_control_a_tools_answer_that_is_not_known_is_stored(
+    memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mnemic.nodes.incoming.PREAMBLE", "another sentence")
+    assert CANARY in str(await stored_of_a_talk(memory, superuser))

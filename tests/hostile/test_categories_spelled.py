@@ -1,0 +1,169 @@
+"""Ten thousand spellings of categories that a role may not read: refused in code, and without that, empty in SQL."""
+
+from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from mnemic.nodes.resources import Resources
+from mnemic.policy.categories import Categories, load_categories
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import CategoryRefusedError, InvalidInputError
+from mnemic.state.identity import Identity
+from mnemic.state.records import IndexedText, Kind, NewMemory, Relation
+from mnemic.storage import inbox
+from tests.support.known import fact, know
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import scripted_resources
+from tests.support.server import Clone
+from tests.support.spellings import spellings
+from tests.support.worlds import identity, message
+
+ANA = identity("ana", session="s1")
+ROLES = ("planner", "stylist", "researcher", "executor")
+EVERY = tuple(load_categories().by_name)
+#: Of each category, for each role.
+SPELLINGS = 140
+#: Categories that one request may name.
+AT_ONCE = 64
+QUESTION = "What about the catalogue?"
+#: They come only where their category is named.
+ON_REQUEST: Mapping[str, Kind] = MappingProxyType({"procedural": "procedure", "journal": "journal"})
+KINDS_OF: dict[str, Kind] = {name: ON_REQUEST.get(name, "fact") for name in EVERY if name != "message"}
+#: No list of names, though programs pass them.
+NO_NAMES: tuple[Any, ...] = ("tasks", [["profile"]], [("profile",)], [{"name": "profile"}], {"profile": 1}, [None], [7])
+
+
+def acting(role: str) -> Identity:
+    return ANA.model_copy(update={"role": role})
+
+
+def refused_for(role: str) -> list[str]:
+    """Every category that the role may not read, as it is written, and spellings of all there are."""
+    allowed = load_categories().of_role(role).categories
+    own = [name for name in EVERY if name not in allowed]
+    return own + [spelling for name in EVERY for spelling in spellings(name, SPELLINGS, seed=len(role))]
+
+
+async def world(resources: Resources) -> Mnemic:
+    """One memory of each category and a message, all about the same, and each memory related to all before it."""
+    told: list[NewMemory] = []
+    for name in KINDS_OF:
+        relations = tuple(Relation(to_id=one.id, strength=0.9) for one in told)
+        told.append(fact(f"The catalogue has {name} in it.", name, kind=KINDS_OF[name], relations=relations))
+    await know(resources, ANA, *told)
+    said = message(QUESTION, session="s1")
+    async with resources.database.scoped(ANA) as scoped:
+        await inbox.observe(scoped, "s1", [said])
+        await inbox.index_messages(scoped, resources.embedder.name, [IndexedText(item_id=said.id, text=said.content)])
+    return Mnemic(resources)
+
+
+@pytest.fixture
+async def known(resources: Resources) -> Mnemic:
+    return await world(resources)
+
+
+def without_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked for gets into the statement."""
+    monkeypatch.setattr(Categories, "requested", lambda _, role, names: tuple(names))
+
+
+def test_there_are_ten_thousand() -> None:
+    assert sum(len(refused_for(role)) for role in ROLES) >= 10_000
+
+
+async def test_a_role_finds_what_it_may_read(known: Mnemic) -> None:
+    for role in ROLES:
+        allowed = load_categories().of_role(role).categories
+        found = {item.category for item in await known.query(acting(role), QUESTION, top_k=100)}
+        asked = {item.category for item in await known.query(acting(role), QUESTION, categories=allowed)}
+        assert (found, asked) == (set(allowed) - set(ON_REQUEST), set(allowed))
+
+
+async def test_what_is_related_comes_along_within_the_roles_list_alone(known: Mnemic) -> None:
+    for role in ("planner", "stylist", "researcher"):
+        allowed = load_categories().of_role(role).categories
+        found = await known.query(acting(role), QUESTION, top_k=1)
+        assert len([one for one in found if one.related_to]) == 2, role
+        assert {one.category for one in found} <= set(allowed)
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_every_spelling_is_refused_and_nothing_is_asked(known: Mnemic, model: LoopbackModel, role: str) -> None:
+    model.embedding_requests.clear()
+    may = load_categories().of_role(role).categories[0]
+    taken = []
+    for spelling in refused_for(role):
+        for names in ([spelling], [may, spelling]):
+            try:
+                taken.append((names, await known.query(acting(role), QUESTION, categories=names)))
+            except (CategoryRefusedError, InvalidInputError) as error:
+                if spelling not in EVERY and spelling in str(error):
+                    taken.append((names, []))  # quoted
+    assert taken == []
+    assert model.embedding_requests == []
+
+
+@pytest.mark.parametrize("names", NO_NAMES, ids=str)
+async def test_what_is_no_list_of_names_is_refused(known: Mnemic, names: Any) -> None:
+    with pytest.raises((CategoryRefusedError, InvalidInputError)):
+        await known.query(acting("planner"), QUESTION, categories=names)
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_without_the_check_in_code_none_of_them_brings_a_row(
+    known: Mnemic, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    without_the_check(monkeypatch)
+    assert await foreign(known, role) == set()
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_name_that_no_text_of_the_database_can_have_is_an_error_and_no_row(
+    known: Mnemic, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    without_the_check(monkeypatch)
+    with pytest.raises(InvalidInputError):
+        await known.query(acting(role), QUESTION, categories=["profile", "profile\x00"])
+
+
+async def foreign(memory: Mnemic, role: str) -> set[str]:
+    """Categories of the rows that a role gets and may not read, over all spellings."""
+    asked = [spelling for spelling in refused_for(role) if "\x00" not in spelling]
+    found = set()
+    for place in range(0, len(asked), AT_ONCE):
+        rows = await memory.query(acting(role), QUESTION, categories=asked[place : place + AT_ONCE], top_k=100)
+        found |= {row.category for row in rows}
+    return found - set(load_categories().of_role(role).categories)
+
+
+# -- controls: without the check and without the policy, the same requests bring others' categories
+
+
+@pytest.fixture
+async def unguarded(fresh_db: Clone, model: LoopbackModel) -> AsyncIterator[Mnemic]:
+    """The service on a database whose policies know no categories; they are changed once it has been checked."""
+    async with scripted_resources(fresh_db, model) as resources:
+        with fresh_db.as_superuser() as connection:
+            for table in ("entries", "memories", "messages"):
+                connection.execute(
+                    f"alter policy service on mnemic.{table} using ("
+                    " agent_id = nullif(current_setting('mnemic.agent_id', true), '') and"
+                    " scope_key = any (nullif(current_setting('mnemic.scope_keys', true), '')::text[]))"
+                )
+        yield await world(resources)
+
+
+async def test_without_either_the_rows_are_there(unguarded: Mnemic, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_the_check(monkeypatch)
+    for role in ROLES:
+        assert await foreign(unguarded, role) == set(EVERY) - set(load_categories().of_role(role).categories)
+
+
+async def test_the_check_alone_keeps_them_too(unguarded: Mnemic) -> None:
+    with pytest.raises(CategoryRefusedError):
+        await unguarded.query(acting("planner"), QUESTION, categories=["profile"])
+    found = {item.category for item in await unguarded.query(acting("planner"), QUESTION, top_k=100)}
+    assert found == {"goals", "tasks", "projects"}

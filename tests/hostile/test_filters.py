@@ -1,0 +1,214 @@
+"""Two thousand adversarial filter sets of two users: no foreign row, and others' ids answer as unknown ones do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from mnemic.nodes.resources import Resources
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import Identity
+from mnemic.state.records import IndexedText, NewMemory, Relation
+from mnemic.storage import inbox, search
+from tests.hostile.filter_sets import FOREIGN, UNKNOWN, Row, everything, expected, filter_sets, is_refused, with_ids
+from tests.support.known import fact, know
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import scripted_resources
+from tests.support.server import Clone
+from tests.support.worlds import MORNING, identity, message
+
+ANA = identity("ana", groups=["crew"], session="s-ana")
+BO = identity("bo", groups=["crew", "yard"], session="s-bo")
+#: Nothing of Carl's is shared, and another agent of Ana's is none of this one's business.
+CARL = identity("carl", groups=["attic"], session="s-carl")
+ELSEWHERE = identity("ana", agent="museum", groups=["crew"], session="s-ana")
+#: Every text has the word, so that only scopes and filters decide.
+QUESTION = "catalogue"
+SETS = filter_sets(2000)
+#: Each user asks half of them.
+HALVES = {"ana": (ANA, SETS[::2]), "bo": (BO, SETS[1::2])}
+#: In the text of the statement; the sabotage below widens it wherever it stands.
+SCOPED = "scope_key = any(%(scope_keys)s)"
+
+
+async def live(resources: Resources, who: Identity) -> None:
+    """Memories in every scope of an identity, of several roles, actors, runs and importances, and a kept message."""
+    assert who.user_id
+    assert who.session_id
+    acting = [
+        (who, f"run-{who.user_id}"),
+        (who.model_copy(update={"role": "planner", "actor_id": f"{who.user_id}-bot"}), None),
+    ]
+    shared = () if who is CARL else (f"agent:{who.agent_id}",)
+    for actor, run_id in acting:
+        new = [
+            fact(
+                f"The catalogue of {key} is number {place} for {actor.role}.",
+                ("tasks", "goals", "preferences")[place % 3],
+                key=key,
+                importance=place % 5 + 1,
+                subject_user_id=who.user_id if place % 2 else None,
+                kind="episode" if key.startswith("session:") else "fact",
+            )
+            for place, key in enumerate((*shared, *(key for key in who.scope_keys if not key.startswith("agent:"))))
+        ]
+        await know(resources, actor, *unshared(new, who), run_id=run_id)
+    said = message("The catalogue is late.", session=who.session_id, user=who.user_id)
+    async with resources.database.scoped(who) as scoped:
+        await inbox.observe(scoped, who.session_id, [said])
+        await inbox.index_messages(scoped, resources.embedder.name, [IndexedText(item_id=said.id, text=said.content)])
+
+
+def unshared(new: Sequence[NewMemory], who: Identity) -> list[NewMemory]:
+    """Both users write for the group they share, each in words of their own; each memory is related to the others."""
+    return [
+        replace(
+            one,
+            content=f"{one.content} {who.user_id} says so.",
+            relations=tuple(Relation(to_id=other.id, strength=0.9) for other in new if other is not one),
+        )
+        for one in new
+    ]
+
+
+async def world(resources: Resources, superuser: psycopg.Connection) -> list[Row]:
+    """Everybody's memories; some pinned, and changed at different times."""
+    for who in (ANA, BO, CARL, ELSEWHERE):
+        await live(resources, who)
+    with superuser.transaction():
+        superuser.execute("set local session_replication_role = replica")
+        superuser.execute(
+            "update mnemic.memories set pinned = importance > 3, updated_at = %s + importance * interval '30 days'",
+            (MORNING - timedelta(days=45),),
+        )
+    return everything(superuser)
+
+
+async def found(memory: Mnemic, who: Identity, wanted: Mapping[str, Any]) -> set[UUID] | str:
+    """What a request gets: its rows, or the type and words of its refusal."""
+    try:
+        rows = await memory.query(who, QUESTION, filters=wanted, search_type="text", top_k=100)
+    except InvalidInputError as error:
+        return str(error)
+    return {row.item_id for row in rows}
+
+
+async def astray(memory: Mnemic, rows: Sequence[Row], who: Identity, sets: Sequence[dict[str, Any]]) -> list[Any]:
+    """The sets that found anything else than they have to."""
+    wrong = []
+    for wanted in sets:
+        got, due = await found(memory, who, wanted), expected(rows, who, wanted)
+        if (isinstance(got, str) and due is not None) or (not isinstance(got, str) and got != due):
+            wrong.append((wanted, got, due))
+    return wrong
+
+
+@pytest.mark.parametrize("user", HALVES)
+async def test_no_filter_set_finds_a_row_that_it_should_not_or_misses_one(
+    resources: Resources, superuser: psycopg.Connection, user: str
+) -> None:
+    rows = await world(resources, superuser)
+    who, sets = HALVES[user]
+    assert await astray(Mnemic(resources), rows, who, [with_ids(wanted, FOREIGN) for wanted in sets]) == []
+
+
+@pytest.mark.parametrize("user", HALVES)
+async def test_ids_of_others_answer_exactly_as_ids_of_nobody(
+    resources: Resources, superuser: psycopg.Connection, user: str
+) -> None:
+    await world(resources, superuser)
+    memory, (who, sets) = Mnemic(resources), HALVES[user]
+    with_others = [wanted for wanted in sets if with_ids(wanted, FOREIGN) != wanted]
+    assert len(with_others) > 200
+    for wanted in with_others:
+        foreign, unknown = with_ids(wanted, FOREIGN), with_ids(wanted, UNKNOWN)
+        assert await found(memory, who, foreign) == await found(memory, who, unknown), wanted
+
+
+def test_about_half_of_the_sets_can_be_asked() -> None:
+    assert 800 < sum(map(is_refused, SETS)) < 1200
+
+
+@pytest.mark.parametrize("search_type", ["hybrid", "semantic"])
+async def test_the_vectors_are_filtered_too(
+    resources: Resources, superuser: psycopg.Connection, search_type: Any
+) -> None:
+    rows = await world(resources, superuser)
+    memory = Mnemic(resources)
+    for wanted in ({"user_id": "ana"}, {"user_id": "carl"}, {"run_id": "run-bo"}, {"pinned": True}, {"actor_id": "bo"}):
+        got = await memory.query(ANA, QUESTION, filters=wanted, search_type=search_type, top_k=100)
+        due = expected(rows, ANA, wanted) or set()
+        embedded = {one.id for one in rows if one.id in due and one.updated_at != MORNING}
+        assert {one.item_id for one in got} >= embedded
+        assert {one.item_id for one in got} <= due
+
+
+async def test_what_is_related_comes_along_within_the_filters_alone(
+    resources: Resources, superuser: psycopg.Connection
+) -> None:
+    rows = await world(resources, superuser)
+    memory, came = Mnemic(resources), 0
+    for wanted in [with_ids(wanted, FOREIGN) for wanted in SETS[:300] if not is_refused(wanted)]:
+        got = await memory.query(ANA, QUESTION, filters=wanted, search_type="text", top_k=1)
+        assert {one.item_id for one in got} <= (expected(rows, ANA, wanted) or set()), wanted
+        came += len([one for one in got if one.related_to])
+    assert came > 20
+
+
+# -- controls: what the checks above must see
+
+
+def sabotage(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    statement = search._SQL["search"]
+    assert old in statement
+    monkeypatch.setattr(search, "_SQL", {"search": statement.replace(old, new)})
+
+
+def widen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A statement that takes a filter's user for one whose memories may be seen."""
+    sabotage(monkeypatch, SCOPED, "scope_key = any(array_append(%(scope_keys)s::text[], 'user:' || %(user_id)s::text))")
+
+
+async def test_a_statement_that_widens_still_finds_nothing_behind_the_policies(
+    resources: Resources, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = await world(resources, superuser)
+    widen(monkeypatch)
+    assert await astray(Mnemic(resources), rows, ANA, [{"user_id": "carl"}, {"user_id": "bo"}]) == []
+
+
+async def test_a_statement_that_widens_leaks_where_no_policy_holds_it(
+    fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scripted_resources(fresh_db, model) as resources:
+        with fresh_db.as_superuser() as connection:
+            rows = await world(resources, connection)
+            for table in ("entries", "memories", "messages"):
+                connection.execute(f"alter policy service on mnemic.{table} using (true)")
+        memory, sets = Mnemic(resources), [{"user_id": "carl"}, {"user_id": "bo"}]
+        assert await astray(memory, rows, ANA, sets) == []
+        widen(monkeypatch)
+        assert len(await astray(memory, rows, ANA, sets)) == 2
+        assert await found(memory, ANA, sets[0]) != await found(memory, ANA, {"user_id": "nobody"})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("m.pinned = %(pinned)s", "true"),
+        ("m.run_id = %(run_id)s", "m.run_id is not null"),
+        ("m.importance between %(importance_min)s and %(importance_max)s", "true"),
+        ("m.updated_at < %(updated_before)s", "m.updated_at <= %(updated_before)s + interval '30 days'"),
+    ],
+)
+async def test_a_filter_that_is_left_out_is_seen(
+    resources: Resources, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    rows = await world(resources, superuser)
+    sabotage(monkeypatch, old, new)
+    assert await astray(Mnemic(resources), rows, ANA, SETS[:150]) != []

@@ -1,0 +1,285 @@
+"""What was recalled is counted, once per session and day, when the turn is over, and nothing waits for it."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
+from datetime import date
+from types import MappingProxyType
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from mnemic.nodes import uses as uses_module
+from mnemic.nodes.resources import Resources
+from mnemic.nodes.uses import Uses
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import MnemicError
+from mnemic.storage import uses
+from mnemic.storage.database import Database
+from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import FACTS, fact, facts, say, scripted_resources, scripted_settings, turns
+from tests.support.server import Clone
+from tests.support.worlds import identity, memory, remember
+
+Statements = Callable[[Database], AbstractContextManager[list[str]]]
+
+HERE = identity("ana", session="here")
+THERE = identity("ana", session="there")
+BEES = "Ana keeps bees on the north quay."
+PAST = "Where on the quay were the bees?"
+MONDAY, TUESDAY = date(2026, 3, 2), date(2026, 3, 3)
+
+
+class Calendar:
+    """A day that a test may turn."""
+
+    def __init__(self) -> None:
+        self.day = MONDAY
+
+    def __call__(self) -> date:
+        return self.day
+
+
+@pytest.fixture
+async def resources(clean_db: Clone, model: LoopbackModel) -> AsyncIterator[Resources]:
+    async with scripted_resources(clean_db, model) as opened:
+        yield opened
+
+
+async def fill(service: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(BEES)))
+    await say(service, THERE, "I keep bees on the north quay.")
+
+
+def counted(superuser: psycopg.Connection) -> dict[str, int]:
+    return dict(
+        superuser.execute(
+            "select m.content, u.access_count from mnemic.memory_use u join mnemic.memories m on m.id = u.memory_id"
+        ).fetchall()
+    )
+
+
+# -- what is noted
+
+
+def test_a_memory_counts_once_per_session_and_day() -> None:
+    calendar, memory_id = Calendar(), uuid4()
+    noted = Uses(today=calendar)
+    for _ in range(3):
+        noted.note(HERE, [memory_id, memory_id])
+    assert noted.taken(HERE) == {memory_id}
+    noted.note(HERE, [memory_id])
+    assert noted.taken(HERE) == set()
+
+    noted.note(THERE, [memory_id])
+    assert (noted.taken(HERE), noted.taken(THERE)) == (set(), {memory_id})
+    calendar.day = TUESDAY
+    noted.note(HERE, [memory_id])
+    assert noted.taken(HERE) == {memory_id}
+
+
+def test_without_a_session_it_counts_once_per_user() -> None:
+    noted, memory_id = Uses(), uuid4()
+    for who in (identity("ana"), identity("ana"), identity("ben"), identity("ana", agent="other")):
+        noted.note(who, [memory_id])
+    assert [len(noted.taken(identity(user))) for user in ("ana", "ben")] == [1, 1]
+    assert len(noted.taken(identity("ana", agent="other"))) == 1
+
+
+def test_the_role_that_asked_does_not_matter() -> None:
+    noted, memory_id = Uses(), uuid4()
+    noted.note(HERE.model_copy(update={"role": "planner", "actor_id": "tool"}), [memory_id])
+    noted.note(HERE, [memory_id])
+    assert noted.taken(HERE) == {memory_id}
+
+
+def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uses_module, "MOST_NOTED", 100)
+    noted = Uses()
+    for number in range(1000):
+        noted.note(identity(f"u{number}"), [uuid4() for _ in range(7)])
+        assert len(noted._counted) < 107
+        assert sum(len(waiting) for _, waiting in noted._waiting.values()) < 107
+    noted.note(HERE, [])
+    assert noted.taken(HERE) == set()
+
+
+# -- what is written
+
+
+async def test_a_recall_counts_once_its_turn_is_observed(
+    resources: Resources, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    service = Mnemic(resources)
+    await fill(service, model)
+    for _ in range(2):
+        recalled = await service.context(HERE, PAST)
+        assert BEES in recalled["context"]
+        assert {found["kind"] for found in recalled["memories"]} >= {"fact"}
+    assert counted(superuser) == {}  # a recall writes nothing
+    await service.observe(HERE, turns("Where were they?"))
+    assert counted(superuser) == {BEES: 1}
+    await service.context(HERE, PAST)
+    await service.observe(HERE, turns("And now?"))
+    assert counted(superuser) == {BEES: 1}
+
+    await service.context(THERE, PAST)
+    await service.observe(THERE, turns("And there?"))
+    assert counted(superuser) == {BEES: 2}
+    rows = superuser.execute("select scope_key, now() - last_accessed_at < '1 min' from mnemic.memory_use").fetchall()
+    assert rows == [("user:ana", True)]
+
+
+async def test_an_explicit_query_counts_too(
+    resources: Resources, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    service = Mnemic(resources)
+    await fill(service, model)
+    assert BEES in {found.content for found in await service.query(HERE, "bees")}
+    await service.observe(HERE, turns("Where were they?"))
+    assert counted(superuser) == {BEES: 1}
+
+
+async def test_what_is_always_in_context_is_not_counted(
+    resources: Resources, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    service = Mnemic(resources)
+    await remember(resources.database, HERE, memory("Ana is brief.", kind="core"), memory("Ana.", kind="reflection"))
+    recalled = await service.context(HERE, PAST, search="always")
+    await service.observe(HERE, turns("Hello."))
+
+    assert "Ana is brief." in recalled["context"]
+    assert counted(superuser) == {}
+
+
+async def test_closing_writes_what_no_turn_has_written(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    settings = scripted_settings(clean_db, model).model_dump(exclude_unset=True)
+    async with Mnemic.open(**settings) as service:
+        await fill(service, model)
+        for who in (HERE, identity("ana")):
+            await service.context(who, PAST)
+        assert counted(superuser) == {}
+    assert counted(superuser) == {BEES: 2}
+
+
+async def test_a_turn_without_a_recall_writes_no_more_than_its_messages(
+    resources: Resources, model: LoopbackModel, statements: Statements
+) -> None:
+    service = Mnemic(resources)
+    with statements(resources.database) as sent:
+        await service.observe(HERE, turns("Hello."))
+    assert len(sent) == 5
+    assert not any("memory_use" in statement for statement in sent)
+
+
+async def test_a_failure_costs_the_counts_and_is_logged_without_a_word_of_them(
+    fresh_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scripted_resources(fresh_db, model) as resources:
+        service = Mnemic(resources)
+        await fill(service, model)
+        await service.context(HERE, PAST)
+        with fresh_db.as_superuser() as connection:
+            connection.execute("revoke insert on mnemic.memory_use from mnemic_app")
+        observed = await service.observe(HERE, turns("Hello."))
+        assert observed.accepted == 1
+        assert resources.uses.taken(HERE) == set()
+
+    (record,) = [record for record in caplog.records if record.name == "mnemic"]
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().startswith("uses of recalled memories were not counted (1): ")
+    assert "bees" not in caplog.text
+
+
+async def test_a_database_that_is_away_keeps_nobody_from_closing(
+    clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    reading = make_conninfo(clean_db.service_dsn, options="-c default_transaction_read_only=on")
+    noted = Uses()
+    for number in range(5):
+        noted.note(identity(f"u{number}"), [uuid4()])
+    async with scripted_resources(clean_db, model, database_url=reading) as resources:
+        await noted.write_all(resources.database)
+    assert len([record for record in caplog.records if record.name == "mnemic"]) == 1
+
+
+# -- by whom, and how many at once
+
+
+async def count(db: Database, memory_ids: list[UUID], user: str = "ana") -> None:
+    async with db.scoped(identity(user)) as scoped:
+        await uses.count(scoped, memory_ids)
+
+
+async def test_foreign_and_unknown_ids_count_for_nothing(db: Database, superuser: psycopg.Connection) -> None:
+    own, foreign = memory("Ana's."), memory("Ben's.", key="user:ben")
+    await remember(db, identity("ana"), own, foreign, also=["user:ben"])
+    await count(db, [own.id, foreign.id, uuid4()])
+
+    assert counted(superuser) == {"Ana's.": 1}
+    await count(db, [foreign.id], "ben")
+    await count(db, [foreign.id])
+    assert counted(superuser) == {"Ana's.": 1, "Ben's.": 1}
+
+
+@pytest.mark.parametrize("held_by", ["the policies", "the statement", "neither"])
+async def test_statement_and_policies_each_keep_foreign_memories_from_being_counted(
+    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, held_by: str
+) -> None:
+    with fresh_db.as_superuser() as connection:
+        if held_by != "the policies":
+            for table in ("memories", "memory_use"):
+                connection.execute(f"alter table mnemic.{table} disable row level security")
+        if held_by != "the statement":
+            careless = uses._SQL["count"].replace("and scope_key = any(%(scope_keys)s) ", "")
+            assert careless != uses._SQL["count"]
+            monkeypatch.setattr(uses, "_SQL", {"count": careless})
+        async with fresh_db.database() as db:
+            foreign = memory("Ben's.", key="user:ben")
+            await remember(db, identity("ben"), foreign)
+            await count(db, [foreign.id])
+        assert counted(connection) == ({"Ben's.": 1} if held_by == "neither" else {})
+
+
+async def count_all_at_once(db: Database, rounds: int) -> list[MnemicError]:
+    """Eight turns that end at the same time and have recalled the same memories; what they met."""
+    shared = [memory(f"Fact {number}.", key="agent:harbor") for number in range(60)]
+    await remember(db, identity("ana"), *shared)
+    chance = random.Random(5)
+    met: list[MnemicError] = []
+
+    async def turn(user: str) -> None:
+        ids = [item.id for item in chance.sample(shared, 40)]
+        try:
+            await count(db, ids, user)
+        except MnemicError as error:
+            met.append(error)
+
+    for _ in range(rounds):
+        await asyncio.gather(*(turn(f"u{number}") for number in range(8)))
+    return met
+
+
+async def test_turns_that_end_at_once_do_not_deadlock_and_none_is_lost(fresh_db: Clone) -> None:
+    see_deadlocks_quickly(fresh_db)
+    async with fresh_db.database(PATIENT) as db:
+        assert await count_all_at_once(db, rounds=20) == []
+    with fresh_db.as_superuser() as connection:
+        assert sum(counted(connection).values()) == 20 * 8 * 40
+
+
+async def test_without_their_order_they_would(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    see_deadlocks_quickly(fresh_db)
+    shuffled = uses._SQL["count"].replace("order by id", "order by random()")
+    assert shuffled != uses._SQL["count"]
+    monkeypatch.setattr(uses, "_SQL", MappingProxyType({"count": shuffled}))
+    async with fresh_db.database(PATIENT) as db:
+        met = await count_all_at_once(db, rounds=20)
+    assert {error.sqlstate for error in met} == {"40P01"}

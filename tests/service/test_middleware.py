@@ -1,0 +1,269 @@
+"""The middleware in an agent of `create_agent`, with the real OpenAI client on the wire."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from langchain.agents.middleware import AgentState
+from langchain_core.messages import SystemMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from mnemic import MemoryMiddleware, Mnemic
+from mnemic.service.turn import Asked
+from mnemic.state.errors import BlockedLoopError
+from tests.support.agents import (
+    CANARY,
+    FRIDAY,
+    GREETING,
+    KEPT,
+    MONDAY,
+    PROMPT,
+    QUESTION,
+    THREAD,
+    VISIBLE,
+    WISH,
+    agent,
+    answers,
+    is_agent,
+    remember,
+    requests,
+    said,
+    stored,
+    system_of,
+    tool_call,
+)
+from tests.support.loopback import LoopbackModel
+from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_postgres
+from tests.support.scripted import (
+    FACTS,
+    contents,
+    fact,
+    facts,
+    scripted_memory,
+)
+from tests.support.server import Clone
+from tests.support.worlds import identity
+
+
+async def test_the_context_stands_once_behind_the_hosts_own_prompt(memory: Mnemic, model: LoopbackModel) -> None:
+    await remember(memory, model)
+    answers(model)
+    turn = await agent(memory, model).ainvoke(said(QUESTION), context=FRIDAY)
+
+    (request,) = requests(model)
+    system = system_of(request)
+    assert system.startswith(f"{PROMPT}\n\n<MemoryContext>")
+    assert system.endswith("</MemoryContext>")
+    assert [system.count(text) for text in (KEPT, WISH, "<MemoryContext>")] == [1, 1, 1]
+    assert [message["role"] for message in request["messages"]] == ["system", "user"]
+    assert request["messages"][1]["content"] == QUESTION
+    assert turn.keys() == {"messages", "memory_searched"}
+    assert CANARY not in str(turn)
+
+
+async def test_a_prompt_in_parts_keeps_its_parts(memory: Mnemic, model: LoopbackModel) -> None:
+    await remember(memory, model)
+    answers(model)
+    parts: list[Any] = [{"type": "text", "text": PROMPT, "cache_control": {"type": "ephemeral"}}]
+    await agent(memory, model, system_prompt=SystemMessage(parts)).ainvoke(said(QUESTION), context=FRIDAY)
+
+    own, added = system_of(requests(model)[0])
+    assert own == parts[0]
+    assert KEPT in added["text"]
+
+
+async def test_without_a_memory_the_prompt_is_the_hosts_alone(memory: Mnemic, model: LoopbackModel) -> None:
+    answers(model)
+    await agent(memory, model).ainvoke(said(GREETING), context=FRIDAY)
+    await agent(memory, model, system_prompt=None).ainvoke(said(GREETING), context=FRIDAY)
+
+    with_prompt, without = requests(model)
+    assert system_of(with_prompt) == PROMPT
+    assert [message["role"] for message in without["messages"]] == ["user"]
+
+
+async def test_the_tools_come_along_and_the_unsure_model_is_answered(memory: Mnemic, model: LoopbackModel) -> None:
+    await remember(memory, model)
+    answers(model, tool_call(query="bees on the quay"), VISIBLE)
+    turn = await agent(memory, model).ainvoke(said(GREETING), context=FRIDAY)
+
+    first, second = requests(model)
+    names = [tool["function"]["name"] for tool in first["tools"]]
+    assert "memory_query" in names
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in names)
+    assert KEPT not in system_of(first)
+    assert system_of(first) == system_of(second)
+    (told,) = [message["content"] for message in second["messages"] if message["role"] == "tool"]
+    assert KEPT in told
+    assert turn["memory_searched"] is None
+    assert turn["messages"][-1].text == VISIBLE
+
+
+async def test_what_the_tool_told_is_not_stored_as_said(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await remember(memory, model)
+    answers(model, tool_call(query="bees on the quay"), VISIBLE)
+    await agent(memory, model).ainvoke(said(GREETING), context=FRIDAY)
+
+    assert sorted(stored(superuser)) == [("assistant", VISIBLE), ("user", GREETING)]
+
+
+async def test_the_next_turn_hears_once_what_another_session_changed(memory: Mnemic, model: LoopbackModel) -> None:
+    answers(model)
+    running = agent(memory, model, checkpointer=InMemorySaver())
+    await running.ainvoke(said(GREETING), THREAD, context=FRIDAY)
+    await remember(memory, model)
+    for _ in range(2):
+        await running.ainvoke(said(GREETING), THREAD, context=FRIDAY)
+
+    assert ["<Updates" in system_of(request) for request in requests(model)] == [False, True, False]
+
+
+async def saved_by(
+    middleware: Callable[[Mnemic], MemoryMiddleware],
+    clone: Clone,
+    model: LoopbackModel,
+    savers: Savers,
+    durability: Durability,
+) -> str:
+    """All that a saver wrote down of a turn that was recalled for."""
+    answers(model)
+    async with scripted_memory(clone, model) as memory, savers(clone) as (saver, everything):
+        await remember(memory, model)
+        running = agent(memory, model, middleware(memory), checkpointer=saver)
+        await running.ainvoke(said(QUESTION), THREAD, context=FRIDAY, durability=durability)
+        assert KEPT in system_of(requests(model)[0])
+        return await everything()
+
+
+@both_savers
+@pytest.mark.parametrize("durability", DURABILITIES)
+async def test_no_checkpoint_holds_what_was_recalled(
+    fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability
+) -> None:
+    saved = await saved_by(lambda memory: memory.middleware(), fresh_db, model, savers, durability)
+
+    assert VISIBLE in saved
+    assert CANARY not in saved
+
+
+class LeakyState(AgentState[Any]):
+    """The control: the context in a channel that is saved."""
+
+    memory_context: str
+    memory_revision: int | None
+    memory_searched: str | None
+
+
+class Leaky(MemoryMiddleware):
+    """The control."""
+
+    state_schema = LeakyState  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("durability", DURABILITIES)
+async def test_control_a_tracked_channel_is_saved(
+    fresh_db: Clone, model: LoopbackModel, durability: Durability
+) -> None:
+    def leaky(memory: Mnemic) -> MemoryMiddleware:
+        return Leaky(memory, Asked(), memory.tools(), None, observe=True, form=False)
+
+    assert CANARY in await saved_by(leaky, fresh_db, model, in_postgres, durability)
+
+
+async def test_after_an_interrupt_the_context_is_fetched_again(fresh_db: Clone, model: LoopbackModel) -> None:
+    answers(model, tool_call(query="nothing of that kind", categories=["tone"]), VISIBLE)
+    async with scripted_memory(fresh_db, model) as memory, in_postgres(fresh_db) as (saver, everything):
+        await remember(memory, model)
+        running = agent(memory, model, checkpointer=saver, interrupt_before=["tools"])
+        await running.ainvoke(said(QUESTION), THREAD, context=FRIDAY)
+        paused = await everything()
+        turn = await running.ainvoke(None, THREAD, context=FRIDAY)
+
+        before, after = requests(model)
+        assert KEPT in system_of(before)
+        assert system_of(after) == system_of(before)
+        assert turn["messages"][-1].text == VISIBLE
+        assert CANARY not in paused
+        assert CANARY not in await everything()
+
+
+async def test_a_turn_is_formed_without_being_waited_for(clean_db: Clone, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(KEPT)))
+    answers(model)
+    async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
+        await agent(memory, model).ainvoke(said("I keep bees."), context=MONDAY)
+    async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
+        assert await contents(memory, MONDAY) == [KEPT]
+        await agent(memory, model, memory.middleware(form=False)).ainvoke(said("I keep goats."), context=FRIDAY)
+    assert len([request for request in model.chat_requests if not is_agent(request)]) == 2
+
+
+async def test_a_subagents_instructions_are_not_stored(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    answers(model)
+    planner = agent(memory, model, memory.middleware("planner", observe=False))
+    await planner.ainvoke(said("Plan the visit."), context=identity("ana"))
+
+    assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (0,)
+
+
+async def test_a_turn_is_answered_all_the_same_where_the_memory_fails(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    await remember(memory, model)
+    answers(model)
+    running = agent(memory, model, checkpointer=InMemorySaver())
+    superuser.execute("revoke insert on mnemic.messages from mnemic_app")
+    try:
+        with caplog.at_level(logging.WARNING, logger="mnemic"):
+            turn = await running.ainvoke(said(f"I say {CANARY}."), THREAD, context=FRIDAY)
+    finally:
+        superuser.execute("grant insert on mnemic.messages to mnemic_app")
+
+    assert turn["messages"][-1].text == VISIBLE
+    assert "were not stored" in caplog.text
+    assert CANARY not in caplog.text
+    assert stored(superuser) == []
+    await running.ainvoke(said(GREETING), THREAD, context=FRIDAY)
+    assert len(stored(superuser)) == 4
+
+
+async def test_an_agent_may_be_invoked_synchronously_in_another_thread(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await remember(memory, model)
+    answers(model, tool_call(query="bees on the quay"), VISIBLE)
+    running = agent(memory, model)
+    turn = await asyncio.to_thread(running.invoke, said(QUESTION), context=FRIDAY)
+
+    first, second = requests(model)
+    assert KEPT in system_of(first)
+    assert [message["role"] for message in second["messages"]] == ["system", "user", "assistant", "tool"]
+    assert turn["messages"][-1].text == VISIBLE
+    assert sorted(stored(superuser)) == [("assistant", VISIBLE), ("user", QUESTION)]
+
+
+async def test_invoked_on_the_loops_own_thread_it_says_what_to_do(memory: Mnemic, model: LoopbackModel) -> None:
+    answers(model)
+    with pytest.raises(BlockedLoopError, match="ainvoke"):
+        agent(memory, model).invoke(said(GREETING), context=FRIDAY)
+    assert requests(model) == []
+
+
+async def test_streamed_words_are_the_agents_alone(clean_db: Clone, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(KEPT)))
+    answers(model)
+    async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
+        modes = ["messages", "updates"]
+        running = agent(memory, model)
+        chunks = [chunk async for chunk in running.astream(said("I keep bees."), context=MONDAY, stream_mode=modes)]
+
+    assert VISIBLE in str(chunks)
+    assert CANARY not in str(chunks)

@@ -1,0 +1,250 @@
+"""`Mnemic.query`: one search under the role's allowlist, within its budget, in one transaction."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mnemic import Mnemic
+from mnemic.nodes.query import MESSAGE_CHARS, result_line
+from mnemic.nodes.resources import Resources
+from mnemic.policy.categories import OWNER, load_categories
+from mnemic.policy.tokens import count_tokens
+from mnemic.state.errors import CategoryRefusedError, EmbeddingError, InvalidInputError
+from mnemic.state.identity import Identity
+from mnemic.state.query import MemoryFilters, MemoryQuery
+from mnemic.state.records import Found, IndexedText, NewMemory
+from mnemic.storage import inbox
+from tests.support.known import fact, know
+from tests.support.loopback import LoopbackModel
+from tests.support.server import Clone
+from tests.support.statements import recorded_statements
+from tests.support.worlds import identity, message
+from tests.tools.agents import asked, rows
+
+ANA = identity("ana", session="s1")
+QUESTION = "catalogue"
+TASK = fact("Ana ships the catalogue in May.", "tasks")
+TONE = fact("Ana likes a dry tone in the catalogue.", "tone")
+STEPS = fact("1. Fold the catalogue. 2. Stamp it.", "procedural", kind="procedure")
+
+
+@pytest.fixture
+async def memory(resources: Resources) -> Mnemic:
+    """One memory of each of three categories."""
+    await know(resources, ANA, TASK, TONE, STEPS)
+    return Mnemic(resources)
+
+
+def acting(role: str) -> Identity:
+    return ANA.model_copy(update={"role": role})
+
+
+def ids(found: list[Found]) -> set[UUID]:
+    return {one.item_id for one in found}
+
+
+# -- categories
+
+
+async def test_a_role_finds_its_own_categories_and_procedures_only_by_their_name(memory: Mnemic) -> None:
+    everything = [*load_categories().by_name]
+    for role, categories, expected in (
+        ("supervisor", None, {TASK.id, TONE.id}),
+        ("planner", None, {TASK.id}),
+        ("planner", ["procedural"], {STEPS.id}),
+        ("planner", ["tasks", "procedural"], {TASK.id, STEPS.id}),
+        ("stylist", None, {TONE.id}),
+        ("researcher", None, set()),
+        (OWNER, everything, {TASK.id, TONE.id, STEPS.id}),
+    ):
+        assert ids(await memory.query(acting(role), QUESTION, categories=categories)) == expected, (role, categories)
+
+
+async def test_a_role_without_a_list_is_refused_whatever_it_asks_for(memory: Mnemic) -> None:
+    for categories in (None, [], ["tasks"]):
+        with pytest.raises(CategoryRefusedError, match="no allowlist"):
+            await memory.query(acting("nobody"), QUESTION, categories=categories)
+
+
+async def test_what_is_not_allowed_is_named_before_anything_is_embedded_or_read(
+    memory: Mnemic, clean_db: Clone, model: LoopbackModel
+) -> None:
+    model.embedding_requests.clear()
+    with recorded_statements(clean_db) as sent:
+        with pytest.raises(CategoryRefusedError, match="not allowed for this role: tone; it may ask for goals, tasks"):
+            await memory.query(acting("planner"), " ", categories=["tasks", "tone"])
+        assert await memory.query(acting("planner"), " ", categories=[]) == []
+    assert (sent, model.embedding_requests) == ([], [])
+
+
+# -- what it costs
+
+
+async def test_a_query_is_one_statement_in_one_transaction(memory: Mnemic, clean_db: Clone) -> None:
+    with recorded_statements(clean_db) as sent:
+        assert await memory.query(ANA, QUESTION)
+    begin, scope, search, commit = sent
+    assert (begin.lower(), commit.lower()) == ("begin", "commit")
+    assert "mnemic.categories" in scope
+    assert "from entries" in search
+
+
+@pytest.mark.parametrize(
+    ("arguments", "embedded"),
+    [
+        ({}, 1),
+        ({"search_type": "semantic"}, 1),
+        ({"search_type": "text"}, 0),
+        ({"search_type": "text", "threshold": 0}, 1),
+    ],
+    ids=str,
+)
+async def test_a_question_is_embedded_once_and_only_where_meaning_counts(
+    memory: Mnemic, model: LoopbackModel, arguments: dict[str, Any], embedded: int
+) -> None:
+    model.embedding_requests.clear()
+    assert await memory.query(ANA, QUESTION, **arguments)
+    assert len(model.embedding_requests) == embedded
+
+
+async def test_without_an_embedder_a_search_by_text_is_offered(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer_embeddings(401)
+    with pytest.raises(EmbeddingError, match='search_type="text"'):
+        await memory.query(ANA, QUESTION)
+    assert await memory.query(ANA, QUESTION, search_type="text")
+
+
+async def test_what_was_returned_counts_as_used_and_what_was_not_does_not(memory: Mnemic, resources: Resources) -> None:
+    await kept(resources, ANA, "The catalogue is late.")
+    (first, *_) = await memory.query(ANA, QUESTION, categories=["tasks"], budget_tokens=40)
+    assert first.item_id == TASK.id
+    assert {one.kind for one in await memory.query(ANA, QUESTION, categories=["message"])} == {"message"}
+    assert await memory.query(ANA, QUESTION, categories=["tone"], budget_tokens=1) == []
+    assert resources.uses.taken(ANA) == {TASK.id}
+
+
+# -- arguments
+
+
+async def test_filters_may_be_a_mapping_or_the_record(memory: Mnemic) -> None:
+    for filters in ({"importance_max": 2}, MemoryFilters(importance_max=2)):
+        assert ids(await memory.query(ANA, QUESTION, filters=filters)) == {TASK.id, TONE.id}
+    assert await memory.query(ANA, QUESTION, filters={"importance_min": 5}) == []
+
+
+async def test_a_filter_or_scope_that_does_not_exist_is_refused(memory: Mnemic) -> None:
+    filters: list[Mapping[str, Any]] = [{"importance": 3}, {"user_id": ["ana"]}, {"updated_after": "soon"}]
+    for wanted in filters:
+        with pytest.raises(InvalidInputError, match=r"^filters\."):
+            await memory.query(ANA, QUESTION, filters=wanted)
+    with pytest.raises(InvalidInputError, match=r"^scopes: "):
+        await memory.query(ANA, QUESTION, scopes=["everybody"])  # type: ignore[list-item]
+
+
+async def test_scopes_narrow_to_those_of_the_identity(memory: Mnemic, resources: Resources) -> None:
+    shared = fact("The guild prints the catalogue.", "tasks", key="agent:harbor")
+    await know(resources, ANA, shared)
+    assert ids(await memory.query(ANA, QUESTION, scopes=["agent"])) == {shared.id}
+    assert ids(await memory.query(ANA, QUESTION, scopes=["user"])) == {TASK.id, TONE.id}
+    assert ids(await memory.query(ANA, QUESTION, scopes=["group", "session"])) == set()
+    assert await memory.query(ANA, QUESTION, scopes=[]) == []
+
+
+async def test_each_result_says_how_its_score_came_about(memory: Mnemic) -> None:
+    for one in await memory.query(ANA, QUESTION):
+        why = one.explanation
+        assert why.text is not None
+        assert why.similarity is not None
+        assert one.score == pytest.approx(why.fused + sum(why.boosts.values()))
+
+
+# -- budgets
+
+
+async def kept(resources: Resources, who: Identity, text: str) -> None:
+    """A message that stays searchable."""
+    said = message(text, session="s1", user=who.user_id)
+    async with resources.database.scoped(who) as scoped:
+        await inbox.observe(scoped, "s1", [said])
+        await inbox.index_messages(scoped, resources.embedder.name, [IndexedText(item_id=said.id, text=QUESTION)])
+
+
+#: Everything that Postgres can store, and more of what makes a line longer or two lines of one.
+TEXT = st.text(
+    st.one_of(
+        st.characters(exclude_categories=["Cs"], exclude_characters="\x00"),
+        st.sampled_from("<>&\"'\n\r\u2028\x85 "),
+    ),
+    min_size=1,
+    max_size=200,
+)
+
+
+def about_the_catalogue(text: str) -> NewMemory:
+    return replace(fact(text, "tasks"), search_text=f"{QUESTION} {uuid4().hex}", content=f"{text}{uuid4().hex[:4]}")
+
+
+@settings(max_examples=25)
+@given(texts=st.lists(TEXT, min_size=1, max_size=5), budget=st.integers(1, 300), is_full=st.booleans())
+async def test_budgets_hold_for_any_memories_and_every_text_is_one_line(
+    resources: Resources, texts: list[str], budget: int, is_full: bool
+) -> None:
+    who = identity("ana", agent=uuid4().hex, session="s1")
+    await know(resources, who, *map(about_the_catalogue, texts))
+    await kept(resources, who, texts[0])
+    memory = Mnemic(resources)
+    limits: dict[str, Any] = {"search_type": "text", "top_k": 100, "budget_tokens": budget}
+
+    found = await memory.query(who, QUESTION, **limits)
+    returns = "full" if is_full else "bullets"
+    answer = rows(await asked(memory.tools(), who, query=QUESTION, returns=returns, **limits))
+    lines = [result_line(one, MemoryQuery(query=QUESTION, returns="full")) for one in found]
+    for shown in (lines, [row["text"] for row in answer]):
+        assert sum(map(count_tokens, shown)) <= budget
+        assert all(len(line.splitlines()) == 1 for line in shown)
+        assert not any(mark in line for line in shown for mark in "<>")
+
+
+async def test_a_fit_that_lets_everything_pass_breaks_the_budget(
+    memory: Mnemic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control of the test above."""
+    monkeypatch.setattr("mnemic.nodes.query.fit", lambda items, **_: items)
+    answer = rows(await asked(memory.tools(), ANA, query=QUESTION, budget_tokens=1))
+    assert sum(count_tokens(row["text"]) for row in answer) > 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_budget_is_filled_as_far_as_whole_lines_go_best_first(resources: Resources, seed: int) -> None:
+    dice = random.Random(seed)
+    await know(resources, ANA, *[about_the_catalogue("lamp " * dice.randint(1, 60)) for _ in range(12)])
+    memory = Mnemic(resources)
+    request = MemoryQuery(query=QUESTION, returns="full")
+    ranked = await memory.query(ANA, QUESTION, search_type="text", top_k=100)
+    for budget in (20, 50, 120, 400, 8192):
+        left, due = budget, []
+        for one in ranked:
+            if (size := count_tokens(result_line(one, request))) <= left:
+                due.append(one.item_id)
+                left -= size
+        got = await memory.query(ANA, QUESTION, search_type="text", top_k=100, budget_tokens=budget)
+        assert [one.item_id for one in got] == due
+
+
+def test_a_bullet_of_a_long_message_is_cut_and_nothing_else_is() -> None:
+    bullets, full = MemoryQuery(query=QUESTION), MemoryQuery(query=QUESTION, returns="full")
+    steps = Found(
+        item_id=uuid4(), kind="procedure", scope_key="user:ana", category="procedural", subject="Ana",
+        content="Fold it. " * 500, dated=TASK.valid_from, importance=2, score=1.0,
+    )  # fmt: skip
+    said = replace(steps, kind="message", category="message")
+    assert MESSAGE_CHARS - 100 < len(result_line(said, bullets)) < MESSAGE_CHARS + 60
+    assert result_line(said, bullets).endswith('…"')
+    assert len(result_line(said, full)) > 4400
+    assert result_line(steps, bullets) == result_line(steps, full)

@@ -1,0 +1,248 @@
+"""Under an allowlist no row of another category exists, whatever a statement asks for, nor can one be made."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import psycopg
+import pytest
+
+from mnemic.policy.categories import load_categories
+from mnemic.state.errors import RefusedError
+from mnemic.state.query import MemoryFilters, MemoryQuery
+from mnemic.state.records import Found, IndexedText, Kind, NewMemory, Supersession
+from mnemic.state.settings import Settings
+from mnemic.storage import history, inbox, memories
+from mnemic.storage.database import Database, Scoped
+from mnemic.storage.search import search
+from tests.support.server import Clone
+from tests.support.spellings import spellings
+from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
+
+ME = identity("ana", session="s1")
+CATEGORIES = load_categories()
+EVERY = tuple(CATEGORIES.by_name)
+KINDS: dict[str, Kind] = {"procedural": "procedure", "journal": "journal", "relationship_dynamic": "insight"}
+OF_MESSAGES = "message"
+SAID = "The wombat said it all."
+#: What a transaction sees of each table without any condition, by category.
+SEEN = {
+    "memories": "select distinct category from memories",
+    "entries": "select distinct category from entries",
+    "history": "select distinct category from history",
+    "history_contents": "select distinct coalesce(after, before) ->> 'category' from history_contents",
+    "messages": f"select distinct '{OF_MESSAGES}' from messages",
+}
+#: A policy as it was before there were categories.
+BEFORE = (
+    "agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))"
+    " and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[])"
+)
+
+
+def of_category(category: str, content: str, kind: Kind) -> NewMemory:
+    return replace(memory(content, kind=kind), category=category)
+
+
+async def live(db: Database) -> None:
+    """Of every category a living memory, one that was replaced and a reflection; a kept message is their source."""
+    said = message(SAID)
+    async with db.scoped(ME) as scoped:
+        await inbox.observe(scoped, "s1", [said])
+        op_id = await scoped.begin_operation("formation")
+        for category in EVERY:
+            kind = KINDS.get(category, "fact")
+            if category == OF_MESSAGES:
+                await inbox.settle(scoped, op_id, [said.id])
+                text = IndexedText(item_id=said.id, text=SAID, vector=direction(0))
+                await inbox.index_messages(scoped, MODEL, [text])
+                continue
+            new = [
+                of_category(category, f"Of the bees: {category}.", kind),
+                of_category(category, f"Of the bees, once: {category}.", kind),
+                of_category(category, f"Of the bees, on the whole: {category}.", "reflection"),
+            ]
+            new[0] = replace(new[0], source_message_ids=(said.id,))
+            vectors = {one.id: direction(10) for one in new}
+            await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
+            closing = Supersession(old_id=new[1].id, old_version=1, new_id=new[0].id)
+            await memories.supersede(scoped, [(closing, MORNING)])
+
+
+@pytest.fixture
+async def world(db: Database) -> Database:
+    await live(db)
+    return db
+
+
+async def found(scoped: Scoped, request: MemoryQuery, categories: Sequence[str] = EVERY) -> list[Found]:
+    """What the search brings when the check of a request's categories is left out."""
+    vector = None if request.search_type == "text" else direction(0)
+    return await search(
+        scoped, request, vector, model=MODEL, settings=Settings(), categories=categories, rag_lengths={}
+    )
+
+
+async def everything(scoped: Scoped, question: str = "bees wombat") -> set[str]:
+    """The categories of all that the service's own reading brings, asked for every category there is."""
+    asked = [
+        await found(scoped, MemoryQuery(query=question, categories=named, filters=filters, top_k=100))
+        for named in (None, EVERY)
+        for filters in (MemoryFilters(), MemoryFilters(importance_min=1, user_id="ana"))
+    ]
+    listed = await memories.living(scoped, [*memories.STANDING, "fact", *KINDS.values()], most=999, with_closed=True)
+    standing = await memories.standing(scoped, always=EVERY, most=999)
+    shown = [one for part in standing.scopes for one in (*part.texts, *part.facts)]
+    return {item.category for items in asked for item in items} | {one.category for one in [*listed, *shown]}
+
+
+async def bare(scoped: Scoped, table: str) -> set[str]:
+    cursor = await scoped.execute(SEEN[table], {})
+    return {row[0] for row in await cursor.fetchall()}
+
+
+def visible(allowed: Sequence[str], table: str) -> set[str]:
+    """What of an allowlist a table can hold."""
+    others = {*allowed} - {OF_MESSAGES}
+    only = {"messages": {*allowed} & {OF_MESSAGES}, "entries": {*allowed}}
+    return only.get(table, others)
+
+
+@pytest.mark.parametrize("role", CATEGORIES.allowlists)
+async def test_a_role_sees_the_rows_of_its_categories_and_no_others(world: Database, role: str) -> None:
+    allowed = CATEGORIES.of_role(role).categories
+    async with world.scoped(ME, categories=allowed) as scoped:
+        for table in SEEN:
+            assert await bare(scoped, table) == visible(allowed, table), table
+        assert await everything(scoped) == {*allowed}
+
+
+async def test_without_an_allowlist_everything_is_there_and_under_an_empty_one_nothing(world: Database) -> None:
+    for allowed, expected in ((None, EVERY), ((), ())):
+        async with world.scoped(ME, categories=allowed) as scoped:
+            assert await everything(scoped) == {*expected}
+            for table in SEEN:
+                assert await bare(scoped, table) == visible(expected, table)
+
+
+@pytest.mark.parametrize("table", SEEN)
+async def test_without_its_clause_a_table_shows_what_is_not_allowed(fresh_db: Clone, table: str) -> None:
+    allowed = CATEGORIES.of_role("planner").categories
+    async with fresh_db.database() as db:
+        await live(db)
+        with fresh_db.as_superuser() as connection:
+            connection.execute(f"alter policy service on mnemic.{table} using ({BEFORE})")
+        async with db.scoped(ME, categories=allowed) as scoped:
+            assert await bare(scoped, table) > visible(allowed, table)
+
+
+async def test_without_the_clauses_the_services_own_reading_shows_it_too(fresh_db: Clone) -> None:
+    allowed = CATEGORIES.of_role("planner").categories
+    async with fresh_db.database() as db:
+        await live(db)
+        with fresh_db.as_superuser() as connection:
+            for table in SEEN:
+                connection.execute(f"alter policy service on mnemic.{table} using ({BEFORE})")
+        async with db.scoped(ME, categories=allowed) as scoped:
+            assert await everything(scoped) == {*EVERY}
+
+
+@pytest.mark.parametrize("role", CATEGORIES.allowlists)
+async def test_the_history_of_what_is_not_allowed_is_that_of_an_unknown_memory(
+    world: Database, superuser: psycopg.Connection, role: str
+) -> None:
+    allowed = CATEGORIES.of_role(role).categories
+    stored = superuser.execute("select id, category from mnemic.memories").fetchall()
+    assert {category for _, category in stored} == {*EVERY} - {OF_MESSAGES}
+    async with world.scoped(ME, categories=allowed) as scoped:
+        for memory_id, category in stored:
+            events = await history.of_memory(scoped, memory_id)
+            assert bool(events) == (category in allowed)
+            assert all(event.after for event in events)
+
+
+@pytest.mark.parametrize("role", ["supervisor", "planner"])
+async def test_what_was_said_is_found_by_no_way_round_its_facts(world: Database, role: str) -> None:
+    """Every fact stands on the message; its words lift nothing and come back with nothing where it is not allowed."""
+    allowed = CATEGORIES.of_role(role).categories
+    async with world.scoped(ME, categories=allowed) as scoped:
+        results = await found(scoped, MemoryQuery(query="wombat", search_type="text"))
+        assert [item.content for item in results if item.content == SAID] == ([SAID] if role == "supervisor" else [])
+        assert bool(results) == (role == "supervisor")
+        assert [tuple(row) for row in await (await scoped.execute("select content from messages", {})).fetchall()] == (
+            [(SAID,)] if role == "supervisor" else []
+        )
+
+
+async def test_ten_thousand_spellings_of_a_category_bring_none_of_its_rows(world: Database) -> None:
+    """As a transaction's allowlist and as the search's own: nothing in the database folds a name."""
+    asked = [one for name in EVERY for one in spellings(name, 550) if "\x00" not in one]  # no text may have that one
+    assert len(asked) >= 10_000
+    for start in range(0, len(asked), 500):
+        part = asked[start : start + 500]
+        async with world.scoped(ME, categories=part) as scoped:
+            assert await everything(scoped) == set()
+            assert [table for table in SEEN if await bare(scoped, table)] == []
+        async with world.scoped(ME) as scoped:
+            assert await found(scoped, MemoryQuery(query="bees wombat", top_k=100), part) == []
+
+
+async def test_the_same_names_as_they_are_bring_them_all(world: Database) -> None:
+    """Else the test above would say nothing."""
+    async with world.scoped(ME, categories=EVERY) as scoped:
+        assert await everything(scoped) == {*EVERY}
+
+
+@pytest.mark.parametrize("kind", ["fact", "reflection", "procedure"])
+async def test_a_memory_of_another_category_cannot_be_stored(world: Database, kind: Kind) -> None:
+    stranger, own = (of_category(category, "New.", kind) for category in ("knowledge", "tasks"))
+
+    async def store(new: NewMemory) -> set[object]:
+        async with world.scoped(ME, categories=["tasks"]) as scoped:
+            await scoped.begin_operation("remember")
+            return {*await memories.insert(scoped, [new], model=MODEL, vectors={}, run_id=None)}
+
+    with pytest.raises(RefusedError, match="row-level security"):
+        await store(stranger)
+    assert await store(own) == {own.id}
+
+
+FOREIGN_WRITES = [
+    "insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv)"
+    " values ('harbor', 'user:ana', gen_random_uuid(), 'fact', 'knowledge', '', '')",
+    "insert into messages (agent_id, id, session_id, scope_key, place, role, author, said_at)"
+    " values ('harbor', gen_random_uuid(), 's1', 'user:ana', 1, 'user', 'Ana', now())",
+    "update entries set category = 'knowledge'",
+]
+
+
+@pytest.mark.parametrize("statement", FOREIGN_WRITES)
+async def test_no_row_of_another_category_can_be_made(world: Database, statement: str) -> None:
+    async def write() -> None:
+        async with world.scoped(ME, categories=["tasks"]) as scoped:
+            await scoped.begin_operation("remember")
+            await scoped.execute(statement, {})
+
+    with pytest.raises(RefusedError, match="row-level security"):
+        await write()
+
+
+async def test_what_is_not_allowed_is_neither_changed_nor_closed(
+    world: Database, superuser: psycopg.Connection
+) -> None:
+    others = "select md5(string_agg(m::text, '' order by id)) from mnemic.memories m where category <> 'tasks'"
+    before = superuser.execute(others).fetchone()
+    async with world.scoped(ME, categories=["tasks"]) as scoped:
+        await scoped.begin_operation("forget")
+        changed = await scoped.execute("update memories set importance = 5 where state = 'active'", {})
+        assert changed.rowcount == 2
+        gone = await scoped.execute("delete from entries where category <> 'tasks'", {})
+        assert gone.rowcount == 0
+    assert superuser.execute(others).fetchone() == before
+
+
+async def test_an_allowlist_ends_with_its_transaction(clean_db: Clone) -> None:
+    async with clean_db.database(Settings(pool_size=1)) as db:
+        await live(db)
+        for allowed, expected in ((["tasks"], {"tasks"}), (None, {*EVERY})):
+            async with db.scoped(ME, categories=allowed) as scoped:
+                assert await bare(scoped, "entries") == expected

@@ -1,0 +1,135 @@
+"""What a turn costs the database: statements counted on the server, and no write-ahead log for whoever only reads."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager
+
+import pytest
+from psycopg import AsyncConnection
+
+from mnemic.nodes.query import query
+from mnemic.nodes.resources import Resources
+from mnemic.service.memory import Mnemic
+from mnemic.state.query import MemoryQuery
+from mnemic.storage.database import Database
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import FACTS, fact, facts, scripted_model, scripted_resources, turns
+from tests.support.server import Clone
+from tests.support.worlds import identity
+
+Statements = Callable[[Database], AbstractContextManager[list[str]]]
+
+ANA = identity("ana", groups=["crew"], session="s1")
+SAID = "The ferry leaves at seven.", "assistant: I see.", "The lighthouse is closed.", "Ana keeps bees."
+QUESTION = "When does the ferry leave?"
+
+
+@pytest.fixture
+def model() -> Iterator[LoopbackModel]:
+    with scripted_model() as running:
+        running.answer(FACTS, facts(fact("The ferry leaves at seven."), fact("The lighthouse is closed.", 3)))
+        yield running
+
+
+@pytest.fixture
+async def resources(clean_db: Clone, model: LoopbackModel) -> AsyncIterator[Resources]:
+    async with scripted_resources(clean_db, model) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def memory(resources: Resources) -> Mnemic:
+    """The service on what was formed of one conversation."""
+    memory = Mnemic(resources)
+    await memory.observe(ANA, turns(*SAID))
+    await memory.form(ANA)
+    return memory
+
+
+def transactions(sent: list[str]) -> list[list[str]]:
+    """The statements of each transaction, without those that every one has: BEGIN, its scope and COMMIT."""
+    found: list[list[str]] = []
+    for statement in sent:
+        if statement == "BEGIN":
+            found.append([])
+        elif statement != "COMMIT" and "'mnemic.agent_id'" not in statement:
+            found[-1].append(statement)
+    return found
+
+
+@pytest.mark.parametrize(("search", "searches"), [("never", 0), ("always", 1)])
+async def test_a_recall_is_one_transaction_of_three_statements_at_most(
+    memory: Mnemic, resources: Resources, statements: Statements, search: str, searches: int
+) -> None:
+    with statements(resources.database) as sent:
+        recalled = await memory.context(ANA, QUESTION, search=search)  # type: ignore[arg-type]  # both are allowed
+    (read,) = transactions(sent)
+    assert len(recalled["memories"]) == 2 * searches
+    assert len(sent) == 5 + searches  # BEGIN, scope, standing part, changes, the search, COMMIT
+    assert sum("from entries" in statement for statement in read) == searches
+
+
+async def test_a_recall_without_a_session_has_no_changes_to_ask_for(
+    memory: Mnemic, resources: Resources, statements: Statements
+) -> None:
+    with statements(resources.database) as sent:
+        await memory.context(identity("ana"), QUESTION, search="never")
+    assert [len(read) for read in transactions(sent)] == [1]
+
+
+async def test_a_memory_query_is_one_statement(memory: Mnemic, resources: Resources, statements: Statements) -> None:
+    with statements(resources.database) as sent:
+        found = await query(resources, ANA, MemoryQuery(query=QUESTION))
+    assert found
+    assert [len(read) for read in transactions(sent)] == [1]
+
+
+async def test_saving_a_formation_takes_a_look_up_and_one_operation(
+    memory: Mnemic, model: LoopbackModel, resources: Resources, statements: Statements
+) -> None:
+    model.answer(FACTS, facts(fact("The harbour has two cranes."), fact("Bo repairs clocks.", 2)))
+    await memory.observe(ANA, turns("The harbour has two cranes.", "Bo repairs clocks.", "Well then.", "Good."))
+    with statements(resources.database) as sent:
+        (run,) = await memory.form(ANA)
+    assert run["stored"] == {"fact": 2}
+    work = transactions(sent)
+    (look_up,) = [each for each in work if any("cross join lateral" in statement for statement in each)]
+    (operation,) = [each for each in work if any("begin_operation" in statement for statement in each)]
+    assert len(look_up) == 1
+    assert sum("insert into memories" in statement for statement in operation) == 1
+    assert len(operation) <= 10
+    assert len(work) <= 9
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each transaction, at its end, whether it had to be given a number, as every one that writes has."""
+    noted: list[bool] = []
+    real = Database._transaction
+
+    @asynccontextmanager
+    async def watched(self: Database, patience: float) -> AsyncIterator[AsyncConnection]:
+        async with real(self, patience) as connection:
+            yield connection
+            cursor = await connection.execute("select pg_current_xact_id_if_assigned() is not null")
+            noted.extend(number for (number,) in await cursor.fetchall())
+
+    monkeypatch.setattr(Database, "_transaction", watched)
+    return noted
+
+
+async def test_recall_and_memory_query_write_nothing(memory: Mnemic, resources: Resources, written: list[bool]) -> None:
+    recalled = await memory.context(ANA, QUESTION, search="always")
+    found = await query(resources, ANA, MemoryQuery(query=QUESTION))
+    assert recalled["memories"]
+    assert found
+    assert written == [False, False]
+
+
+async def test_what_writes_would_be_noticed(memory: Mnemic, resources: Resources, written: list[bool]) -> None:
+    await memory.observe(ANA, turns("The ferry is late today."))
+    assert True in written
+    written.clear()
+    ids = [item.item_id for item in await query(resources, ANA, MemoryQuery(query=QUESTION))]
+    async with resources.database.scoped(ANA) as scoped:
+        await scoped.execute("update entries set living = living where item_id = any(%(ids)s)", {"ids": ids})
+    assert written == [False, True]

@@ -1,0 +1,132 @@
+"""How Postgres reads a session's changes under row-level security: of 100,000 foreign ones none is touched."""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+
+from mnemic.storage import revisions
+from mnemic.storage.database import Database
+from tests.storage.test_plans import Explaining, Row, _walk, touched
+from tests.support.server import Clone, Server, cloned
+from tests.support.worlds import AGENT, identity
+
+ANA = identity("ana", groups=["crew"], session="s1")
+FOREIGN = 100_000
+VISIBLE = 60
+
+
+@pytest.fixture(scope="module")
+def busy(server: Server, template: str) -> Iterator[Clone]:
+    """An agent with 100,000 memories of other users, each with its change, and a few of Ana's among them."""
+    with cloned(server, template) as clone, clone.as_superuser() as connection:
+        with connection.transaction():
+            connection.execute("set local session_replication_role = replica")  # the triggers would take minutes
+            for statement in _BUSY:
+                connection.execute(statement, {"agent": AGENT, "each": FOREIGN // VISIBLE, "all": FOREIGN})
+        connection.execute("vacuum analyze")
+        yield clone
+
+
+_BUSY: tuple[LiteralString, ...] = (
+    "insert into mnemic.agents (agent_id) values (%(agent)s)",
+    "insert into mnemic.memories (agent_id, id, kind, scope_key, subject, category, content, search_text, importance,"
+    " provenance, valid_from, state, superseded_by)"
+    " select %(agent)s, md5(n::text)::uuid, 'fact',"
+    "  case when n %% %(each)s = 0 then 'user:ana' else 'user:' || n %% 200 end, 'x', 'profile',"
+    "  'Memory ' || n, 'x', 3, 'asserted', now(),"
+    "  case when n %% 2 = 0 then 'superseded' else 'active' end, case when n %% 2 = 0 then md5((n - 1)::text)::uuid end"
+    " from generate_series(1, %(all)s) as n",
+    "insert into mnemic.history (agent_id, seq, op_id, event, memory_id, scope_key, category, actor, actor_kind,"
+    " reason, ts, prev, hash)"
+    " select %(agent)s, n, gen_random_uuid(), 'ADD', md5(n::text)::uuid,"
+    "  case when n %% %(each)s = 0 then 'user:ana' else 'user:' || n %% 200 end, 'profile', 'x', 'agent', 'formation',"
+    "  now(), '', '' from generate_series(1, %(all)s) as n",
+    "insert into mnemic.heads values (%(agent)s, %(all)s, '')",
+    "insert into mnemic.sessions (agent_id, session_id, last_activity_at) values (%(agent)s, 's1', now())",
+    "insert into mnemic.thread_revisions values (%(agent)s, 's1', 1, 0)",
+)
+
+
+@pytest.fixture
+async def database(busy: Clone) -> AsyncIterator[Database]:
+    async with busy.database() as db:
+        yield db
+
+
+def assert_only_the_visible(explaining: Explaining) -> None:
+    for scan in explaining.scans("history"):
+        assert scan["Index Name"] == "history_scope"
+        assert "seq >" in scan["Index Cond"]
+    newest, told = sorted(map(touched, explaining.scans("history")))
+    assert (newest <= len(ANA.scope_keys), told) == (True, VISIBLE)
+    beside = explaining.scans("memories")
+    assert [node["Index Name"] for node in beside] == ["memories_pkey"] * 2
+    assert max(map(touched, beside)) <= VISIBLE
+
+
+async def explained(db: Database, *preparations: LiteralString) -> Explaining:
+    async with db.scoped(ANA) as scoped:
+        for preparation in preparations:
+            await scoped.execute(preparation, {})
+        explaining = Explaining(**vars(scoped))
+        with suppress(IndexError):  # it explains, and returns no row
+            await revisions.changes(explaining, "s1", standing=True)
+    return explaining
+
+
+async def test_of_100_000_foreign_changes_none_is_touched(database: Database) -> None:
+    assert_only_the_visible(await explained(database))
+    async with database.scoped(ANA) as scoped:
+        changes = await revisions.changes(scoped, "s1", standing=True)
+    assert (len(changes.changes), changes.revision) == (VISIBLE, changes.changes[-1].seq)
+
+
+async def test_without_the_indexes_foreign_changes_would_be_touched(database: Database) -> None:
+    off: tuple[LiteralString, ...] = ("set local enable_indexscan = off", "set local enable_bitmapscan = off")
+    explaining = await explained(database, *off, "set local enable_indexonlyscan = off")
+    with pytest.raises((AssertionError, KeyError)):
+        assert_only_the_visible(explaining)
+    assert max(map(touched, explaining.scans("history"))) >= FOREIGN
+
+
+async def test_nor_by_the_plan_that_serves_any_values(database: Database) -> None:
+    """psycopg prepares a statement at its sixth run; Postgres plans it once then, without knowing its values."""
+    async with database.scoped(ANA) as scoped:
+        asking = Generic(**vars(scoped))
+        with suppress(IndexError):
+            await revisions.changes(asking, "s1", standing=True)
+    assert "$1" in str(asking.nodes)
+    assert_only_the_visible(asking)
+
+
+class Generic(Explaining):
+    """Explains the plan that knows no values."""
+
+    async def rows(self, record: type[Row], statement: LiteralString, values: Any) -> list[Row]:
+        given = {"agent_id": AGENT, "scope_keys": list(self.scope_keys), **values}
+        places = {name: f"${place}" for place, name in enumerate(given, start=1)}
+        text = re.sub(r"%\((\w+)\)s", lambda found: places[found[1]], statement)
+        types = ", ".join(_TYPES.get(name, "text") for name in given)
+        marks = ", ".join(["%s"] * len(given))
+        async with psycopg.AsyncClientCursor(self.connection) as cursor:
+            await cursor.execute("set local plan_cache_mode = force_generic_plan")
+            await cursor.execute(f"prepare changes ({types}) as {text}".encode())
+            query = f"explain (analyze, format json) execute changes ({marks})".encode()
+            await cursor.execute(query, [*given.values()])
+            ((plans,),) = await cursor.fetchall()
+        self.nodes.extend(_walk(plans[0]["Plan"]))
+        return []
+
+
+_TYPES = {
+    "scope_keys": "text[]",
+    "events": "text[]",
+    "explicit": "text[]",
+    "standing": "boolean",
+    "most": "integer",
+    "longest": "integer",
+}

@@ -1,0 +1,329 @@
+"""What a session is told of changes, as the service's own role reads it, and how its cursor moves."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import psycopg
+import pytest
+
+from mnemic.state.changes import Changes
+from mnemic.state.errors import InvalidInputError, RefusedError
+from mnemic.state.identity import Identity
+from mnemic.state.records import NewMemory, Supersession
+from mnemic.storage import inbox, memories, revisions
+from mnemic.storage.database import Database
+from tests.faults.chaos import worsen
+from tests.support.server import Clone
+from tests.support.worlds import MORNING, identity, memory, remember
+
+ANA = identity("ana", groups=["crew"], session="s1")
+BEN = identity("ben", session="s2")
+
+
+async def told(
+    db: Database, who: Identity = ANA, *, standing: bool = True, categories: list[str] | None = None
+) -> Changes:
+    assert who.session_id
+    async with db.scoped(who, categories=categories) as scoped:
+        return await revisions.changes(scoped, who.session_id, standing=standing)
+
+
+async def advance(db: Database, revision: int, who: Identity = ANA) -> None:
+    assert who.session_id
+    async with db.scoped(who) as scoped:
+        await inbox.observe(scoped, who.session_id, [])
+        await revisions.advance(scoped, who.session_id, revision)
+
+
+async def act(db: Database, who: Identity, reason: str, new: NewMemory) -> None:
+    async with db.scoped(who) as scoped:
+        await scoped.begin_operation(reason)
+        await memories.insert(scoped, [new], model="", vectors={}, run_id=None)
+
+
+def events(changes: Changes) -> list[tuple[int, str]]:
+    return [(change.seq, change.event) for change in changes.changes]
+
+
+def contents(changes: Changes) -> set[str]:
+    return {known.beginning for known in changes.known.values()}
+
+
+async def test_who_was_never_told_is_told_of_nothing(db: Database) -> None:
+    assert await told(db) == Changes(since=None, revision=0)
+    await remember(db, ANA, memory("Ana keeps bees."), memory("Ana rows."))
+
+    assert await told(db) == Changes(since=None, revision=2)
+
+
+async def test_each_change_is_told_until_the_cursor_has_passed_it(db: Database) -> None:
+    await advance(db, 0)
+    bees, rows = memory("Ana keeps bees."), memory("Ana rows.", key="group:crew")
+    await remember(db, ANA, bees, rows)
+    first = await told(db)
+
+    assert (first.since, first.revision, events(first)) == (0, 2, [(1, "ADD"), (2, "ADD")])
+    assert await told(db) == first
+    await advance(db, 1)
+    assert events(await told(db)) == [(2, "ADD")]
+    await advance(db, 2)
+    assert await told(db) == Changes(since=2, revision=2)
+
+
+async def test_a_superseded_memory_comes_with_what_took_its_place(db: Database) -> None:
+    old, new = memory("Ana moors at quay 3."), memory("Ana moors at quay 7.")
+    await remember(db, ANA, old, new)
+    await advance(db, 2)
+    async with db.scoped(ANA) as scoped:
+        await scoped.begin_operation("formation")
+        closing = Supersession(old_id=old.id, old_version=1, new_id=new.id)
+        await memories.supersede(scoped, [(closing, MORNING)])
+    changes = await told(db)
+
+    assert events(changes) == [(3, "SUPERSEDE")]
+    assert (changes.known[old.id].state, changes.known[old.id].successor) == ("superseded", new.id)
+    assert (changes.known[new.id].state, changes.known[new.id].beginning) == ("active", "Ana moors at quay 7.")
+
+
+async def test_reflections_come_with_the_consolidation_that_took_them_in(db: Database) -> None:
+    whole = memory("Ana is brief.", kind="consolidation")
+    thoughts = [memory(f"Thought {n}.", kind="reflection") for n in range(3)]
+    await remember(db, ANA, whole, *thoughts)
+    await advance(db, 4)
+    async with db.scoped(ANA) as scoped:
+        await scoped.begin_operation("consolidation")
+        await memories.absorb(scoped, whole.id, [thought.id for thought in thoughts])
+    changes = await told(db)
+
+    assert [event for _, event in events(changes)] == ["ABSORB"] * 3
+    assert {changes.known[thought.id].successor for thought in thoughts} == {whole.id}
+    assert changes.known[whole.id].beginning == "Ana is brief."
+
+
+async def test_a_long_text_comes_by_its_beginning_alone(db: Database) -> None:
+    await advance(db, 0)
+    await remember(db, ANA, memory("bees " * 1600))
+
+    assert [len(text) for text in contents(await told(db))] == [320]
+
+
+@pytest.mark.parametrize(
+    ("who", "reason", "is_told"),
+    [
+        (ANA, "remember", False),
+        (ANA, "forget", False),
+        (ANA, "remember_procedure", False),
+        (ANA, "formation", True),
+        (ANA, "consolidation", True),
+        (identity("ana", groups=["crew"], session="s2"), "remember", True),
+        (identity("ana", groups=["crew"]), "remember", True),
+    ],
+    ids=["own remember", "own forget", "own procedure", "own formation", "own consolidation", "other session", "none"],
+)
+async def test_an_agent_is_not_told_of_what_it_did_itself_by_a_tool(
+    db: Database, who: Identity, reason: str, is_told: bool
+) -> None:
+    await advance(db, 0)
+    await act(db, who, reason, memory("Ana keeps bees."))
+    changes = await told(db)
+
+    assert (len(changes.changes), changes.revision) == (int(is_told), 1)
+
+
+# -- what may be seen
+
+FOREIGN_TEXT = "Ben is in debt."
+
+
+async def store_of_both(db: Database) -> None:
+    await advance(db, 0)
+    await remember(db, BEN, memory(FOREIGN_TEXT, key="user:ben"))
+    await remember(db, ANA, memory("Ana keeps bees."), memory("The crew votes.", key="group:crew"))
+    await remember(db, identity("ana", agent="other"), memory("Another agent's."))
+
+
+async def test_only_changes_of_visible_scope_keys_are_told(db: Database) -> None:
+    await store_of_both(db)
+    changes = await told(db)
+
+    assert contents(changes) == {"Ana keeps bees.", "The crew votes."}
+    assert changes.revision == 3
+    assert [seq for seq, _ in events(changes)] == [2, 3]
+
+
+@pytest.mark.parametrize("held_by", ["the policies", "the statement", "neither"])
+async def test_statement_and_policies_each_keep_foreign_changes_away(
+    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, held_by: str
+) -> None:
+    if held_by != "the policies":
+        with fresh_db.as_superuser() as connection:
+            connection.execute("alter table mnemic.history disable row level security")
+            connection.execute("alter table mnemic.memories disable row level security")
+    if held_by != "the statement":
+        worsen(monkeypatch, revisions, changes=("and h.scope_key = k.scope_key", ""))
+    async with fresh_db.database() as db:
+        await store_of_both(db)
+        assert (FOREIGN_TEXT in contents(await told(db))) == (held_by == "neither")
+
+
+SECRET = "Ana's secret project."
+
+
+async def store_of_two_categories(db: Database) -> None:
+    await advance(db, 0)
+    await remember(db, ANA, memory("Ana keeps bees."), replace(memory(SECRET), category="projects"))
+
+
+async def test_only_changes_of_the_roles_categories_are_told(db: Database) -> None:
+    await store_of_two_categories(db)
+
+    assert contents(await told(db, categories=["profile"])) == {"Ana keeps bees."}
+    assert contents(await told(db, categories=["profile", "projects"])) == {"Ana keeps bees.", SECRET}
+    assert (await told(db, categories=[])).changes == ()
+
+
+async def test_without_the_policies_other_categories_would_be_told(fresh_db: Clone) -> None:
+    with fresh_db.as_superuser() as connection:
+        for table in ("history", "memories"):
+            connection.execute(f"alter table mnemic.{table} disable row level security")
+    async with fresh_db.database() as db:
+        await store_of_two_categories(db)
+        assert SECRET in contents(await told(db, categories=["profile"]))
+
+
+async def test_a_successor_of_another_category_stays_unsaid(db: Database) -> None:
+    old, new = memory("Ana moors at quay 3."), replace(memory(SECRET), category="projects")
+    await remember(db, ANA, old, new)
+    await advance(db, 2)
+    async with db.scoped(ANA) as scoped:
+        await scoped.begin_operation("formation")
+        await memories.supersede(scoped, [(Supersession(old_id=old.id, old_version=1, new_id=new.id), MORNING)])
+    changes = await told(db, categories=["profile"])
+
+    assert events(changes) == [(3, "SUPERSEDE")]
+    assert set(changes.known) == {old.id}
+
+
+async def store_standing(db: Database) -> None:
+    await advance(db, 0)
+    standing = [memory(f"A {kind}.", kind=kind) for kind in ("core", "reflection", "consolidation")]
+    await remember(db, ANA, memory("A fact."), *standing)
+
+
+async def test_who_may_not_read_the_standing_part_is_not_told_of_it(db: Database) -> None:
+    await store_standing(db)
+
+    assert contents(await told(db, standing=False)) == {"A fact."}
+    assert len(contents(await told(db))) == 4
+
+
+async def test_without_its_condition_the_standing_part_would_be_told(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store_standing(db)
+    worsen(monkeypatch, revisions, changes=("(%(standing)s or m.kind", "(true or m.kind"))
+    assert len(contents(await told(db, standing=False))) == 4
+
+
+# -- the cursor
+
+
+def cursor(superuser: psycopg.Connection) -> list[tuple[int, int]]:
+    return superuser.execute("select rev, seen_seq from mnemic.thread_revisions").fetchall()
+
+
+async def test_the_cursor_moves_forward_only_and_counts_its_moves(db: Database, superuser: psycopg.Connection) -> None:
+    await remember(db, ANA, *(memory(f"Fact {n}.") for n in range(5)))
+    seen = []
+    for revision in (2, 2, 1, 4, 0, 5, 5):
+        await advance(db, revision)
+        seen += cursor(superuser)
+
+    assert seen == [(1, 2), (1, 2), (1, 2), (2, 4), (2, 4), (3, 5), (3, 5)]
+
+
+@pytest.mark.parametrize("revision", [3, 2**40])
+async def test_a_revision_that_was_never_reached_is_refused_and_nothing_moves(
+    db: Database, superuser: psycopg.Connection, revision: int
+) -> None:
+    await remember(db, ANA, memory("Ana keeps bees."), memory("Ana rows."))
+    with pytest.raises(InvalidInputError, match="revision: pass on what a recall of this agent has returned"):
+        await advance(db, revision)
+
+    assert cursor(superuser) == []
+    with pytest.raises(InvalidInputError):
+        await advance(db, 1, identity("ana", agent="unknown", session="s1"))
+
+
+async def test_another_sessions_cursor_is_not_its_own(db: Database) -> None:
+    await remember(db, ANA, memory("Ana keeps bees."))
+    await advance(db, 0)
+    await advance(db, 1, identity("ana", session="s9"))
+
+    assert len((await told(db)).changes) == 1
+    assert (await told(db, identity("ana", session="s9"))).changes == ()
+
+
+async def test_a_foreign_sessions_cursor_cannot_be_moved(db: Database, superuser: psycopg.Connection) -> None:
+    await advance(db, 0)
+    await remember(db, ANA, memory("Ana keeps bees."))
+    with pytest.raises(RefusedError):
+        async with db.scoped(BEN) as scoped:
+            await revisions.advance(scoped, "s1", 1)
+    assert cursor(superuser) == [(1, 0)]
+
+
+# -- much has happened
+
+
+async def test_a_long_backlog_is_told_in_parts_and_nothing_is_left_out(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(revisions, "MOST_CHANGES", 7)
+    await advance(db, 0)
+    keys = ("user:ana", "group:crew", "agent:harbor", "user:ben")
+    chance = random.Random(3)
+    for n in range(12):
+        await remember(
+            db, ANA, *(memory(f"Fact {n}, {m}.", key=chance.choice(keys)) for m in range(3)), also=["user:ben"]
+        )
+    seqs, parts = [], []
+    while (changes := await told(db)).changes:
+        seqs += [seq for seq, _ in events(changes)]
+        parts.append(len(changes.changes))
+        await advance(db, changes.revision)
+    async with db.scoped(ANA) as scoped:
+        rows = await scoped.execute("select seq from history where scope_key = any(%(scope_keys)s) order by seq", {})
+        visible = [seq for (seq,) in await rows.fetchall()]
+
+    assert seqs == visible
+    assert (parts[0], changes.revision) == (7, visible[-1])
+    assert len(visible) < 36
+
+
+async def test_the_changes_are_one_statement_and_so_is_the_cursor(
+    db: Database, statements: Callable[[Database], AbstractContextManager[list[str]]]
+) -> None:
+    await advance(db, 0)
+    with statements(db) as sent:
+        await told(db)
+        await advance(db, 0)
+
+    assert [("with seen" in one, "with head" in one) for one in sent].count((True, False)) == 1
+    assert [("with seen" in one, "with head" in one) for one in sent].count((False, True)) == 1
+    assert len(sent) == 4 + 6
+
+
+async def test_sessions_that_acknowledge_at_once_end_at_the_highest(
+    db: Database, superuser: psycopg.Connection
+) -> None:
+    await remember(db, ANA, *(memory(f"Fact {n}.") for n in range(20)))
+    await advance(db, 0)
+    await asyncio.gather(*(advance(db, revision) for revision in random.Random(2).sample(range(21), 21)))
+
+    ((rev, seen),) = cursor(superuser)
+    assert seen == 20
+    assert 2 <= rev <= 21

@@ -1,0 +1,45 @@
+"""How a named statement reaches the server: its values numbered once, and vectors never as text."""
+
+from pgvector import HalfVector
+
+from mnemic.storage.database import Database
+from mnemic.storage.statements import load_statements, numbered
+from mnemic.storage.vectors import HalfVectors, half_vectors
+from tests.support.worlds import identity
+
+CACHED_BY_PSYCOPG = 4096
+
+
+def test_values_are_numbered_in_the_order_of_their_first_mention() -> None:
+    sent = numbered("select %(b)s, %(a)b::halfvec, %(b)s where 7 %% 2 = 1")
+    assert sent.text == b"select $1, $2::halfvec, $1 where 7 % 2 = 1"
+    assert sent.names == ("b", "a")
+
+
+def test_a_statement_too_long_for_psycopgs_own_memory_is_read_once() -> None:
+    search = load_statements("search")["search"]
+    assert len(search) > CACHED_BY_PSYCOPG
+    assert numbered(search) is numbered(search)
+    assert b"%(" not in numbered(search).text
+
+
+async def test_values_come_to_their_places(db: Database) -> None:
+    async with db.scoped(identity()) as scoped:
+        cursor = await scoped.execute(
+            "select %(b)s::text, %(agent_id)s::text, %(a)s::text, %(b)s::text", {"a": "first", "b": "second"}
+        )
+        assert await cursor.fetchall() == [("second", "harbor", "first", "second")]
+
+
+async def test_vectors_travel_in_binary(db: Database) -> None:
+    vectors = half_vectors([(1.0, 0.5), None, (0.25, 2.0)])
+    async with db.scoped(identity()) as scoped:
+        cursor = await scoped.execute("select unnest(%(vectors)b::halfvec[])", {"vectors": vectors})
+        rows = await cursor.fetchall()
+        assert cursor._query is not None
+        assert [int(form) for form in cursor._query.formats or ()] == [1]
+        assert [row[0] for row in rows] == [HalfVector([1.0, 0.5]), None, HalfVector([0.25, 2.0])]
+
+        plain = await scoped.execute("select %(vectors)b::halfvec[]", {"vectors": [*HalfVectors(vectors)]})
+        assert plain._query is not None
+        assert [int(form) for form in plain._query.formats or ()] == [0]  # a plain list, which the above would be

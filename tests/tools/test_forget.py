@@ -1,0 +1,336 @@
+"""`forget`: one's own unprotected memories, softly, a few a day; whatever else is answered as if it did not exist."""
+
+import asyncio
+import uuid
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+from langchain_core.messages import HumanMessage
+
+from mnemic.nodes import forget as forgetting
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotForgottenError
+from mnemic.state.identity import Identity
+from mnemic.state.records import Kind
+from mnemic.storage import memories
+from tests.support.chain import assert_chain_is_whole
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import DECISIONS, FACTS, contents, decisions, fact, facts, scripted_memory, turns
+from tests.support.server import Clone
+from tests.support.statements import recorded_statements
+from tests.support.tool_calls import call
+from tests.support.worlds import identity, operate
+from tests.support.worlds import memory as new_memory
+from tests.support.worlds import remember as store
+
+ANA = identity("ana", session="s1", groups=["crew"])
+BO = identity("bo", session="s2", groups=["crew"])
+BEES = "Ana keeps forty bees in Oslo."
+UNKNOWN = uuid.UUID("7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10")
+
+
+async def place(memory: Mnemic, who: Identity, key: str, kind: Kind = "fact", text: str = BEES) -> uuid.UUID:
+    """A memory in a scope key, as formation would have stored it."""
+    new = new_memory(text, kind=kind, key=key)
+    await store(memory._resources.database, who, new)
+    return new.id
+
+
+def state_of(superuser: psycopg.Connection, memory_id: uuid.UUID) -> str:
+    row = superuser.execute("select state from mnemic.memories where id = %s", (memory_id,)).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+async def test_a_forgotten_memory_leaves_search_and_stays_in_history(
+    memory: Mnemic, superuser: psycopg.Connection
+) -> None:
+    kept = await memory.remember(ANA, BEES, category="interests")
+    assert kept.id
+    assert await memory.forget(ANA, kept.id) is True
+
+    assert await memory.query(ANA, "bees") == []
+    assert await contents(memory, ANA) == []
+    assert state_of(superuser, kept.id) == "soft_deleted"
+    events = [(event.event, event.reason, event.session_id) for event in await memory.history(ANA, kept.id)]
+    assert events == [("ADD", "remember", "s1"), ("DELETE", "forget", "s1")]
+    assert superuser.execute("select living from mnemic.entries").fetchall() == [(False,)]
+    assert_chain_is_whole(superuser, "harbor")
+
+
+@pytest.mark.parametrize("kind", ["core", "reflection", "episode", "insight"])
+@pytest.mark.parametrize("key", ["user:ana", "session:s1"])
+async def test_every_kind_of_the_user_and_the_session_can_be_forgotten(
+    memory: Mnemic, superuser: psycopg.Connection, kind: Kind, key: str
+) -> None:
+    memory_id = await place(memory, ANA, key, kind)
+
+    assert await memory.forget(ANA, str(memory_id)) is True
+    assert state_of(superuser, memory_id) == "soft_deleted"
+
+
+async def test_a_reflection_that_was_absorbed_can_be_forgotten(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    memory_id = await place(memory, ANA, "user:ana", "reflection")
+    database = memory._resources.database
+    await operate(database, ANA, lambda scoped: memories.absorb(scoped, uuid.uuid4(), [memory_id]))
+
+    assert await memory.forget(ANA, memory_id) is True
+    assert state_of(superuser, memory_id) == "soft_deleted"
+    assert await memory.query(ANA, "bees") == []
+
+
+async def test_what_was_forgotten_does_not_come_back_in_the_words_it_was_formed_from(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await memory.configure_agent(ANA, keep_messages="sources")
+    model.answer(DECISIONS, decisions())
+    model.answer(FACTS, facts(fact(BEES, 1), fact("Ana has a boat.", 2), fact("The boat of Ana is red.", 2)))
+    said = ("I keep forty bees in Oslo.", "I have a red boat.", "So it is.", "Good.", "Well.", "Yes.", "No.", "Ah.")
+    await memory.observe(ANA, turns(*said))
+    await memory.form(ANA)
+    bees, boat, red = [await _id_of(memory, text) for text in (BEES, "Ana has a boat.", "The boat of Ana is red.")]
+    assert said[0] in await _found(memory, "bees")
+
+    await memory.forget(ANA, bees)
+    assert await _found(memory, "bees") == []
+    await memory.forget(ANA, boat)
+    assert said[1] in await _found(memory, "boat"), "another living memory rests on it"
+    await memory.forget(ANA, red)
+    assert await _found(memory, "boat") == []
+
+
+async def _id_of(memory: Mnemic, text: str) -> uuid.UUID:
+    return next(row.id for row in await memory.memories(ANA, ["fact"]) if row.content == text)
+
+
+async def _found(memory: Mnemic, question: str) -> list[str]:
+    return [found.content for found in await memory.query(ANA, question, search_type="text")]
+
+
+# -- what it does not reach
+
+
+async def refusal(memory: Mnemic, who: Identity, memory_id: uuid.UUID) -> tuple[type, str]:
+    with pytest.raises((InvalidInputError, NotForgottenError)) as caught:
+        await memory.forget(who, memory_id)
+    return type(caught.value), str(caught.value)
+
+
+async def test_foreign_ids_and_those_of_other_categories_are_answered_as_unknown_ones_are(
+    memory: Mnemic, superuser: psycopg.Connection
+) -> None:
+    foreign = [
+        await place(memory, BO, "user:bo"),
+        await place(memory, BO, "session:s2", "episode"),
+        await place(memory, identity("ana", agent="museum"), "user:ana"),
+    ]
+    procedure = await memory.remember_procedure(ANA, "Make tea", ["Boil the water."])
+    assert procedure.id
+    protected = await place(memory, BO, "user:bo", text="Bo keeps forty hens.")
+    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (protected,))
+    planner = ANA.model_copy(update={"role": "planner"})
+    answers = {await refusal(memory, ANA, one) for one in [UNKNOWN, *foreign, procedure.id, protected]}
+    answers |= {await refusal(memory, planner, await place(memory, ANA, "user:ana"))}  # of the category profile
+    core = await memory.remember(ANA, "Ana ships the catalogue in May.", category="goals", kind="core")
+    assert core.id
+    answers |= {await refusal(memory, planner, core.id)}  # of the standing part, which it does not read
+
+    assert len(answers) == 1, answers
+    for one in [*foreign, procedure.id, protected, core.id]:
+        assert state_of(superuser, one) == "active"
+
+
+async def test_and_by_the_tool_in_the_same_words(memory: Mnemic) -> None:
+    ids = [UNKNOWN, await place(memory, BO, "user:bo"), await place(memory, BO, "session:s2", "episode")]
+    answers = [await call(memory, ANA, "forget", id=str(one)) for one in ids]
+
+    assert {answer.status for answer in answers} == {"error"}
+    assert len({str(answer.content) for answer in answers}) == 1
+    assert not any(str(one) in str(answer.content) for one in ids for answer in answers)
+
+
+SEEN_BY_ALL: LiteralString = (
+    "alter policy service on mnemic.memories using (true); alter policy service on mnemic.entries using (true)"
+)
+
+
+async def test_control_without_the_policies_and_the_keys_a_foreign_memory_would_be_forgotten(
+    fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statement = memories._SQL["one"].replace("and scope_key = any(%(scope_keys)s)", "")
+    monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "one": statement})
+    async with scripted_memory(fresh_db, model) as memory:
+        foreign = await place(memory, BO, "user:bo")
+        assert await refusal(memory, ANA, foreign) == await refusal(memory, ANA, UNKNOWN), "the policies hold alone"
+        with fresh_db.as_superuser() as superuser:
+            superuser.execute(SEEN_BY_ALL)
+
+        assert await memory.forget(ANA, foreign) is True
+
+
+ALL_CATEGORIES: LiteralString = (
+    "alter policy service on mnemic.memories using (scope_key = any"
+    " ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[]))"
+)
+
+
+@pytest.mark.parametrize("fallen", ["policy", "code", "policy and code"])
+async def test_categories_are_kept_by_two_walls(
+    fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, fallen: str
+) -> None:
+    """Each of them alone keeps what the role may not read; with both of them gone it would be forgotten."""
+    if "code" in fallen:
+        monkeypatch.setattr(forgetting, "_is_known", lambda *_: True)
+    async with scripted_memory(fresh_db, model) as memory:
+        profile = await place(memory, ANA, "user:ana")
+        if "policy" in fallen:
+            with fresh_db.as_superuser() as superuser:
+                superuser.execute(ALL_CATEGORIES)
+        planner = ANA.model_copy(update={"role": "planner"})
+
+        if fallen == "policy and code":
+            assert await memory.forget(planner, profile) is True
+        else:
+            assert await refusal(memory, planner, profile) == await refusal(memory, planner, UNKNOWN)
+
+
+@pytest.mark.parametrize(("key", "kind"), [("group:crew", "fact"), ("agent:harbor", "fact"), ("agent:harbor", "core")])
+async def test_what_is_shared_is_not_taken_from_the_others(
+    memory: Mnemic, superuser: psycopg.Connection, key: str, kind: Kind
+) -> None:
+    memory_id = await place(memory, ANA, key, kind)
+    answer = await call(memory, ANA, "forget", id=str(memory_id))
+
+    assert (answer.status, "shared" in str(answer.content)) == ("error", True)
+    assert state_of(superuser, memory_id) == "active"
+
+
+async def test_control_without_the_look_at_its_scope_it_would_be(
+    memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forgetting, "_require_forgettable", lambda memory: None)
+    memory_id = await place(memory, ANA, "group:crew")
+    await memory.forget(ANA, memory_id)
+
+    assert state_of(superuser, memory_id) == "soft_deleted"
+
+
+async def test_a_consolidation_is_not_forgotten(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    memory_id = await place(memory, ANA, "user:ana", "consolidation")
+    kind, told = await refusal(memory, ANA, memory_id)
+
+    assert (kind, "rewritten" in told) == (NotForgottenError, True)
+    assert state_of(superuser, memory_id) == "active"
+
+
+@pytest.mark.parametrize("kind", ["fact", "core"])
+async def test_a_protected_memory_stays(memory: Mnemic, superuser: psycopg.Connection, kind: Kind) -> None:
+    memory_id = await place(memory, ANA, "user:ana", kind)
+    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (memory_id,))
+    answer = await call(memory, ANA, "forget", id=str(memory_id))
+
+    assert (answer.status, "protected" in str(answer.content)) == ("error", True)
+    assert state_of(superuser, memory_id) == "active"
+
+
+async def test_the_database_keeps_it_where_the_code_does_not_look(
+    memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory_id = await place(memory, ANA, "user:ana")
+    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (memory_id,))
+    monkeypatch.setattr(forgetting, "_require_forgettable", lambda memory: None)
+    answer = await call(memory, ANA, "forget", id=str(memory_id))
+
+    assert (answer.status, state_of(superuser, memory_id)) == ("error", "active")
+
+
+# -- again, at once, and too often
+
+
+async def test_forgotten_again_it_is_gone_already(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    memory_id = await place(memory, ANA, "user:ana")
+    first = await call(memory, ANA, "forget", id=str(memory_id))
+    again = await call(memory, ANA, "forget", id=str(memory_id))
+
+    assert (first.artifact["forgotten"], again.artifact["forgotten"]) == (True, False)
+    assert (again.status, "gone already" in str(again.content)) == ("success", True)
+    assert superuser.execute("select count(*) from mnemic.history where event = 'DELETE'").fetchone() == (1,)
+
+
+async def test_forgotten_eight_times_at_once_it_is_forgotten_once(
+    memory: Mnemic, superuser: psycopg.Connection
+) -> None:
+    memory_id = await place(memory, ANA, "user:ana")
+    done = await asyncio.gather(*(memory.forget(ANA, memory_id) for _ in range(8)))
+
+    assert sorted(done) == [False] * 7 + [True]
+    assert superuser.execute("select count(*) from mnemic.history where event = 'DELETE'").fetchone() == (1,)
+
+
+async def test_control_without_the_version_it_would_be_recorded_more_than_once(
+    memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory_id = await place(memory, ANA, "user:ana")
+    async with memory._resources.database.scoped(ANA) as scoped:
+        read = await memories.one(scoped, memory_id)
+    assert read
+    careless = memories._SQL["forget"].replace("version = %(version)s", "%(version)s > 0")
+    careless = careless.replace("state in ('active', 'absorbed')", "true", 1)
+    monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "forget": careless})
+    for _ in range(2):
+        await operate(memory._resources.database, ANA, lambda scoped: memories.forget(scoped, read))
+
+    assert superuser.execute("select count(*) from mnemic.history where event <> 'ADD'").fetchone() == (2,)
+
+
+@pytest.mark.parametrize("session", ["s1", None])
+async def test_a_conversation_may_forget_so_many_memories_a_day(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection, session: str | None
+) -> None:
+    async with scripted_memory(clean_db, model, forgets_per_session_and_day=3) as memory:
+        who = identity("ana", session=session)
+        ids = [await place(memory, who, "user:ana", text=f"Ana has boat number {number}.") for number in range(8)]
+        done = await asyncio.gather(*(memory.forget(who, one) for one in ids), return_exceptions=True)
+        refused = [one for one in done if isinstance(one, NotForgottenError)]
+
+        # without a session no conversation speaks: the person's own page does
+        assert len(refused) == (5 if session else 0), done
+        assert done.count(True) == 8 - len(refused)
+        assert await memory.forget(identity("ana", session="s9"), ids[0]) in (True, False)
+
+
+async def test_what_was_forgotten_yesterday_does_not_count(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    async with scripted_memory(clean_db, model, forgets_per_session_and_day=1) as memory:
+        first = await place(memory, ANA, "user:ana")
+        second = await place(memory, ANA, "user:ana", text="Ana has a boat.")
+        await memory.forget(ANA, first)
+        with superuser.transaction():
+            superuser.execute("set local session_replication_role = replica")
+            superuser.execute("update mnemic.history set ts = ts - interval '1 day'")
+
+        assert await memory.forget(ANA, second) is True
+
+
+async def test_an_unknown_role_forgets_nothing(memory: Mnemic) -> None:
+    memory_id = await place(memory, ANA, "user:ana")
+    with pytest.raises(CategoryRefusedError):
+        await memory.forget(ANA.model_copy(update={"role": "nobody"}), memory_id)
+
+
+@pytest.mark.parametrize("given", ["7", "", "x" * 36, "user:ana"])
+async def test_what_is_no_id_is_answered_so(memory: Mnemic, given: Any) -> None:
+    answer = await call(memory, ANA, "forget", id=given, said=[HumanMessage("Forget that.")])
+
+    assert (answer.status, "id" in str(answer.content)) == ("error", True)
+
+
+async def test_it_costs_a_handful_of_statements(memory: Mnemic, clean_db: Clone) -> None:
+    memory_id = await place(memory, ANA, "user:ana")
+    with recorded_statements(clean_db) as sent:
+        await memory.forget(ANA, memory_id)
+
+    # begin, scope, operation, the memory, how many today, its end, commit
+    assert len(sent) == 7, sent

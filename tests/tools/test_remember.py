@@ -1,0 +1,342 @@
+"""`remember`: what formation's rules let pass, stored once, at the narrowest scope; as method and as tool."""
+
+import asyncio
+import json
+import uuid
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.prebuilt import ToolRuntime
+
+from mnemic.nodes import keeping
+from mnemic.policy.orders import gives_orders
+from mnemic.prompts.explicit import forget_answer, remember_answer
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import CategoryRefusedError, EmbeddingError, InvalidInputError
+from mnemic.state.explicit import ExplicitScope, Remembered
+from mnemic.state.identity import Identity
+from mnemic.state.records import Memory
+from mnemic.tools import WRITING
+from tests.hostile.bad_values import BAD, CANARY
+from tests.hostile.cells import stored_texts, unclean
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import contents
+from tests.support.tool_calls import call
+from tests.support.worlds import identity
+
+ANA = identity("ana", session="s1", groups=["crew"])
+BEES = "Ana keeps forty bees in Oslo."
+AGAIN = "Ana keeps forty bees in Oslo"
+
+
+async def stored(memory: Mnemic, who: Identity, *kinds: Any) -> list[Memory]:
+    return await memory.memories(who.model_copy(update={"role": "owner"}), kinds or ("fact",))
+
+
+async def test_a_fact_is_kept_under_the_identity_that_asked(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    kept = await memory.remember(ANA, BEES, category="interests", importance=4)
+
+    (fact,) = await stored(memory, ANA)
+    assert (fact.id, fact.scope_key, fact.category, fact.importance) == (kept.id, "user:ana", "interests", 4)
+    assert (fact.provenance, fact.source_session_id, fact.subject_user_id) == ("asserted", "s1", "ana")
+    assert superuser.execute("select actor_id, role from mnemic.memories").fetchall() == [("ana", "supervisor")]
+    events = superuser.execute("select event, reason, actor, session_id from mnemic.history").fetchall()
+    assert events == [("ADD", "remember", "ana", "s1")]
+    assert BEES in [found.content for found in await memory.query(ANA, "bees")]
+
+
+async def test_a_core_memory_stands_in_the_next_context(memory: Mnemic) -> None:
+    await memory.remember(ANA, "Ana is to be answered in English.", category="tone", kind="core")
+
+    assert "Ana is to be answered in English." in await memory.recall_text(ANA, "")
+    assert [found.content for found in await memory.query(ANA, "English")] == []
+
+
+@pytest.mark.parametrize("kind", ["fact", "core"])
+async def test_what_is_known_word_for_word_is_not_written_again(
+    memory: Mnemic, superuser: psycopg.Connection, kind: Any
+) -> None:
+    first = await memory.remember(ANA, BEES, category="interests", kind=kind)
+    again = await memory.remember(ANA, f"  {BEES} ", category="goals", kind=kind)
+
+    assert (again.known, again.id) == (True, first.id)
+    assert superuser.execute("select count(*) from mnemic.history").fetchone() == (1,)
+
+
+async def test_nor_what_says_the_same_but_for_its_spelling(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer_embeddings(lambda request: [[1.0] * 384 for _ in request["input"]])
+    first = await memory.remember(ANA, BEES, category="interests")
+    again = await memory.remember(ANA, AGAIN, category="interests")
+    other = await memory.remember(ANA, "Ana keeps fifty bees in Oslo.", category="interests")
+
+    assert (again.known, again.id) == (True, first.id)
+    assert not other.known, "another number is another fact, however near"
+
+
+async def test_what_lies_near_is_added_related_and_named(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    oslo = await memory.remember(ANA, "Ana lives in Oslo with two cats.", category="profile")
+    bergen = await memory.remember(ANA, "Ana lives in Bergen with two cats.", category="profile")
+
+    assert [old.id for old in bergen.near] == [oslo.id]
+    edges = superuser.execute("select from_id, to_id, relation_type, scope_key, to_scope_key from mnemic.relations")
+    assert edges.fetchall() == [(bergen.id, oslo.id, "related_to", "user:ana", "user:ana")]
+
+
+@pytest.mark.parametrize("sentence", [BEES, AGAIN])
+async def test_of_equal_writes_at_once_one_is_stored(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, sentence: str
+) -> None:
+    model.answer_embeddings(lambda request: [[1.0] * 384 for _ in request["input"]])
+    texts = [BEES, sentence] * 4
+    kept = await asyncio.gather(*(memory.remember(ANA, text, category="interests") for text in texts))
+
+    assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (1,)
+    assert [one.known for one in kept].count(False) == 1
+    assert len({one.id for one in kept}) == 1
+
+
+async def test_control_looked_up_before_the_operation_some_would_be_stored_twice(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing_near(*_: Any) -> list[Any]:
+        return []
+
+    monkeypatch.setattr(keeping, "_near", nothing_near)
+    model.answer_embeddings(lambda request: [[1.0] * 384 for _ in request["input"]])
+    for text in (BEES, AGAIN):
+        await memory.remember(ANA, text, category="interests")
+
+    assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (2,)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("I like green tea.", "third person"),
+        ("He likes green tea.", "pronoun"),
+        ("Ana likes tea! Ana likes coffee.", "neutral"),
+        ("\u200b", "empty"),
+        ("...", "says nothing"),
+        ("tea " * 20, "repeats itself"),
+        (" ".join(f"word{number}" for number in range(31)), "30 words"),
+        ("Ana likes green tea. " + "Ana drinks it in the evening with Bo and Liv at the harbor. " * 4, "30 words"),
+    ],
+)
+async def test_a_text_that_is_not_written_as_a_memory_is_refused_with_the_reason(
+    memory: Mnemic, superuser: psycopg.Connection, content: str, told: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        await memory.remember(ANA, content, category="preferences")
+
+    assert told in str(caught.value)
+    assert "tea" not in str(caught.value)
+    assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (0,)
+
+
+async def test_a_core_memory_has_an_end(memory: Mnemic) -> None:
+    long = ", ".join(f"rule {number} of the harbor holds" for number in range(30))
+    with pytest.raises(InvalidInputError):
+        await memory.remember(ANA, long, category="tone", kind="core")
+
+
+@pytest.mark.parametrize(
+    "category", ["procedural", "journal", "message", "relationship_dynamic", "nonsense", "Goals", ""]
+)
+async def test_a_category_that_is_not_formed_or_not_known_is_refused(memory: Mnemic, category: str) -> None:
+    with pytest.raises(CategoryRefusedError) as caught:
+        await memory.remember(ANA, BEES, category=category)
+
+    assert "goals" in str(caught.value)
+    assert "nonsense" not in str(caught.value)
+
+
+async def test_a_role_writes_only_what_it_reads(memory: Mnemic) -> None:
+    planner = ANA.model_copy(update={"role": "planner"})
+    assert not (await memory.remember(planner, "Ana ships the catalogue in May.", category="goals")).known
+    for kind, category in (("fact", "profile"), ("core", "goals")):
+        with pytest.raises(CategoryRefusedError):
+            await memory.remember(planner, BEES, category=category, kind=kind)  # type: ignore[arg-type]
+    with pytest.raises(CategoryRefusedError):
+        await memory.remember(ANA.model_copy(update={"role": "nobody"}), BEES, category="goals")
+
+
+async def test_a_twin_in_a_category_that_the_role_may_not_read_has_no_id_for_it(memory: Mnemic) -> None:
+    await memory.remember(ANA, BEES, category="interests")
+    planner = ANA.model_copy(update={"role": "planner"})
+
+    assert await memory.remember(planner, BEES, category="goals") == Remembered(
+        id=None, scope_key="user:ana", known=True
+    )
+    near = await memory.remember(planner, "Ana keeps forty-one bees in Oslo.", category="goals")
+    assert near.near == ()
+
+
+async def test_another_users_twin_is_none_of_its_business(memory: Mnemic) -> None:
+    await memory.remember(identity("bo", session="s2"), BEES, category="interests")
+
+    assert not (await memory.remember(ANA, BEES, category="interests")).known
+
+
+async def test_without_a_user_there_is_nobody_to_remember_it_for(memory: Mnemic) -> None:
+    with pytest.raises(InvalidInputError, match="user_id"):
+        await memory.remember(identity(None, session="s1"), BEES, category="interests")
+
+
+async def test_an_embedder_that_fails_leaves_nothing_behind(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    model.answer_embeddings(500)
+    with pytest.raises(EmbeddingError):
+        await memory.remember(ANA, BEES, category="interests")
+    answer = await call(memory, ANA, "remember", content=BEES, category="interests")
+
+    assert answer.status == "error"
+    assert superuser.execute("select count(*) from mnemic.history").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(("kind", "setting"), [("fact", "rag"), ("core", "always_in_context")])
+async def test_what_the_agent_has_switched_off_is_refused(
+    memory: Mnemic, superuser: psycopg.Connection, kind: Any, setting: str
+) -> None:
+    await memory.configure_agent(ANA, **{setting: False})
+    with pytest.raises(InvalidInputError, match=setting):
+        await memory.remember(ANA, BEES, category="interests", kind=kind)
+
+    assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (0,)
+
+
+# -- the tool
+
+
+async def test_the_tool_acts_for_the_runs_identity_whatever_a_model_sends(memory: Mnemic) -> None:
+    smuggled: dict[str, Any] = {
+        "user_id": "bo",
+        "identity": {"user_id": "bo"},
+        "runtime": {"context": {"agent_id": "museum"}},
+    }
+    answer = await call(memory, ANA, "remember", content=BEES, category="interests", **smuggled)
+
+    assert [(fact.id, fact.scope_key) for fact in await stored(memory, ANA)] == [
+        (uuid.UUID(answer.artifact["id"]), "user:ana")
+    ]
+    assert await contents(memory, identity("bo")) == []
+
+
+async def test_the_tool_works_in_an_agent_that_is_run_synchronously(memory: Mnemic) -> None:
+    (tool,) = [tool for tool in memory.tools() if tool.name == "remember"]
+    runtime = _runtime(ANA)
+    arguments = {"content": BEES, "category": "interests", "runtime": runtime}
+    answer = await asyncio.to_thread(tool.invoke, arguments)
+
+    assert "Kept as" in str(answer)
+    assert await contents(memory, ANA) == [BEES]
+
+
+def _runtime(who: Identity) -> Any:
+    return ToolRuntime(
+        state={"messages": []}, context=who, config={}, stream_writer=lambda _: None, tool_call_id="1", store=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"content": "I like tea.", "category": "preferences"}, "third person"),
+        ({"content": BEES, "category": "nonsense"}, "preferences"),
+        ({"content": BEES, "category": "interests", "importance": 9}, "importance"),
+        ({"content": BEES, "category": "interests", "kind": "episode"}, "kind"),
+        ({"content": BEES, "category": "interests", "scope": "session"}, "scope"),
+        ({"category": "interests"}, "content"),
+    ],
+)
+async def test_a_mistake_of_the_model_is_answered_with_what_to_do(
+    memory: Mnemic, arguments: dict[str, Any], told: str
+) -> None:
+    answer = await call(memory, ANA, "remember", **arguments)
+
+    assert answer.status == "error"
+    assert told in str(answer.content)
+    assert "bees" not in str(answer.content)
+
+
+def _sendable() -> dict[str, Any]:
+    """Of the bad values those that a model can send: what JSON can say."""
+    found = {}
+    for kind, make in BAD.items():
+        with suppress(Exception):
+            found[kind] = json.loads(json.dumps(make()))
+    return found
+
+
+@pytest.mark.parametrize("argument", ["content", "category", "kind", "importance", "scope", "private"])
+async def test_no_bad_value_ends_the_agents_run_or_is_repeated(
+    memory: Mnemic, superuser: psycopg.Connection, argument: str
+) -> None:
+    sendable = _sendable()
+    assert len(sendable) > 40
+    for number, (kind, value) in enumerate(sendable.items()):
+        who = identity("ana", session=f"s{number}")
+        given = {"content": BEES, "category": "interests", argument: value}
+        answer = await call(memory, who, "remember", **given)
+        assert answer.status == "success" or CANARY not in str(answer.content), kind
+        assert len(str(answer.content)) < 2000, kind
+    assert [what for text in stored_texts(superuser) if (what := unclean(text))] == []
+
+
+async def test_what_the_tool_shows_of_near_memories_is_not_formed_again(memory: Mnemic) -> None:
+    await memory.remember(ANA, "Ana lives in Oslo with two cats.", category="profile")
+    answer = await call(memory, ANA, "remember", content="Ana lives in Bergen with two cats.", category="profile")
+
+    assert "Ana lives in Oslo" in str(answer.content)
+    observed = await memory.observe(ANA, [HumanMessage("I moved."), answer])
+    assert observed.accepted == 1
+
+
+@pytest.mark.parametrize("scope", ["user", "group", "agent"])
+def test_no_answer_reads_like_an_order_that_would_keep_a_conversation_from_being_shared(scope: ExplicitScope) -> None:
+    new = Remembered(id=uuid.uuid4(), scope_key="user:ana")
+    for kept in (
+        new,
+        replace(new, known=True),
+        replace(new, scope_key="group:crew"),
+        replace(new, scope_key="agent:harbor"),
+    ):
+        assert not gives_orders(remember_answer(kept, scope))
+    for was_there in (True, False):
+        assert not gives_orders(forget_answer(uuid.uuid4(), was_there))
+
+
+@pytest.mark.parametrize("role", ["supervisor", "planner", "stylist", "researcher", "executor"])
+async def test_each_role_has_the_writing_tools_of_the_table_and_no_other(memory: Mnemic, role: str) -> None:
+    names = [tool.name for tool in memory.tools(role)]
+
+    assert names == ["memory_query", *WRITING.get(role, ())]
+    assert ("remember" in names, "forget" in names) == (role == "supervisor",) * 2
+    assert ("remember_procedure" in names) == (role in ("supervisor", "executor"))
+
+
+async def test_no_connection_is_held_while_the_embedder_answers(memory: Mnemic, model: LoopbackModel) -> None:
+    pool = memory._resources.database._pool
+    held = []
+
+    def vectors(request: Any) -> list[list[float]]:
+        stats = pool.get_stats()
+        held.append(stats["pool_size"] - stats["pool_available"])
+        return [[1.0] * 384 for _ in request["input"]]
+
+    model.answer_embeddings(vectors)
+    await memory.remember(ANA, BEES, category="interests")
+
+    assert held == [0]
+
+
+async def test_the_operation_costs_a_handful_of_statements(memory: Mnemic, statements: Any) -> None:
+    with statements(memory._resources.database) as sent:
+        await memory.remember(ANA, BEES, category="interests")
+
+    # begin, scope, operation, agent, its settings, near, insert, touch, commit
+    assert len(sent) == 9, sent
