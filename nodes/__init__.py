@@ -1,1 +1,1 @@
-"""The steps of the graphs, one file each."""
+"""The steps of the graphs, one file each, and what tools and methods do outside of them."""

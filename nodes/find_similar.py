@@ -8,6 +8,7 @@ from uuid import UUID
 
 from langgraph.runtime import Runtime
 
+from mnemic.models.embedders import Vector
 from mnemic.nodes.lines import speakers
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import FormationNode
@@ -19,8 +20,6 @@ from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Message, NewMemory, Relation, SimilarFact
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
-
-Vector = Sequence[float]
 
 
 def find_similar(provide: Provider) -> FormationNode:

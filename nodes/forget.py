@@ -13,11 +13,14 @@ from mnemic.storage.database import Scoped
 REASON = "forget"
 
 
-async def forget(resources: Resources, identity: Identity, memory_id: UUID) -> bool:
+async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, by_model: bool = False) -> bool:
     """Soft-deletes a memory of the identity's user or session; False where it lived no more.
 
     Its source messages are searched no more either, but those that another living memory rests on. An id that is
     unknown, somebody else's, or of a category that the role may not read is answered alike.
+
+    Args:
+        by_model: whether a model asks. Its calls are bounded without a session too, where a person's own page is not.
 
     Raises:
         InvalidInputError: no such memory.
@@ -30,19 +33,21 @@ async def forget(resources: Resources, identity: Identity, memory_id: UUID) -> b
     async def act(scoped: Scoped) -> bool:
         await scoped.begin_operation(REASON)
         memory = await memories.one(scoped, memory_id)
-        if memory is None or not _is_known(memory, allowlist):
+        if memory is None or not is_known(memory, allowlist):
             raise InvalidInputError("no memory of this user or session has this id: look the id up with memory_query")
         _require_forgettable(memory)
         if memory.state not in memories.KEPT:
             return False
-        await _require_room(resources, scoped)
+        await memories.see_every_category(scoped)
+        if by_model or identity.session_id:
+            await _require_room(resources, scoped)
         await memories.forget(scoped, memory)
         return True
 
     return await resources.database.write(identity, act, categories=allowlist.categories)
 
 
-def _is_known(memory: Memory, allowlist: Allowlist) -> bool:
+def is_known(memory: Memory, allowlist: Allowlist) -> bool:
     """Whether the role reads it: of the standing kinds only absorbed reflections are searched."""
     is_searched = memory.kind not in memories.STANDING or memory.state == "absorbed"
     return memory.category in allowlist.categories and (is_searched or allowlist.standing)
@@ -58,7 +63,7 @@ def _require_forgettable(memory: Memory) -> None:
 
 
 async def _require_room(resources: Resources, scoped: Scoped) -> None:
-    """A conversation that orders the memory about does bounded damage. Without a session there is none."""
+    """A conversation that orders the memory about does bounded damage; without a session, an actor's are all one."""
     most = resources.settings.forgets_per_session_and_day
-    if scoped.identity.session_id and await history.done_today(scoped, REASON) >= most:
+    if await history.done_today(scoped, REASON) >= most:
         raise NotForgottenError(f"this session has had {most} memories forgotten today, and that is the most")

@@ -24,9 +24,9 @@ _READ_CHARS = 1_000_000
 MAX_MESSAGES = 100_000
 _ROLES: dict[str, Role] = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "tool": "tool"}
 #: The host's own instructions are nobody's words.
-_INSTRUCTIONS = frozenset({"system", "developer"})
+INSTRUCTIONS = frozenset({"system", "developer"})
 #: Every role with a meaning; what else a host invents is stored as `other`.
-KNOWN_ROLES = frozenset({*_ROLES, *_INSTRUCTIONS})
+KNOWN_ROLES = frozenset({*_ROLES, *INSTRUCTIONS})
 
 
 def to_messages(items: Sequence[HostMessage], identity: Identity, *, now: datetime) -> list[Message]:
@@ -67,7 +67,7 @@ def require_list(items: object) -> None:
 def _message(said: Said, identity: Identity, session_id: str, now: datetime, known: Counter[str]) -> Message | None:
     content = clip_text(strip_recalled(clean_text(said.text[:_READ_CHARS])), MAX_MESSAGE_CHARS)
     role = _ROLES.get(said.role, "other")
-    if said.role in _INSTRUCTIONS or says_nothing(content) or (role == "tool" and content.startswith(PREAMBLE)):
+    if said.role in INSTRUCTIONS or says_nothing(content) or (role == "tool" and content.startswith(PREAMBLE)):
         return None
     # a name is what its bearer chose to be called; whose words they are, only `user`, `author` or the identity says
     user_id = (said.user or said.author or identity.user_id or said.name) if role == "user" else None

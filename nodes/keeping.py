@@ -1,26 +1,32 @@
 """Explicit writes: who may share a text, and the one operation that stores it unless it is known."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from uuid import uuid4
+from uuid import UUID, uuid4
 
-from mnemic.nodes.find_similar import Vector, band_of_fact, related
+from mnemic.models.embedders import Vector
+from mnemic.nodes.find_similar import band_of_fact, related
 from mnemic.nodes.lines import group_name, own_words
 from mnemic.nodes.placing import Draft, Places
 from mnemic.nodes.resources import Resources
 from mnemic.policy.names import display_name
 from mnemic.policy.search_text import search_text
-from mnemic.state.errors import InvalidInputError
+from mnemic.state.errors import InvalidInputError, NotRememberedError
 from mnemic.state.explicit import Remembered
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import Kind, Message, NewMemory, SimilarFact
 from mnemic.state.settings import Settings
-from mnemic.storage import memories, scopes
+from mnemic.storage import history, memories, scopes
 from mnemic.storage.database import Scoped
 
+#: Ours, and nothing that anybody would have said.
+_STEP_NUMBER = re.compile(r"^\d+\. ", re.MULTILINE)
+#: Operations that write what somebody asked for, as history names them.
+REASONS = ("remember", "remember_procedure")
 #: The conversation that a model has before it; None: no model speaks, the text is the caller's own word.
-Said = Sequence[Message] | None
+Conversation = Sequence[Message] | None
 
 
 async def keep(
@@ -29,7 +35,7 @@ async def keep(
     draft: Draft,
     *,
     kind: Kind,
-    said: Said,
+    said: Conversation,
     reason: str,
     categories: Sequence[str],
 ) -> Remembered:
@@ -40,7 +46,7 @@ async def keep(
     Args:
         draft: the text, and the scope it is wanted in.
         kind: what it becomes.
-        said: see `Said`.
+        said: see `Conversation`.
         reason: the operation's, in history.
         categories: those that the role may know of: no other memory counts as known or near.
 
@@ -54,10 +60,19 @@ async def keep(
     async def act(scoped: Scoped) -> Remembered:
         await scoped.begin_operation(reason)
         await scopes.enter_agent(scoped)
+        if said is not None:
+            await _require_room(resources.settings, scoped)
         _require_switched_on(resources.settings.overridden(await scopes.agent_settings(scoped)), kind)
         return await _store(resources, scoped, new, vectors)
 
     return await resources.database.write(identity, act, categories=categories)
+
+
+async def _require_room(settings: Settings, scoped: Scoped) -> None:
+    """A conversation that orders the memory about does bounded damage; what the host itself keeps is its own affair."""
+    most = settings.remembers_per_session_and_day
+    if await history.done_today(scoped, *REASONS) >= most:
+        raise NotRememberedError(f"this session has had {most} memories kept today, and that is the most")
 
 
 def _require_switched_on(settings: Settings, kind: Kind) -> None:
@@ -71,15 +86,22 @@ async def _store(resources: Resources, scoped: Scoped, new: NewMemory, vectors: 
     near = await _near(resources, scoped, new, vectors)
     bands = {old.id: band_of_fact(new.content, old, resources.embedder.bands) for old in near}
     if same := next((old for old in near if bands[old.id] == "auto"), None):
-        return Remembered(id=same.id, scope_key=new.scope_key, known=True)
+        return await _known(scoped, new, same.id)
     memory = replace(new, relations=related(near, resources.embedder.bands, resources.settings))
     vector = dict(zip([new.id], vectors, strict=False))
     if not await memories.insert(scoped, [memory], model=resources.embedder.name, vectors=vector, run_id=None):
         twin = (await memories.twins(scoped, [new])).get(new.id)
-        return Remembered(id=twin.id if twin else None, scope_key=new.scope_key, known=True)
+        return await _known(scoped, new, twin.id if twin else None)
     await scopes.touch(scoped, [new.scope_key])
     replaceable = tuple(old for old in near if bands[old.id] == "check" and not old.protected)
     return Remembered(id=new.id, scope_key=new.scope_key, near=replaceable)
+
+
+async def _known(scoped: Scoped, new: NewMemory, memory_id: UUID | None) -> Remembered:
+    """What is said in confidence now is private from now on."""
+    if memory_id and new.private:
+        await memories.make_private(scoped, memory_id)
+    return Remembered(id=memory_id, scope_key=new.scope_key, known=True)
 
 
 async def _near(resources: Resources, scoped: Scoped, new: NewMemory, vectors: Sequence[Vector]) -> list[SimilarFact]:
@@ -90,7 +112,7 @@ async def _near(resources: Resources, scoped: Scoped, new: NewMemory, vectors: S
     return await memories.similar(scoped, [new.scope_key], vectors, model=resources.embedder.name, most=most)
 
 
-def _memory(identity: Identity, draft: Draft, kind: Kind, said: Said, now: datetime) -> NewMemory:
+def _memory(identity: Identity, draft: Draft, kind: Kind, said: Conversation, now: datetime) -> NewMemory:
     key = _place(identity, draft, said, now)
     scope, owner = split_scope_key(key)
     subject = display_name(owner)
@@ -111,12 +133,12 @@ def _memory(identity: Identity, draft: Draft, kind: Kind, said: Said, now: datet
     )
 
 
-def _place(identity: Identity, draft: Draft, said: Said, now: datetime) -> str:
+def _place(identity: Identity, draft: Draft, said: Conversation, now: datetime) -> str:
     """The user's scope key, or the wider one that is wanted where the gate of formation lets it pass."""
     own = scope_key("user", identity.user_id) if identity.user_id else ""
     batch = _own_word(identity, draft.text, now) if said is None else said
-    places = Places(batch, identity, group_name(identity, {}))
-    key = places.key(draft, own_words(batch), fallback=own)
+    places = Places(batch, identity, group_name(identity, {}), has_read_more=said is not None)
+    key = places.key(replace(draft, text=_STEP_NUMBER.sub("", draft.text)), own_words(batch), fallback=own)
     if not key:
         raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")
     return key

@@ -31,6 +31,9 @@ class Places:
     identity: Identity
     #: The display name of the run's one group.
     group: str | None
+    #: Whether who writes the texts has read more than the batch: what it recalled, its instructions, summaries. Then
+    #: only what users said is shared, and not all that nobody else in the batch said.
+    has_read_more: bool = False
 
     def key(self, draft: Draft, sources: Sequence[Message], *, fallback: str) -> str:
         """The scope key: group or agent where the draft says so and the gate lets it pass, else the fallback.
@@ -45,8 +48,9 @@ class Places:
         named = [*self.identity.group_ids, self.group or "", *(message.author for message in sources)]
         if any(map(steers, said)) or not is_grounded(draft.text, [*said, *named]):
             return fallback
-        own = telling("\n".join([*said, *named]))
-        return fallback if borrows(telling(draft.text), own, self._others) else wide
+        own, told = telling("\n".join([*said, *named])), telling(draft.text)
+        is_borrowed = bool(told - own) if self.has_read_more else borrows(told, own, self._others)
+        return fallback if is_borrowed else wide
 
     @cached_property
     def _is_ordered(self) -> bool:

@@ -48,7 +48,7 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
             rag_lengths=resources.categories.rag_lengths,
         )
     returned = _within_budget(found, asked)
-    resources.uses.note(identity, [item.item_id for item in returned if item.kind != "message"])
+    resources.note_uses(identity, [item.item_id for item in returned if item.kind != "message"])
     return returned
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mnemic.nodes.keeping import Said, keep
+from mnemic.nodes.keeping import Conversation, keep
 from mnemic.nodes.placing import Draft
 from mnemic.nodes.resources import Resources
 from mnemic.policy.categories import Categories
@@ -29,7 +29,9 @@ _HOW_TO: Final[Mapping[Problem, str]] = MappingProxyType(
 )
 
 
-async def remember(resources: Resources, identity: Identity, request: RememberRequest, said: Said = None) -> Remembered:
+async def remember(
+    resources: Resources, identity: Identity, request: RememberRequest, said: Conversation = None
+) -> Remembered:
     """Stores it, or names the memory that says the same.
 
     A wider scope than the user's counts only through the gate that formation's texts pass (`policy.sharing`); else it
@@ -47,7 +49,8 @@ async def remember(resources: Resources, identity: Identity, request: RememberRe
     """
     category = _category(resources.categories, identity.role, request)
     draft = Draft(
-        scope=request.scope,
+        # what stands in everybody's every prompt is no matter of one conversation
+        scope="user" if request.kind == "core" and said is not None else request.scope,
         text=_written(request),
         category=category,
         importance=request.importance,

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from mnemic.nodes.keeping import Said, keep
+from mnemic.nodes.keeping import Conversation, keep
 from mnemic.nodes.placing import Draft
 from mnemic.nodes.resources import Resources
 from mnemic.policy.hygiene import require_text
@@ -19,7 +19,7 @@ _MARK = re.compile(r"^(?:step\s+)?\d{1,2}\s?[.):]\s+|^[-*•]\s+", re.IGNORECASE
 
 
 async def remember_procedure(
-    resources: Resources, identity: Identity, request: ProcedureRequest, said: Said = None
+    resources: Resources, identity: Identity, request: ProcedureRequest, said: Conversation = None
 ) -> Remembered:
     """Stores the title and, below it, a line for each step; or names the procedure that says the same.
 

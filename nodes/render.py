@@ -25,7 +25,7 @@ def render(provide: Provider) -> RecallNode:
         rendered, found = _rendered(state)
         if found:
             used = [item.item_id for item in found if item.kind != "message"]
-            (await provide()).uses.note(identity_of(runtime), used)
+            (await provide()).note_uses(identity_of(runtime), used)
         return rendered
 
     return render

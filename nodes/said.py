@@ -120,4 +120,7 @@ def _langchain_fields(item: BaseMessage) -> dict[str, object]:
     )
     fields = {name: getattr(item, name, None) for name in ("id", "name", "content", "additional_kwargs")}
     extra = fields.pop("additional_kwargs")
-    return {**fields, "role": role, "user": extra.get("user") if isinstance(extra, dict) else None}
+    extra = extra if isinstance(extra, dict) else {}
+    # LangChain's own middleware, such as the one that puts a summary in place of the history, speaks in a user's place
+    role = "system" if "lc_source" in extra else role
+    return {**fields, "role": role, "user": extra.get("user")}

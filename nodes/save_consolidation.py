@@ -45,18 +45,17 @@ def save_consolidation(provide: Provider) -> ConsolidationNode:
 
 
 async def _write(scoped: Scoped, state: ConsolidationState, reflections: list[Memory]) -> UUID:
-    dated = max(memory.valid_from for memory in reflections)
-    text = search_text(dated, state["owner"], state["text"])
     for current in from_plain(Memory, state["current"]):
-        await memories.rewrite_consolidation(scoped, current, state["text"], text)
+        await memories.rewrite_consolidation(scoped, current, state["text"])
         return current.id
+    dated = max(memory.valid_from for memory in reflections)
     first = NewMemory(
         id=uuid4(),
         kind="consolidation",
         scope_key=state["scope_key"],
         category="profile" if split_scope_key(state["scope_key"])[0] == "user" else "knowledge",
         content=state["text"],
-        search_text=text,
+        search_text=search_text(dated, state["owner"], state["text"]),
         subject=state["owner"],
         provenance="consolidated",
         valid_from=min(memory.valid_from for memory in reflections),

@@ -14,6 +14,8 @@ from mnemic.storage.database import Database
 _LOG = logging.getLogger("mnemic")
 #: Memories of all sessions of a day that one process keeps in mind, some 20 MB; beyond, it begins anew.
 MOST_NOTED: Final = 100_000
+#: Sessions whose uses wait; so many are written without waiting for their next observe, which may never come.
+MOST_WAITING: Final = 100
 
 
 def _today() -> date:
@@ -34,8 +36,8 @@ class Uses:
         #: What waits to be written, by who may see it.
         self._waiting: dict[tuple[str, ...], tuple[Identity, set[UUID]]] = {}
 
-    def note(self, identity: Identity, memory_ids: Iterable[UUID]) -> None:
-        """Notes that a recall returned these memories to this identity."""
+    def note(self, identity: Identity, memory_ids: Iterable[UUID]) -> bool:
+        """Notes that a recall returned these memories to this identity; True where it is time to write."""
         self._begin_anew()
         place = identity.session_id or identity.user_id
         new = {(identity.agent_id, place, memory_id) for memory_id in memory_ids} - self._counted
@@ -43,6 +45,7 @@ class Uses:
             self._counted |= new
             _, waiting = self._waiting.setdefault(identity.scope_keys, (identity, set()))
             waiting.update(memory_id for _, _, memory_id in new)
+        return len(self._waiting) >= MOST_WAITING
 
     def taken(self, identity: Identity) -> set[UUID]:
         """What was noted for this identity since it was last taken."""
@@ -75,4 +78,5 @@ class Uses:
             self._counted.clear()
         if len(self._counted) >= MOST_NOTED:
             self._counted.clear()
-            self._waiting.clear()
+        if sum(len(waiting) for _, waiting in self._waiting.values()) >= MOST_NOTED:
+            self._waiting.clear()  # the database has been away for long

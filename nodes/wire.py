@@ -3,15 +3,16 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from mnemic.state.changes import Delta
 from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
 
 Record = TypeVar("Record", Message, Memory, NewMemory, Standing, Found, Delta)
 
+#: Each is built when first used: a millisecond, which importing the graphs need not take.
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {
-    record: TypeAdapter(list[record])  # type: ignore[valid-type]  # a variable of known types
+    record: TypeAdapter(list[record], config=ConfigDict(defer_build=True))  # type: ignore[valid-type]  # known types
     for record in (Message, Memory, NewMemory, Standing, Found, Delta)
 }
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
-from mnemic.policy.plain_yaml import read_plain
 from mnemic.state.checking import field_name
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
 from mnemic.state.identity import HostId
@@ -26,7 +25,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$", stric
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
 
 class Category(_Part):
@@ -146,6 +145,8 @@ def load_categories(path: Path | None = None) -> Categories:
 
 
 def _read(path: Traversable) -> _File:
+    from mnemic.policy.plain_yaml import read_plain  # 10 ms, which importing the graphs need not take
+
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)

@@ -1,4 +1,4 @@
-"""What a search result's score is made of: the numbers. The search statement does the sums, over 200 candidates or so.
+"""What a search result's score is made of: the numbers; `scoring` does the sums.
 
 Scores are shares of 1 before the additions; each addition is small and bounded, so that none outweighs what the words
 and the meaning of a question say. How old a memory is never enters. `docs/recall.md` tells what each number is worth.
@@ -6,8 +6,7 @@ and the meaning of a question say. How old a memory is never enters. `docs/recal
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import dataclass
 
 from mnemic.policy.common_words import is_common_word
 from mnemic.policy.names import display_name
@@ -44,12 +43,6 @@ WEIGHTS = Weights()
 PLAIN = Weights(insight=1, repeated=1, named=0, importance=0, neighbour=0, session=0, related=0)
 #: Memories that come along with the results they are related to.
 MOST_RELATED = 2
-
-
-@cache
-def as_values(weights: Weights) -> dict[str, float]:
-    """The weights by name, each as `w_name`."""
-    return {f"w_{name}": float(value) for name, value in asdict(weights).items()}
 
 
 def named_words(question: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence, Set
+from functools import cache
 
 from mnemic.policy.common_words import FUNCTION_WORDS, word_set
 from mnemic.policy.dates import DATE_WORDS, find_dates
@@ -20,13 +21,12 @@ _EMAIL = re.compile(r"[\w+%-]@[\w-]{1,63}\.\w{2}")
 #: Telephone, card and account numbers have 7 to 19 digits; separators are few, so that lists of figures are none.
 _DIGIT_RUN = re.compile(r"(?<![\w.,])\+?\(?\d(?:[ ()./-]{0,2}\d){6,18}(?![\w,]|\.\d)")
 _ACCOUNT = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}")
-_ADDRESS = re.compile(
+_ADDRESS = (
     r"\b\d{1,5}[a-z]?\s(?:[\w'’-]{1,30}\s){0,3}"
     r"(?:street|avenue|ave|boulevard|blvd|lane|terrace|crescent|(?-i:St|Road|Rd|Drive|Dr|Court|Square|Quay|Way|Place))\b"
     r"|\b(?:street|avenue|boulevard|rue(?:\s[\w'’-]{1,30}){1,4}),?\s\d{1,5}"
     r"|(?:straße|strasse|straat|laan|gata|gaten|gatan|gade|vej|vei|veien|vägen)\s\d{1,5}"
-    r"|\b(?:home|street|postal|private|billing)\saddress|\bp\.?o\.?\sbox\b|\bliv(?:es|ed|ing)\s(?:in|at|on|near|with|alone)\b",
-    re.IGNORECASE,
+    r"|\b(?:home|street|postal|private|billing)\saddress|\bp\.?o\.?\sbox\b|\bliv(?:es|ed|ing)\s(?:in|at|on|near|with|alone)\b"
 )
 _CONTACT = r"phone\snumber|mobile\snumber|passwords?|passphrase|passcode|pin\scode|passport|social\ssecurity"
 _HEALTH = (
@@ -55,7 +55,7 @@ _FAMILY = (
     r"|nieces?|nephews?|grand(?:mother|father|ma|pa|parent|son|daughter|child)\w*|[\w]{1,20}-in-law|famil(?:y|ies)"
     r"|widow\w*|broke\sup|birthdays?|was\sborn|years\sold"
 )
-_PERSONAL = re.compile(rf"\b(?:{_CONTACT}|{_HEALTH}|{_MONEY}|{_BELIEFS}|{_FAMILY})\b", re.IGNORECASE)
+_PERSONAL = rf"\b(?:{_CONTACT}|{_HEALTH}|{_MONEY}|{_BELIEFS}|{_FAMILY})\b"
 
 #: Said of others by whoever writes a memory, whatever they talked about.
 _TELLERS = word_set(
@@ -85,12 +85,18 @@ _MAIL_HEADER = re.compile(r"^(?:from|to|cc|date|sent|subject):\s", re.IGNORECASE
 _MARKUP = re.compile(r"</?(?:html|body|div|p|span|table|tr|td|ul|li|h[1-6])\b", re.IGNORECASE)
 
 
+@cache
+def _personal() -> re.Pattern[str]:
+    """Compiled when first used: 5 ms, which importing the graphs need not take."""
+    return re.compile(f"{_PERSONAL}|{_ADDRESS}", re.IGNORECASE)
+
+
 def is_personal(text: str, category: str) -> bool:
     """Whether a memory concerns somebody's person: contact, health, money, beliefs, family and relationships.
 
     A rule of words: it rather holds too much personal than too little.
     """
-    if category in PERSONAL_CATEGORIES or _PERSONAL.search(text) or _EMAIL.search(text) or _ADDRESS.search(text):
+    if category in PERSONAL_CATEGORIES or _personal().search(text) or _EMAIL.search(text):
         return True
     return bool(_ACCOUNT.search(text) or _DIGIT_RUN.search(find_dates(text).rest))
 

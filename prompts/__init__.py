@@ -1,1 +1,1 @@
-"""The text of every model step, one Markdown file each, with its typed input and output beside it."""
+"""All text that models read: a Markdown file for each step, its typed input and output beside it; context and tools."""

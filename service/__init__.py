@@ -1,1 +1,1 @@
-"""What a user holds: the `Mnemic` object and the command line."""
+"""What a user holds: the `Mnemic` object, its middleware and nodes, and the command line."""

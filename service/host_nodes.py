@@ -24,8 +24,12 @@ def recall_node(memory: "Mnemic", asked: Asked, messages_key: str) -> HostNode:
     """A node that leaves what memory says to this turn in `memory_context`."""
 
     async def recall(state: Any, runtime: Runtime[Any]) -> MemoryState:
-        identity = asked.identity(to_identity(runtime.context))
-        return await recall_turn(memory, identity, _conversation(state, messages_key), asked)
+        own = to_identity(runtime.context)
+        identity = asked.identity(own)
+        recalled = await recall_turn(memory, identity, _conversation(state, messages_key), asked)
+        if identity.role != own.role:
+            del recalled["memory_revision"]  # the host observes in its own role, which was told of nothing here
+        return recalled
 
     return recall
 

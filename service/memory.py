@@ -1,11 +1,11 @@
 """The `Mnemic` object: what an application opens once and holds."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
-from uuid import UUID, uuid4
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
 
 from langchain_core.tools import BaseTool
 
@@ -16,35 +16,24 @@ from mnemic.graphs.resources import open_resources
 from mnemic.nodes.holding import returned
 from mnemic.nodes.incoming import to_messages
 from mnemic.nodes.observe import observe as observe_messages
-from mnemic.nodes.query import query as ask
 from mnemic.nodes.resources import Resources
 from mnemic.nodes.said import HostMessage
 from mnemic.nodes.who import to_identity
 from mnemic.policy.overrides import checked_overrides
-from mnemic.service.asked import (
-    ALL_KINDS,
-    ASKED,
-    KEY,
-    LISTING,
-    MEMORY_ID,
-    QUERY,
-    REVISION,
-    ROLE,
-    SCOPE_KEY,
-    SWITCH,
-)
+from mnemic.service.asked import ASKED, KEY, REVISION, ROLE, SCOPE_KEY, SWITCH
 from mnemic.service.explicit import ExplicitWrites
 from mnemic.service.forming import form_due, form_pending, formation_name
 from mnemic.service.host_nodes import HostNode, formation_node, observe_node, recall_node
+from mnemic.service.reads import ExplicitReads
 from mnemic.service.run_graph import run_graph
-from mnemic.state.checking import MAPPING, checked
+from mnemic.service.turn import SearchMode
+from mnemic.state.checking import checked
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput
-from mnemic.state.identity import Identity, Scope
-from mnemic.state.query import METHOD_TOP_K, MemoryFilters
-from mnemic.state.records import Found, HistoryEvent, Kind, Memory, Observed, ScopeSettings, SearchType, Usage
+from mnemic.state.identity import Identity
+from mnemic.state.records import Observed, ScopeSettings, Usage
 from mnemic.state.settings import Settings
-from mnemic.storage import history, memories, scopes, usage
+from mnemic.storage import scopes, usage
 from mnemic.storage.leases import Lease
 from mnemic.storage.opening import describe_database
 from mnemic.tools import make_tools
@@ -53,7 +42,7 @@ if TYPE_CHECKING:
     from mnemic.service.middleware import MemoryMiddleware
 
 
-class Mnemic(ExplicitWrites):
+class Mnemic(ExplicitReads, ExplicitWrites):
     """Long-term memory for agents: the compiled graphs, and a plain method for each.
 
     Every method takes the `Identity` of the run; it sees and writes that identity's scope keys and nothing else.
@@ -182,7 +171,7 @@ class Mnemic(ExplicitWrites):
         identity: Identity,
         question: str = "",
         *,
-        search: Literal["auto", "always", "never"] = "auto",
+        search: SearchMode = "auto",
         budget_tokens: int | None = None,
     ) -> RecallOutput:
         """What belongs into the prompt for this turn: the standing part, and search results where it asks for them.
@@ -198,85 +187,7 @@ class Mnemic(ExplicitWrites):
         """The context for a turn as text; empty where there is nothing to say."""
         return (await self.context(identity, question))["context"]
 
-    async def query(
-        self,
-        identity: Identity,
-        query: str,
-        *,
-        categories: Sequence[str] | None = None,
-        filters: MemoryFilters | Mapping[str, Any] | None = None,
-        scopes: Sequence[Scope] | None = None,
-        search_type: SearchType = "hybrid",
-        top_k: int = METHOD_TOP_K,
-        threshold: float | None = None,
-        budget_tokens: int | None = None,
-    ) -> list[Found]:
-        """The memories and kept messages that fit a question best, best first, each with the grounds of its score.
-
-        At most two that are related to them may follow (`related_to`).
-
-        Args:
-            identity: whose memory it is; its role's allowlist holds.
-            query: what is looked for; a phrase in quotation marks has to occur.
-            categories: only these; None: all that the role may read.
-            filters: they only narrow; see `MemoryFilters`.
-            scopes: only these of the identity's.
-            search_type: words and meaning, or one of them.
-            top_k: results at most.
-            threshold: the least cosine similarity of a result.
-            budget_tokens: tokens the results may take as lines of a prompt.
-
-        Raises:
-            CategoryRefusedError: a category is not on the role's allowlist, or the role has none.
-            InvalidInputError: an empty question, an unknown filter, or a value out of its bounds.
-            EmbeddingError: the question could not be embedded; a search by text needs no embedder.
-            DatabaseUnavailableError: the database cannot be had in time.
-        """
-        who = to_identity(identity)
-        asked = {
-            "query": query,
-            "categories": categories,
-            "filters": filters if isinstance(filters, MemoryFilters) else checked(MAPPING, filters or {}, strict=False),
-            "scopes": scopes,
-            "search_type": search_type,
-            "top_k": top_k,
-            "threshold": threshold,
-            "returns": "full",
-            "budget_tokens": budget_tokens,
-        }
-        return await ask(self._resources, who, checked(QUERY, asked, strict=None))
-
-    async def memories(
-        self, identity: Identity, kinds: Sequence[Kind] = ALL_KINDS, *, limit: int = 1000, with_closed: bool = False
-    ) -> list[Memory]:
-        """The identity's memories, newest first; superseded and absorbed ones too where asked.
-
-        Those that the identity's role may read: for the person's own view give it the role `owner`.
-
-        Raises:
-            CategoryRefusedError: the role has no allowlist.
-            InvalidInputError: an unknown kind, or a limit outside 1..100,000.
-        """
-        who = to_identity(identity)
-        asked = checked(LISTING, {"kinds": kinds, "limit": limit, "with_closed": with_closed})
-        allowed = self._resources.categories.of_role(who.role).categories
-        async with self._resources.database.scoped(who, categories=allowed) as scoped:
-            return await memories.living(scoped, asked["kinds"], most=asked["limit"], with_closed=asked["with_closed"])
-
-    async def history(self, identity: Identity, memory_id: UUID | str) -> list[HistoryEvent]:
-        """Everything that happened to one memory, oldest first; empty for an unknown or foreign id.
-
-        One that the identity's role may not read is unknown to it; the role `owner` reads all.
-
-        Raises:
-            CategoryRefusedError: the role has no allowlist.
-            InvalidInputError: no id.
-        """
-        who = to_identity(identity)
-        wanted = checked(MEMORY_ID, memory_id, strict=None)
-        allowed = self._resources.categories.of_role(who.role).categories
-        async with self._resources.database.scoped(who, categories=allowed) as scoped:
-            return await history.of_memory(scoped, wanted)
+    # -- in a host's own agent or graph
 
     def tools(self, role: str = "supervisor") -> list[BaseTool]:
         """The tools of an agent in this role, for LangChain's `create_agent`, `ToolNode` or `bind_tools`.
@@ -292,13 +203,11 @@ class Mnemic(ExplicitWrites):
         loop = self._resources.database.loop
         return make_tools(self._provide, role, allowed=allowed, writable=writable, loop=loop)
 
-    # -- in a host's own agent or graph
-
     def middleware(
         self,
         role: str = "supervisor",
         *,
-        search: Literal["auto", "always", "never"] = "auto",
+        search: SearchMode = "auto",
         budget_tokens: int | None = None,
         observe: bool = True,
         form: bool = True,
@@ -325,7 +234,7 @@ class Mnemic(ExplicitWrites):
         self,
         *,
         role: str | None = None,
-        search: Literal["auto", "always", "never"] = "auto",
+        search: SearchMode = "auto",
         budget_tokens: int | None = None,
         messages_key: str = "messages",
     ) -> HostNode:

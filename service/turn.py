@@ -11,13 +11,16 @@ from pydantic import Field
 from mnemic.nodes.incoming import require_list
 from mnemic.nodes.lines import session_of
 from mnemic.nodes.said import HostMessage, Said
-from mnemic.state.errors import MnemicError
+from mnemic.state.errors import InvalidInputError, MnemicError
 from mnemic.state.host import MemoryState
 from mnemic.state.identity import HostId, Identity
 from mnemic.state.query import MAX_BUDGET_TOKENS
 
 if TYPE_CHECKING:
     from mnemic.service.memory import Mnemic
+
+#: See `mnemic.state.graphs.RecallInput`.
+SearchMode = Literal["auto", "always", "never"]
 
 _LOG = logging.getLogger("mnemic")
 _USER = frozenset({"user", "human"})
@@ -29,7 +32,7 @@ class Asked:
 
     #: Whose allowlist holds; None: that of the identity's own role.
     role: HostId | None = None
-    search: Literal["auto", "always", "never"] = "auto"
+    search: SearchMode = "auto"
     #: Tokens the retrieved lines may take; None: the setting.
     budget_tokens: Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS, strict=True)] | None = None
 
@@ -65,7 +68,13 @@ async def observe_turn(
     """
     session_of(identity)
     try:
-        await memory.observe(identity, messages, revision=revision)
+        try:
+            await memory.observe(identity, messages, revision=revision)
+        except InvalidInputError:
+            if revision is None:
+                raise
+            # such as that of a thread whose database was set back; the messages are not to be lost with it
+            await memory.observe(identity, messages)
     except MnemicError as error:
         _LOG.warning("the messages of this turn were not stored; they will be, when they come again: %s", error)
 

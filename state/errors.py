@@ -48,6 +48,10 @@ class BlockedLoopError(MnemicError):
     """Mnemic's event loop cannot answer this thread: await the agent (ainvoke), or invoke it in a thread of its own."""
 
 
+class NotRememberedError(MnemicError):
+    """This session has had as many memories kept today as it may; nothing was written."""
+
+
 class NotForgottenError(MnemicError):
     """This memory may not be forgotten on request; nothing was written."""
 

@@ -27,7 +27,9 @@ _Name = Annotated[StrictStr, Field(max_length=_SHORT)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True, defer_build=True
+    )
 
 
 class MemoryFilters(_Part):

@@ -49,8 +49,6 @@ class Memory:
     scope_key: str
     category: str
     content: str
-    #: What is indexed and embedded: `[date] subject: content`.
-    search_text: str
     subject: str
     subject_user_id: str | None
     importance: int
@@ -88,6 +86,7 @@ class NewMemory:
     scope_key: str
     category: str
     content: str
+    #: What is indexed and embedded, and not stored: `[date] subject: content`.
     search_text: str
     subject: str
     valid_from: datetime

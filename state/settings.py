@@ -69,7 +69,12 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="MNEMIC_", extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True
+        env_prefix="MNEMIC_",
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+        defer_build=True,
     )
 
     # -- the database
@@ -140,6 +145,8 @@ class Settings(BaseSettings):
     # -- explicit writes
     #: A conversation that talks an agent into forgetting does no more damage than that; all of it can be undone.
     forgets_per_session_and_day: PositiveInt = 10
+    #: Memories that a model's calls may have kept; by its own calls a host keeps as many as it likes.
+    remembers_per_session_and_day: PositiveInt = 30
 
     # -- failures
     #: How long a run keeps a session, or a scope key, for itself; a killed one's work is taken up after that. A run of

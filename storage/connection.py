@@ -3,8 +3,8 @@
 import asyncio
 import select
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from psycopg import AsyncConnection
@@ -44,13 +44,12 @@ class PatientConnection(AsyncConnection[Any]):
     _patience = _CHECK_SECONDS
     _timer: asyncio.TimerHandle
 
-    @asynccontextmanager
-    async def within(self, seconds: float) -> AsyncIterator[None]:
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
         """A transaction on a server that keeps to so many seconds for each statement."""
         self._patience = seconds + ANSWER_SECONDS
         try:
-            async with self.transaction():
-                yield
+            yield
         finally:
             self._patience = _CHECK_SECONDS
 

@@ -10,7 +10,7 @@ from typing import Any, Final, LiteralString, TypeVar
 from uuid import UUID, uuid4
 
 from pgvector.psycopg import register_vector_async
-from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor, Error, ProgrammingError
+from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor, AsyncRawCursor, Error, ProgrammingError
 from psycopg.rows import class_row, tuple_row
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.json import Jsonb
@@ -21,7 +21,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
 from mnemic.storage.connection import PatientConnection, connection_options
 from mnemic.storage.failures import typed_error
-from mnemic.storage.statements import Numbered, numbered
+from mnemic.storage.statements import Numbered, array_text, numbered
 from mnemic.storage.vectors import HalfVectors
 
 Row = TypeVar("Row")
@@ -39,20 +39,20 @@ PAUSE_SECONDS: Final = 0.05
 #: Serialization failure, deadlock, a lock not had in time: the whole transaction is rolled back and may come again.
 _RETRIED: Final = ("40001", "40P01", "55P03")
 
-#: They end with the transaction, so they hold behind a pooler too, and travel with a statement that is sent anyway.
+#: One message with BEGIN: an exchange costs as much as a small statement. They end with the transaction, so they hold
+#: behind a pooler too.
 _LIMITS: LiteralString = (
-    "select set_config('statement_timeout', %(statement)s, true), set_config('lock_timeout', %(lock)s, true),"
-    " set_config('idle_in_transaction_session_timeout', %(idle)s, true)"
+    "begin; set local statement_timeout = %(statement)s; set local lock_timeout = %(lock)s;"
+    " set local idle_in_transaction_session_timeout = %(idle)s;"
 )
 _SCOPE: LiteralString = (
-    _LIMITS + ", set_config('mnemic.agent_id', %(agent_id)s, true),"
-    " set_config('mnemic.scope_keys', %(scope_keys)s::text[]::text, true),"
-    " set_config('mnemic.categories', coalesce(%(categories)s::text[]::text, ''), true),"
-    " set_config('timezone', 'UTC', true),"  # the day a message is shown with must not depend on the machine
+    _LIMITS + " set local mnemic.agent_id = %(agent_id)s; set local mnemic.scope_keys = %(scope_keys)s;"
+    " set local mnemic.categories = %(categories)s;"
+    " set local timezone = 'UTC';"  # the day a message is shown with must not depend on the machine
     # the values decide nothing about the plan, and to plan a search for its values takes as long as to run it
-    " set_config('plan_cache_mode', 'force_generic_plan', true)"
+    " set local plan_cache_mode = force_generic_plan"
 )
-_CATALOG: LiteralString = _LIMITS + ", set_config('transaction_read_only', 'on', true)"
+_CATALOG: LiteralString = _LIMITS + " set local transaction_read_only = on"
 #: Each part reads the one before, so the longer wait is set before the head is asked for, and ends with it.
 _BEGIN: LiteralString = (
     "with patient as materialized (select set_config('lock_timeout', %(head)s, true)), begun as materialized (select"
@@ -82,6 +82,13 @@ class Scoped:
     async def rows(self, record: type[Row], statement: LiteralString, values: Mapping[str, Any]) -> list[Row]:
         """The rows of one statement as records, or as dicts; its column names are the fields."""
         cursor = AsyncRawCursor(self.connection, row_factory=class_row(record))
+        sent = numbered(statement)
+        await cursor.execute(sent.text, self._values(sent, values), binary=True)
+        return await cursor.fetchall()
+
+    async def tuples(self, statement: LiteralString, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """The rows of one statement as they come, for many rows of many columns: dicts cost four times as much."""
+        cursor = AsyncRawCursor(self.connection, row_factory=tuple_row)
         sent = numbered(statement)
         await cursor.execute(sent.text, self._values(sent, values), binary=True)
         return await cursor.fetchall()
@@ -189,9 +196,9 @@ class Database:
         keys = tuple(dict.fromkeys([*identity.scope_keys, *also]))
         patience = self._settings.recall_timeout_seconds if for_recall else self._settings.statement_timeout_seconds
         limits = self._limits(patience)
-        async with self._transaction(patience) as connection:
-            scope = {"agent_id": identity.agent_id, "scope_keys": list(keys), "categories": _listed(categories)}
-            await connection.execute(_SCOPE, {**limits, **scope})
+        allowed = "" if categories is None else array_text(tuple(categories))
+        scope = {"agent_id": identity.agent_id, "scope_keys": array_text(keys), "categories": allowed}
+        async with self._transaction(patience, _SCOPE, {**limits, **scope}) as connection:
             yield Scoped(connection, identity, keys, limits["lock"], limits["head"])
 
     async def write(
@@ -247,16 +254,21 @@ class Database:
             MnemicError: as `scoped` does.
         """
         patience = self._settings.statement_timeout_seconds
-        async with self._transaction(patience) as connection:
-            await connection.execute(_CATALOG, self._limits(patience))
+        async with self._transaction(patience, _CATALOG, self._limits(patience)) as connection:
             yield connection
 
     @asynccontextmanager
-    async def _transaction(self, patience: float) -> AsyncIterator[AsyncConnection]:
+    async def _transaction(
+        self, patience: float, begin: LiteralString, values: Mapping[str, str]
+    ) -> AsyncIterator[AsyncConnection]:
+        """Commits at the end; after an error the pool rolls back."""
         wait = min(patience, self._settings.pool_timeout_seconds)
         try:
-            async with self._pool.connection(wait) as connection, connection.within(patience):
-                yield connection
+            async with self._pool.connection(wait) as connection:
+                with connection.within(patience):
+                    await AsyncClientCursor(connection).execute(begin, values)
+                    yield connection
+                    await connection.commit()
         except (Error, UnicodeEncodeError) as error:
             raise typed_error(error) from None
 
@@ -274,10 +286,6 @@ class Database:
         limits = {"statement": patience, "lock": lock, "head": max(lock, HEAD_SECONDS), "idle": IDLE_SECONDS}
         # rounded up, for zero would be no limit at all
         return {name: f"{math.ceil(seconds * 1000)}ms" for name, seconds in limits.items()}
-
-
-def _listed(categories: Sequence[str] | None) -> list[str] | None:
-    return None if categories is None else list(categories)
 
 
 async def _configure(connection: AsyncConnection) -> None:

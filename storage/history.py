@@ -14,8 +14,9 @@ async def of_memory(scoped: Scoped, memory_id: UUID) -> list[HistoryEvent]:
     return await scoped.rows(HistoryEvent, _SQL["of_memory"], {"memory_id": memory_id})
 
 
-async def done_today(scoped: Scoped, reason: str) -> int:
-    """Memories that operations with this reason changed in the identity's session since midnight (UTC)."""
-    values = {"reason": reason, "session_id": scoped.identity.session_id}
+async def done_today(scoped: Scoped, *reasons: str) -> int:
+    """Changes for these reasons since midnight (UTC) in the identity's session, or by its actor without one."""
+    who = scoped.identity
+    values = {"reasons": list(reasons), "session_id": who.session_id, "actor": who.actor}
     row = await (await scoped.execute(_SQL["done_today"], values)).fetchone()
     return int(row[0]) if row else 0

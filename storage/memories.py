@@ -120,13 +120,13 @@ async def absorb(scoped: Scoped, consolidation_id: UUID, reflection_ids: Sequenc
     await _all_or_nothing(scoped, "absorb", values, len(reflection_ids))
 
 
-async def rewrite_consolidation(scoped: Scoped, old: Memory, content: str, search_text: str) -> None:
+async def rewrite_consolidation(scoped: Scoped, old: Memory, content: str) -> None:
     """Gives the living consolidation its new text.
 
     Raises:
         ConcurrentChangeError: it is not the version that was read.
     """
-    values = {"id": old.id, "version": old.version, "content": content, "search_text": search_text}
+    values = {"id": old.id, "version": old.version, "content": content}
     await _all_or_nothing(scoped, "rewrite_consolidation", values, 1)
 
 
@@ -184,6 +184,16 @@ async def one(scoped: Scoped, memory_id: UUID) -> Memory | None:
     """The memory with this id, whatever its state; None where it is not to be seen."""
     found = await scoped.rows(Memory, _SQL["one"], {"id": memory_id})
     return found[0] if found else None
+
+
+async def make_private(scoped: Scoped, memory_id: UUID) -> None:
+    """Marks a living memory as said in confidence, unless it is protected."""
+    await scoped.execute(_SQL["make_private"], {"id": memory_id})
+
+
+async def see_every_category(scoped: Scoped) -> None:
+    """For the rest of a transaction that does what a role was allowed to ask for: sources are of any category."""
+    await scoped.execute(_SQL["see_every_category"], {})
 
 
 async def forget(scoped: Scoped, memory: Memory) -> None:

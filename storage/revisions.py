@@ -1,5 +1,6 @@
 """How far each session has been told of changes, and what there is to tell. The caller owns the transaction."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -7,6 +8,7 @@ from uuid import UUID
 from mnemic.policy.delta import EXPLICIT, LONGEST_TEXT, SIGNS
 from mnemic.state.changes import Change, Changes, Known
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import Identity
 from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
 
@@ -24,6 +26,7 @@ async def changes(scoped: Scoped, session_id: str, *, standing: bool) -> Changes
     """
     values = {
         "session_id": session_id,
+        "reader": _reader(scoped.identity),
         "standing": standing,
         "events": list(SIGNS),
         "explicit": list(EXPLICIT),
@@ -31,6 +34,8 @@ async def changes(scoped: Scoped, session_id: str, *, standing: bool) -> Changes
         "most": MOST_CHANGES,
     }
     rows = await scoped.rows(dict, _SQL["changes"], values)
+    if not rows:
+        return Changes(since=None, revision=0)  # the agent has no memory yet
     told = [row for row in rows if row["seq"] is not None]
     return Changes(
         since=rows[0]["seen_seq"],
@@ -46,10 +51,16 @@ async def advance(scoped: Scoped, session_id: str, revision: int) -> None:
     Raises:
         InvalidInputError: the agent's history has not come so far; the transaction must not go on.
     """
-    cursor = await scoped.execute(_SQL["advance"], {"session_id": session_id, "revision": revision})
+    values = {"session_id": session_id, "reader": _reader(scoped.identity), "revision": revision}
+    cursor = await scoped.execute(_SQL["advance"], values)
     row = await cursor.fetchone()
     if row is None or row[0] < revision:
         raise InvalidInputError("revision: pass on what a recall of this agent has returned; nothing was written")
+
+
+def _reader(identity: Identity) -> str:
+    """In one session several people may speak and several roles ask, and none of them sees what the others see."""
+    return json.dumps([identity.role, identity.user_id])
 
 
 def _change(row: Mapping[str, Any]) -> Change:

@@ -54,13 +54,14 @@ create table sessions (
     primary key (agent_id, session_id)
 );
 
--- How far a session has been told of changes: the seq of the newest one it saw, and how often that moved.
+-- How far a reader, a role and a user, has been told of changes in a session: a seq, and how often that moved.
 create table thread_revisions (
     agent_id    text not null,
     session_id  text not null,
+    reader      text not null,
     rev         bigint not null default 1,
     seen_seq    bigint not null,
-    primary key (agent_id, session_id),
+    primary key (agent_id, session_id, reader),
     foreign key (agent_id, session_id) references sessions
 );
 -- The inbox (formed_by is null) and, afterwards, the sources that were kept. A message that was not kept loses its
@@ -96,14 +97,13 @@ create table memories (
     subject_user_id    text,
     category           text not null,
     content            text not null check (content <> '' and octet_length(content) <= 8192),
-    search_text        text not null,
     content_hash       uuid not null generated always as (md5(content)::uuid) stored,
     tokens             integer not null generated always as ((char_length(content) + 3) / 4) stored,
     importance         smallint not null check (importance between 1 and 5),
     pinned             boolean not null default false,
     protected          boolean not null default false,
     private            boolean not null default false,
-    tags               text[] not null default '{}',
+    tags               text[],
     provenance         text not null check (provenance in ('asserted', 'inferred', 'consolidated')),
     state              text not null default 'active'
                        check (state in ('active', 'absorbed', 'superseded', 'soft_deleted', 'purged')),
@@ -117,7 +117,7 @@ create table memories (
     updated_at         timestamptz not null default clock_timestamp(),
     version            integer not null default 1,
     source_session_id  text,
-    related_user_ids   text[] not null default '{}',
+    related_user_ids   text[],
     run_id             text,
     actor_id           text,
     role               text,
@@ -128,8 +128,8 @@ create table memories (
     check ((state = 'absorbed') = (consolidated_into is not null))
 );
 -- The same sentence lives once per scope key, subject and kind; another user's twin is none of its business.
-create unique index memories_living on memories (agent_id, scope_key, subject_user_id, kind, content_hash)
-    nulls not distinct where state = 'active';
+create unique index memories_living on memories (agent_id, scope_key, content_hash, kind, coalesce(subject_user_id, ''))
+    where state = 'active';
 create unique index memories_one_consolidation on memories (agent_id, scope_key)
     where state = 'active' and kind = 'consolidation';
 -- The always-in-context part is read on every turn; facts of the same scope key must not be in the way, but those of a
@@ -223,7 +223,8 @@ create index history_memory on history (agent_id, memory_id, seq);
 -- What changed in the visible scope keys since a seq; an agent's other users may have changed far more.
 create index history_scope on history (agent_id, scope_key, seq);
 
--- The contents behind the digests: all that a purge or an erasure takes away.
+-- The contents behind the digests: all that a purge or an erasure takes away. One function writes both tables, and
+-- nobody takes a row of history away: a foreign key would cost a sixth of a save.
 create table history_contents (
     agent_id   text not null,
     seq        bigint not null,
@@ -231,8 +232,7 @@ create table history_contents (
     salt       bytea not null,
     before     jsonb,
     after      jsonb,
-    primary key (agent_id, seq),
-    foreign key (agent_id, seq) references history
+    primary key (agent_id, seq)
 );
 
 create table heads (
@@ -323,72 +323,105 @@ begin
 end $$;
 create trigger guard before insert or update or delete on memories for each row execute function guard_memory();
 
--- As an expression it becomes part of the statement that asks.
-create function history_event(before memories, after memories) returns text
+-- What happened to a memory, by its rows before and after. As an expression it becomes part of what asks.
+create function history_event(before jsonb, after jsonb) returns text
 language sql immutable
 return case
-    when before.id is null then 'ADD'
-    when after.id is null then 'DELETE'
-    when after.protected and not before.protected then 'PROTECT'
-    when before.protected and not after.protected then 'UNPROTECT'
-    when after.state = before.state then 'UPDATE'
-    when after.state = 'absorbed' then 'ABSORB'
-    when after.state = 'superseded' then 'SUPERSEDE'
-    when after.state = 'soft_deleted' then 'DELETE'
-    when after.state = 'purged' then 'PURGE'
+    when before is null then 'ADD'
+    when after is null then 'DELETE'
+    when (after -> 'protected')::boolean and not (before -> 'protected')::boolean then 'PROTECT'
+    when (before -> 'protected')::boolean and not (after -> 'protected')::boolean then 'UNPROTECT'
+    when after -> 'state' = before -> 'state' then 'UPDATE'
+    when after ->> 'state' = 'absorbed' then 'ABSORB'
+    when after ->> 'state' = 'superseded' then 'SUPERSEDE'
+    when after ->> 'state' = 'soft_deleted' then 'DELETE'
+    when after ->> 'state' = 'purged' then 'PURGE'
     else 'RESTORE'
 end;
 
 -- Version h1 of the chain: every column but the hash itself, in the table's order.
 create function history_hash(h history) returns bytea
-language sql stable set search_path = mnemic, pg_temp as $$
-    select sha256(convert_to(jsonb_build_array(
-        'h1', h.agent_id, h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.category, h.actor, h.actor_kind, h.reason,
-        h.session_id, h.run_id, h.refinement_id, h.undo_of, encode(h.before_digest, 'hex'), encode(h.after_digest, 'hex'),
-        h.token_delta, h.meta, (extract(epoch from h.ts) * 1000000)::bigint, encode(h.prev, 'hex'))::text, 'UTF8'))
-$$;
+language sql stable
+return sha256(convert_to(jsonb_build_array(
+    'h1', h.agent_id, h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.category, h.actor, h.actor_kind, h.reason,
+    h.session_id, h.run_id, h.refinement_id, h.undo_of, encode(h.before_digest, 'hex'), encode(h.after_digest, 'hex'),
+    h.token_delta, h.meta, (extract(epoch from h.ts) * 1000000)::bigint, encode(h.prev, 'hex'))::text, 'UTF8'));
 
--- The head is looked up by its key, whatever a table that was small once would have been read by.
+-- Once for each statement that changes memories, with a row for each of them in their order: 100 memories cost the head
+-- one look-up and one new version instead of 100. The head is looked up by its key, whatever a table that was small once
+-- would have been read by.
 create function record_history() returns trigger
 language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
 declare
-    op      uuid := nullif(current_setting('mnemic.op_id', true), '')::uuid;
-    subject memories;
-    earlier jsonb;
-    later   jsonb;
-    pepper  bytea := uuid_send(gen_random_uuid());
-    h       history;
+    changed  refcursor;
+    change   record;
+    subject  jsonb;
+    h        history;
+    c        history_contents;
+    rows     history[];
+    contents history_contents[];
+    -- kept nowhere, so that an erased salt does not follow from the others; drawn once, for each draw opens a file
+    pepper   bytea := uuid_send(gen_random_uuid());
 begin
-    if op is null then
-        raise exception 'a memory changes only inside an operation' using errcode = 'insufficient_privilege';
-    end if;
-    if tg_op <> 'INSERT' then earlier := to_jsonb(old); subject := old; end if;
-    if tg_op <> 'DELETE' then later := to_jsonb(new); subject := new; end if;
-    h.agent_id := subject.agent_id;
-    h.op_id := op;
-    h.event := history_event(old, new);
-    h.memory_id := subject.id;
-    h.scope_key := subject.scope_key;
-    h.category := subject.category;
-    h.actor := current_setting('mnemic.actor');
-    h.actor_kind := current_setting('mnemic.actor_kind');
-    h.reason := current_setting('mnemic.reason');
-    h.session_id := nullif(current_setting('mnemic.op_session'), '');
-    h.run_id := nullif(current_setting('mnemic.op_run'), '');
-    h.before_digest := sha256(pepper || convert_to(earlier::text, 'UTF8'));
-    h.after_digest := sha256(pepper || convert_to(later::text, 'UTF8'));
-    h.token_delta := case when later ->> 'state' = 'active' then (later ->> 'tokens')::integer else 0 end
-                   - case when earlier ->> 'state' = 'active' then (earlier ->> 'tokens')::integer else 0 end;
-    h.meta := current_setting('mnemic.op_meta')::jsonb;
-    h.ts := clock_timestamp();
-    select seq + 1, hash into strict h.seq, h.prev from heads where agent_id = h.agent_id for update;
-    h.hash := history_hash(h);
-    insert into history values (h.*);
-    insert into history_contents values (h.agent_id, h.seq, h.scope_key, pepper, earlier, later);
+    case tg_op
+    when 'INSERT' then
+        open changed for select null::jsonb as earlier, to_jsonb(n) as later from new_memories n;
+    when 'DELETE' then
+        open changed for select to_jsonb(o) as earlier, null::jsonb as later from old_memories o;
+    else -- the guard keeps ids; were it off, both rows would still leave one each
+        open changed for
+            select to_jsonb(o) as earlier, n.later
+              from (select agent_id, id, to_jsonb(n) as later, row_number() over () as nth from new_memories n) as n
+              full join old_memories o using (agent_id, id)
+             order by n.nth;
+    end case;
+    h.op_id := nullif(current_setting('mnemic.op_id', true), '')::uuid;
+    h.actor := current_setting('mnemic.actor', true);
+    h.actor_kind := current_setting('mnemic.actor_kind', true);
+    h.reason := current_setting('mnemic.reason', true);
+    h.session_id := nullif(current_setting('mnemic.op_session', true), '');
+    h.run_id := nullif(current_setting('mnemic.op_run', true), '');
+    h.meta := nullif(current_setting('mnemic.op_meta', true), '')::jsonb;
+    loop
+        fetch changed into change;
+        exit when not found;
+        if h.op_id is null then
+            raise exception 'a memory changes only inside an operation' using errcode = 'insufficient_privilege';
+        end if;
+        subject := coalesce(change.later, change.earlier);
+        if h.agent_id is distinct from subject ->> 'agent_id' then
+            update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;
+            h.agent_id := subject ->> 'agent_id';
+            select seq, hash into strict h.seq, h.hash from heads where agent_id = h.agent_id for update;
+        end if;
+        h.seq := h.seq + 1;
+        h.prev := h.hash;
+        h.event := history_event(change.earlier, change.later);
+        h.memory_id := subject ->> 'id';
+        h.scope_key := subject ->> 'scope_key';
+        h.category := subject ->> 'category';
+        c := (h.agent_id, h.seq, h.scope_key, sha256(pepper || int8send(h.seq)), change.earlier, change.later);
+        h.before_digest := sha256(c.salt || convert_to(c.before::text, 'UTF8'));
+        h.after_digest := sha256(c.salt || convert_to(c.after::text, 'UTF8'));
+        h.token_delta := case when c.after ->> 'state' = 'active' then (c.after ->> 'tokens')::integer else 0 end
+                       - case when c.before ->> 'state' = 'active' then (c.before ->> 'tokens')::integer else 0 end;
+        h.ts := clock_timestamp();
+        h.hash := history_hash(h);
+        rows := rows || h;
+        contents := contents || c;
+    end loop;
+    insert into history select * from unnest(rows);
+    insert into history_contents select * from unnest(contents);
     update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;
     return null;
 end $$;
-create trigger record after insert or update or delete on memories for each row execute function record_history();
+create trigger record_insert after insert on memories
+    referencing new table as new_memories for each statement execute function record_history();
+create trigger record_update after update on memories
+    referencing old table as old_memories new table as new_memories
+    for each statement execute function record_history();
+create trigger record_delete after delete on memories
+    referencing old table as old_memories for each statement execute function record_history();
 
 create function refuse_change() returns trigger
 language plpgsql set search_path = mnemic, pg_temp as $$

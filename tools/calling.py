@@ -22,6 +22,7 @@ from mnemic.state.errors import (
     InvalidInputError,
     MnemicError,
     NotForgottenError,
+    NotRememberedError,
 )
 from mnemic.state.identity import Identity
 
@@ -104,7 +105,7 @@ def _told_of_arguments(error: Exception) -> str:
 
 def _told(name: str, error: MnemicError) -> str:
     """What a model may read of an error: its own mistakes as they are, and of all else only what to do now."""
-    if isinstance(error, InvalidInputError | CategoryRefusedError | NotForgottenError):
+    if isinstance(error, InvalidInputError | CategoryRefusedError | NotForgottenError | NotRememberedError):
         return refused_argument(str(error))
     _LOG.warning("the tool %s failed: %s", name, error)
     if isinstance(error, BlockedLoopError):

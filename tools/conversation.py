@@ -4,14 +4,24 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from mnemic.nodes.incoming import to_messages
+from mnemic.nodes.incoming import INSTRUCTIONS, to_messages
+from mnemic.nodes.said import Said
+from mnemic.policy.orders import gives_orders
 from mnemic.state.explicit import ExplicitScope
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message
 
+#: The role whose users are people; another one's "user" is the model that gave it its task.
+_TALKS_WITH_USERS = "supervisor"
+
 
 def said_to(identity: Identity, scope: ExplicitScope, messages: Sequence[Any]) -> list[Message]:
-    """The messages of the host's state; none where nothing is to be shared, or without a session they could be of."""
-    if scope == "user" or identity.session_id is None:
+    """The messages of the host's state that count for the gate; none, where nothing is to be shared.
+
+    None either without a session they could be of, in a role that people do not talk with, or where anything that the
+    model has read orders the memory about, recalled memories and what looks like them included.
+    """
+    if scope == "user" or identity.session_id is None or identity.role != _TALKS_WITH_USERS:
         return []
-    return to_messages(messages, identity, now=datetime.now(UTC))
+    said = to_messages(messages, identity, now=datetime.now(UTC))
+    return [] if any(gives_orders(one.text) for one in map(Said.of, messages) if one.role not in INSTRUCTIONS) else said

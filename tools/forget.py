@@ -18,5 +18,5 @@ def forget(caller: Caller) -> BaseTool:
 
 
 async def _forget(resources: Resources, identity: Identity, given: dict[str, Any], _: Sequence[Any]) -> Answer:
-    was_there = await soft_delete(resources, identity, given["id"])
+    was_there = await soft_delete(resources, identity, given["id"], by_model=True)
     return forget_answer(given["id"], was_there), {"id": str(given["id"]), "forgotten": was_there}

@@ -63,9 +63,9 @@ with given as (
     select * from unnest(%(ids)s::uuid[], %(texts)s::text[], %(search_texts)s::text[], %(categories)s::text[],
                          %(vectors)b::halfvec[]) as g(id, content, search_text, category, vec)
 ), stored as (
-    insert into memories (agent_id, id, kind, scope_key, subject, category, content, search_text, importance,
+    insert into memories (agent_id, id, kind, scope_key, subject, category, content, importance,
                           provenance, valid_from)
-    select %(agent_id)s, id, 'fact', %(owner)s, 'Ana', category, content, search_text, 3, 'asserted', clock_timestamp()
+    select %(agent_id)s, id, 'fact', %(owner)s, 'Ana', category, content, 3, 'asserted', clock_timestamp()
       from given
     on conflict do nothing
     returning id

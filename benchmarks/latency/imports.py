@@ -1,24 +1,46 @@
-"""What importing costs: CPU of fresh processes, in turns."""
+"""What importing costs a host: CPU of fresh processes, in turns."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
-PRODUCT = "import mnemic, mnemic.graphs.recall, mnemic.graphs.formation"
-LANGGRAPH = "import langgraph.graph, langgraph.checkpoint.postgres"
-_MEASURED = "import time; begun = time.process_time(); {}; print(time.process_time() - begun)"
+_STATEMENTS = {
+    "product": "import mnemic, mnemic.graphs.recall, mnemic.graphs.formation",
+    "langgraph": "import langgraph.graph, langgraph.checkpoint.postgres",
+}
+_MEASURED = """
+import sys, time
+sys.path.insert(0, {!r})
+begun = time.process_time()
+import host
+print(time.process_time() - begun)
+"""
 
 
 def import_seconds(runs: int) -> tuple[float, float]:
     """CPU seconds of the product's graphs, and of LangGraph with its Postgres saver: medians."""
-    product, langgraph = [], []
-    for _ in range(runs + 1):
-        product.append(_seconds(PRODUCT))
-        langgraph.append(_seconds(LANGGRAPH))
-    return median(product[1:]), median(langgraph[1:])  # the first one may have to compile
+    with TemporaryDirectory(prefix="mnemic-latency-") as folder:
+        hosts = [_host(Path(folder) / name, statement) for name, statement in _STATEMENTS.items()]
+        taken = [[_seconds(host) for host in hosts] for _ in range(runs + 1)]
+    product, langgraph = zip(*taken[1:], strict=True)  # the first ones may have to compile
+    return median(product), median(langgraph)
 
 
-def _seconds(statement: str) -> float:
-    command = [sys.executable, "-c", _MEASURED.format(statement)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own words
+def _host(folder: Path, statement: str) -> Path:
+    """A host's own module that imports one of them, as hosts do."""
+    folder.mkdir()
+    (folder / "host.py").write_text(f"{statement}\n")
+    return folder
+
+
+def _seconds(host: Path) -> float:
+    command = [sys.executable, "-c", _MEASURED.format(str(host))]
+    # installed packages have their bytecode; without this a checkout's modules would be compiled in every process
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(  # noqa: S603 - our own words
+        command, env=environment, capture_output=True, text=True, check=True
+    )
     return float(done.stdout)

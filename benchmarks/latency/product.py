@@ -43,9 +43,9 @@ _LOAD: tuple[LiteralString, ...] = (
     "set session_replication_role = replica",
     "set search_path = mnemic, public",
     "insert into agents (agent_id) values ('bench')",
-    "insert into memories (agent_id, id, kind, scope_key, subject, category, content, search_text, importance,"
+    "insert into memories (agent_id, id, kind, scope_key, subject, category, content, importance,"
     " provenance, valid_from)"
-    " select 'bench', id, 'fact', owner, 'Ana', category, content, search_text, 3, 'asserted', now() from given",
+    " select 'bench', id, 'fact', owner, 'Ana', category, content, 3, 'asserted', now() from given",
     "insert into entries (agent_id, scope_key, item_id, kind, category, model, vec, tsv)"
     " select 'bench', owner, id, 'fact', category, %(model)s, vec, to_tsvector('english', search_text) from given",
     "vacuum analyze",

@@ -11,7 +11,8 @@ with tables as (
 ), categorised(table_name) as (
     values ('memories'), ('entries'), ('history'), ('history_contents'), ('messages')
 ), needed(table_name, trigger_name) as (
-    values ('memories', 'guard'), ('memories', 'record'), ('memories', 'entries_follow'), ('memories', 'never_truncated'),
+    values ('memories', 'guard'), ('memories', 'record_insert'), ('memories', 'record_update'),
+           ('memories', 'record_delete'), ('memories', 'entries_follow'), ('memories', 'never_truncated'),
            ('history', 'append_only'), ('history_contents', 'append_only')
 ), forbidden(table_name, privilege) as (
     values ('memories', 'delete'), ('history', 'insert'), ('history', 'update'), ('history', 'delete'),

@@ -7,7 +7,8 @@ select h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.s
  order by h.seq;
 
 -- done_today --
--- Changes of a session for one reason since midnight, UTC, by the database's clock.
+-- Changes for these reasons since midnight, UTC, by the database's clock: of a session, or of an actor without one.
 select count(*) from history
- where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and reason = %(reason)s and session_id = %(session_id)s
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and reason = any(%(reasons)s)
+   and session_id is not distinct from %(session_id)s and (session_id is not null or actor = %(actor)s)
    and ts >= date_trunc('day', clock_timestamp(), 'UTC');

@@ -8,10 +8,10 @@ with given as (
              search_text text, importance smallint, private boolean, provenance text, valid_from timestamptz,
              source_session_id text)
 ), stored as (
-    insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, search_text, importance,
+    insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance,
                           private, provenance, valid_from, source_session_id, actor_id, role, run_id)
-    select %(agent_id)s, id, kind, scope_key, subject, subject_user_id, category, content, search_text, importance,
-           private, provenance, valid_from, source_session_id, %(actor_id)s, %(role)s, %(run_id)s
+    select %(agent_id)s, id, kind, scope_key, subject, subject_user_id, category, content, importance, private,
+           provenance, valid_from, source_session_id, %(actor_id)s, %(role)s, %(run_id)s
       from given order by id
     on conflict do nothing
     returning id, scope_key, kind, category
@@ -68,15 +68,25 @@ returning id;
 
 -- rewrite_consolidation --
 -- The living text of a scope key, if it is still the version that was read.
-update memories set content = %(content)s, search_text = %(search_text)s
+update memories set content = %(content)s
  where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state = 'active'
 returning id;
 
 -- one --
 -- A memory by its id, whatever its state.
-select id, kind, scope_key, category, content, search_text, subject, subject_user_id, importance, pinned, protected, private,
+select id, kind, scope_key, category, content, subject, subject_user_id, importance, pinned, protected, private,
        provenance, state, tokens, version, valid_from, valid_until, superseded_by, source_session_id, created_at, updated_at
   from memories where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(id)s;
+
+-- make_private --
+-- What was said in confidence, too, is so from now on; a protected memory stays as it is.
+update memories set private = true
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(id)s and state = 'active'
+   and not private and not protected;
+
+-- see_every_category --
+-- The allowlist of the role that asked has done its work.
+select set_config('mnemic.categories', '', true);
 
 -- forget --
 -- A memory is soft-deleted, if it is still as it was read; its entries follow by trigger. What was said stays searched only
@@ -98,7 +108,7 @@ select id from gone;
 
 -- living --
 -- Living memories of the visible scope keys, of the given kinds, newest first.
-select id, kind, scope_key, category, content, search_text, subject, subject_user_id, importance, pinned, protected, private,
+select id, kind, scope_key, category, content, subject, subject_user_id, importance, pinned, protected, private,
        provenance, state, tokens, version, valid_from, valid_until, superseded_by, source_session_id, created_at, updated_at
   from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and kind = any(%(kinds)s)
@@ -109,7 +119,7 @@ select id, kind, scope_key, category, content, search_text, subject, subject_use
 -- What is always in context, oldest first, with what the agent overrides; one row without a memory where there is none.
 -- Of the facts only those of the categories that are always in context, the most important and newest ones.
 select a.settings as overrides,
-       m.id, m.kind, m.scope_key, m.category, m.content, m.search_text, m.subject, m.subject_user_id, m.importance, m.pinned,
+       m.id, m.kind, m.scope_key, m.category, m.content, m.subject, m.subject_user_id, m.importance, m.pinned,
        m.protected, m.private, m.provenance, m.state, m.tokens, m.version, m.valid_from, m.valid_until, m.superseded_by,
        m.source_session_id, m.created_at, m.updated_at
   from agents a

@@ -1,18 +1,12 @@
 -- changes --
--- How far the history of the visible scope keys has come, how far the session was told of it, and what happened in between
--- to the memories that it may see, oldest first, with what took their place. One statement, so that all of it is of one
--- moment: what commits while it runs has a higher seq than all it reads. A session that was never told is told of nothing.
-with seen as materialized (
-    select max(seen_seq) as seq, coalesce(max(seen_seq), 0) as floor from thread_revisions
-     where agent_id = %(agent_id)s and session_id = %(session_id)s
-), told as (
-    select seen.seq as seen_seq, greatest(max(newest.seq), seen.floor) as head
-      from seen cross join unnest(%(scope_keys)s::text[]) as k(scope_key)
-      left join lateral (
-           select h.seq from history h
-            where h.agent_id = %(agent_id)s and h.scope_key = k.scope_key and h.seq > (select floor from seen)
-            order by h.seq desc limit 1) as newest on true
-     group by seen.seq, seen.floor
+-- How far the agent's history has come, how far the reader was told of it in this session, and what happened in between to
+-- the memories that it may see, oldest first, with what took their place. One statement, so that all of it is of one moment:
+-- what commits while it runs has a higher seq than the head it reads. Who was never told is told of nothing.
+with told as (
+    select h.seq as head, t.seen_seq
+      from heads h left join thread_revisions t
+           on t.agent_id = h.agent_id and t.session_id = %(session_id)s and t.reader = %(reader)s
+     where h.agent_id = %(agent_id)s
 ), page as (
     select c.* from told
      cross join unnest(%(scope_keys)s::text[]) as k(scope_key)
@@ -38,14 +32,14 @@ select told.head, told.seen_seq, p.seq, p.event, p.memory_id, p.category,
  order by p.seq;
 
 -- advance --
--- The session has been told up to here; never backwards, and never beyond what has happened, for later changes would go
+-- The reader has been told up to here; never backwards, and never beyond what has happened, for later changes would go
 -- unannounced.
 with head as (
     select coalesce(max(seq), 0) as seq from heads where agent_id = %(agent_id)s
 ), moved as (
-    insert into thread_revisions as t (agent_id, session_id, seen_seq)
-    select %(agent_id)s, %(session_id)s, %(revision)s from head where head.seq >= %(revision)s
-    on conflict (agent_id, session_id) do update set rev = t.rev + 1, seen_seq = excluded.seen_seq
+    insert into thread_revisions as t (agent_id, session_id, reader, seen_seq)
+    select %(agent_id)s, %(session_id)s, %(reader)s, %(revision)s from head where head.seq >= %(revision)s
+    on conflict (agent_id, session_id, reader) do update set rev = t.rev + 1, seen_seq = excluded.seen_seq
      where t.seen_seq < excluded.seen_seq
 )
 select seq from head;

@@ -10,8 +10,7 @@ UNFENCED_FORMATION = {
 #: Rewrites a text that is not the version it read, and takes in what another text holds already.
 UNFENCED_CONSOLIDATION = {
     "memories.rewrite_consolidation": (
-        "update memories set content = %(content)s, search_text = %(search_text)s"
-        " where agent_id = %(agent_id)s and id = %(id)s returning id"
+        "update memories set content = %(content)s where agent_id = %(agent_id)s and id = %(id)s returning id"
     ),
     "memories.absorb": (
         "update memories set state = 'absorbed', absorbed_at = clock_timestamp(),"

@@ -37,8 +37,8 @@ declare
     recording text := pg_get_functiondef('mnemic.record_history'::regproc);
 begin
     execute replace(opening, 'perform 1 from heads where agent_id = p_agent for update;', '');
-    recording := replace(recording, 'select seq + 1, hash', 'select nextval(''mnemic.loose''), hash');
     recording := replace(recording, 'where agent_id = h.agent_id for update;', 'where agent_id = h.agent_id;');
+    recording := replace(recording, 'h.seq := h.seq + 1;', 'h.seq := nextval(''mnemic.loose'');');
     execute replace(recording, 'update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;', '');
 end $do$;
 """
@@ -166,6 +166,7 @@ async def test_control_without_the_heads_lock_some_are_missed(fresh_db: Clone, m
     worsen(
         monkeypatch,
         revisions,
+        changes=("select h.seq as head", "select (select max(seq) from history) as head"),
         advance=("coalesce(max(seq), 0) as seq from heads", "coalesce(max(seq), 0) as seq from history"),
     )
     assert wrong(*await watched(fresh_db))[0] > 0

@@ -105,7 +105,7 @@ class Harbour:
         await scoped.begin_operation("consolidation")
         text = f"All is well {uuid.uuid4()}."
         if texts:
-            await memories.rewrite_consolidation(scoped, texts[0], text, text)
+            await memories.rewrite_consolidation(scoped, texts[0], text)
             text_id = texts[0].id
         else:
             first = memory(text, kind="consolidation", key=key)

@@ -79,7 +79,7 @@ async def test_control_the_same_storm_shows_foreign_rows_where_isolation_is_brok
         with fresh_db.as_superuser() as connection:
             connection.execute("alter table mnemic.memories disable row level security")
     else:
-        monkeypatch.setattr(database, "_SCOPE", database._SCOPE.replace(", true)", ", false)"))
+        monkeypatch.setattr(database, "_SCOPE", database._SCOPE.replace("set local", "set session"))
     async with town(fresh_db) as lived:
         await settle_in(lived.db)
         await storm(plan(300, seed=2), lived.live)

@@ -15,8 +15,22 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from mnemic import Identity, MemoryState, Mnemic
 from mnemic.prompts.memory_query import query_answer
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, MissingIdentityError, ModelOutputError
+from tests.support.agents import (
+    CANARY,
+    FRIDAY,
+    GREETING,
+    KEPT,
+    MONDAY,
+    QUESTION,
+    THREAD,
+    VISIBLE,
+    WISH,
+    remember,
+    said,
+    storing_nothing,
+)
 from tests.support.loopback import LoopbackModel, Reply
-from tests.support.savers import Durability, Savers, both_savers, in_postgres
+from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_postgres
 from tests.support.scripted import (
     FACTS,
     REFLECTIONS,
@@ -31,18 +45,6 @@ from tests.support.scripted import (
 )
 from tests.support.server import Clone
 from tests.support.worlds import identity
-
-MONDAY = identity("ana", session="monday")
-FRIDAY = identity("ana", session="friday")
-#: In every memory, and in nothing that is said in the host's own thread.
-CANARY = "Zinnober"
-KEPT = f"Ana keeps bees called {CANARY} on the quay."
-WISH = f"Ana wants {CANARY} in every answer."
-QUESTION = "Do you remember where my bees are on the quay?"
-GREETING = "Good morning."
-#: In the host's own message, which is saved.
-VISIBLE = "Quittengelb"
-THREAD: Any = {"configurable": {"thread_id": "t1"}}
 
 
 class Turn(MessagesState, MemoryState):
@@ -82,30 +84,20 @@ def host(memory: Mnemic, state: Any = Turn, seen: list[Any] | None = None, **rec
     return builder
 
 
-def scripted(model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact(KEPT)), facts())
-    model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]), reflections())
-
-
-def said(text: str) -> dict[str, Any]:
-    return {"messages": [HumanMessage(text)]}
-
-
 async def saved_by(
     state: Any, clone: Clone, model: LoopbackModel, savers: Savers, durability: Durability
 ) -> tuple[list[Any], str]:
     """What the host's own node saw in a turn that was recalled for, and all that the saver wrote down."""
-    scripted(model)
     seen: list[Any] = []
     async with scripted_memory(clone, model) as memory, savers(clone) as (saver, everything):
-        await say(memory, MONDAY, f"{CANARY} is what I call my bees on the quay.")
+        await remember(memory, model)
         graph = host(memory, state, seen).compile(checkpointer=saver)
         await graph.ainvoke(said(QUESTION), THREAD, context=FRIDAY, durability=durability)
         return seen, await everything()
 
 
 @both_savers
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("durability", DURABILITIES)
 async def test_the_context_reaches_the_host_and_no_checkpoint(
     fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability
 ) -> None:
@@ -117,7 +109,7 @@ async def test_the_context_reaches_the_host_and_no_checkpoint(
     assert CANARY not in saved
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("durability", DURABILITIES)
 async def test_control_a_channel_of_the_hosts_own_making_is_saved(
     fresh_db: Clone, model: LoopbackModel, durability: Durability
 ) -> None:
@@ -128,10 +120,9 @@ async def test_control_a_channel_of_the_hosts_own_making_is_saved(
 
 
 async def test_an_interrupt_loses_the_context_until_a_recall_runs_again(fresh_db: Clone, model: LoopbackModel) -> None:
-    scripted(model)
     seen: list[Any] = []
     async with scripted_memory(fresh_db, model) as memory, in_postgres(fresh_db) as (saver, everything):
-        await say(memory, MONDAY, "I keep bees on the quay.")
+        await remember(memory, model)
         graph = host(memory, seen=seen).compile(checkpointer=saver, interrupt_before=["answer"])
         await graph.ainvoke(said(QUESTION), THREAD, context=FRIDAY)
         await graph.ainvoke(None, THREAD, context=FRIDAY)
@@ -146,8 +137,7 @@ async def test_the_second_turn_says_once_what_another_session_changed(memory: Mn
     seen: list[Any] = []
     graph = host(memory, seen=seen).compile(checkpointer=InMemorySaver())
     await graph.ainvoke(said(GREETING), THREAD, context=FRIDAY)
-    scripted(model)
-    await say(memory, MONDAY, "I keep bees on the quay.")
+    await remember(memory, model)
     for _ in range(2):
         await graph.ainvoke(said(GREETING), THREAD, context=FRIDAY)
 
@@ -248,12 +238,8 @@ async def test_what_could_not_be_stored_comes_again_with_the_next_turn(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     graph = host(memory).compile(checkpointer=InMemorySaver())
-    superuser.execute("revoke insert on mnemic.messages from mnemic_app")
-    try:
-        with caplog.at_level(logging.WARNING, logger="mnemic"):
-            turn = await graph.ainvoke(said(f"I keep {CANARY}."), THREAD, context=FRIDAY)
-    finally:
-        superuser.execute("grant insert on mnemic.messages to mnemic_app")
+    with storing_nothing(superuser), caplog.at_level(logging.WARNING, logger="mnemic"):
+        turn = await graph.ainvoke(said(f"I keep {CANARY}."), THREAD, context=FRIDAY)
     await graph.ainvoke(said(GREETING), THREAD, context=FRIDAY)
 
     assert turn["messages"][-1].text == VISIBLE
@@ -263,8 +249,7 @@ async def test_what_could_not_be_stored_comes_again_with_the_next_turn(
 
 
 async def test_only_an_unsure_agent_searches_for_what_calls_for_no_search(memory: Mnemic, model: LoopbackModel) -> None:
-    scripted(model)
-    await say(memory, MONDAY, "I keep bees on the quay.")
+    await remember(memory, model)
     seen: list[Any] = []
     for search in ("auto", "always", "never"):
         await host(memory, seen=seen, search=search).compile().ainvoke(said("Honey from the quay?"), context=FRIDAY)
@@ -274,8 +259,7 @@ async def test_only_an_unsure_agent_searches_for_what_calls_for_no_search(memory
 
 
 async def test_the_last_words_of_a_user_are_what_is_looked_for(memory: Mnemic, model: LoopbackModel) -> None:
-    scripted(model)
-    await say(memory, MONDAY, "I keep bees on the quay.")
+    await remember(memory, model)
     call: Any = {"name": "clock", "args": {}, "id": "c1", "type": "tool_call"}
     talk = [
         HumanMessage("Good morning."),
@@ -292,8 +276,7 @@ async def test_the_last_words_of_a_user_are_what_is_looked_for(memory: Mnemic, m
 async def test_a_host_may_name_its_conversation_otherwise_and_keep_it_plain(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    scripted(model)
-    await say(memory, MONDAY, "I keep bees on the quay.")
+    await remember(memory, model)
     seen: list[Any] = []
     builder = StateGraph(Notes)
     builder.add_node("recall", memory.recall_node(messages_key="talk"))

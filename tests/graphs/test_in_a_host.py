@@ -14,7 +14,7 @@ from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, Re
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
-from tests.support.savers import Durability, Savers, both_savers
+from tests.support.savers import DURABILITIES, Durability, Savers, both_savers
 from tests.support.scripted import (
     CONSOLIDATION,
     FACTS,
@@ -70,7 +70,7 @@ async def prepare(memory: Mnemic) -> None:
 
 
 @both_savers
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("durability", DURABILITIES)
 async def test_called_inside_a_node_they_work_and_leave_no_words(
     fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability
 ) -> None:

@@ -3,6 +3,7 @@
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import psycopg
 import pytest
@@ -146,18 +147,24 @@ async def form(memory: Mnemic, order: Order) -> None:
     await memory.form(ana(order))
 
 
+async def shown_to_bo(memory: Mnemic, order: Order) -> dict[str, Any]:
+    """All that a recall gives him, but the count of the whole agent's changes."""
+    recalled = await memory.context(bo(order), "What does Bo earn?", search="always")
+    return {**recalled, "revision": None}
+
+
 async def check_run(resources: Resources, superuser: psycopg.Connection, order: Order, *, closings: int) -> None:
     """Forms the order; compares all that is stored, and what Ana and Bo are shown, before and after."""
     memory = Mnemic(resources)
     await seed(resources, superuser, order)
     before, since = dump(superuser), _newest(superuser)
-    theirs = await memory.context(bo(order), "What does Bo earn?", search="always")
+    theirs = await shown_to_bo(memory, order)
     await form(memory, order)
 
     check_rows(before, dump(superuser), own=OWN, closings=closings)
     check_operations(superuser, since)
     check_stored(superuser, order)
-    assert await memory.context(bo(order), "What does Bo earn?", search="always") == theirs
+    assert await shown_to_bo(memory, order) == theirs
     shown = (await memory.context(ana(order), order.text, search="always", budget_tokens=8000))["context"]
     check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": display_name(order.group)}})
     check_shown(shown, order)

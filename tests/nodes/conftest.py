@@ -2,3 +2,4 @@
 
 from tests.support.fixtures import memory as memory
 from tests.support.fixtures import model as model
+from tests.support.fixtures import resources as resources

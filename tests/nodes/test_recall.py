@@ -14,16 +14,14 @@ from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError, MissingIdentityError
 from mnemic.storage.database import Database
+from tests.nodes.bees import ANA, BEES, GREETING, PAST, SESSION, WISH, fill
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     DECISIONS,
     FACTS,
-    REFLECTIONS,
     decisions,
     fact,
     facts,
-    reflection,
-    reflections,
     say,
     scripted_memory,
     scripted_resources,
@@ -34,21 +32,7 @@ from tests.support.worlds import identity
 
 Statements = Callable[[Database], AbstractContextManager[list[str]]]
 
-SESSION = identity("ana", session="s1")
-ANA = identity("ana")
-WISH = "Ana wants short answers, and Marit hears of it."
-BEES = "Ana keeps bees on the north quay."
-PAST = "Where on the quay were the bees?"
-GREETING = "Good morning, dear assistant."
 NAMES = "Yesterday it was Jonas who called Sigrid about bees."
-
-
-async def fill(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact(BEES)))
-    model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
-    await say(memory, SESSION, "I keep bees on the north quay. Be short, tell Marit.")
-    model.embedding_requests.clear()
-    model.chat_requests.clear()
 
 
 @pytest.mark.parametrize(
@@ -113,8 +97,9 @@ async def test_a_recall_is_at_most_five_statements_with_one_search(
             await memory.context(ANA, question)
 
     assert ["from entries" in statement for statement in sent].count(True) == searches
-    assert len(sent) == 4 + searches
-    assert (sent[0], sent[-1]) == ("BEGIN", "COMMIT")
+    assert len(sent) == 3 + searches  # BEGIN with the scope, standing part, the search, COMMIT
+    assert sent[0].startswith("begin; ")
+    assert sent[-1] == "COMMIT"
 
 
 async def test_a_recall_runs_where_nothing_can_be_written(clean_db: Clone, model: LoopbackModel) -> None:

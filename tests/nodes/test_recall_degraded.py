@@ -22,34 +22,10 @@ from mnemic.state.errors import (
     MnemicError,
 )
 from mnemic.storage.embedded import EmbeddedPostgres
+from tests.nodes.bees import ANA, BEES, GREETING, PAST, WISH, fill
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import (
-    FACTS,
-    REFLECTIONS,
-    fact,
-    facts,
-    reflection,
-    reflections,
-    say,
-    scripted_memory,
-    scripted_resources,
-)
+from tests.support.scripted import scripted_memory, scripted_resources
 from tests.support.server import Clone, fast_directory
-from tests.support.worlds import identity
-
-SESSION = identity("ana", session="s1")
-ANA = identity("ana")
-WISH = "Ana wants short answers."
-BEES = "Ana keeps bees on the north quay."
-PAST = "Where on the quay were the bees?"
-GREETING = "Good morning, dear assistant."
-
-
-async def fill(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact(BEES)))
-    model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
-    await say(memory, SESSION, "I keep bees on the north quay. Be short.")
-    model.embedding_requests.clear()
 
 
 @pytest.mark.parametrize(("status", "requests"), [(401, 1), (500, 1 + MAX_RETRIES)])

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import date
 from types import MappingProxyType
@@ -43,12 +43,6 @@ class Calendar:
 
     def __call__(self) -> date:
         return self.day
-
-
-@pytest.fixture
-async def resources(clean_db: Clone, model: LoopbackModel) -> AsyncIterator[Resources]:
-    async with scripted_resources(clean_db, model) as opened:
-        yield opened
 
 
 async def fill(service: Mnemic, model: LoopbackModel) -> None:
@@ -175,7 +169,7 @@ async def test_a_turn_without_a_recall_writes_no_more_than_its_messages(
     service = Mnemic(resources)
     with statements(resources.database) as sent:
         await service.observe(HERE, turns("Hello."))
-    assert len(sent) == 5
+    assert len(sent) == 4
     assert not any("memory_use" in statement for statement in sent)
 
 
@@ -283,3 +277,24 @@ async def test_without_their_order_they_would(fresh_db: Clone, monkeypatch: pyte
     async with fresh_db.database(PATIENT) as db:
         met = await count_all_at_once(db, rounds=20)
     assert {error.sqlstate for error in met} == {"40P01"}
+
+
+def test_what_waits_is_bounded_and_asks_to_be_written() -> None:
+    """A process that only recalls never observes."""
+    noted, calendar = Uses(today=(day := Calendar())), day
+    times = [noted.note(identity("ana", session=f"s{number}"), [uuid4()]) for number in range(uses_module.MOST_WAITING)]
+    assert times == [False] * (uses_module.MOST_WAITING - 1) + [True]
+    calendar.day = TUESDAY
+    assert noted.note(identity("ana", session="s0"), [uuid4()])
+
+
+async def test_a_process_that_only_recalls_has_its_uses_written_too(
+    resources: Resources, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uses_module, "MOST_WAITING", 2)
+    bees = memory(BEES)
+    await remember(resources.database, HERE, bees)
+    for who in (HERE, THERE):
+        resources.note_uses(who, [bees.id])
+    await resources.background.finish()
+    assert counted(superuser) == {BEES: 2}

@@ -1,10 +1,8 @@
 """What a question names, and what a score is made of."""
 
-from dataclasses import fields
-
 import pytest
 
-from mnemic.policy.ranking import PLAIN, WEIGHTS, Weights, as_values, named_words, own_names, speaks_of_self
+from mnemic.policy.ranking import PLAIN, WEIGHTS, named_words, own_names, speaks_of_self
 
 
 def test_words_that_may_name_somebody_are_uncommon_or_capitalised() -> None:
@@ -42,8 +40,3 @@ def test_no_addition_outweighs_what_words_and_meaning_say() -> None:
     """All of them at their most: named, importance 5, neighbour, session, related."""
     most = WEIGHTS.named + 3 * WEIGHTS.importance + WEIGHTS.neighbour + WEIGHTS.session + WEIGHTS.related
     assert most < WEIGHTS.meaning
-
-
-def test_every_weight_reaches_the_statement_by_its_name() -> None:
-    assert set(as_values(WEIGHTS)) == {f"w_{field.name}" for field in fields(Weights)}
-    assert all(isinstance(value, float) for value in as_values(PLAIN).values())

@@ -22,7 +22,6 @@ def memory(kind: Kind, content: str, key: str, dated: datetime = MAY) -> Memory:
         scope_key=key,
         category="preferences",
         content=content,
-        search_text=content,
         subject="Mara",
         subject_user_id=None,
         importance=2,

@@ -1,8 +1,7 @@
-"""The examples: each runs without a key; the README shows the first, a host's own graph with memory in it."""
+"""The examples: each runs without a key; what the README and the guide show stands in one of them."""
 
 import textwrap
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -11,13 +10,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 
-from mnemic.examples import agent, compose, unsure
+from mnemic.examples import agent, compose, explicit, unsure
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
+from tests.support.savers import DURABILITIES, Durability
 from tests.support.server import Clone
 
 ROOT = Path(__file__).parents[2]
-DURABILITIES: tuple[Literal["sync", "async", "exit"], ...] = ("sync", "async", "exit")
 
 
 def who(session: str) -> Identity:
@@ -29,9 +28,7 @@ def thread(session: str) -> RunnableConfig:
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
-async def test_what_one_session_hears_the_next_one_recalls(
-    clean_db: Clone, durability: Literal["sync", "async", "exit"]
-) -> None:
+async def test_what_one_session_hears_the_next_one_recalls(clean_db: Clone, durability: Durability) -> None:
     async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash") as memory:
         graph = compose.build(memory).compile(checkpointer=InMemorySaver())
         for said in ("I moved to Ghent.", "My sister Lea is allergic to nuts."):
@@ -45,9 +42,7 @@ async def test_what_one_session_hears_the_next_one_recalls(
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
-async def test_a_host_may_form_and_consolidate_in_a_node(
-    clean_db: Clone, durability: Literal["sync", "async", "exit"]
-) -> None:
+async def test_a_host_may_form_and_consolidate_in_a_node(clean_db: Clone, durability: Durability) -> None:
     async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash") as memory:
 
         async def close(state: MessagesState, runtime: Runtime[Identity]) -> None:
@@ -96,9 +91,22 @@ async def test_the_unsure_agent_searches_before_it_answers(capsys: pytest.Captur
     assert "1 of 4 turns searched" in printed
 
 
+@pytest.mark.usefixtures("offline")
+async def test_what_is_kept_on_purpose_is_found_forgotten_and_read_by_the_roles_that_may(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await explicit.main()
+    assert capsys.readouterr().out.splitlines() == [
+        "found, and forgotten: Ana sails to Ryd in May.",
+        "supervisor: Ana wants short answers.",
+        "planner: nothing",
+        "stylist: Ana wants short answers.",
+    ]
+
+
 def test_the_readme_and_the_guide_show_the_code_that_is_tested() -> None:
     examples = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.py"))
-    for name, blocks in (("README.md", 2), ("docs/integration.md", 3)):
+    for name, blocks in (("README.md", 3), ("docs/integration.md", 3)):
         shown = [part.split("```", 1)[0] for part in (ROOT / name).read_text(encoding="utf-8").split("```python\n")[1:]]
         assert len(shown) == blocks
         for code in shown:

@@ -33,19 +33,14 @@ from tests.support.agents import (
     requests,
     said,
     stored,
+    storing_nothing,
     system_of,
-    tool_call,
 )
 from tests.support.loopback import LoopbackModel
 from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_postgres
-from tests.support.scripted import (
-    FACTS,
-    contents,
-    fact,
-    facts,
-    scripted_memory,
-)
+from tests.support.scripted import FACTS, contents, fact, facts, scripted_memory
 from tests.support.server import Clone
+from tests.support.tool_calls import calling
 from tests.support.worlds import identity
 
 
@@ -88,7 +83,7 @@ async def test_without_a_memory_the_prompt_is_the_hosts_alone(memory: Mnemic, mo
 
 async def test_the_tools_come_along_and_the_unsure_model_is_answered(memory: Mnemic, model: LoopbackModel) -> None:
     await remember(memory, model)
-    answers(model, tool_call(query="bees on the quay"), VISIBLE)
+    answers(model, calling("memory_query", query="bees on the quay"), VISIBLE)
     turn = await agent(memory, model).ainvoke(said(GREETING), context=FRIDAY)
 
     first, second = requests(model)
@@ -107,7 +102,7 @@ async def test_what_the_tool_told_is_not_stored_as_said(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await remember(memory, model)
-    answers(model, tool_call(query="bees on the quay"), VISIBLE)
+    answers(model, calling("memory_query", query="bees on the quay"), VISIBLE)
     await agent(memory, model).ainvoke(said(GREETING), context=FRIDAY)
 
     assert sorted(stored(superuser)) == [("assistant", VISIBLE), ("user", GREETING)]
@@ -176,18 +171,21 @@ async def test_control_a_tracked_channel_is_saved(
     assert CANARY in await saved_by(leaky, fresh_db, model, in_postgres, durability)
 
 
-async def test_after_an_interrupt_the_context_is_fetched_again(fresh_db: Clone, model: LoopbackModel) -> None:
-    answers(model, tool_call(query="nothing of that kind", categories=["tone"]), VISIBLE)
+async def test_after_an_interrupt_the_context_is_fetched_again_once(fresh_db: Clone, model: LoopbackModel) -> None:
+    asking = calling("memory_query", query="nothing of that kind", categories=["tone"], search_type="text")
+    answers(model, asking, asking, VISIBLE)
     async with scripted_memory(fresh_db, model) as memory, in_postgres(fresh_db) as (saver, everything):
         await remember(memory, model)
-        running = agent(memory, model, checkpointer=saver, interrupt_before=["tools"])
-        await running.ainvoke(said(QUESTION), THREAD, context=FRIDAY)
+        running = agent(memory, model, checkpointer=saver)
+        await running.ainvoke(said(QUESTION), THREAD, context=FRIDAY, interrupt_before=["tools"])
         paused = await everything()
+        model.embedding_requests.clear()
         turn = await running.ainvoke(None, THREAD, context=FRIDAY)
 
-        before, after = requests(model)
+        before, *after = requests(model)
         assert KEPT in system_of(before)
-        assert system_of(after) == system_of(before)
+        assert [system_of(request) for request in after] == [system_of(before)] * 2
+        assert len(model.embedding_requests) == 1  # for both of the model's calls
         assert turn["messages"][-1].text == VISIBLE
         assert CANARY not in paused
         assert CANARY not in await everything()
@@ -220,12 +218,8 @@ async def test_a_turn_is_answered_all_the_same_where_the_memory_fails(
     await remember(memory, model)
     answers(model)
     running = agent(memory, model, checkpointer=InMemorySaver())
-    superuser.execute("revoke insert on mnemic.messages from mnemic_app")
-    try:
-        with caplog.at_level(logging.WARNING, logger="mnemic"):
-            turn = await running.ainvoke(said(f"I say {CANARY}."), THREAD, context=FRIDAY)
-    finally:
-        superuser.execute("grant insert on mnemic.messages to mnemic_app")
+    with storing_nothing(superuser), caplog.at_level(logging.WARNING, logger="mnemic"):
+        turn = await running.ainvoke(said(f"I say {CANARY}."), THREAD, context=FRIDAY)
 
     assert turn["messages"][-1].text == VISIBLE
     assert "were not stored" in caplog.text
@@ -239,7 +233,7 @@ async def test_an_agent_may_be_invoked_synchronously_in_another_thread(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await remember(memory, model)
-    answers(model, tool_call(query="bees on the quay"), VISIBLE)
+    answers(model, calling("memory_query", query="bees on the quay"), VISIBLE)
     running = agent(memory, model)
     turn = await asyncio.to_thread(running.invoke, said(QUESTION), context=FRIDAY)
 

@@ -28,10 +28,10 @@ from tests.support.agents import (
     said,
     stored,
     system_of,
-    tool_call,
 )
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import FACTS, REFLECTIONS, fact, facts, reflection, reflections, say
+from tests.support.tool_calls import calling
 from tests.support.worlds import identity
 
 
@@ -39,7 +39,7 @@ async def test_a_role_is_shown_its_own_allowlist(memory: Mnemic, model: Loopback
     model.answer(FACTS, facts(fact(KEPT, category="interests")))
     model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
     await say(memory, MONDAY, "I keep bees on the quay.")
-    answers(model, tool_call(query="bees on the quay"), VISIBLE)
+    answers(model, calling("memory_query", query="bees on the quay"), VISIBLE)
     planner = agent(memory, model, memory.middleware("planner"))
     await planner.ainvoke(said(QUESTION), context=FRIDAY)
 

@@ -24,8 +24,8 @@ from tests.support.known import fact, know
 from tests.support.loopback import LoopbackModel
 from tests.support.server import Clone
 from tests.support.statements import recorded_statements
+from tests.support.tool_calls import asked, rows
 from tests.support.worlds import identity, message
-from tests.tools.agents import asked, rows
 
 ANA = identity("ana", session="s1")
 QUESTION = "catalogue"
@@ -89,9 +89,10 @@ async def test_what_is_not_allowed_is_named_before_anything_is_embedded_or_read(
 async def test_a_query_is_one_statement_in_one_transaction(memory: Mnemic, clean_db: Clone) -> None:
     with recorded_statements(clean_db) as sent:
         assert await memory.query(ANA, QUESTION)
-    begin, scope, search, commit = sent
-    assert (begin.lower(), commit.lower()) == ("begin", "commit")
-    assert "mnemic.categories" in scope
+    begin, search, commit = sent
+    assert begin.startswith("begin; ")
+    assert commit.lower() == "commit"
+    assert "mnemic.categories" in begin
     assert "from entries" in search
 
 

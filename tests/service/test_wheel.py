@@ -25,11 +25,11 @@ owners = [importlib.import_module(room).OWNER for room in rooms]
 
 import mnemic.tools, mnemic.state
 from mnemic import MemoryMiddleware, MemoryState, Mnemic
-from mnemic.examples import agent, compose, unsure
+from mnemic.examples import agent, compose, explicit, unsure
 
 async def main():
     async with Mnemic.open():
-        for example in (compose, agent, unsure):
+        for example in (compose, agent, unsure, explicit):
             await example.main()
 
 if runs:
@@ -102,6 +102,7 @@ def test_every_example_runs_from_the_wheel_beside_a_hosts_own_packages(
     assert len(found["ours"]) > 100
     assert printed.count("Lea is allergic to nuts") >= 4
     assert "1 of 4 turns searched" in printed
+    assert "planner: nothing" in printed
 
 
 def test_control_a_checkout_on_the_path_is_seen(installed: Path, host: Path) -> None:

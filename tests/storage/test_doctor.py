@@ -35,7 +35,7 @@ BROKEN = [
     ("grant update on mnemic.history to public", "privileges", "update on history: .*revoke"),
     ("grant delete on mnemic.memories to mnemic_app", "privileges", "delete on memories"),
     ("alter table mnemic.memories disable trigger guard", "triggers", "guard on memories: .*enable trigger"),
-    ("alter table mnemic.memories enable replica trigger record", "triggers", "record on memories"),
+    ("alter table mnemic.memories enable replica trigger record_insert", "triggers", "record_insert on memories"),
     ("drop trigger append_only on mnemic.history", "triggers", "append_only on history"),
     ("alter table mnemic.memories disable trigger all", "triggers", "guard on memories, never_truncated on memories"),
     (

@@ -100,10 +100,8 @@ async def test_only_the_administrator_protects_and_history_says_so(
     with pytest.raises(RefusedError, match="permission denied"):
         await attempt(db, f"select set_protection('{AGENT}', '{stored.id}', true, 'ana')")
     for insert_protected in ("true", "false"):
-        values = f"('{AGENT}', gen_random_uuid(), 'fact', 'user:ana', 'Ana', 'profile', 'x', 'x', 2, 'asserted', now()"
-        columns = (
-            "agent_id, id, kind, scope_key, subject, category, content, search_text, importance, provenance, valid_from"
-        )
+        values = f"('{AGENT}', gen_random_uuid(), 'fact', 'user:ana', 'Ana', 'profile', 'x', 2, 'asserted', now()"
+        columns = "agent_id, id, kind, scope_key, subject, category, content, importance, provenance, valid_from"
         statement = f"insert into memories ({columns}, protected) values {values}, {insert_protected})"
         if insert_protected == "true":
             with pytest.raises(RefusedError, match="protected"):

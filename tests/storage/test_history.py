@@ -5,6 +5,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Sequence
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.rows import dict_row
 
+from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory, Supersession
 from mnemic.state.settings import Settings
@@ -113,6 +115,101 @@ async def test_every_changed_row_leaves_exactly_one_row(
     assert superuser.execute(versions, (who.agent_id,)).fetchone() == (changed,)
     if changed:
         assert_chain_is_whole(superuser, who.agent_id)
+
+
+_NEW = (
+    "insert into mnemic.memories (agent_id, id, kind, scope_key, subject, category, content, importance, provenance,"
+    " valid_from)"
+)
+_OPERATION = "select mnemic.open_operation(%s, gen_random_uuid(), 'somebody', 'admin', 'repair', null, null, '{}')"
+
+
+def _operate(clone: Clone, statement: LiteralString, *agents: str) -> None:
+    """A statement of the database's owner, whom no policy keeps to one agent."""
+    with clone.as_superuser() as connection, connection.transaction():
+        for agent in agents:
+            connection.execute("insert into mnemic.agents values (%s) on conflict do nothing", (agent,))
+            connection.execute(_OPERATION, (agent,))
+        connection.execute(statement)
+
+
+def _events(superuser: psycopg.Connection, agent: str = AGENT) -> list[tuple[object, ...]]:
+    statement = (
+        "select event, coalesce(after, before) ->> 'content' from mnemic.history"
+        " join mnemic.history_contents using (agent_id, seq) where agent_id = %s order by seq"
+    )
+    return superuser.execute(statement, (agent,)).fetchall()
+
+
+async def test_rows_of_two_agents_in_one_statement_go_to_the_chains_of_both(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    statement: LiteralString = (
+        f"{_NEW} select 'agent' || n % 2, gen_random_uuid(), 'fact', 'user:ana', 'Ana', 'tasks', 'row ' || n, 3,"
+        " 'asserted', now() from generate_series(1, 7) as n"
+    )
+    _operate(clean_db, statement, "agent0", "agent1")
+    _operate(clean_db, "update mnemic.memories set importance = 5", "agent0", "agent1")
+    for agent, places in (("agent0", (2, 4, 6)), ("agent1", (1, 3, 5, 7))):
+        assert _events(superuser, agent) == [(event, f"row {place}") for event in ("ADD", "UPDATE") for place in places]
+        assert_chain_is_whole(superuser, agent)
+
+
+async def test_every_part_of_a_statement_is_recorded(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    """Two inserts, an update and a delete in one statement; a row that is left out leaves no trace."""
+    await remember(db, ME, memory("old"), memory("gone"))
+    row = "select '{}', gen_random_uuid(), 'fact', 'user:ana', 'Ana', 'profile', '{}', 3, 'asserted', now()"
+    parts = [f"{_NEW} {row.format(AGENT, content)} on conflict do nothing" for content in ("one", "two", "old")]
+    statement = (
+        f"with a as ({parts[0]}), b as ({parts[1]}), c as ({parts[2]}),"
+        " d as (update mnemic.memories set importance = 5 where content = 'old')"
+        " delete from mnemic.memories where content = 'gone'"
+    )
+    with clean_db.as_superuser() as connection, connection.transaction():
+        connection.execute("set local role mnemic_owner")
+        connection.execute(_OPERATION, (AGENT,))
+        connection.execute(statement.encode())
+    changed = sorted(_events(superuser)[2:], key=str)
+    assert changed == [("ADD", "one"), ("ADD", "two"), ("DELETE", "gone"), ("UPDATE", "old")]
+    assert_chain_is_whole(superuser, AGENT)
+
+
+async def test_a_row_that_becomes_another_leaves_a_row_for_both(fresh_db: Clone) -> None:
+    """What the guard refuses; the audit does not rely on it."""
+    async with fresh_db.database() as db:
+        await remember(db, ME, memory("Ana keeps bees."))
+        with fresh_db.as_superuser() as connection:
+            connection.execute("alter table mnemic.memories disable trigger guard")
+            _operate(fresh_db, "update mnemic.memories set id = gen_random_uuid()", AGENT)
+            assert sorted(str(event) for event, _ in _events(connection)) == ["ADD", "ADD", "DELETE"]
+            assert_chain_is_whole(connection, AGENT)
+
+
+async def test_what_cannot_be_recorded_does_not_happen(fresh_db: Clone) -> None:
+    async with fresh_db.database() as db:
+        await remember(db, ME, memory("Ana keeps bees."))
+        with fresh_db.as_superuser() as connection:
+            connection.execute("alter table mnemic.history_contents add check (after ->> 'content' <> 'forged')")
+            with pytest.raises(InvalidInputError):
+                await remember(db, ME, memory("Ana sings."), memory("forged"))
+            assert connection.execute("select content from mnemic.memories").fetchall() == [("Ana keeps bees.",)]
+            assert _events(connection) == [("ADD", "Ana keeps bees.")]
+            assert_chain_is_whole(connection, AGENT)
+
+
+async def test_a_hundred_rows_move_the_head_once(db: Database, superuser: psycopg.Connection) -> None:
+    """Each version of the head is one that the next operation has to step over until a vacuum."""
+    await remember(db, ME)
+    versions = "select pg_stat_get_xact_tuples_updated('heads'::regclass)"
+    async with db.scoped(ME) as scoped:
+        await scoped.begin_operation("formation")
+        new = [memory(f"fact {number}") for number in range(100)]
+        assert len(await memories.insert(scoped, new, model=MODEL, vectors={}, run_id=None)) == 100
+        assert await (await scoped.execute(versions, {})).fetchone() == (1,)
+    ordered = [content for _, content in _events(superuser)]
+    assert ordered == [one.content for one in sorted(new, key=lambda one: one.id)]
 
 
 async def test_eight_writers_leave_no_gap_and_one_chain(clean_db: Clone, superuser: psycopg.Connection) -> None:

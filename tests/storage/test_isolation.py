@@ -125,9 +125,9 @@ async def test_a_session_run_sees_all_its_speakers_messages_and_other_sessions_s
 
 
 NEW_MEMORY = (
-    "insert into memories (agent_id, scope_key, id, kind, subject, category, content, search_text, importance,"
+    "insert into memories (agent_id, scope_key, id, kind, subject, category, content, importance,"
     " provenance, valid_from)"
-    " select {}, {}, gen_random_uuid(), 'fact', 'Bob', 'profile', 'x', 'x', 2, 'asserted', now()"
+    " select {}, {}, gen_random_uuid(), 'fact', 'Bob', 'profile', 'x', 2, 'asserted', now()"
 )
 #: Inserts of a row that belongs to Bob, Bob's group, his session or another agent.
 FOREIGN_INSERTS = [

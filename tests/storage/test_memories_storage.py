@@ -71,7 +71,7 @@ def stale_acts(old: Memory) -> dict[str, Callable[[Scoped], Awaitable[None]]]:
     return {
         "supersede": lambda scoped: memories.supersede(scoped, [(change, MORNING)]),
         "absorb": lambda scoped: memories.absorb(scoped, uuid.uuid4(), [old.id]),
-        "rewrite": lambda scoped: memories.rewrite_consolidation(scoped, old, "newer text", "newer text"),
+        "rewrite": lambda scoped: memories.rewrite_consolidation(scoped, old, "newer text"),
     }
 
 
@@ -127,7 +127,7 @@ async def test_a_rewritten_consolidation_is_the_same_row_with_its_next_version(d
     (old,) = await living(db)
     async with db.scoped(ME) as scoped:
         await scoped.begin_operation("consolidation")
-        await memories.rewrite_consolidation(scoped, old, "Ana keeps bees and sings.", "[x] Ana keeps bees and sings.")
+        await memories.rewrite_consolidation(scoped, old, "Ana keeps bees and sings.")
     (new,) = await living(db)
     assert (new.id, new.version, new.content) == (old.id, 2, "Ana keeps bees and sings.")
 

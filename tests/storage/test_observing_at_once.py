@@ -83,9 +83,10 @@ async def test_an_observation_is_two_statements(
     with statements(db) as sent:
         async with db.scoped(ME) as scoped:
             await inbox.observe(scoped, "s1", [message("line")])
-    begin, scope, enter, observe, commit = sent
-    assert (begin, commit) == ("BEGIN", "COMMIT")
-    assert "set_config('mnemic.scope_keys'" in scope
+    begin, enter, observe, commit = sent
+    assert begin.startswith("begin; ")
+    assert commit == "COMMIT"
+    assert "set local mnemic.scope_keys = '{" in begin
     assert "insert into sessions" in enter
     assert "insert into messages" in observe
 

@@ -49,6 +49,10 @@ class Explaining(Scoped):
     nodes: list[Node] = field(default_factory=list)
 
     async def rows(self, record: type[Row], statement: LiteralString, values: Any) -> list[Row]:
+        await self.tuples(statement, values)
+        return []
+
+    async def tuples(self, statement: LiteralString, values: Any) -> list[tuple[Any, ...]]:
         sent = numbered(statement)
         marks = ", ".join(["%s"] * len(sent.names))
         async with AsyncClientCursor(self.connection) as cursor:

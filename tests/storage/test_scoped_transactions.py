@@ -23,9 +23,10 @@ async def test_a_read_is_one_statement_in_one_transaction(db: Database, statemen
     with statements(db) as sent:
         async with db.scoped(identity()) as scoped:
             await memories.standing(scoped)
-    begin, scope, read, commit = sent
-    assert (begin, commit) == ("BEGIN", "COMMIT")
-    assert "set_config('mnemic.scope_keys'" in scope
+    begin, read, commit = sent
+    assert begin.startswith("begin; set local ")
+    assert commit == "COMMIT"
+    assert "set local mnemic.scope_keys = '{" in begin
     assert "from agents a" in read
     assert "from memories" in read
 
@@ -112,3 +113,20 @@ async def test_a_moment_has_the_same_day_on_every_machine(clean_db: Clone, monke
         await inbox.observe(scoped, "s1", [message("Tomorrow, then.", said_at=late)])
         (read,) = (await inbox.read_inbox(scoped, "s1", most=5)).messages
     assert read.said_at.isoformat() == "2026-05-08T02:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    "name", ['an"a', "an\\a", "an'a", "ana'; set local mnemic.scope_keys = '{user:bo}", "{ana,bo}", "%s"]
+)
+async def test_no_spelling_of_an_id_is_more_than_that_id(db: Database, name: str) -> None:
+    """The scope is sent as text with BEGIN, so whatever an id holds has to stay inside its quotes."""
+    await remember(db, identity("bo"), memory("Bo keeps bees.", key="user:bo"))
+    who = identity(name, agent="harbor")
+    async with db.scoped(who, categories=[name, "profile"]) as scoped:
+        names = ["mnemic.agent_id", "mnemic.scope_keys", "mnemic.categories"]
+        cursor = await scoped.execute(
+            "select current_setting(%(agent)s), current_setting(%(keys)s)::text[],"
+            " current_setting(%(allowed)s)::text[], (select count(*) from memories)",
+            dict(zip(("agent", "keys", "allowed"), names, strict=True)),
+        )
+        assert await cursor.fetchall() == [("harbor", [*who.scope_keys], [name, "profile"], 0)]

@@ -1,9 +1,11 @@
 """How a named statement reaches the server: its values numbered once, and vectors never as text."""
 
+import re
+
 from pgvector import HalfVector
 
 from mnemic.storage.database import Database
-from mnemic.storage.statements import load_statements, numbered
+from mnemic.storage.statements import array_text, load_statements, numbered, with_parts
 from mnemic.storage.vectors import HalfVectors, half_vectors
 from tests.support.worlds import identity
 
@@ -43,3 +45,21 @@ async def test_vectors_travel_in_binary(db: Database) -> None:
         plain = await scoped.execute("select %(vectors)b::halfvec[]", {"vectors": [*HalfVectors(vectors)]})
         assert plain._query is not None
         assert [int(form) for form in plain._query.formats or ()] == [0]  # a plain list, which the above would be
+
+
+async def test_an_array_as_text_is_read_as_what_it_was(db: Database) -> None:
+    names = ("plain", "", "NULL", 'a"b', "a\\b", '\\"', "{a,b}", "a,b", " edge ", "ü€", "'", "%s", "a\nb")
+    async with db.scoped(identity()) as scoped:
+        cursor = await scoped.execute("select %(names)s::text[]", {"names": array_text(names)})
+        assert await cursor.fetchall() == [([*names],)]
+        cursor = await scoped.execute("select %(names)s::text[]", {"names": array_text(())})
+        assert await cursor.fetchall() == [([],)]
+
+
+def test_a_part_is_in_the_statement_only_where_it_is_wanted() -> None:
+    statement = "select 1/*more*/, 2\n/*end*/ from t /*other*/where a/*end*/"
+    assert with_parts(statement) == "select 1 from t "
+    assert with_parts(statement, "more", "other") == "select 1, 2\n from t where a"
+    search = load_statements("search")["search"]
+    assert "fitting" in with_parts(search, "filtered")
+    assert not {"fitting", "%(threshold)s", "/*"} & {*re.findall(r"fitting|%\(threshold\)s|/\*", with_parts(search))}

@@ -1,6 +1,7 @@
-"""An agent of `create_agent` whose model answers from a script over the real OpenAI client, and what it was told."""
+"""A host's turns after an earlier session: an agent of `create_agent` with a scripted model, and what was stored."""
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -15,14 +16,14 @@ from tests.support.worlds import identity
 
 MONDAY = identity("ana", session="monday")
 FRIDAY = identity("ana", session="friday")
-#: In every memory, and in nothing that is said in the agent's own thread.
+#: In every memory, and in nothing that is said in the host's own thread.
 CANARY = "Zinnober"
 KEPT = f"Ana keeps bees called {CANARY} on the quay."
 WISH = f"Ana wants {CANARY} in every answer."
 QUESTION = "Do you remember where my bees are on the quay?"
 GREETING = "Good morning."
 PROMPT = "You are a guide to the harbour."
-#: In the agent's own messages, which are saved.
+#: In the host's own messages, which are saved.
 VISIBLE = "Quittengelb"
 THREAD: Any = {"configurable": {"thread_id": "t1"}}
 
@@ -34,11 +35,6 @@ def is_agent(request: Request) -> bool:
 def answers(model: LoopbackModel, *replies: Any) -> None:
     """What the agent's own model says, in turn."""
     model.answer(is_agent, *(replies or (VISIBLE,)))
-
-
-def tool_call(**arguments: Any) -> dict[str, Any]:
-    function = {"name": "memory_query", "arguments": json.dumps(arguments)}
-    return {"tool_calls": [{"id": "call_1", "type": "function", "function": function}]}
 
 
 def agent(memory: Mnemic, model: LoopbackModel, middleware: MemoryMiddleware | None = None, **settings: Any) -> Any:
@@ -65,6 +61,16 @@ def stored(superuser: psycopg.Connection, session: str = "friday") -> list[tuple
     return superuser.execute(
         "select role, content from mnemic.messages where session_id = %s order by said_at, content", (session,)
     ).fetchall()
+
+
+@contextmanager
+def storing_nothing(superuser: psycopg.Connection) -> Iterator[None]:
+    """Meanwhile no message can be stored."""
+    superuser.execute("revoke insert on mnemic.messages from mnemic_app")
+    try:
+        yield
+    finally:
+        superuser.execute("grant insert on mnemic.messages to mnemic_app")
 
 
 async def remember(memory: Mnemic, model: LoopbackModel) -> None:

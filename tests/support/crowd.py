@@ -31,9 +31,9 @@ create temporary table crowd on commit drop as
        and a.place = number %% 200 and b.place = (number * 13 + person * 31) %% 199;
 insert into sessions (agent_id, session_id, last_activity_at)
 select distinct agent_id, 's-' || scope_key, now() from crowd;
-insert into memories (agent_id, id, kind, scope_key, subject, category, content, search_text, importance, provenance,
+insert into memories (agent_id, id, kind, scope_key, subject, category, content, importance, provenance,
                       valid_from)
-select agent_id, id, 'fact', scope_key, 'Somebody', 'profile', content, content, 2, 'asserted', now()
+select agent_id, id, 'fact', scope_key, 'Somebody', 'profile', content, 2, 'asserted', now()
   from crowd where number %% 2 = 0;
 insert into messages (agent_id, id, session_id, scope_key, place, role, author, content, said_at, formed_by)
 select agent_id, id, 's-' || scope_key, scope_key, (number + 1) / 2, 'user', 'Somebody', content, now(),

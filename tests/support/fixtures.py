@@ -7,7 +7,7 @@ import pytest
 from mnemic.nodes.resources import Resources
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import scripted_memory, scripted_model, scripted_resources
+from tests.support.scripted import scripted_model, scripted_resources
 from tests.support.server import Clone
 
 
@@ -20,13 +20,12 @@ def model() -> Iterator[LoopbackModel]:
 
 @pytest.fixture
 async def resources(clean_db: Clone, model: LoopbackModel) -> AsyncIterator[Resources]:
-    """What a service works with, for tests that store what it is then asked for."""
+    """What `memory` works with, for tests that store what it is then asked for."""
     async with scripted_resources(clean_db, model) as opened:
         yield opened
 
 
 @pytest.fixture
-async def memory(clean_db: Clone, model: LoopbackModel) -> AsyncIterator[Mnemic]:
-    """The service on the worker's database without a row."""
-    async with scripted_memory(clean_db, model) as opened:
-        yield opened
+def memory(resources: Resources) -> Mnemic:
+    """The service on these resources, and so on the worker's database without a row."""
+    return Mnemic(resources)

@@ -1,14 +1,38 @@
-"""A model's call of one of Mnemic's tools, as a host's agent passes it on."""
+"""Calls of Mnemic's tools: as a model writes them, and as a host's `ToolNode` passes them on."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.tools import BaseTool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
+
+
+def calling(name: str, /, **arguments: Any) -> dict[str, Any]:
+    """A model's answer that calls a tool, as it comes over the wire."""
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"tool_calls": [{"id": "call_1", "type": "function", "function": function}]}
+
+
+def host(tools: Sequence[BaseTool]) -> Any:
+    """A graph that calls what it is told to."""
+    graph: Any = StateGraph(MessagesState, context_schema=dict)
+    return graph.add_node("tools", ToolNode(tools)).add_edge(START, "tools").compile()
+
+
+async def called(
+    graph: Any, context: object, name: str, arguments: dict[str, Any], said: Sequence[BaseMessage] = ()
+) -> ToolMessage:
+    """What a tool answers to these arguments, in a conversation in which this was said."""
+    call = {"name": name, "args": arguments, "id": "call_1", "type": "tool_call"}
+    turn = await graph.ainvoke({"messages": [*said, AIMessage("", tool_calls=[call])]}, context=context)
+    message: ToolMessage = turn["messages"][-1]
+    return message
 
 
 async def call(
@@ -20,12 +44,20 @@ async def call(
     role: str = "supervisor",
     **arguments: Any,
 ) -> ToolMessage:
-    """What the tool answers in a conversation in which this was said."""
-    builder = StateGraph(MessagesState, context_schema=Identity)
-    builder.add_node("tools", ToolNode(memory.tools(role)))
-    builder.add_edge(START, "tools")
-    asking = AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": "call-1", "type": "tool_call"}])
-    given: Any = {"messages": [*said, asking]}
-    state = await builder.compile().ainvoke(given, context=who)
-    answer: ToolMessage = state["messages"][-1]
-    return answer
+    """What a role's tool answers, in a conversation in which this was said."""
+    return await called(host(memory.tools(role)), who, name, arguments, said)
+
+
+async def asked(tools: Sequence[BaseTool], context: object, /, **arguments: Any) -> ToolMessage:
+    """What `memory_query` answers."""
+    return await called(host(tools), context, "memory_query", arguments)
+
+
+def rows(message: ToolMessage) -> list[dict[str, Any]]:
+    """The rows in the answer of `memory_query`, which are its artifact too."""
+    assert isinstance(message.content, str)
+    sentence, _, document = message.content.partition("\n")
+    assert sentence.endswith(".")
+    found: list[dict[str, Any]] = json.loads(document)
+    assert found == message.artifact
+    return found

@@ -181,7 +181,7 @@ async def test_categories_are_kept_by_two_walls(
 ) -> None:
     """Each of them alone keeps what the role may not read; with both of them gone it would be forgotten."""
     if "code" in fallen:
-        monkeypatch.setattr(forgetting, "_is_known", lambda *_: True)
+        monkeypatch.setattr(forgetting, "is_known", lambda *_: True)
     async with scripted_memory(fresh_db, model) as memory:
         profile = await place(memory, ANA, "user:ana")
         if "policy" in fallen:
@@ -332,5 +332,5 @@ async def test_it_costs_a_handful_of_statements(memory: Mnemic, clean_db: Clone)
     with recorded_statements(clean_db) as sent:
         await memory.forget(ANA, memory_id)
 
-    # begin, scope, operation, the memory, how many today, its end, commit
+    # begin with the scope, operation, the memory, its sources of any category, how many today, its end, commit
     assert len(sent) == 7, sent

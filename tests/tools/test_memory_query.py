@@ -17,8 +17,9 @@ from mnemic.state.errors import CategoryRefusedError, InvalidInputError
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from tests.support.known import fact, know
 from tests.support.loopback import LoopbackModel
+from tests.support.tool_calls import asked, calling, rows
 from tests.support.worlds import MORNING, identity
-from tests.tools.agents import agent, answered, asked, calling, rows, script, tool_message
+from tests.tools.agents import agent, answered, script, tool_message
 
 ANA = identity("ana", session="s1")
 BO = identity("bo", session="s2")
@@ -323,7 +324,7 @@ async def test_a_run_without_an_identity_is_answered_and_asks_nothing(
 
 
 async def test_two_calls_in_one_answer_are_both_answered(known: Mnemic, model: LoopbackModel) -> None:
-    two = [calling("memory_query", query=query).message["tool_calls"][0] for query in ("catalogue", "answers")]
+    two = [calling("memory_query", query=query)["tool_calls"][0] for query in ("catalogue", "answers")]
     model.answer(
         lambda _: True, {"tool_calls": [{**call, "id": f"call_{place}"} for place, call in enumerate(two)]}, "Done."
     )

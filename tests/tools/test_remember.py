@@ -1,9 +1,7 @@
 """`remember`: what formation's rules let pass, stored once, at the narrowest scope; as method and as tool."""
 
 import asyncio
-import json
 import uuid
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +19,6 @@ from mnemic.state.explicit import ExplicitScope, Remembered
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from mnemic.tools import WRITING
-from tests.hostile.bad_values import BAD, CANARY
-from tests.hostile.cells import stored_texts, unclean
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import contents
 from tests.support.tool_calls import call
@@ -84,6 +80,17 @@ async def test_what_lies_near_is_added_related_and_named(memory: Mnemic, superus
     assert [old.id for old in bergen.near] == [oslo.id]
     edges = superuser.execute("select from_id, to_id, relation_type, scope_key, to_scope_key from mnemic.relations")
     assert edges.fetchall() == [(bergen.id, oslo.id, "related_to", "user:ana", "user:ana")]
+
+
+async def test_what_is_protected_is_related_and_not_named_for_it_cannot_be_replaced(
+    memory: Mnemic, superuser: psycopg.Connection
+) -> None:
+    oslo = await memory.remember(ANA, "Ana lives in Oslo with two cats.", category="profile")
+    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (oslo.id,))
+    bergen = await memory.remember(ANA, "Ana lives in Bergen with two cats.", category="profile")
+
+    assert bergen.near == ()
+    assert superuser.execute("select to_id from mnemic.relations").fetchall() == [(oslo.id,)]
 
 
 @pytest.mark.parametrize("sentence", [BEES, AGAIN])
@@ -263,30 +270,6 @@ async def test_a_mistake_of_the_model_is_answered_with_what_to_do(
     assert "bees" not in str(answer.content)
 
 
-def _sendable() -> dict[str, Any]:
-    """Of the bad values those that a model can send: what JSON can say."""
-    found = {}
-    for kind, make in BAD.items():
-        with suppress(Exception):
-            found[kind] = json.loads(json.dumps(make()))
-    return found
-
-
-@pytest.mark.parametrize("argument", ["content", "category", "kind", "importance", "scope", "private"])
-async def test_no_bad_value_ends_the_agents_run_or_is_repeated(
-    memory: Mnemic, superuser: psycopg.Connection, argument: str
-) -> None:
-    sendable = _sendable()
-    assert len(sendable) > 40
-    for number, (kind, value) in enumerate(sendable.items()):
-        who = identity("ana", session=f"s{number}")
-        given = {"content": BEES, "category": "interests", argument: value}
-        answer = await call(memory, who, "remember", **given)
-        assert answer.status == "success" or CANARY not in str(answer.content), kind
-        assert len(str(answer.content)) < 2000, kind
-    assert [what for text in stored_texts(superuser) if (what := unclean(text))] == []
-
-
 async def test_what_the_tool_shows_of_near_memories_is_not_formed_again(memory: Mnemic) -> None:
     await memory.remember(ANA, "Ana lives in Oslo with two cats.", category="profile")
     answer = await call(memory, ANA, "remember", content="Ana lives in Bergen with two cats.", category="profile")
@@ -338,5 +321,5 @@ async def test_the_operation_costs_a_handful_of_statements(memory: Mnemic, state
     with statements(memory._resources.database) as sent:
         await memory.remember(ANA, BEES, category="interests")
 
-    # begin, scope, operation, agent, its settings, near, insert, touch, commit
-    assert len(sent) == 9, sent
+    # begin with the scope, operation, agent, its settings, near, insert, touch, commit
+    assert len(sent) == 8, sent

@@ -16,6 +16,7 @@ from tests.support.worlds import identity
 ANA = identity("ana", session="s1", groups=["crew"])
 TITLE = "Deploy the harbor app"
 STEPS = ["Merge the release branch.", "Run make ship.", "Check the dashboard."]
+FLAGS = ("red", "blue", "green", "white", "black", "yellow", "striped", "chequered", "plain")
 TEXT = "Deploy the harbor app\n1. Merge the release branch.\n2. Run make ship.\n3. Check the dashboard."
 
 
@@ -82,6 +83,9 @@ async def test_the_callers_own_word_may_be_everyones(memory: Mnemic) -> None:
     assert (await memory.remember_procedure(ANA, TITLE, STEPS, scope="agent")).scope_key == "agent:harbor"
     private = [*STEPS, "Call Ana's doctor."]
     assert (await memory.remember_procedure(ANA, TITLE, private, scope="agent")).scope_key == "user:ana"
+    # as long as a pasted document, and of as many lines: the caller's all the same
+    flags = [f"Raise the {flag} flag of the north quay and wait for the harbor to answer." for flag in FLAGS]
+    assert (await memory.remember_procedure(ANA, "Signal", flags, scope="agent")).scope_key == "agent:harbor"
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from mnemic.nodes.placing import Places
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel
-from tests.support.tool_calls import call
+from tests.support.tool_calls import call, calling
 from tests.support.worlds import identity
-from tests.tools.agents import agent, calling
+from tests.tools.agents import agent
 
 ANA = identity("ana", session="s1", groups=["crew"])
 DEPLOYS = "The harbor team deploys from the release branch every Friday."
@@ -70,6 +70,13 @@ async def test_a_models_word_on_a_wide_scope_is_not_enough(memory: Mnemic, said:
     assert answer.status == "success"
     assert "this user alone" in str(answer.content)
     assert await keys(memory) == ["user:ana"]
+
+
+async def test_without_a_session_a_model_keeps_it_for_the_user(memory: Mnemic) -> None:
+    who = identity("ana", groups=["crew"])
+    answer = await call(memory, who, "remember", said=[SAID], content=DEPLOYS, category="projects", scope="group")
+
+    assert (answer.status, await keys(memory)) == ("success", ["user:ana"])
 
 
 async def test_what_a_tool_claims_is_not_shared_behind_a_users_words(memory: Mnemic) -> None:

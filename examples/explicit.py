@@ -1,0 +1,28 @@
+"""What an application does with the memory on purpose: it remembers, asks under a role's allowlist, and forgets.
+
+`.venv/bin/python -m mnemic.examples.explicit` needs no key.
+"""
+
+import asyncio
+
+from mnemic import Identity, Mnemic
+
+
+async def main() -> None:
+    """A goal is kept, found and forgotten; a wish stays, for the roles that may read preferences."""
+    async with Mnemic.open() as memory:
+        ana = Identity(agent_id="guide", user_id="ana", session_id="monday")
+        await memory.remember(ana, "Ana wants short answers.", category="preferences")
+
+        await memory.remember(ana, "Ana sails to Ryd in May.", category="goals")
+        found = await memory.query(ana, "Ryd", categories=["goals"], filters={"importance_min": 3}, budget_tokens=200)
+        await memory.forget(ana, found[0].item_id)
+
+        print(f"found, and forgotten: {found[0].content}")  # noqa: T201
+        for role in ("supervisor", "planner", "stylist"):
+            rows = await memory.query(ana.model_copy(update={"role": role}), "Ana")
+            print(f"{role}: {' '.join(row.content for row in rows) or 'nothing'}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,123 @@
+"""The sums behind a result's place, without a database: what is added, what repeats another, and how ties end."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from mnemic.policy.ranking import PLAIN, WEIGHTS
+from mnemic.policy.scoring import Asked, Candidate, Links, ranked, reciprocal
+from mnemic.state.records import Found
+
+DAY = datetime(2026, 3, 2, tzinfo=UTC)
+PLAINLY = Asked(names=frozenset(), self_id=None, top_k=10, rag_lengths={})
+
+
+def candidate(number: int, **changes: Any) -> Candidate:
+    plain = Candidate(
+        item_id=uuid.UUID(int=number),
+        kind="fact",
+        category="profile",
+        scope_key="user:ana",
+        subject="Ana",
+        user_id=None,
+        content=f"fact {number}",
+        dated=DAY,
+        importance=2,
+        session_id=None,
+        place=None,
+        text=None,
+        similarity=0.5,
+        fused=0.5,
+        sources=None,
+    )
+    return plain._replace(**changes)
+
+
+def said(number: int, place: int, **changes: Any) -> Candidate:
+    return candidate(number, kind="message", category="message", session_id="s1", place=place, **changes)
+
+
+def numbers(found: Sequence[Found]) -> list[int]:
+    return [one.item_id.int for one in found]
+
+
+def rank(candidates: Sequence[Candidate], links: Links | None = None, **changes: Any) -> list[Found]:
+    return ranked(candidates, links or {}, replace(PLAINLY, **changes), WEIGHTS)
+
+
+def test_ties_go_by_the_raw_cosine_before_the_id() -> None:
+    """All that is farther than a right angle has a fused score of nothing."""
+    angles: Mapping[int, float | None] = {1: None, 2: -0.9, 3: -0.1, 4: -0.5, 5: -0.1}
+    tied = [candidate(number, fused=0.0, similarity=cosine) for number, cosine in angles.items()]
+    assert numbers(rank(tied)) == [3, 5, 4, 2, 1]
+
+
+def test_a_score_is_what_it_was_plus_what_was_added() -> None:
+    one = candidate(1, kind="insight", importance=5, subject="Ines Duarte")
+    (found,) = rank([one], names=frozenset({"ines"}))
+    assert found.explanation.boosts == pytest.approx({"insight": -0.25, "named": 0.1, "important": 0.03})
+    assert found.score == pytest.approx(0.5 + sum(found.explanation.boosts.values()))
+
+
+@pytest.mark.parametrize(
+    ("self_id", "user_id", "named"), [("ana", "ana", True), ("ana", "bo", False), (None, None, False)]
+)
+def test_the_asker_is_meant_by_id(self_id: str | None, user_id: str | None, named: bool) -> None:
+    (found,) = rank([candidate(1, user_id=user_id)], self_id=self_id)
+    assert ("named" in found.explanation.boosts) is named
+
+
+def test_neighbours_lie_one_apart_in_one_session() -> None:
+    elsewhere = said(4, 2, fused=0.9)._replace(session_id="s2")
+    found = {one.item_id.int: one for one in rank([said(1, 1), said(2, 2, fused=0.4), said(3, 4), elsewhere])}
+    beside = {number: one.explanation.boosts.get("neighbour") for number, one in found.items()}
+    assert beside == {1: pytest.approx(0.2 * 0.4), 2: pytest.approx(0.2 * 0.5), 3: None, 4: None}
+
+
+def test_of_a_message_and_its_facts_the_best_tells_it() -> None:
+    message = said(1, 1, fused=0.6)
+    better, worse = (candidate(n, fused=f, sources=[message.item_id]) for n, f in ((2, 0.7), (3, 0.5)))
+    found = {one.item_id.int: one.explanation.boosts for one in rank([message, better, worse])}
+    assert ["repeated" in found[number] for number in (1, 2, 3)] == [True, False, True]
+
+
+def test_a_long_message_never_speaks_for_its_facts() -> None:
+    message = said(1, 1, fused=0.9, content="ü" * 501)
+    fact = candidate(2, fused=0.3, sources=[message.item_id])
+    found = {one.item_id.int: one.explanation for one in rank([message, fact])}
+    assert found[2].from_source
+    assert "repeated" in found[1].boosts
+    assert not rank([message._replace(content="ü" * 500), fact])[-1].explanation.from_source
+
+
+def test_a_category_gives_no_more_than_its_length_and_nothing_more_than_asked_for() -> None:
+    tasks = [candidate(number, category="tasks", fused=0.9) for number in range(5)]
+    rest = [candidate(number, fused=0.1) for number in range(5, 12)]
+    assert numbers(rank([*tasks, *rest], rag_lengths={"tasks": 2}, top_k=4)) == [0, 1, 5, 6]
+
+
+def test_the_two_closest_come_along_once_each_and_results_do_not() -> None:
+    near = [candidate(1, fused=0.9), candidate(2, fused=0.8)]
+    others = [candidate(number, fused=None) for number in (3, 3, 4, 5)]
+    one, two, three, four, five, unseen = (uuid.UUID(int=number) for number in range(1, 7))
+    links: Links = {one: [(two, 0.5), (three, 0.5), (unseen, 1.0)], two: [(three, 0.9), (four, 0.6), (five, 0.1)]}
+    found = rank([*near, *others], links)
+    assert numbers(found) == [1, 2, 3, 4]
+    assert [each.related_to for each in found] == [None, None, two, two]
+    assert found[0].explanation.boosts == {"related": pytest.approx(0.05 * 0.5)}
+    assert numbers(rank([*near, *others], links, rag_lengths={"profile": 2})) == [1, 2]
+
+
+def test_reciprocal_ranks_count_what_each_branch_has() -> None:
+    both = [
+        candidate(1, text=0.1, similarity=0.2),
+        candidate(2, text=None, similarity=0.9),
+        candidate(3, similarity=None),
+    ]
+    shared = replace(PLAIN, text=0.5, meaning=0.5)
+    fused = [one.fused for one in reciprocal(both, shared, 9)]
+    assert fused == pytest.approx([(1 + 10 / 11) / 2, 0.5, 0.0])
