@@ -15,7 +15,8 @@ with given as (
     select distinct on (id) *
       from rows from (jsonb_to_recordset(%(messages)s) as (id uuid, scope_key text, role text, author text, user_id text,
                                                            content text, said_at timestamptz)) with ordinality as g
-     where not exists (select from messages m where m.agent_id = %(agent_id)s and m.id = g.id)
+     -- looked up one by one (offset 0): a join that was planned while the table was small would read all of it each time
+     where not exists (select from messages m where m.agent_id = %(agent_id)s and m.id = g.id offset 0)
      order by id, ordinality
 ), stored as (
     insert into messages (agent_id, id, session_id, scope_key, place, role, author, user_id, content, said_at)
