@@ -67,9 +67,9 @@ returning id;
 update messages set content = null where agent_id = %(agent_id)s and id = any(%(ids)s);
 
 -- index_messages --
--- Makes kept messages searchable under their speaker's scope key.
+-- Makes kept messages searchable under their speaker's scope key; each is looked up by itself, as in observe.
 insert into entries (agent_id, scope_key, item_id, piece, kind, category, model, vec, tsv)
 select %(agent_id)s, m.scope_key, m.id, e.piece, 'message', 'message',
        case when e.vec is null then '' else %(model)s end, e.vec, to_tsvector('english', e.text)
   from unnest(%(ids)s::uuid[], %(pieces)s::smallint[], %(texts)s::text[], %(vectors)b::halfvec[]) as e(id, piece, text, vec)
-  join messages m on m.agent_id = %(agent_id)s and m.id = e.id;
+ cross join lateral (select id, scope_key from messages where agent_id = %(agent_id)s and id = e.id offset 0) as m;

@@ -145,7 +145,9 @@ select (n.place - 1)::integer as place, m.id, m.version, m.content, m.valid_from
         where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and scope_key = n.scope_key
           and model = %(model)s and living and kind = 'fact'
         order by distance limit %(most)s) as e
-  join memories m on m.agent_id = %(agent_id)s and m.id = e.item_id
+ cross join lateral (
+       select id, version, content, valid_from, protected, private, importance from memories
+        where agent_id = %(agent_id)s and id = e.item_id offset 0) as m
  order by n.place, e.distance;
 
 -- unabsorbed --
