@@ -1,4 +1,4 @@
-"""A plan made while a table was small serves until it is analysed: messages are looked up by key, however few there are."""
+"""A plan made while a table was small serves until it is analysed: messages are looked up by key, however few."""
 
 import json
 import uuid
