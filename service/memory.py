@@ -26,10 +26,9 @@ from mnemic.service.forming import form_due, form_pending, formation_name
 from mnemic.service.host_nodes import HostNode, formation_node, observe_node, recall_node
 from mnemic.service.reads import ExplicitReads
 from mnemic.service.run_graph import run_graph
-from mnemic.service.turn import SearchMode
 from mnemic.state.checking import checked
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput
+from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput, SearchMode
 from mnemic.state.identity import Identity
 from mnemic.state.records import Observed, ScopeSettings, Usage
 from mnemic.state.settings import Settings

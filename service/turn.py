@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from langchain_core.messages import BaseMessage
 from pydantic import Field
@@ -12,15 +12,13 @@ from mnemic.nodes.incoming import require_list
 from mnemic.nodes.lines import session_of
 from mnemic.nodes.said import HostMessage, Said
 from mnemic.state.errors import InvalidInputError, MnemicError
+from mnemic.state.graphs import SearchMode
 from mnemic.state.host import MemoryState
 from mnemic.state.identity import HostId, Identity
 from mnemic.state.query import MAX_BUDGET_TOKENS
 
 if TYPE_CHECKING:
     from mnemic.service.memory import Mnemic
-
-#: See `mnemic.state.graphs.RecallInput`.
-SearchMode = Literal["auto", "always", "never"]
 
 _LOG = logging.getLogger("mnemic")
 _USER = frozenset({"user", "human"})

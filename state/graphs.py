@@ -21,6 +21,8 @@ Waits = Literal["leased", "backoff"]
 #: `text_only`: the question could not be embedded, and the search went by its words. `no_memory`: the database could
 #: not be had in time, and the context is empty.
 Degraded = Literal["text_only", "no_memory"]
+#: `auto`: heuristics decide on a search; `always`: asked for, or the agent is unsure; `never`: standing part only.
+SearchMode = Literal["auto", "always", "never"]
 Rows = Annotated[list[dict[str, Any]], UntrackedValue]
 Text = Annotated[str, UntrackedValue]
 
@@ -137,8 +139,7 @@ class RecallInput(TypedDict, total=False):
 
     #: The message that is about to be answered.
     question: Text
-    #: `auto`: heuristics decide on a search; `always`: asked for, or the agent is unsure; `never`: standing part only.
-    search: Annotated[Literal["auto", "always", "never"], UntrackedValue]
+    search: Annotated[SearchMode, UntrackedValue]
     #: Tokens the retrieved lines may take; None: the setting.
     budget_tokens: Annotated[Annotated[int, Field(ge=1, le=8192)] | None, UntrackedValue]
 
