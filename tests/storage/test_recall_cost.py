@@ -93,7 +93,7 @@ async def test_saving_a_formation_takes_a_look_up_and_one_operation(
         (run,) = await memory.form(ANA)
     assert run["stored"] == {"fact": 2}
     work = transactions(sent)
-    (look_up,) = [each for each in work if any("cross join lateral" in statement for statement in each)]
+    (look_up,) = [each for each in work if any("as similarity" in statement for statement in each)]
     (operation,) = [each for each in work if any("begin_operation" in statement for statement in each)]
     assert len(look_up) == 1
     assert sum("insert into memories" in statement for statement in operation) == 1
