@@ -5,7 +5,8 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.graphs.consolidation import build_consolidation
+from mnemic.graphs.consolidation import ConsolidationGraph
+from mnemic.graphs.consolidation import graph as consolidation_graph
 from mnemic.graphs.resources import from_environment
 from mnemic.graphs.routes import after_facts, after_gate, after_neighbours, to_due_scopes
 from mnemic.nodes.consolidate import consolidate
@@ -24,8 +25,13 @@ from mnemic.state.identity import Identity
 FormationGraph = CompiledStateGraph[FormationState, Identity, FormationInput, FormationOutput]
 
 
-def build_formation(provide: Provider) -> FormationGraph:
-    """The compiled graph. It keeps no checkpoints: messages stay pending until the one operation that settles them."""
+def build_formation(provide: Provider, consolidation: ConsolidationGraph) -> FormationGraph:
+    """The compiled graph. It keeps no checkpoints: messages stay pending until the one operation that settles them.
+
+    Args:
+        provide: what the nodes work with.
+        consolidation: runs for each scope key that became due; made for the same resources.
+    """
     builder = StateGraph(
         FormationState, context_schema=Identity, input_schema=FormationInput, output_schema=FormationOutput
     )
@@ -37,7 +43,7 @@ def build_formation(provide: Provider) -> FormationGraph:
     builder.add_node("extract_reflections", held(extract_reflections(provide)))
     builder.add_node("extract_observations", held(extract_observations(provide)))
     builder.add_node("save", held(save(provide)))
-    builder.add_node("consolidate", consolidate(build_consolidation(provide)))
+    builder.add_node("consolidate", consolidate(consolidation))
     builder.add_edge(START, "gate")
     builder.add_conditional_edges("gate", after_gate, ["extract_facts", "extract_observations", END])
     builder.add_conditional_edges("extract_facts", after_facts, ["find_similar", "extract_reflections"])
@@ -50,4 +56,4 @@ def build_formation(provide: Provider) -> FormationGraph:
     return builder.compile(name="formation", checkpointer=False)
 
 
-graph = build_formation(from_environment)
+graph = build_formation(from_environment, consolidation_graph)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mnemic.service.administration import Administration
     from mnemic.service.memory import Mnemic
     from mnemic.service.middleware import MemoryMiddleware
     from mnemic.state.errors import MnemicError
@@ -12,9 +13,11 @@ if TYPE_CHECKING:
     from mnemic.state.host import MemoryState
     from mnemic.state.identity import Identity
     from mnemic.state.records import Found, HistoryEvent, Memory, ScopeSettings
+    from mnemic.state.rollback import Operation, Rollback
     from mnemic.state.settings import Settings
 
 __all__ = [
+    "Administration",
     "Found",
     "HistoryEvent",
     "Identity",
@@ -23,18 +26,23 @@ __all__ = [
     "MemoryState",
     "Mnemic",
     "MnemicError",
+    "Operation",
     "Remembered",
+    "Rollback",
     "ScopeSettings",
     "Settings",
 ]
 
 _HOMES = {
+    "Administration": "mnemic.service.administration",
     "Mnemic": "mnemic.service.memory",
     "MemoryMiddleware": "mnemic.service.middleware",
     "MemoryState": "mnemic.state.host",
     "MnemicError": "mnemic.state.errors",
     "Remembered": "mnemic.state.explicit",
     "Identity": "mnemic.state.identity",
+    "Operation": "mnemic.state.rollback",
+    "Rollback": "mnemic.state.rollback",
     "Settings": "mnemic.state.settings",
 }
 

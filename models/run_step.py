@@ -1,8 +1,7 @@
 """The one place where a model is called for a step."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import Generic
+from typing import Generic, NamedTuple
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
@@ -12,8 +11,7 @@ from mnemic.models.structured import structured
 from mnemic.state.records import Usage
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepResult(Generic[Out]):
+class StepResult(NamedTuple, Generic[Out]):
     """What a step answered and what it cost."""
 
     output: Out

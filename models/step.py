@@ -1,8 +1,7 @@
 """A step: one job that a language model does for a graph, and the rule that does it without one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -13,8 +12,7 @@ In = TypeVar("In")
 Out = TypeVar("Out", bound=BaseModel)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step(Generic[In, Out]):
+class Step(NamedTuple, Generic[In, Out]):
     """One model step with everything it takes."""
 
     name: str
@@ -22,8 +20,8 @@ class Step(Generic[In, Out]):
     #: The values of the prompt's slots for an input.
     variables: Callable[[In], dict[str, str]]
     output: type[Out]
-    #: The schema that a model is held to for an input; None: the output's own.
-    schema: Callable[[In], dict[str, Any]] | None = None
     tier: Tier
     #: The pure rule that stands in where no model is configured.
     offline: Callable[[In], Out]
+    #: The schema that a model is held to for an input; None: the output's own.
+    schema: Callable[[In], dict[str, Any]] | None = None

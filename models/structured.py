@@ -4,8 +4,8 @@ import inspect
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableSequence
@@ -35,8 +35,7 @@ MAX_NAMED_PROBLEMS = 5
 Bound = Runnable[Any, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Flaw:
+class _Flaw(NamedTuple):
     """Why an answer cannot be used."""
 
     #: For errors and logs: nothing of the answer is in it.

@@ -1,7 +1,7 @@
 """Consolidation: a snapshot of what waits in one scope key."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
@@ -22,7 +22,11 @@ from mnemic.storage import leases, memories, scopes
 from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Lease
 
-_INPUT = TypeAdapter(ConsolidationInput)
+
+@cache
+def _input() -> TypeAdapter[ConsolidationInput]:
+    """Built when first used, for importing the graphs need not take it."""
+    return TypeAdapter(ConsolidationInput)
 
 
 def collect(provide: Provider) -> ConsolidationNode:
@@ -34,7 +38,7 @@ def collect(provide: Provider) -> ConsolidationNode:
     async def collect(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
         resources = await provide()
         identity = identity_of(runtime)
-        asked = checked(_INPUT, state)
+        asked = checked(_input(), state)
         key, forced = asked.get("scope_key", ""), asked.get("force", False)
         if key not in identity.scope_keys:
             raise InvalidInputError("the scope key to consolidate is none of this identity's")
@@ -60,8 +64,7 @@ def collect(provide: Provider) -> ConsolidationNode:
     return collect
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Due:
+class _Due(NamedTuple):
     """What a consolidation works on."""
 
     current: Memory | None
@@ -81,7 +84,7 @@ async def _take_up(scoped: Scoped, lease: Lease, settings: Settings, *, forced: 
     if due is None:
         await leases.finish(scoped, lease)
         return "not_due"
-    return replace(due, reflections=due.reflections[: max(1, settings.consolidation_reflections >> failed)])
+    return due._replace(reflections=due.reflections[: max(1, settings.consolidation_reflections >> failed)])
 
 
 async def _due(scoped: Scoped, key: str, settings: Settings, *, forced: bool) -> _Due | None:

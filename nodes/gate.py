@@ -1,8 +1,9 @@
 """Formation's first node: reads the inbox and decides whether there is anything to do."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
+from typing import NamedTuple
 
 from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
@@ -22,11 +23,15 @@ from mnemic.state.graphs import FormationInput, FormationState, Waits
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import FormationReason, Inbox, Message, ScopeSettings
 from mnemic.state.settings import Settings
-from mnemic.storage import inbox, leases, scopes
+from mnemic.storage import history, inbox, leases, scopes
 from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Lease
 
-_INPUT = TypeAdapter(FormationInput)
+
+@cache
+def _input() -> TypeAdapter[FormationInput]:
+    """Built when first used, for importing the graphs need not take it."""
+    return TypeAdapter(FormationInput)
 
 
 def gate(provide: Provider) -> FormationNode:
@@ -38,10 +43,11 @@ def gate(provide: Provider) -> FormationNode:
     async def gate(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
         resources = await provide()
         identity = identity_of(runtime)
-        asked = checked(_INPUT, state)
+        asked = checked(_input(), state)
         retry, forced = asked.get("retry", False), asked.get("force", False)
         async with resources.database.scoped(identity) as scoped:
             overrides = await scopes.agent_settings(scoped)
+            read_seq = await history.newest(scoped)
         settings = resources.settings.overridden(overrides)
         left = await writes_left(resources, identity, settings, retry=retry)
         run = _Run(
@@ -61,6 +67,7 @@ def gate(provide: Provider) -> FormationNode:
             **_found(work, run),
             "guidance": _guidance(guided.values(), is_own=only_speaks(work.batch, identity.user_id)),
             "names": {key: part.name for key, part in guided.items() if part.name},
+            "read_seq": read_seq,
             "overrides": overrides,
             "extraction": settings.extraction,
             "max_facts": (facts_of_turn if left else facts_of_batch)(work.batch, settings),
@@ -70,8 +77,7 @@ def gate(provide: Provider) -> FormationNode:
     return gate
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Run:
+class _Run(NamedTuple):
     """What this run may take."""
 
     lease: Lease
@@ -85,8 +91,7 @@ class _Run:
         return self.lease.work == "retry"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Work:
+class _Work(NamedTuple):
     """What this run has before it."""
 
     pending: int
@@ -121,7 +126,7 @@ async def _take_up(scoped: Scoped, run: _Run) -> _Work:
         return idle
     failed = await leases.claim(scoped, run.lease, run.settings, forced=run.forced)
     if failed is None:
-        return replace(idle, waits=await leases.waits_for(scoped, run.lease))
+        return idle._replace(waits=await leases.waits_for(scoped, run.lease))
     if failed >= run.settings.tries and not run.takes_set_aside:
         alone = await _read(scoped, run, failed=failed)
         await inbox.set_aside(scoped, [message.id for message in alone.messages])
@@ -159,7 +164,7 @@ async def _read(scoped: Scoped, run: _Run, *, failed: int = 0) -> Inbox:
     skip = max(0, beyond) if run.takes_set_aside else 0
     box = await inbox.read_inbox(scoped, session_id, most=most, set_aside=run.takes_set_aside, skip=skip)
     messages = first_turn(box.messages) if run.by_turn else box.messages
-    return replace(box, messages=_fitting(messages, run.settings.formation_batch_tokens >> failed))
+    return box._replace(messages=_fitting(messages, run.settings.formation_batch_tokens >> failed))
 
 
 def _fitting(messages: Sequence[Message], budget: int) -> tuple[Message, ...]:

@@ -1,7 +1,7 @@
 """What the steps that write for the context see of it, so that they repeat nothing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mnemic.nodes.lines import only_speaks
 from mnemic.nodes.resources import Resources
@@ -12,8 +12,7 @@ from mnemic.state.records import Message, Standing
 from mnemic.storage import memories
 
 
-@dataclass(frozen=True)
-class InMind:
+class InMind(NamedTuple):
     """The texts that are in context for the run's identity."""
 
     #: All of them, to compare with: what is not shown is not stored twice either.

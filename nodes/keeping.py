@@ -138,7 +138,7 @@ def _place(identity: Identity, draft: Draft, said: Conversation, now: datetime) 
     own = scope_key("user", identity.user_id) if identity.user_id else ""
     batch = _own_word(identity, draft.text, now) if said is None else said
     places = Places(batch, identity, group_name(identity, {}), has_read_more=said is not None)
-    key = places.key(replace(draft, text=_STEP_NUMBER.sub("", draft.text)), own_words(batch), fallback=own)
+    key = places.key(draft._replace(text=_STEP_NUMBER.sub("", draft.text)), own_words(batch), fallback=own)
     if not key:
         raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")
     return key

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from mnemic.nodes.lines import own_words
 from mnemic.policy.orders import gives_orders, steers
@@ -11,8 +12,7 @@ from mnemic.state.identity import Identity, Scope, scope_key
 from mnemic.state.records import Message, Provenance
 
 
-@dataclass(frozen=True, kw_only=True)
-class Draft:
+class Draft(NamedTuple):
     """What is known of a text when its place is decided."""
 
     scope: Scope

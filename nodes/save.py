@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from langgraph.runtime import Runtime
@@ -44,7 +44,7 @@ def save(provide: Provider) -> FormationNode:
 
         async def act(scoped: Scoped) -> FormationState:
             op_id = await scoped.begin_operation("formation", run_id=_run_id(runtime))
-            await inbox.settle(scoped, op_id, [message.id for message in batch])
+            await inbox.settle(scoped, op_id, [message.id for message in batch], read_seq=state["read_seq"])
             stored = await _store(scoped, new, vectors, closing, resources.embedder.name, _run_id(runtime))
             if state["max_writes"] is not None:
                 await _count_turn(scoped, counted_on(batch, identity), len(stored.ids), settings)
@@ -106,8 +106,7 @@ async def _embed(
     return vectors, indexed
 
 
-@dataclass(frozen=True)
-class _Stored:
+class _Stored(NamedTuple):
     """Memories that were stored, and how many facts were closed for them."""
 
     ids: set[UUID]

@@ -33,7 +33,7 @@ async def read_standing(scoped: Scoped, resources: Resources, role: str) -> Stan
         always=[name for name in resources.categories.always if name in allowlist.categories],
         most=budget // _LEAST_TOKENS,
     )
-    return replace(part, scopes=tuple(fit_facts(part.scopes, budget)))
+    return part._replace(scopes=tuple(fit_facts(part.scopes, budget)))
 
 
 def with_shown(most: int, standing: Sequence[Standing]) -> int:

@@ -1,7 +1,6 @@
 """Consolidation: the model writes the new text; what is too long or loses details is sent back once."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from langgraph.runtime import Runtime
 
@@ -52,7 +51,7 @@ def write_consolidation(provide: Provider) -> ConsolidationNode:
         problem: str | None = ""
         while problem is not None and len(drafts) < 2:
             revision = Revision(draft=drafts[-1], problem=problem) if drafts else None
-            output = await perform(resources, identity, WRITE_CONSOLIDATION, replace(asked, revision=revision))
+            output = await perform(resources, identity, WRITE_CONSOLIDATION, asked._replace(revision=revision))
             drafts.append(clean_text(output.text))
             problem = _problem(drafts[-1], sources, state["word_limit"])
         usable = [draft for draft in drafts if _is_usable(draft, state["word_limit"])]

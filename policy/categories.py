@@ -1,12 +1,11 @@
 """Categories, how they are recalled, and which of them a role may read (seed B 5)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
@@ -68,8 +67,7 @@ class _File(_Part):
         return {role: {"categories": own} if isinstance(own, list) else own for role, own in given.items()}
 
 
-@dataclass(frozen=True)
-class Categories:
+class Categories(NamedTuple):
     """The categories in force, by name, and the allowlists, by role."""
 
     by_name: Mapping[str, Category]

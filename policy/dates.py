@@ -5,6 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from mnemic.policy.patterns import pattern
+
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -81,9 +83,9 @@ def _weekday(match: re.Match[str]) -> str | None:
 
 
 #: Each form with what reads it: the date, or None where it is none after all. The fuller forms come first.
-_FORMS: tuple[tuple[re.Pattern[str], _Reader], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), read)
-    for pattern, read in (
+_FORMS: tuple[tuple[Callable[[], re.Pattern[str]], _Reader], ...] = tuple(
+    (pattern(expression, re.IGNORECASE), read)
+    for expression, read in (
         (r"(?<![\w-])(?P<year>\d{4})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})(?!\d)", _year_first),
         (r"(?<![\w./])(?P<day>\d{1,2})/(?P<month>\d{1,2})/(?P<year>\d{4}|\d{2})(?![\w/])", _day_first),
         (r"(?<![\w./])(?P<day>\d{1,2})([.-])(?P<month>\d{1,2})\2(?P<year>\d{4})(?!\w)", _day_first),
@@ -107,6 +109,6 @@ def find_dates(text: str) -> DatesFound:
         placed.append((match.start(), date))
         return " " * len(match.group())
 
-    for pattern, read in _FORMS:
-        text = pattern.sub(partial(blank, read), text)
+    for form, read in _FORMS:
+        text = form().sub(partial(blank, read), text)
     return DatesFound(tuple(dict.fromkeys(date for _, date in sorted(placed))), text)

@@ -17,6 +17,7 @@ SIGNS: Final[Mapping[Event, Sign]] = MappingProxyType(
         "ABSORB": "↔merged",
         "DELETE": "~soft-deleted",
         "PURGE": "−deleted",
+        "ERASE": "−deleted",
         "RESTORE": "⟲restored",
     }
 )
@@ -25,7 +26,7 @@ EXPLICIT: Final = ("remember", "forget", "remember_procedure")
 MOST_BULLETS: Final = 3
 #: Characters of a bullet's text: three of them stay below 150 tokens.
 LONGEST_TEXT: Final = 160
-_REMOVING: Final = ("DELETE", "PURGE")
+_REMOVING: Final = ("DELETE", "PURGE", "ERASE")
 
 
 def header(changes: Changes) -> Delta | None:
@@ -74,7 +75,7 @@ def _end(memory_id: UUID, known: Mapping[UUID, Known]) -> UUID:
 def _bullet(end: UUID, own: Sequence[Change], known: Mapping[UUID, Known]) -> Bullet | None:
     memory = known.get(end)
     sign = _sign(end, own)
-    if memory and memory.state in ("soft_deleted", "purged") and sign not in (SIGNS["DELETE"], SIGNS["PURGE"]):
+    if memory and memory.state in ("soft_deleted", "purged") and sign not in (SIGNS["DELETE"], SIGNS["ERASE"]):
         return None  # by the agent itself, which knows of that, or by a change that the next header tells of
     return Bullet(
         sign=sign,

@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import zip_longest
+from typing import NamedTuple
 
 from mnemic.policy.common_words import is_common_word, word_set
 from mnemic.policy.dates import DATE_WORDS, find_dates
 from mnemic.policy.numbers import find_numbers
+from mnemic.policy.patterns import pattern
 from mnemic.policy.words import QUOTED, Word, bare, words
 
 #: Words that turn a statement round. `no` before a number is a number sign.
-_NEGATION = re.compile(
+_NEGATION = pattern(
     r"n['’]t\b|\b(?:not|cannot|never|none|nobody|nothing|nowhere|neither|nor|without|unable|no(?!\.?\s?\d)"
     r"|(?:do|does|did|is|are|was|were|have|has|had|wo|ca|could|would|should)nt"
     r"|stop(?:s|ped|ping)?|quit(?:s|ting)?|ceased?|gave\sup|given\sup|used\sto|former(?:ly)?"
@@ -25,8 +26,7 @@ _NAME_OR_WORD = frozenset({"will", "hope"})
 _THIRD_PERSON = word_set("and has is was can could does did had said told went would")
 
 
-@dataclass(frozen=True)
-class Details:
+class Details(NamedTuple):
     """The details of one text, each once, in the order in which they appear."""
 
     #: Capitalised names word by word, as written, without possessive endings.
@@ -53,7 +53,7 @@ def details(text: str, *, ignore: Iterable[str] = ()) -> Details:
         numbers=find_numbers(dated.rest),
         dates=dated.dates,
         quoted=_quoted(text),
-        negated=_NEGATION.search(text) is not None,
+        negated=_NEGATION().search(text) is not None,
     )
 
 

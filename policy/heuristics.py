@@ -1,11 +1,10 @@
 """Whether a message needs a search of the memories, told from its words alone (seed A 5.7, and one's own affairs)."""
 
-import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mnemic.policy.common_words import is_common_word, word_set
 from mnemic.policy.details import proper_nouns
+from mnemic.policy.patterns import pattern
 from mnemic.policy.words import WORD, bare, folded_words
 
 #: So many names that the standing memory does not know make a search worth it.
@@ -14,7 +13,7 @@ NAMES_NEEDED = 2
 _PERSON = r"(?:i|we|you|he|she|they)"
 _SAID = r"(?:tell|told|say|said|mention(?:ed)?|discuss(?:ed)?|talk(?:ed)?|spoken?|agreed?|decided?)"
 #: Requests to recall, matched on the lower-case words of the message with single blanks between them.
-_PHRASES = re.compile(
+_PHRASES = pattern(
     r"\b(?:"
     r"remember (?:when|what|how|where|who|which|whose|the time|that time)"
     r"|(?:do|don't|did|didn't|can|can't) (?:you|we) (?:still )?(?:remember|recall)"
@@ -31,13 +30,13 @@ _PHRASES = re.compile(
     r"|(?:our|my) (?:last|previous|earlier) (?:conversation|chat|session|discussion)"
     r")\b"
 )
-_SENTENCE = re.compile(r"([^.!?\n]+)([.!?\n]*)")
+_SENTENCE = pattern(r"([^.!?\n]+)([.!?\n]*)")
 _QUESTION_WORDS = word_set("what when where who whom why how which whose")
 _PAST = word_set("was were did had said told mentioned wasn't weren't didn't hadn't")
 _SUBJECTS = word_set("i you he she it we they there")
 _HYPOTHETICAL = word_set("if would should could might")
 #: A question about the asker's own affairs: `what is my sister allergic to`, `do I drink coffee`.
-_ABOUT_OWN = re.compile(
+_ABOUT_OWN = pattern(
     r"^(?:(?:and|so|but|ok|okay|hey|by the way) )*(?:"
     r"(?:(?:on|in|at|for|from|with|to) )?(?:what(?:'s)?|when(?:'s)?|where(?:'s)?|who(?:'s)?|which|whose|since when"
     r"|how (?:old|many|much|often|long))\b.*\b(?:i|i'm|my|mine|we|our|ours)"
@@ -59,8 +58,7 @@ _EVERYBODYS = word_set(
 )
 
 
-@dataclass(frozen=True)
-class SearchDecision:
+class SearchDecision(NamedTuple):
     """Why a message is searched for, or None with the names that may still make it worth it."""
 
     reason: Literal["asked", "phrase", "past_question", "own_question", "names"] | None
@@ -82,11 +80,11 @@ def decide_search(message: str, *, asked: bool = False) -> SearchDecision:
     names = _candidate_names(message)
     if asked:
         return SearchDecision("asked", names)
-    if _PHRASES.search(" ".join(word.casefold() for word in WORD.findall(message.replace("’", "'")))):
+    if _PHRASES().search(" ".join(word.casefold() for word in WORD.findall(message.replace("’", "'")))):
         return SearchDecision("phrase", names)
-    if any(_asks_about_the_past(*match.groups()) for match in _SENTENCE.finditer(message.replace("’", "'"))):
+    if any(_asks_about_the_past(*match.groups()) for match in _SENTENCE().finditer(message.replace("’", "'"))):
         return SearchDecision("past_question", names)
-    if any(_asks_about_own(*match.groups()) for match in _SENTENCE.finditer(message.replace("’", "'"))):
+    if any(_asks_about_own(*match.groups()) for match in _SENTENCE().finditer(message.replace("’", "'"))):
         return SearchDecision("own_question", names)
     return SearchDecision(None, names)
 
@@ -126,7 +124,7 @@ def _asks_about_the_past(sentence: str, end: str) -> bool:
 def _asks_about_own(sentence: str, end: str) -> bool:
     """A question, ended as one, about what the asker is, has or does; not one for advice."""
     found = [word.casefold() for word in WORD.findall(sentence)]
-    return "?" in end and _ADVICE.isdisjoint(found) and bool(_ABOUT_OWN.match(" ".join(found)))
+    return "?" in end and _ADVICE.isdisjoint(found) and bool(_ABOUT_OWN().match(" ".join(found)))
 
 
 def _candidate_names(message: str) -> tuple[str, ...]:

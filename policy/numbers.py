@@ -2,6 +2,8 @@
 
 import re
 
+from mnemic.policy.patterns import pattern
+
 _WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _UNITS = {
     "percent": "%",
@@ -22,7 +24,7 @@ _UNITS = {
     "rd": "",
     "th": "",
 }
-_DIGITS = re.compile(
+_DIGITS = pattern(
     r"(?:(?<!\w)(?P<sign>[-−])(?=[\d$€£¥]))?(?P<currency>[$€£¥]\s?)?(?<!\w)"
     r"(?P<value>\d{1,3}(?:,\d{3})++(?:\.\d++)?|\d++(?:[.:]\d++)*+)"
     r"(?P<unit>\s?(?:%|€|£|\$|(?:percent|per cent|[ap]\.m\.|[ap]m|dollars?|usd|euros?|eur|gbp|o['’]clock"
@@ -30,9 +32,9 @@ _DIGITS = re.compile(
     re.IGNORECASE,
 )
 #: A word that begins with a letter and holds a digit: a room, a version, a code.
-_CODE = re.compile(r"(?<!\w)[^\W\d_]\w*")
+_CODE = pattern(r"(?<!\w)[^\W\d_]\w*")
 #: `one` is a number only where it counts: not in `no one`, `the one`, `one of them`, `one day`.
-_NUMBER_WORD = re.compile(
+_NUMBER_WORD = pattern(
     r"(?<!\bno )(?<!\bthe )(?<!\bthis )(?<!\bthat )(?<!\beach )(?<!\bany )(?<!\bwhich )\bone\b"
     r"(?! (?:of|another|day|thing|time|called|named|is|was|who|which|that)\b)"
     r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b",
@@ -61,13 +63,13 @@ def _number(match: re.Match[str]) -> str:
 
 def find_numbers(text: str) -> tuple[str, ...]:
     """The numbers of a text in order, each once; `one` to `twelve` count as digits. Dates are taken out before."""
-    placed = [(match.start(), _number(match)) for match in _DIGITS.finditer(text)]
+    placed = [(match.start(), _number(match)) for match in _DIGITS().finditer(text)]
     placed += [
         (match.start(), match.group().casefold())
-        for match in _CODE.finditer(text)
+        for match in _CODE().finditer(text)
         if any(char.isdigit() for char in match.group())
     ]
     placed += [
-        (match.start(), str(_WORDS.index(match.group().casefold()) + 1)) for match in _NUMBER_WORD.finditer(text)
+        (match.start(), str(_WORDS.index(match.group().casefold()) + 1)) for match in _NUMBER_WORD().finditer(text)
     ]
     return tuple(dict.fromkeys(number for _, number in sorted(placed)))

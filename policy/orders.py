@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from functools import cache
+
+from mnemic.policy.patterns import pattern
 
 #: One more word may stand between; bounded, so that no text takes long.
 _WORD = r"(?:[\w'’]{1,30}\s)"
@@ -57,13 +58,8 @@ _MARKUP = (
     r"\[\d{4}-\d\d-\d\d\]|\[\d{1,2} \w{3,9} \d{4}\]",
     r"(?:^|[.!?\n] ?)(?:system|assistant|user|developer|tool):|\((?:system|assistant|user|tool)\):",
 )
-_IMITATIONS = re.compile("|".join(_MARKUP), re.IGNORECASE)
-
-
-@cache
-def _orders() -> re.Pattern[str]:
-    """Compiled when first used: 4 ms, which importing the graphs need not take."""
-    return re.compile("|".join([*_ENGLISH, *_OTHER_LANGUAGES]), re.IGNORECASE)
+_ORDERS = pattern("|".join([*_ENGLISH, *_OTHER_LANGUAGES]), re.IGNORECASE)
+_IMITATIONS = pattern("|".join(_MARKUP), re.IGNORECASE)
 
 
 def gives_orders(text: str) -> bool:
@@ -72,9 +68,9 @@ def gives_orders(text: str) -> bool:
     A rule of words: it rather finds too many than too few, since what it holds back stays with its own user. Markup is
     no order: tools answer in JSON, and half of what developers say stands in fences.
     """
-    return bool(_orders().search(" ".join(unicodedata.normalize("NFKC", text).split())))
+    return bool(_ORDERS().search(" ".join(unicodedata.normalize("NFKC", text).split())))
 
 
 def steers(text: str) -> bool:
     """Whether a text gives orders or looks like a part of a prompt: nothing of the kind is shown to others."""
-    return gives_orders(text) or bool(_IMITATIONS.search(text))
+    return gives_orders(text) or bool(_IMITATIONS().search(text))

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence, Set
-from functools import cache
 
 from mnemic.policy.common_words import FUNCTION_WORDS, word_set
 from mnemic.policy.dates import DATE_WORDS, find_dates
 from mnemic.policy.details import details
 from mnemic.policy.numbers import find_numbers
 from mnemic.policy.orders import steers
+from mnemic.policy.patterns import pattern
 from mnemic.policy.words import folded_words
 from mnemic.state.records import Provenance
 
@@ -55,7 +55,7 @@ _FAMILY = (
     r"|nieces?|nephews?|grand(?:mother|father|ma|pa|parent|son|daughter|child)\w*|[\w]{1,20}-in-law|famil(?:y|ies)"
     r"|widow\w*|broke\sup|birthdays?|was\sborn|years\sold"
 )
-_PERSONAL = rf"\b(?:{_CONTACT}|{_HEALTH}|{_MONEY}|{_BELIEFS}|{_FAMILY})\b"
+_PERSONAL = pattern(rf"\b(?:{_CONTACT}|{_HEALTH}|{_MONEY}|{_BELIEFS}|{_FAMILY})\b|{_ADDRESS}", re.IGNORECASE)
 
 #: Said of others by whoever writes a memory, whatever they talked about.
 _TELLERS = word_set(
@@ -65,7 +65,7 @@ _TELLERS = word_set(
 #: Function words that decide what a sentence says.
 _DECIDING = word_set("above all any anyone below every everyone hardly less more never only over under until")
 _TELLS_NOTHING = (FUNCTION_WORDS | DATE_WORDS | _TELLERS) - _DECIDING
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\U00020000-\U0003ffff]")
+_UNSPACED = pattern(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\U00020000-\U0003ffff]")
 _DENIAL = "not"
 
 #: Below this many characters a message is taken for the user's own words, unless it says that it is forwarded.
@@ -85,18 +85,12 @@ _MAIL_HEADER = re.compile(r"^(?:from|to|cc|date|sent|subject):\s", re.IGNORECASE
 _MARKUP = re.compile(r"</?(?:html|body|div|p|span|table|tr|td|ul|li|h[1-6])\b", re.IGNORECASE)
 
 
-@cache
-def _personal() -> re.Pattern[str]:
-    """Compiled when first used: 5 ms, which importing the graphs need not take."""
-    return re.compile(f"{_PERSONAL}|{_ADDRESS}", re.IGNORECASE)
-
-
 def is_personal(text: str, category: str) -> bool:
     """Whether a memory concerns somebody's person: contact, health, money, beliefs, family and relationships.
 
     A rule of words: it rather holds too much personal than too little.
     """
-    if category in PERSONAL_CATEGORIES or _personal().search(text) or _EMAIL.search(text):
+    if category in PERSONAL_CATEGORIES or _PERSONAL().search(text) or _EMAIL.search(text):
         return True
     return bool(_ACCOUNT.search(text) or _DIGIT_RUN.search(find_dates(text).rest))
 
@@ -149,7 +143,7 @@ def telling(text: str) -> frozenset[str]:
     """
     found = {re.sub(r"[^\d.:]", "", number) for number in find_numbers(find_dates(text).rest)}
     for word in folded_words(text):
-        if _UNSPACED.search(word):
+        if _UNSPACED().search(word):
             found.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
         elif len(word) >= 3 and word not in _TELLS_NOTHING:
             found.add(word.removesuffix("s")[:5])

@@ -1,8 +1,8 @@
 """How a conversation is shown to a model: numbered lines, dated, escaped, fenced as data."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from mnemic.state.records import Role
@@ -10,8 +10,7 @@ from mnemic.state.records import Role
 _SQUARE = str.maketrans("()", "[]")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
+class Line(NamedTuple):
     """One message as a step sees it; the model names it by its number only."""
 
     number: int

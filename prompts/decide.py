@@ -1,8 +1,7 @@
 """The step that decides what a new fact does to the facts already known."""
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,8 +11,7 @@ from mnemic.prompts.loader import load_prompt
 PROMPT = load_prompt("decide")
 
 
-@dataclass(frozen=True, kw_only=True)
-class KnownFact:
+class KnownFact(NamedTuple):
     """A stored fact, named by a number that is unique in the whole prompt."""
 
     number: int
@@ -22,8 +20,7 @@ class KnownFact:
     similarity: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewFact:
+class NewFact(NamedTuple):
     """A new fact with the stored facts near it."""
 
     number: int
@@ -32,8 +29,7 @@ class NewFact:
     known: tuple[KnownFact, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class DecideInput:
+class DecideInput(NamedTuple):
     """What the step is given."""
 
     facts: tuple[NewFact, ...]
@@ -42,7 +38,7 @@ class DecideInput:
 class Decision(BaseModel):
     """What happens with one new fact (seed D 6.3)."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     fact: int = Field(description="number of the new fact")
     event: Literal["ADD", "UPDATE", "DELETE", "NONE"]
@@ -53,7 +49,7 @@ class Decision(BaseModel):
 class DecideOutput(BaseModel):
     """One decision for each new fact."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     decisions: list[Decision]
 

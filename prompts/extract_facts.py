@@ -1,7 +1,6 @@
 """The step that finds facts in a conversation: its input and its output."""
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,8 +11,7 @@ from mnemic.prompts.loader import load_prompt
 PROMPT = load_prompt("extract_facts")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExtractFactsInput:
+class ExtractFactsInput(NamedTuple):
     """What the step is given."""
 
     lines: tuple[Line, ...]
@@ -29,7 +27,7 @@ class ExtractFactsInput:
 class FactDraft(BaseModel):
     """One fact as a model or a rule proposes it."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     content: str = Field(description="one self-contained sentence in the third person, at most 30 words")
     subject: str = Field(description="the name of who or what it is about")
@@ -44,7 +42,7 @@ class FactDraft(BaseModel):
 class ExtractFactsOutput(BaseModel):
     """All facts of the conversation."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     facts: list[FactDraft]
 

@@ -1,7 +1,6 @@
 """The step that does extraction in a single call: observations, which are stored as reflections."""
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,8 +12,7 @@ from mnemic.prompts.loader import load_prompt
 PROMPT = load_prompt("extract_observations")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExtractObservationsInput:
+class ExtractObservationsInput(NamedTuple):
     """What the step is given."""
 
     lines: tuple[Line, ...]
@@ -38,7 +36,7 @@ class ObservationDraft(ReflectionDraft):
 class ExtractObservationsOutput(BaseModel):
     """All observations of the conversation."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     observations: list[ObservationDraft]
 

@@ -1,8 +1,7 @@
 """The step that draws reflections and one episode from a conversation."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,8 +13,7 @@ from mnemic.state.identity import Scope
 PROMPT = load_prompt("extract_reflections")
 
 
-@dataclass(frozen=True, kw_only=True)
-class StandingText:
+class StandingText(NamedTuple):
     """What one scope already holds in context."""
 
     scope: Scope
@@ -23,8 +21,7 @@ class StandingText:
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExtractReflectionsInput:
+class ExtractReflectionsInput(NamedTuple):
     """What the step is given."""
 
     lines: tuple[Line, ...]
@@ -40,7 +37,7 @@ class ExtractReflectionsInput:
 class ReflectionDraft(BaseModel):
     """One reflection as a model or a rule proposes it."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     content: str = Field(description="one self-contained sentence in the third person, at most 35 words")
     category: str
@@ -52,7 +49,7 @@ class ReflectionDraft(BaseModel):
 class ExtractReflectionsOutput(BaseModel):
     """Reflections by scope, the widest first, and at most one episode."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     agent: list[ReflectionDraft]
     group: list[ReflectionDraft]

@@ -1,8 +1,8 @@
 """Reads a step's prompt from its Markdown file and fills its slots."""
 
 import re
-from dataclasses import dataclass
 from importlib.resources import files
+from typing import NamedTuple
 
 from mnemic.state.errors import ConfigurationError, InvalidInputError
 
@@ -10,8 +10,7 @@ _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _SECTIONS = re.compile(r"\A# system\n(?P<system>.+?)\n# user\n(?P<user>.+)\Z", re.DOTALL)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prompt:
+class Prompt(NamedTuple):
     """The text of one model step."""
 
     name: str

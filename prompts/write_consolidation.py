@@ -1,8 +1,8 @@
 """The step that writes the one living text of a scope."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,24 +13,21 @@ from mnemic.state.identity import Scope
 PROMPT = load_prompt("write_consolidation")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DatedText:
+class DatedText(NamedTuple):
     """A reflection and when it was formed."""
 
     dated: datetime
     content: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Revision:
+class Revision(NamedTuple):
     """A draft that was not accepted, and why."""
 
     draft: str
     problem: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class WriteConsolidationInput:
+class WriteConsolidationInput(NamedTuple):
     """What the step is given."""
 
     scope: Scope
@@ -47,7 +44,7 @@ class WriteConsolidationInput:
 class WriteConsolidationOutput(BaseModel):
     """The new text."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     text: str
 

@@ -1,13 +1,16 @@
 """What `Mnemic`'s own methods may be asked: types and bounds of their arguments. The graphs check theirs themselves."""
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import Field, TypeAdapter
+from pydantic import AwareDatetime, Field, StrictBool, TypeAdapter
 from typing_extensions import TypedDict
 
 from mnemic.service.turn import Asked
 from mnemic.state.explicit import ProcedureRequest, RememberRequest
+from mnemic.state.identity import HostId
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Kind
 
@@ -24,12 +27,34 @@ ALL_KINDS: tuple[Kind, ...] = (
 )
 #: Memories a listing returns at most.
 MAX_LISTED = 100_000
+#: Operations that may be named to be undone at once; of a session's there may be more.
+MAX_OPERATIONS = 1000
 
 
 class _Listing(TypedDict):
     kinds: list[Kind] | tuple[Kind, ...]
     limit: Annotated[int, Field(ge=1, le=MAX_LISTED)]
     with_closed: bool
+
+
+class _Operations(TypedDict):
+    session_id: HostId | None
+    since: AwareDatetime | None
+    limit: Annotated[int, Field(ge=1, le=MAX_LISTED)]
+
+
+class _SessionSince(TypedDict):
+    session_id: HostId
+    since: AwareDatetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rolling:
+    """How a rollback is to be done."""
+
+    cascade: StrictBool = False
+    skip_erased: StrictBool
+    dry_run: StrictBool
 
 
 QUERY = TypeAdapter(MemoryQuery)
@@ -40,9 +65,17 @@ SCOPE_KEY = TypeAdapter(str)
 #: A seq, as Postgres counts them.
 REVISION: TypeAdapter[int | None] = TypeAdapter(Annotated[int, Field(ge=0, lt=2**63)] | None)
 ROLE = TypeAdapter(str)
-#: As it is, or its text.
+AGENT_ID = TypeAdapter(HostId)
+#: As it is, or its text; of a memory or an operation.
 MEMORY_ID = TypeAdapter(UUID)
+MEMORY_IDS = TypeAdapter(Annotated[list[UUID], Field(min_length=1, max_length=MAX_LISTED)])
+#: A seq, or a time with its zone; never text or a fraction, which could be meant as either.
+MOMENT: TypeAdapter[int | datetime] = TypeAdapter(Annotated[int, Field(ge=0, lt=2**63)] | AwareDatetime)
+OPERATION_IDS = TypeAdapter(Annotated[list[UUID], Field(min_length=1, max_length=MAX_OPERATIONS)])
+OPERATIONS = TypeAdapter(_Operations)
+SESSION_SINCE = TypeAdapter(_SessionSince)
 ASKED = TypeAdapter(Asked)
 #: A channel of a host's state.
 KEY = TypeAdapter(str)
 SWITCH = TypeAdapter(bool)
+ROLLING = TypeAdapter(Rolling)

@@ -21,11 +21,13 @@ from mnemic.nodes.said import HostMessage
 from mnemic.nodes.who import to_identity
 from mnemic.policy.overrides import checked_overrides
 from mnemic.service.asked import ASKED, KEY, REVISION, ROLE, SCOPE_KEY, SWITCH
+from mnemic.service.audit_export import AuditExport
 from mnemic.service.explicit import ExplicitWrites
 from mnemic.service.forming import form_due, form_pending, formation_name
 from mnemic.service.host_nodes import HostNode, formation_node, observe_node, recall_node
 from mnemic.service.reads import ExplicitReads
 from mnemic.service.run_graph import run_graph
+from mnemic.service.time_machine import OwnTimeMachine
 from mnemic.state.checking import checked
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput, SearchMode
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from mnemic.service.middleware import MemoryMiddleware
 
 
-class Mnemic(ExplicitReads, ExplicitWrites):
+class Mnemic(ExplicitReads, ExplicitWrites, OwnTimeMachine, AuditExport):
     """Long-term memory for agents: the compiled graphs, and a plain method for each.
 
     Every method takes the `Identity` of the run; it sees and writes that identity's scope keys and nothing else.
@@ -49,8 +51,8 @@ class Mnemic(ExplicitReads, ExplicitWrites):
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self._formation = build_formation(self._provide)
         self._consolidation = build_consolidation(self._provide)
+        self._formation = build_formation(self._provide, self._consolidation)
         self._recall = build_recall(self._provide)
 
     @classmethod

@@ -1,19 +1,19 @@
 """What memories went through since a session was last told of it: as it is read, and as it is announced (seed B 1)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from mnemic.state.records import State
 
 #: History's events that are announced; the others change nothing that an agent reads.
-Event = Literal["ADD", "UPDATE", "SUPERSEDE", "ABSORB", "DELETE", "PURGE", "RESTORE"]
+Event = Literal["ADD", "UPDATE", "SUPERSEDE", "ABSORB", "DELETE", "PURGE", "ERASE", "RESTORE"]
 Sign = Literal["+created", "↑updated", "↔merged", "~soft-deleted", "−deleted", "⟲restored"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
+class Change(NamedTuple):
     """One audited change of one memory."""
 
     seq: int
@@ -22,8 +22,7 @@ class Change:
     category: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Known:
+class Known(NamedTuple):
     """A memory that changed, or took another's place, as it is now."""
 
     state: State
@@ -35,8 +34,7 @@ class Known:
     successor: UUID | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Changes:
+class Changes(NamedTuple):
     """What happened in the visible scope keys between two seqs of the agent's history."""
 
     #: Up to where the session was told before; None: it has never been told, so nothing is announced to it.
@@ -46,7 +44,7 @@ class Changes:
     #: Oldest first.
     changes: tuple[Change, ...] = ()
     #: What they happened to, and what took its place, where it may be seen.
-    known: Mapping[UUID, Known] = field(default_factory=dict)
+    known: Mapping[UUID, Known] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)

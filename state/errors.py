@@ -3,7 +3,11 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mnemic.state.audit import AuditProblem
     from mnemic.state.records import Usage
+    from mnemic.state.rollback import Rollback
 
 
 class MnemicError(Exception):
@@ -54,6 +58,36 @@ class NotRememberedError(MnemicError):
 
 class NotForgottenError(MnemicError):
     """This memory may not be forgotten on request; nothing was written."""
+
+
+class UnknownOperationError(InvalidInputError):
+    """No such operation: look operations up with `operations` (`mnemic audit log`); nothing was written."""
+
+
+class RollbackRefusedError(MnemicError):
+    """Something stands against this rollback; nothing was written."""
+
+    def __init__(self, message: str, rollback: "Rollback") -> None:
+        super().__init__(message)
+        #: What it met: ids and states, no contents.
+        self.rollback = rollback
+
+
+class RollbackConflictError(RollbackRefusedError):
+    """Memories were changed later, have a living twin, or are protected; nothing was written."""
+
+
+class ContentErasedError(RollbackRefusedError):
+    """What these memories said back then was erased; nothing was written."""
+
+
+class BrokenAuditError(MnemicError):
+    """The history is not as it was written, so that no anchor was made: `mnemic audit verify` names what is wrong."""
+
+    def __init__(self, problems: "Sequence[AuditProblem]") -> None:
+        super().__init__()
+        #: Codes, seqs and ids, no contents.
+        self.problems = tuple(problems)
 
 
 class EmbeddedPostgresError(MnemicError):

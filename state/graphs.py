@@ -85,6 +85,8 @@ class FormationState(FormationInput, FormationOutput, total=False):
 
     #: The run's lease on the session.
     lease: Annotated[str, UntrackedValue]
+    #: How far the agent's history had come before anything was read.
+    read_seq: int
     #: What the agent overrides, and the guidance of its scopes to the extractor.
     overrides: dict[str, Any]
     guidance: Text

@@ -53,7 +53,7 @@ class Identity(BaseModel):
         InvalidInputError: an id cannot be used, or a field is unknown.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     agent_id: HostId
     user_id: HostId | None = None

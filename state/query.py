@@ -59,7 +59,7 @@ class MemoryQuery(_Part):
     query: Annotated[StrictStr, Field(min_length=1, max_length=4000)]
     #: None: every category the asking role may read; an empty list finds nothing.
     categories: Annotated[tuple[_Name, ...], Field(max_length=64, fail_fast=True)] | None = None
-    filters: MemoryFilters = MemoryFilters()
+    filters: MemoryFilters = Field(default_factory=MemoryFilters)
     #: None: every scope of the identity.
     scopes: Annotated[tuple[Scope, ...], Field(max_length=4, fail_fast=True)] | None = None
     search_type: SearchType = "hybrid"

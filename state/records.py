@@ -1,8 +1,9 @@
 """Frozen records that the rooms hand to one another."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from mnemic.state.identity import Scope, scope_key, split_scope_key
@@ -99,8 +100,7 @@ class NewMemory:
     relations: tuple[Relation, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Supersession:
+class Supersession(NamedTuple):
     """A living fact that another memory replaces, guarded by the version that was read."""
 
     old_id: UUID
@@ -126,8 +126,7 @@ class SimilarFact:
     similarity: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Twin:
+class Twin(NamedTuple):
     """The living memory that says what a new one says."""
 
     new_id: UUID
@@ -136,8 +135,7 @@ class Twin:
     protected: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class IndexedText:
+class IndexedText(NamedTuple):
     """A text to be searched: a memory's search text, or one piece of a message."""
 
     item_id: UUID
@@ -145,11 +143,10 @@ class IndexedText:
     #: 0 for a memory; pieces of a long message count up.
     piece: int = 0
     #: None while the embedding is pending; such an entry is found by text only.
-    vector: tuple[float, ...] | None = None
+    vector: Sequence[float] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inbox:
+class Inbox(NamedTuple):
     """The oldest unformed messages of a session, and what decides whether to form them."""
 
     messages: tuple[Message, ...]
@@ -203,8 +200,7 @@ class Standing:
         return [*self.core, *([self.consolidation] if self.consolidation else []), *self.reflections]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StandingPart:
+class StandingPart(NamedTuple):
     """All that is always in context for the visible scope keys."""
 
     #: What the agent overrides of the settings; read along, for a recall has no statement to spare.

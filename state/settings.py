@@ -80,6 +80,8 @@ class Settings(BaseSettings):
     # -- the database
     #: DSN of the service's own role `mnemic_app`. None: the embedded server.
     database_url: SecretStr | None = None
+    #: DSN of the administrators' role `mnemic_admin`, for `Administration` only. None: that of the embedded server.
+    admin_url: SecretStr | None = None
     #: DSN of a role that may create roles, the extension and the schema; used by `mnemic db migrate` only.
     migration_url: SecretStr | None = None
     #: Where the embedded server keeps its data. None: the platform's data directory.
@@ -147,6 +149,12 @@ class Settings(BaseSettings):
     forgets_per_session_and_day: PositiveInt = 10
     #: Memories that a model's calls may have kept; by its own calls a host keeps as many as it likes.
     remembers_per_session_and_day: PositiveInt = 30
+
+    # -- retention and audit
+    #: Days after which a purge erases what has expired. None: it stays soft-deleted for ever.
+    retention_purge_after_days: PositiveInt | None = None
+    #: The secret that signs the anchors of the audit; whoever can read the database must not have it.
+    anchor_key: Annotated[SecretStr, Field(min_length=16)] | None = None
 
     # -- failures
     #: How long a run keeps a session, or a scope key, for itself; a killed one's work is taken up after that. A run of

@@ -52,6 +52,7 @@ _SCOPE: LiteralString = (
     # the values decide nothing about the plan, and to plan a search for its values takes as long as to run it
     " set local plan_cache_mode = force_generic_plan"
 )
+_AGENT: LiteralString = _LIMITS + " set local mnemic.agent_id = %(agent_id)s; set local timezone = 'UTC'"
 _CATALOG: LiteralString = _LIMITS + " set local transaction_read_only = on"
 #: Each part reads the one before, so the longer wait is set before the head is asked for, and ends with it.
 _BEGIN: LiteralString = (
@@ -92,6 +93,10 @@ class Scoped:
         sent = numbered(statement)
         await cursor.execute(sent.text, self._values(sent, values), binary=True)
         return await cursor.fetchall()
+
+    async def wait_for_head(self) -> None:
+        """From here on the agent's head is waited for as long as `begin_operation` does, which some functions call."""
+        await self.execute("select set_config('lock_timeout', %(head)s, true)", {"head": self.head})
 
     async def begin_operation(
         self, reason: str, *, run_id: str | None = None, meta: Mapping[str, Any] | None = None
@@ -241,6 +246,19 @@ class Database:
     ) -> Result:
         async with self.scoped(identity, also=also, categories=categories) as scoped:
             return await act(scoped)
+
+    @asynccontextmanager
+    async def administered(self, agent_id: str, actor: str) -> AsyncIterator[Scoped]:
+        """A transaction of the administrators' role on one agent, whose contents that role has no right to.
+
+        Raises:
+            MnemicError: as `scoped` does.
+        """
+        patience = self._settings.statement_timeout_seconds
+        limits = self._limits(patience)
+        async with self._transaction(patience, _AGENT, {**limits, "agent_id": agent_id}) as connection:
+            identity = Identity(agent_id=agent_id, actor_id=actor)
+            yield Scoped(connection, identity, (), limits["lock"], limits["head"])
 
     @asynccontextmanager
     async def catalog(self) -> AsyncIterator[AsyncConnection]:

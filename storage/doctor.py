@@ -1,39 +1,52 @@
 """Checks the set-up that isolation, protection and audit rest on, as the service's own role; run at every start."""
 
+import hashlib
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 
 from mnemic.state.errors import DatabaseSetupError
 from mnemic.storage.database import Database
-from mnemic.storage.migrate import MINIMUM_SERVER, MINIMUM_VECTOR, SERVICE_ROLE, migrations
+from mnemic.storage.migrate import ADMIN_ROLE, MINIMUM_SERVER, MINIMUM_VECTOR, OWNER_ROLE, SERVICE_ROLE, migrations
 from mnemic.storage.statements import load_statements
 
 _SQL = load_statements("doctor")
-#: Every check and what to do when it fails.
+#: The minor releases of older majors that keep row security from leaking through statistics (CVE-2025-8713), and with
+#: that the earlier holes too; every 18 has the fix. A distribution that mended an older one without its number is
+#: refused all the same, for nothing else can be asked of a server.
+FIXED_SERVERS: Final = (150014, 160010, 170006)
+#: Every check, and what to do about what no single statement mends.
 _REMEDIES: Final = {
-    "server": "move to Postgres 15 or newer",
+    "server": "row security leaks there: install Postgres 15.14, 16.10, 17.6 or newer, the number is what counts, and "
+    "restart the server",
     "pgvector": "install pgvector 0.8 or newer on the server, then a superuser runs `create extension vector` or "
     "`alter extension vector update` in this database",
     "encoding": "create the database with `encoding 'UTF8'` and restore it there",
     "migrations": "run `mnemic db migrate` with the released package",
     "search path": "run `mnemic db migrate`, which sets it for the roles; a dump leaves it out",
     "service role": f"let MNEMIC_DATABASE_URL log in as {SERVICE_ROLE}",
-    "powers": "row-level security does not bind this role: a superuser runs `alter role ... nosuperuser nobypassrls` "
-    "and `revoke mnemic_owner from ...`",
-    "ownership": "a superuser runs `alter table` or `alter function mnemic.... owner to mnemic_owner`",
-    "row security": "a superuser runs `alter table mnemic.... enable row level security` and "
-    "`... force row level security`",
-    "policies": "these show rows beyond a transaction's scope: a superuser drops them",
-    "allowlists": "these show rows of every category to every role: a superuser drops them; a table's own, `service`, "
-    "comes back only from a dump of a sound database",
-    "privileges": "a superuser runs `revoke ... from` this role (and from public)",
-    "triggers": "a superuser runs `alter table mnemic.... enable trigger ...`, and `alter role ... reset "
-    "session_replication_role`; a missing one comes back only from a dump of a sound database",
+    "powers": "",
+    "ownership": "",
+    "row security": "",
+    "policies": "these show rows beyond a transaction's scope, and come back only from a dump of a sound database",
+    "allowlists": "these show rows of every category to every role, and come back only from a dump of a sound database",
+    "views": "",
+    "privileges": "",
+    "functions": "drop it if it is your own; Mnemic's own comes back only from a dump of a sound database",
+    "triggers": "a missing or changed one comes back only from a dump of a sound database",
+    "replication role": "the triggers do not run: a superuser takes the setting back where it was made, with "
+    "`alter role ... reset session_replication_role` or `alter database ... reset session_replication_role`",
 }
+#: What migrations write at the beginning of a line.
+_GRANT = re.compile(
+    r"^(grant|revoke) ([^;]+?) on (function |schema |)([\w\s,]+?) (?:to|from) ([\w\s,]+);", re.MULTILINE
+)
+_RIGHT = re.compile(r"(\w+)(?:\s*\(([^)]*)\))?")
+_BODY = re.compile(r"\$\$(.*?)\$\$", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -52,16 +65,13 @@ async def check(database: Database) -> list[Finding]:
     Raises:
         DatabaseUnavailableError: the database cannot be reached.
     """
-    found: dict[str, list[str]] = defaultdict(list)
-    values = {"server": MINIMUM_SERVER, "vector": list(MINIMUM_VECTOR), "role": SERVICE_ROLE}
+    found: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
     async with database.catalog() as connection:
-        for name, offence in await (await connection.execute(_SQL["offences"], values)).fetchall():
-            found[name].append(offence)
-        found["migrations"] += await _unapplied(connection)
-    return [
-        Finding(name, not found[name], f"{', '.join(found[name])}: {remedy}" if found[name] else "")
-        for name, remedy in _REMEDIES.items()
-    ]
+        for name, offence, statement in await (await connection.execute(_SQL["offences"], _values())).fetchall():
+            found[name].append((offence, statement))
+        if "migrations" not in found:  # their record can be read
+            found["migrations"] += [(difference, None) for difference in await _unapplied(connection)]
+    return [Finding(name, not found[name], _told(found[name], advice)) for name, advice in _REMEDIES.items()]
 
 
 async def require_sound(database: Database) -> None:
@@ -77,10 +87,48 @@ async def require_sound(database: Database) -> None:
         raise DatabaseSetupError(f"the database is not set up safely:{lines}")
 
 
+def _values() -> dict[str, Any]:
+    text = "\n".join(migration.text for migration in migrations())
+    grantees, privileges, objects = zip(*sorted(_granted(text)), strict=True)
+    return {
+        "server": MINIMUM_SERVER,
+        "fixed": list(FIXED_SERVERS),
+        "vector": list(MINIMUM_VECTOR),
+        "owner": OWNER_ROLE,
+        "service": SERVICE_ROLE,
+        "admin": ADMIN_ROLE,
+        "grantees": list(grantees),
+        "privileges": list(privileges),
+        "objects": list(objects),
+        "bodies": [hashlib.sha256(body.encode()).hexdigest() for body in _BODY.findall(text)],
+    }
+
+
+def _granted(text: str) -> set[tuple[str, str, str]]:
+    """What migrations grant: grantee, privilege, and a table, `table.column`, `function name` or `schema name`."""
+    granted = {(SERVICE_ROLE, "select", "migrations")}  # by `migrate` itself
+    for verb, rights, kind, names, roles in _GRANT.findall(text):
+        named = {
+            (role.strip(), right, f"{kind}{name.strip()}" + (f".{column.strip()}" if column else ""))
+            for right, columns in _RIGHT.findall(rights)
+            for column in columns.split(",")
+            for name in names.split(",")
+            for role in roles.split(",")
+        }
+        granted = granted | named if verb == "grant" else granted - named
+    return granted
+
+
+def _told(offences: Sequence[tuple[str, str | None]], advice: str) -> str:
+    """What was found and what to do: the statements that mend it, and the advice where there is none."""
+    statements = dict.fromkeys(f"`{statement}`" for _, statement in offences if statement)
+    mended = ", ".join(offence for offence, statement in offences if statement)
+    others = ", ".join(offence for offence, statement in offences if not statement)
+    by_statement = [f"{mended}: a superuser runs {', '.join(statements)}"] if mended else []
+    return "; ".join(by_statement + ([f"{others}: {advice}"] if others else []))
+
+
 async def _unapplied(connection: AsyncConnection) -> list[str]:
-    (readable,) = await (await connection.execute(_SQL["has_record"])).fetchone() or (False,)
-    if not readable:
-        return ["none has run, or their record cannot be read"]
     recorded: dict[int, str] = dict(await (await connection.execute(_SQL["record"])).fetchall())
     return list(_differences(recorded))
 

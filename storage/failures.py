@@ -73,6 +73,8 @@ _REASONS: Final = (
     "memories are never deleted, only closed",
     "identity, kind, scope and category of a memory do not change",
     "a memory changes only inside an operation",
+    "memories are erased by erase and purge alone",
+    "an erased memory does not change",
     "history is append-only",
     "permission denied",
     "new row violates row-level security policy",

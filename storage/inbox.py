@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
@@ -59,15 +59,22 @@ async def set_aside(scoped: Scoped, message_ids: Sequence[UUID]) -> None:
     await scoped.execute(_SQL["set_aside"], {"ids": sorted(message_ids)})
 
 
-async def settle(scoped: Scoped, op_id: UUID, message_ids: Sequence[UUID]) -> None:
+async def settle(scoped: Scoped, op_id: UUID, message_ids: Sequence[UUID], *, read_seq: int) -> None:
     """Marks messages as formed by this operation.
 
+    Args:
+        read_seq: how far the agent's history had come before the run read anything.
+
     Raises:
-        ConcurrentChangeError: another run has formed some of them; the transaction must not go on.
+        ConcurrentChangeError: another run has formed some of them, or a memory that this one may have read was erased
+            meanwhile; the transaction must not go on.
     """
-    cursor = await scoped.execute(_SQL["settle"], {"op_id": op_id, "ids": sorted(message_ids)})
+    values = {"op_id": op_id, "ids": sorted(message_ids), "read_seq": read_seq}
+    cursor = await scoped.execute(_SQL["settle"], values)
     if len(await cursor.fetchall()) != len(set(message_ids)):
-        raise ConcurrentChangeError("these messages were formed by another run; nothing was written")
+        raise ConcurrentChangeError(
+            "these messages were formed by another run, or a memory was erased meanwhile; nothing was written"
+        )
 
 
 async def forget_contents(scoped: Scoped, message_ids: Sequence[UUID]) -> None:
@@ -87,8 +94,7 @@ async def index_messages(scoped: Scoped, model: str, texts: Sequence[IndexedText
     await scoped.execute(_SQL["index_messages"], values)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Waiting:
+class _Waiting(NamedTuple):
     pending: int
     set_aside: int
     idle: timedelta

@@ -4,8 +4,7 @@ A lease saves model calls and nothing else: who outlives his lease finds at his 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from mnemic.state.graphs import Waits
@@ -22,8 +21,7 @@ Work = Literal["formation", "retry", "consolidation"]
 Failure = Literal["unusable", "unavailable", "interrupted"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lease:
+class Lease(NamedTuple):
     """A claim on one kind of work on one scope key."""
 
     work: Work

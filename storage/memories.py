@@ -48,7 +48,6 @@ async def insert(
     Returns:
         The ids that were stored; a memory whose twin already lives in its scope key is left out.
     """
-    indexed = [memory.id for memory in memories if memory.kind in INDEXED]
     pairs = [(memory.id, source) for memory in memories for source in memory.source_message_ids]
     edges = [(memory.id, relation) for memory in memories for relation in memory.relations]
     values = {
@@ -57,8 +56,8 @@ async def insert(
         "role": scoped.identity.role,
         "run_id": run_id,
         "model": model,
-        "indexed_ids": indexed,
-        "vectors": half_vectors(vectors.get(memory_id) for memory_id in indexed),
+        "indexed_kinds": list(INDEXED),
+        "vectors": half_vectors(vectors.get(memory.id) for memory in memories),
         "source_memory_ids": [pair[0] for pair in pairs],
         "source_message_ids": [pair[1] for pair in pairs],
         "from_ids": [from_id for from_id, _ in edges],

@@ -3,9 +3,8 @@
 import asyncio
 import hashlib
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import resources
-from typing import Any, LiteralString
+from typing import Any, LiteralString, NamedTuple
 
 from psycopg import AsyncConnection, OperationalError, sql
 from psycopg.conninfo import conninfo_to_dict
@@ -27,8 +26,7 @@ _VECTOR_SCHEMA: LiteralString = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Migration:
+class Migration(NamedTuple):
     """One numbered file."""
 
     number: int

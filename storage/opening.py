@@ -14,7 +14,7 @@ from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
 from mnemic.storage.doctor import require_sound
-from mnemic.storage.migrate import SERVICE_ROLE, migrate
+from mnemic.storage.migrate import ADMIN_ROLE, SERVICE_ROLE, migrate
 
 if TYPE_CHECKING:
     from mnemic.storage.embedded import EmbeddedPostgres
@@ -43,6 +43,29 @@ async def open_database(settings: Settings, *, sound: bool = True) -> AsyncItera
     async with _embedded(settings) as server:
         await migrate(server.dsn(dbname=_DATABASE))
         async with _pool(server.dsn(user=SERVICE_ROLE, dbname=_DATABASE), settings, sound) as database:
+            yield database
+
+
+@asynccontextmanager
+async def open_administration(settings: Settings) -> AsyncIterator[Database]:
+    """The database as the administrators' role, which sees what happened and no contents.
+
+    Raises:
+        ConfigurationError: MNEMIC_ADMIN_URL is missing or no DSN.
+        DatabaseUnavailableError: no connection.
+        EmbeddedPostgresError: the embedded server cannot be started.
+    """
+    if settings.admin_url is not None:
+        async with _pool(_read_dsn(settings.admin_url, "MNEMIC_ADMIN_URL"), settings, sound=False) as database:
+            yield database
+        return
+    if settings.database_url is not None:
+        raise ConfigurationError(
+            "MNEMIC_DATABASE_URL names a server of your own: set MNEMIC_ADMIN_URL too, the DSN of its role mnemic_admin"
+        )
+    async with _embedded(settings) as server:
+        await migrate(server.dsn(dbname=_DATABASE))
+        async with _pool(server.dsn(user=ADMIN_ROLE, dbname=_DATABASE), settings, sound=False) as database:
             yield database
 
 

@@ -1,6 +1,7 @@
 """An embedder that costs next to nothing: every word has a direction of its own, a text is the sum of its words."""
 
 import zlib
+from array import array
 from collections.abc import Sequence
 from functools import cache
 from math import sqrt
@@ -39,8 +40,8 @@ class WordEmbedder:
         return np.stack([self.vector(text) for text in texts])
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """As the product asks for vectors."""
-        return [tuple(self.vector(text).tolist()) for text in texts]
+        """As the product's own embedders give vectors."""
+        return [array("f", self.vector(text).tobytes()) for text in texts]
 
 
 @cache

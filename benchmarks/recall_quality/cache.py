@@ -2,6 +2,7 @@
 
 import hashlib
 import struct
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,7 +46,7 @@ class CachedEmbedder:
         if text not in self._known and self._directory is not None:
             path = self._path(self._directory, text)
             if path.is_file():
-                self._known[text] = struct.unpack(f"<{self.dimensions}d", path.read_bytes())
+                self._known[text] = array("f", struct.unpack(f"<{self.dimensions}d", path.read_bytes()))
         return text in self._known
 
     def _path(self, directory: Path, text: str) -> Path:

@@ -1,7 +1,6 @@
 """The embedder that the settings name."""
 
 from mnemic.models.embedders.base import Embedder
-from mnemic.models.embedders.hash import HashEmbedder
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
 
@@ -25,5 +24,7 @@ def make_embedder(settings: Settings) -> Embedder:
 
         return MiniLMEmbedder(settings.minilm_path)
     if name == "hash":
+        from mnemic.models.embedders.hash import HashEmbedder
+
         return HashEmbedder()
     raise ConfigurationError(f"MNEMIC_EMBEDDER is {name!r}; it may be openai:MODEL, minilm or hash")

@@ -5,12 +5,15 @@ import sys
 
 import typer
 
+from mnemic.service.cli import audit
 from mnemic.service.cli.database import doctor, dump, migrate
 from mnemic.service.cli.demo import demo
+from mnemic.service.cli.erasure import erase, purge
 from mnemic.service.cli.form import form
 from mnemic.service.cli.look import history, memories
 from mnemic.service.cli.recall import context, recall
 from mnemic.service.cli.running import blocking
+from mnemic.service.cli.time_machine import as_of, restore, undo
 
 app = typer.Typer(
     name="mnemic",
@@ -20,12 +23,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 database = typer.Typer(help="Set up and dump the database.", no_args_is_help=True)
+audits = typer.Typer(help="What was done, and whether the record of it is whole.", no_args_is_help=True)
 
-for command in (demo, form, recall, context, memories, history, doctor):
+for command in (demo, form, recall, context, memories, history, undo, restore, as_of, erase, purge, doctor):
     app.command()(blocking(command))
 database.command()(blocking(migrate))
 database.command()(blocking(dump))
 app.add_typer(database, name="db")
+for audit_command in (audit.log, audit.verify, audit.anchor, audit.export, audit.check):
+    audits.command()(blocking(audit_command))
+app.add_typer(audits, name="audit")
 
 
 def main() -> None:

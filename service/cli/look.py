@@ -11,13 +11,11 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from mnemic.policy.categories import OWNER
 from mnemic.service.asked import ALL_KINDS
-from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity
+from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, person
 from mnemic.service.cli.output import columns, day, emit, plain, say, show
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
 from mnemic.service.memory import Mnemic
-from mnemic.state.identity import Identity
 from mnemic.state.records import HistoryEvent, Kind, Memory
 
 KindName = StrEnum("KindName", {kind: kind for kind in ALL_KINDS})  # type: ignore[misc]  # made of the library's list
@@ -38,21 +36,17 @@ async def memories(
     """List the memories of a person, newest first."""
     kinds: list[Kind] = [name for name in ALL_KINDS if kind is None or name in kind]
     async with Mnemic.open() as memory:
-        found = await memory.memories(_person(agent, user, group, session), kinds, with_closed=closed)
+        found = await memory.memories(person(agent, user, group, session), kinds, with_closed=closed)
     if as_json:
         emit(found)
     elif found:
-        _list(found)
+        list_memories(found)
     else:
         say("no memories")
 
 
-def _person(agent: str, user: str, groups: Sequence[str] | None, session: str | None) -> Identity:
-    """The person's own view: no agent's allowlist keeps anything from it."""
-    return identity(agent, user, groups, session).model_copy(update={"role": OWNER})
-
-
-def _list(found: Sequence[Memory]) -> None:
+def list_memories(found: Sequence[Memory]) -> None:
+    """By scope key, in the given order within each."""
     by_scope = sorted(found, key=lambda memory: memory.scope_key)  # stable: newest first within each
     for number, (scope_key, group) in enumerate(groupby(by_scope, key=lambda memory: memory.scope_key)):
         table = columns()
@@ -82,7 +76,7 @@ async def history(
 ) -> None:
     """Show everything that happened to one memory."""
     async with Mnemic.open() as memory:
-        events = await memory.history(_person(agent, user, group, session), memory_id)
+        events = await memory.history(person(agent, user, group, session), memory_id)
     if as_json:
         emit(events)
     elif events:
@@ -110,6 +104,8 @@ def _show_event(event: HistoryEvent) -> None:
 
 def _change(event: HistoryEvent) -> Text:
     """Before and after; where the words stayed as they are, the memory was closed or opened."""
+    if event.before is None and event.after is None:
+        return _dim("what it said was erased")
     if event.before == event.after:
         return _dim("the words stay as they are")
     return Text(" → ").join(plain(text) for text in (event.before, event.after) if text is not None)

@@ -154,8 +154,10 @@ language sql immutable
 return case
     when before is null then 'ADD'
     when after is null then 'DELETE'
-    when (after -> 'protected')::boolean and not (before -> 'protected')::boolean then 'PROTECT'
-    when (before -> 'protected')::boolean and not (after -> 'protected')::boolean then 'UNPROTECT'
+    when after -> 'state' = before -> 'state' and (after -> 'protected')::boolean and not (before -> 'protected')::boolean
+        then 'PROTECT'
+    when after -> 'state' = before -> 'state' and (before -> 'protected')::boolean and not (after -> 'protected')::boolean
+        then 'UNPROTECT'
     when after -> 'state' = before -> 'state' then 'UPDATE'
     when after ->> 'state' = 'absorbed' then 'ABSORB'
     when after ->> 'state' = 'superseded' then 'SUPERSEDE'
@@ -163,19 +165,23 @@ return case
     when after ->> 'state' = 'purged' then 'PURGE'
     else 'RESTORE'
 end;
--- Version h1 of the chain, as an expression.
-create or replace function history_hash(h history) returns bytea
+-- What a row of the chain is hashed by, version h1: every column but the hash itself, in the table's order.
+create function history_text(h history) returns text
 language sql stable
-return sha256(convert_to(jsonb_build_array(
+return jsonb_build_array(
     'h1', h.agent_id, h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.category, h.actor, h.actor_kind, h.reason,
     h.session_id, h.run_id, h.refinement_id, h.undo_of, encode(h.before_digest, 'hex'), encode(h.after_digest, 'hex'),
-    h.token_delta, h.meta, (extract(epoch from h.ts) * 1000000)::bigint, encode(h.prev, 'hex'))::text, 'UTF8'));
+    h.token_delta, h.meta, (extract(epoch from h.ts) * 1000000)::bigint, encode(h.prev, 'hex'))::text;
+create or replace function history_hash(h history) returns bytea
+language sql stable
+return sha256(convert_to(history_text(h), 'UTF8'));
 
--- Once for each statement that changes memories, with a row for each of them in their order: 100 memories cost the head
--- one look-up and one new version instead of 100. The head is looked up by its key, whatever a table that was small once
--- would have been read by.
+-- Once for each statement that changes memories or relations, with a row for each of them in their order: 100 memories cost
+-- the head one look-up and one new version instead of 100. The head is looked up by its key, whatever a table that was small
+-- once would have been read by; what is written depends on no session's time zone or digits.
 create function record_history() returns trigger
-language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
+language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off
+    set timezone = 'UTC' set extra_float_digits = 1 as $$
 declare
     changed  refcursor;
     change   record;
@@ -189,14 +195,14 @@ declare
 begin
     case tg_op
     when 'INSERT' then
-        open changed for select null::jsonb as earlier, to_jsonb(n) as later from new_memories n;
+        open changed for select null::jsonb as earlier, to_jsonb(n) as later from new_rows n;
     when 'DELETE' then
-        open changed for select to_jsonb(o) as earlier, null::jsonb as later from old_memories o;
+        open changed for select to_jsonb(o) as earlier, null::jsonb as later from old_rows o;
     else -- the guard keeps ids; were it off, both rows would still leave one each
         open changed for
             select to_jsonb(o) as earlier, n.later
-              from (select agent_id, id, to_jsonb(n) as later, row_number() over () as nth from new_memories n) as n
-              full join old_memories o using (agent_id, id)
+              from (select agent_id, id, to_jsonb(n) as later, row_number() over () as nth from new_rows n) as n
+              full join old_rows o using (agent_id, id)
              order by n.nth;
     end case;
     h.op_id := nullif(current_setting('mnemic.op_id', true), '')::uuid;
@@ -205,6 +211,7 @@ begin
     h.reason := current_setting('mnemic.reason', true);
     h.session_id := nullif(current_setting('mnemic.op_session', true), '');
     h.run_id := nullif(current_setting('mnemic.op_run', true), '');
+    h.undo_of := nullif(current_setting('mnemic.undo_of', true), '')::uuid;
     h.meta := nullif(current_setting('mnemic.op_meta', true), '')::jsonb;
     loop
         fetch changed into change;
@@ -220,15 +227,21 @@ begin
         end if;
         h.seq := h.seq + 1;
         h.prev := h.hash;
-        h.event := history_event(change.earlier, change.later);
-        h.memory_id := subject ->> 'id';
+        h.event := case when tg_table_name = 'relations' then 'LINK'
+                        when h.reason = 'erasure' and change.later ->> 'state' = 'purged' then 'ERASE'
+                        else history_event(change.earlier, change.later) end;
+        h.memory_id := coalesce(subject ->> 'id', subject ->> 'from_id');
         h.scope_key := subject ->> 'scope_key';
         h.category := subject ->> 'category';
         c := (h.agent_id, h.seq, h.scope_key, sha256(pepper || int8send(h.seq)), change.earlier, change.later);
         h.before_digest := sha256(c.salt || convert_to(c.before::text, 'UTF8'));
+        if c.after ->> 'state' = 'purged' then -- what was there is gone for good, and so is the salt of its digest
+            c.before := null;
+            c.salt := sha256(pepper || int8send(-h.seq));
+        end if;
         h.after_digest := sha256(c.salt || convert_to(c.after::text, 'UTF8'));
         h.token_delta := case when c.after ->> 'state' = 'active' then (c.after ->> 'tokens')::integer else 0 end
-                       - case when c.before ->> 'state' = 'active' then (c.before ->> 'tokens')::integer else 0 end;
+                       - case when change.earlier ->> 'state' = 'active' then (change.earlier ->> 'tokens')::integer else 0 end;
         h.ts := clock_timestamp();
         h.hash := history_hash(h);
         rows := rows || h;
@@ -240,10 +253,14 @@ begin
     return null;
 end $$;
 create trigger record_insert after insert on memories
-    referencing new table as new_memories for each statement execute function record_history();
+    referencing new table as new_rows for each statement execute function record_history();
 create trigger record_update after update on memories
-    referencing old table as old_memories new table as new_memories
+    referencing old table as old_rows new table as new_rows
     for each statement execute function record_history();
 create trigger record_delete after delete on memories
-    referencing old table as old_memories for each statement execute function record_history();
-revoke execute on function history_event, record_history from public;
+    referencing old table as old_rows for each statement execute function record_history();
+create trigger record_insert after insert on relations
+    referencing new table as new_rows for each statement execute function record_history();
+create trigger record_delete after delete on relations
+    referencing old table as old_rows for each statement execute function record_history();
+revoke execute on function history_event, history_text, record_history from public;

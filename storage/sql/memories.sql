@@ -3,10 +3,12 @@
 -- Relations follow from what is stored and have no history of their own. Both ends have to live and be visible: the other
 -- one may have been closed since it was found.
 with given as (
-    select * from jsonb_to_recordset(%(memories)s)
-        as g(id uuid, kind text, scope_key text, subject text, subject_user_id text, category text, content text,
-             search_text text, importance smallint, private boolean, provenance text, valid_from timestamptz,
-             source_session_id text)
+    select * from rows from ( -- each vector beside its memory: to send ids along and join by them takes 0.5 ms of 100
+        unnest(%(vectors)b::halfvec[]),
+        jsonb_to_recordset(%(memories)s)
+            as (id uuid, kind text, scope_key text, subject text, subject_user_id text, category text, content text,
+                search_text text, importance smallint, private boolean, provenance text, valid_from timestamptz,
+                source_session_id text)) as g(vec)
 ), stored as (
     insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance,
                           private, provenance, valid_from, source_session_id, actor_id, role, run_id)
@@ -18,10 +20,9 @@ with given as (
 ), indexed as (
     insert into entries (agent_id, scope_key, item_id, kind, category, model, vec, tsv, living)
     select %(agent_id)s, s.scope_key, s.id, s.kind, s.category,
-           case when e.vec is null then '' else %(model)s end, e.vec, to_tsvector('english', g.search_text),
+           case when g.vec is null then '' else %(model)s end, g.vec, to_tsvector('english', g.search_text),
            searchable(s.kind, 'active')
-      from unnest(%(indexed_ids)s::uuid[], %(vectors)b::halfvec[]) as e(id, vec)
-      join stored s using (id) join given g using (id)
+      from stored s join given g using (id) where s.kind = any(%(indexed_kinds)s)
 ), sourced as (
     insert into sources (agent_id, memory_id, message_id, scope_key)
     select %(agent_id)s, s.id, p.message_id, s.scope_key

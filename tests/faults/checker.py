@@ -40,7 +40,8 @@ _WRONG: Mapping[str, LiteralString] = {
         select agent_id, seq from mnemic.history full join mnemic.history_contents c using (agent_id, seq)
          where c.salt is null or op_id is null""",
     "a memory and its history disagree": """
-        select m.id from mnemic.memories m left join mnemic.history h on h.agent_id = m.agent_id and h.memory_id = m.id
+        select m.id from mnemic.memories m left join mnemic.history h
+               on h.agent_id = m.agent_id and h.memory_id = m.id and h.event <> 'LINK'
          group by m.agent_id, m.id
         having count(h.seq) <> m.version
             or count(*) filter (where h.event = 'ADD') <> 1

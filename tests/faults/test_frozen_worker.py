@@ -11,7 +11,7 @@ from tests.faults.jobs import job
 from tests.faults.processes import StartWorker, Worker
 from tests.faults.sabotage import UNFENCED_CONSOLIDATION, UNFENCED_FORMATION
 from tests.faults.strikes import Command, repeat
-from tests.faults.traps import Roadblock, TrappedModel, open_transactions
+from tests.faults.traps import Roadblock, TrappedModel, await_no_transaction
 from tests.support.scripted import CONSOLIDATION, REFLECTIONS
 from tests.support.server import Clone
 
@@ -84,7 +84,7 @@ def test_a_save_frozen_in_its_transaction_is_ended_by_the_server(
         FORM.ask(sleeper)
         road.await_victim()
         sleeper.freeze()
-    assert open_transactions(superuser) == 1
+    await_no_transaction(superuser, but=1)  # the other worker's start is over
     repeat(
         [other],
         FORM,

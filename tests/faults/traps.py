@@ -108,9 +108,9 @@ def open_transactions(superuser: psycopg.Connection) -> int:
     return int(row[0])
 
 
-def await_no_transaction(superuser: psycopg.Connection) -> None:
-    """Returns when the service has no transaction open: the server has seen that its client is dead."""
-    _until(lambda: open_transactions(superuser) == 0, "a transaction of the service's stays open")
+def await_no_transaction(superuser: psycopg.Connection, *, but: int = 0) -> None:
+    """Returns when the service has no transaction open but so many: the server has seen that its client is dead."""
+    _until(lambda: open_transactions(superuser) == but, "a transaction of the service's stays open")
 
 
 def _until(is_so: Callable[[], bool], otherwise: str) -> None:

@@ -1,20 +1,27 @@
 """Every public entrance with a place for one bad value in it; the arguments of a method by their names."""
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.messages import HumanMessage
 from langgraph.runtime import Runtime
 
-from mnemic import Identity, Mnemic, ScopeSettings, Settings
+from mnemic import Administration, Identity, Mnemic, ScopeSettings, Settings
 from mnemic.service.asked import ALL_KINDS
 from mnemic.state.query import MemoryFilters
 
 #: What one call does with the bad value; the identity's session is the cell's own.
 Act = Callable[[Mnemic, Identity, Any], Awaitable[object]]
+#: The same of an administrator, who names the agent.
+Governing = Callable[[Administration, Any], Awaitable[object]]
 
 _GOOD = {"role": "user", "content": "I keep bees."}
 _FACT = {"content": "Ana keeps bees.", "category": "interests"}
+_ID = "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"
+_SESSION: dict[str, Any] = {"session_id": "s1", "since": datetime(2026, 3, 2, 9, 0, tzinfo=UTC)}
+_MOMENT: dict[str, Any] = {"scope_key": "user:ana", "moment": 0}
+_SWITCHES = ("cascade", "skip_erased", "dry_run")
 _PROCEDURE: dict[str, Any] = {"title": "Make tea", "steps": ["Boil the water.", "Add the tea."]}
 
 
@@ -115,6 +122,23 @@ def _node_with(method: str, state: Callable[[Any], Any] | None = None) -> Act:
     return act
 
 
+async def _export(memory: Mnemic, who: Identity, value: Any) -> object:
+    return [line async for line in memory.export_audit(value)]
+
+
+def _undo(switch: str) -> Act:
+    return lambda memory, who, value: memory.undo(who, _ID, **{switch: value})
+
+
+def _governing(method: str, argument: str, **others: Any) -> Governing:
+    given = {"agent_id": "harbor", **others}
+    return lambda administration, value: getattr(administration, method)(**{**given, argument: value})
+
+
+def _governing_undo(switch: str) -> Governing:
+    return lambda administration, value: administration.undo("harbor", _ID, **{switch: value})
+
+
 #: Entrances that store what they are given, by method.
 OBSERVING: dict[str, Act] = {
     "observe: messages": _of("observe", "messages"),
@@ -148,7 +172,7 @@ OBSERVING: dict[str, Act] = {
         for argument in ("title", "steps", "scope")
     },
     "remember_procedure: a step": lambda memory, who, value: memory.remember_procedure(who, "Tea", ["Boil.", value]),
-    "forget: identity": _of("forget", memory_id="7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"),
+    "forget: identity": _of("forget", memory_id=_ID),
     "forget: memory_id": _of("forget", "memory_id"),
 }
 ASKING: dict[str, Act] = {
@@ -199,9 +223,60 @@ ASKING: dict[str, Act] = {
     "memories: a kind": lambda memory, who, value: memory.memories(who, [*ALL_KINDS, value]),
     "memories: limit": _of("memories", "limit"),
     "memories: with_closed": _of("memories", "with_closed"),
-    "history: identity": _of("history", memory_id="7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"),
+    "history: identity": _of("history", memory_id=_ID),
     "history: memory_id": _of("history", "memory_id"),
     "usage: identity": _of("usage"),
+}
+#: The Time Machine and what else belongs to the person concerned.
+ROLLING_BACK: dict[str, Act] = {
+    "operations: identity": _of("operations"),
+    **{f"operations: {argument}": _of("operations", argument) for argument in ("session_id", "since", "limit")},
+    "undo: identity": lambda memory, _, value: memory.undo(value, _ID),
+    "undo: op_ids": lambda memory, who, value: memory.undo(who, value),
+    "undo: one of several": lambda memory, who, value: memory.undo(who, _ID, value),
+    **{f"undo: {switch}": _undo(switch) for switch in _SWITCHES},
+    "undo_session: identity": _of("undo_session", **_SESSION),
+    **{
+        f"undo_session: {argument}": _of("undo_session", argument, **_SESSION)
+        for argument in ("session_id", "since", *_SWITCHES)
+    },
+    "restore: identity": _of("restore", **_MOMENT),
+    **{
+        f"restore: {argument}": _of("restore", argument, **_MOMENT)
+        for argument in ("scope_key", "moment", "skip_erased", "dry_run")
+    },
+    "as_of: identity": _of("as_of", **_MOMENT),
+    **{f"as_of: {argument}": _of("as_of", argument, **_MOMENT) for argument in ("scope_key", "moment", "with_closed")},
+    "erase: identity": _of("erase", memory_ids=[_ID]),
+    "erase: memory_ids": _of("erase", "memory_ids"),
+    "erase: an id": lambda memory, who, value: memory.erase(who, [_ID, value]),
+    "erase_person: identity": _of("erase_person"),
+    "export_audit: identity": _export,
+}
+#: Those of `Administration`.
+GOVERNING: dict[str, Governing] = {
+    "operations: agent_id": _governing("operations", "agent_id"),
+    **{f"operations: {argument}": _governing("operations", argument) for argument in ("session_id", "since", "limit")},
+    "undo: agent_id": lambda administration, value: administration.undo(value, _ID),
+    "undo: op_ids": lambda administration, value: administration.undo("harbor", value),
+    **{f"undo: {switch}": _governing_undo(switch) for switch in _SWITCHES},
+    **{
+        f"undo_session: {argument}": _governing("undo_session", argument, **_SESSION)
+        for argument in ("agent_id", "session_id", "since", *_SWITCHES)
+    },
+    **{
+        f"restore: {argument}": _governing("restore", argument, **_MOMENT)
+        for argument in ("agent_id", "scope_key", "moment", "skip_erased", "dry_run")
+    },
+    **{
+        f"as_of: {argument}": _governing("as_of", argument, **_MOMENT)
+        for argument in ("agent_id", "scope_key", "moment")
+    },
+    "purge: agent_id": _governing("purge", "agent_id"),
+    "verify: agent_id": _governing("verify", "agent_id"),
+    "verify: anchors": _governing("verify", "anchors"),
+    "anchor: agent_id": _governing("anchor", "agent_id", anchors="nowhere/anchors"),
+    "anchor: anchors": _governing("anchor", "anchors"),
 }
 CONFIGURING: dict[str, Act] = {
     "configure_agent: identity": _of("configure_agent", rag=False),
@@ -238,4 +313,6 @@ SETTINGS: dict[str, Act] = {
     },
     "no such setting": _setting("no such setting"),
 }
-ENTRANCES: dict[str, Act] = {**OBSERVING, **ASKING, **CONFIGURING, **GRAPHS, **BUILDING}
+#: Of every public method of `Mnemic`.
+METHODS: dict[str, Act] = {**OBSERVING, **ASKING, **ROLLING_BACK, **CONFIGURING}
+ENTRANCES: dict[str, Act] = {**METHODS, **GRAPHS, **BUILDING}

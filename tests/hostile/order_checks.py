@@ -75,7 +75,7 @@ def check_operations(superuser: psycopg.Connection, since: int) -> None:
     """What a run wrote since a row of the history is one operation, so that it can be undone as one."""
     rows = superuser.execute("select distinct op_id, event from mnemic.history where seq > %s", (since,)).fetchall()
     assert len({op_id for op_id, _ in rows}) <= 1, "several operations"
-    assert {event for _, event in rows} <= {"ADD", "SUPERSEDE"}, "something else than added and closed"
+    assert {event for _, event in rows} <= {"ADD", "SUPERSEDE", "LINK"}, "something else than added, related and closed"
 
 
 def check_prompt(request: Request) -> None:

@@ -10,26 +10,32 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from mnemic.service.cli.app import app, database
+from mnemic.service.cli.app import app, audits, database
 from tests.hostile.bad_values import BLANKS, CANARY, TEXTS
 from tests.hostile.cells import counts, stored_texts, unclean
 from tests.support.server import Clone
 
 WHO = ["--agent", "harbor", "--user", "ana"]
+ID = "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"
 #: No operating system passes these to a program, or Python's own strings alone are what is bad about them.
 _NEVER_PASSED = {"a string that raises", "a string that lies", "5 MB of text", "5 MB of one word", "a flood of marks"}
 _TEXTS: dict[str, Callable[[], Any]] = {**TEXTS, **BLANKS, "a number": lambda: "-1", "an option": lambda: "--json"}
 WORDS = {kind: make for kind, make in _TEXTS.items() if kind not in _NEVER_PASSED and "\x00" not in str(make())}
 
 
-def _options(*command: str) -> dict[str, Callable[[str], list[str]]]:
+def _options(*command: str, name: str = "", further: str = "--group") -> dict[str, Callable[[str], list[str]]]:
     """The identity's options of a command, with one bad value among them."""
-    name = command[0]
+    name = name or command[0]
     return {
         f"{name}: --agent": lambda word: [*command, "--agent", word, "--user", "ana"],
         f"{name}: --user": lambda word: [*command, "--agent", "harbor", "--user", word],
-        f"{name}: --group": lambda word: [*command, *WHO, "--group", word],
+        f"{name}: {further}": lambda word: [*command, *WHO, further, word],
     }
+
+
+def _blind(*command: str, name: str = "") -> dict[str, Callable[[str], list[str]]]:
+    """A command that an administrator gives, for a bad agent."""
+    return {f"{name or command[0]}: --agent, blind": lambda word: [*command, "--agent", word]}
 
 
 def _recall(option: str) -> Callable[[str], list[str]]:
@@ -50,6 +56,38 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "memories: --session": lambda word: ["memories", *WHO, "--session", word],
     **_options("memories"),
     "history: ID": lambda word: ["history", *WHO, "--", word],
+    "undo: OP": lambda word: ["undo", *WHO, "--yes", "--", word],
+    "undo: OP, blind": lambda word: ["undo", "--agent", "harbor", "--yes", "--", word],
+    "undo: --since": lambda word: ["undo", *WHO, "--yes", "--session", "s1", "--since", word],
+    "undo: --session, blind": lambda word: [
+        *("undo", "--agent", "harbor", "--yes", "--session", word, "--since", "2026-03-02T09:14:00Z")
+    ],
+    **_options("undo", ID, "--yes", further="--session"),
+    **_blind("undo", ID, "--yes"),
+    "restore: SCOPE_KEY": lambda word: ["restore", *WHO, "--at", "0", "--yes", "--", word],
+    "restore: SCOPE_KEY, blind": lambda word: ["restore", "--agent", "harbor", "--at", "0", "--yes", "--", word],
+    "restore: --at": lambda word: ["restore", "user:ana", *WHO, "--yes", "--at", word],
+    **_options("restore", "user:ana", "--at", "0", "--yes", further="--session"),
+    **_blind("restore", "user:ana", "--at", "0", "--yes"),
+    "as_of: SCOPE_KEY": lambda word: ["as-of", *WHO, "--at", "0", "--", word],
+    "as_of: SCOPE_KEY, blind": lambda word: ["as-of", "--agent", "harbor", "--at", "0", "--", word],
+    "as_of: --at": lambda word: ["as-of", "user:ana", *WHO, "--at", word],
+    **_options("as-of", "user:ana", "--at", "0", name="as_of"),
+    **_blind("as-of", "user:ana", "--at", "0", name="as_of"),
+    "erase: ID": lambda word: ["erase", *WHO, "--yes", "--", word],
+    **_options("erase", ID, "--yes", further="--session"),
+    **_blind("purge"),
+    "log: --since": lambda word: ["audit", "log", *WHO, "--since", word],
+    "log: --limit": lambda word: ["audit", "log", *WHO, "--limit", word],
+    **_options("audit", "log", name="log", further="--session"),
+    **_blind("audit", "log", name="log"),
+    "verify: --anchors": lambda word: ["audit", "verify", "--anchors", word],
+    **_blind("audit", "verify", name="verify"),
+    "anchor: FILE": lambda word: ["audit", "anchor", "--agent", "harbor", "--", word + "/nowhere/anchors"],
+    **_blind("audit", "anchor", "nowhere/anchors", name="anchor"),
+    "export: --output": lambda word: ["audit", "export", *WHO, "--output", word + "/nowhere/export"],
+    **_options("audit", "export", name="export", further="--session"),
+    "check: FILE": lambda word: ["audit", "check", "--", word],
     "demo: DIR": lambda word: ["demo", word + "/nowhere"],
     "dump: FILE": lambda word: ["db", "dump", word + "/nowhere/all.dump"],
 }
@@ -63,6 +101,8 @@ def test_a_bad_argument_is_one_message_or_an_answer(
 ) -> None:
     monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
     monkeypatch.setenv("MNEMIC_MIGRATION_URL", clean_db.superuser_dsn)
+    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
+    monkeypatch.setenv("MNEMIC_ANCHOR_KEY", "a key of sixteen characters")
     monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "talk.jsonl"
@@ -82,7 +122,7 @@ def test_a_bad_argument_is_one_message_or_an_answer(
 def test_every_command_has_its_rows() -> None:
     commands = {
         command.callback.__name__
-        for group in (app, database)
+        for group in (app, audits, database)
         for command in group.registered_commands
         if command.callback
     }

@@ -9,11 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic import Mnemic
+from mnemic import Administration, Mnemic
 from mnemic.state.errors import ConfigurationError, InvalidInputError
 from tests.hostile.bad_values import BAD, BLANKS, TEXTS
 from tests.hostile.cells import counts, quoted, stored_texts, unclean, wrong_with
-from tests.hostile.entrances import ASKING, CONFIGURING, ENTRANCES, GRAPHS, OBSERVING, SETTINGS, Act
+from tests.hostile.entrances import ENTRANCES, GOVERNING, GRAPHS, METHODS, OBSERVING, SETTINGS, Act
 from tests.support.worlds import identity
 
 NO_MEMORY: Any = None
@@ -63,6 +63,19 @@ async def test_bad_input_is_refused_or_cleaned(memory: Mnemic, superuser: psycop
             assert (entrance, await findings(memory, superuser, act)) == (entrance, {})
 
 
+@pytest.mark.parametrize("method", dict.fromkeys(entrance.partition(":")[0] for entrance in GOVERNING))
+async def test_an_administrators_bad_input_is_refused_or_harmless(
+    administration: Administration, superuser: psycopg.Connection, method: str
+) -> None:
+    for entrance, governing in GOVERNING.items():
+        if entrance.partition(":")[0] == method:
+
+            def act(_: Mnemic, __: Any, value: Any, governing: Any = governing) -> Any:
+                return governing(administration, value)
+
+            assert (entrance, await findings(NO_MEMORY, superuser, act)) == (entrance, {})
+
+
 @pytest.mark.parametrize("entrance", ["observe: content", "observe: a part", "observe: a part's text"])
 async def test_a_text_that_says_something_is_kept_whatever_else_is_in_it(
     memory: Mnemic, superuser: psycopg.Connection, entrance: str
@@ -94,19 +107,19 @@ async def test_a_graph_given_no_mapping_writes_nothing(
     assert counts(superuser) == before
 
 
-def test_every_public_method_has_its_rows() -> None:
-    public = {name for name in dir(Mnemic) if not name.startswith("_")}
-    rows = {entrance.partition(":")[0] for entrance in {**OBSERVING, **ASKING, **CONFIGURING}}
+@pytest.mark.parametrize(("of", "rows"), [(Mnemic, METHODS), (Administration, GOVERNING)])
+def test_every_public_method_has_its_rows(of: type, rows: dict[str, object]) -> None:
+    public = {name for name in dir(of) if not name.startswith("_")}
 
-    assert public - WITHOUT_ARGUMENTS - OPENING == rows
+    assert public - WITHOUT_ARGUMENTS - OPENING == {entrance.partition(":")[0] for entrance in rows}
 
 
-def test_every_argument_of_a_method_has_its_row() -> None:
-    for name in {entrance.partition(":")[0] for entrance in {**OBSERVING, **ASKING, **CONFIGURING}}:
-        arguments = inspect.signature(getattr(Mnemic, name)).parameters.values()
-        for argument in arguments:
+@pytest.mark.parametrize(("of", "rows"), [(Mnemic, METHODS), (Administration, GOVERNING)])
+def test_every_argument_of_a_method_has_its_row(of: type, rows: dict[str, object]) -> None:
+    for name in {entrance.partition(":")[0] for entrance in rows}:
+        for argument in inspect.signature(getattr(of, name)).parameters.values():
             if argument.name != "self" and argument.kind is not argument.VAR_KEYWORD:
-                assert f"{name}: {argument.name}" in ENTRANCES
+                assert f"{name}: {argument.name}" in rows
 
 
 def test_every_channel_that_a_graph_takes_has_its_row(memory: Mnemic) -> None:

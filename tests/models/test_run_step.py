@@ -1,7 +1,6 @@
 """A step with the offline rules, and the same step with a model."""
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -166,4 +165,4 @@ async def test_a_configured_model_that_fails_is_not_replaced_by_the_rule() -> No
         server.answer("ExtractFactsOutput", 401)
 
         with pytest.raises(ModelError, match="openai:fast-one could not be used for extract_facts"):
-            await run_step(replace(EXTRACT_FACTS, offline=rule), FACTS_INPUT, online(server))
+            await run_step(EXTRACT_FACTS._replace(offline=rule), FACTS_INPUT, online(server))

@@ -50,7 +50,7 @@ class Course:
 
     def _becomes(self, memory_id: UUID, **changes: object) -> None:
         known = self.known[memory_id]
-        self.known[memory_id] = Known(**{**vars(known), **changes})
+        self.known[memory_id] = Known(**{**known._asdict(), **changes})
 
     def _happens(self, event: Event, memory_id: UUID) -> None:
         category = self.known[memory_id].category

@@ -8,11 +8,12 @@ import psycopg
 import pytest
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import InvalidInputError
+from mnemic.state.errors import InvalidInputError, UnknownOperationError
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings, SearchType
 from mnemic.storage import history, memories, search
 from tests.support.loopback import LoopbackModel
+from tests.support.rollbacks import everything
 from tests.support.scripted import (
     FACTS,
     REFLECTIONS,
@@ -183,6 +184,31 @@ async def test_a_foreign_memory_id_answers_as_an_unknown_one_does(known: Mnemic)
     for one in await known.memories(ANA):
         if not one.scope_key.startswith("agent:"):
             assert await known.history(BO, one.id) == unknown == []
+
+
+async def test_a_foreign_operation_id_answers_as_an_unknown_one_does(
+    known: Mnemic, superuser: psycopg.Connection
+) -> None:
+    (formation, *_) = await known.operations(ANA)
+    before = everything(superuser)
+    for stranger in (BO, identity("ana", agent="museum", session="s-ana"), identity("bo", groups=["crew"])):
+        assert formation.op_id not in {one.op_id for one in await known.operations(stranger)}
+        answers = set()
+        for op_id in (uuid.uuid4(), formation.op_id):
+            with pytest.raises(UnknownOperationError) as refused:
+                await known.undo(stranger, op_id, cascade=True, skip_erased=True)
+            answers.add(str(refused.value))
+        assert len(answers) == 1
+    assert everything(superuser) == before
+
+
+async def test_who_has_a_session_undoes_its_part_of_a_foreign_operation_alone(known: Mnemic) -> None:
+    guest = identity("bo", session="s-ana")
+    (formation,) = await known.operations(guest)
+    done = await known.undo(guest, formation.op_id)
+
+    assert {one.scope_key for one in done.changes} == {"session:s-ana"}
+    assert {one.content for one in await known.memories(ANA)} == {OWN, SHARED, EVERYONES}
 
 
 async def test_what_others_overrode_and_spent_stays_with_their_agent(known: Mnemic, model: LoopbackModel) -> None:

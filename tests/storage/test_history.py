@@ -47,7 +47,6 @@ EVENTS = [
     ("state = 'absorbed', consolidated_into = gen_random_uuid()", "ABSORB", -4),
     ("state = 'superseded', superseded_by = gen_random_uuid()", "SUPERSEDE", -4),
     ("state = 'soft_deleted'", "DELETE", -4),
-    ("state = 'purged'", "PURGE", -4),
 ]
 
 

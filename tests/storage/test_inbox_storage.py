@@ -83,7 +83,7 @@ async def test_messages_are_formed_by_one_run_and_the_second_writes_nothing(db: 
         async with db.scoped(ME) as scoped:
             op_id = await scoped.begin_operation("formation")
             await memories.insert(scoped, [memory(content)], model=MODEL, vectors={}, run_id=None)
-            await inbox.settle(scoped, op_id, ids)
+            await inbox.settle(scoped, op_id, ids, read_seq=0)
 
     await form("Ana spoke.", [one.id for one in talk])
     with pytest.raises(ConcurrentChangeError, match="formed by another run"):
@@ -103,7 +103,7 @@ async def test_of_runs_at_the_same_moment_one_wins(clean_db: Clone) -> None:
                 async with db.scoped(ME) as scoped:
                     op_id = await scoped.begin_operation("formation")
                     await memories.insert(scoped, [memory(f"run {number}")], model=MODEL, vectors={}, run_id=None)
-                    await inbox.settle(scoped, op_id, [one.id for one in talk])
+                    await inbox.settle(scoped, op_id, [one.id for one in talk], read_seq=0)
             except ConcurrentChangeError:
                 return False
             return True
@@ -119,10 +119,10 @@ async def test_a_run_that_formed_only_some_of_them_is_refused_too(db: Database) 
     talk = [message(f"line {number}") for number in range(3)]
     await observe(db, *talk)
     async with db.scoped(ME) as scoped:
-        await inbox.settle(scoped, await scoped.begin_operation("formation"), [talk[0].id])
+        await inbox.settle(scoped, await scoped.begin_operation("formation"), [talk[0].id], read_seq=0)
     with pytest.raises(ConcurrentChangeError):
         async with db.scoped(ME) as scoped:
-            await inbox.settle(scoped, await scoped.begin_operation("formation"), [one.id for one in talk])
+            await inbox.settle(scoped, await scoped.begin_operation("formation"), [one.id for one in talk], read_seq=0)
     async with db.scoped(ME) as scoped:
         assert (await inbox.read_inbox(scoped, "s1", most=9)).pending == 2
 
@@ -132,7 +132,7 @@ async def test_an_emptied_message_stays_as_a_skeleton(db: Database, superuser: p
     await observe(db, *talk)
     async with db.scoped(ME) as scoped:
         op_id = await scoped.begin_operation("formation")
-        await inbox.settle(scoped, op_id, [talk[0].id])
+        await inbox.settle(scoped, op_id, [talk[0].id], read_seq=0)
         await inbox.forget_contents(scoped, [talk[0].id])
     assert await observe(db, *talk) == (0, 0)
     assert superuser.execute("select content from mnemic.messages").fetchall() == [(None,)]

@@ -1,12 +1,17 @@
 """How a named statement reaches the server: its values numbered once, and vectors never as text."""
 
+import math
+import random
 import re
+from array import array
 
+import pytest
 from pgvector import HalfVector
 
+from mnemic.state.errors import InvalidInputError
 from mnemic.storage.database import Database
 from mnemic.storage.statements import array_text, load_statements, numbered, with_parts
-from mnemic.storage.vectors import HalfVectors, half_vectors
+from mnemic.storage.vectors import HalfVectors, half_vector, half_vectors
 from tests.support.worlds import identity
 
 CACHED_BY_PSYCOPG = 4096
@@ -45,6 +50,21 @@ async def test_vectors_travel_in_binary(db: Database) -> None:
         plain = await scoped.execute("select %(vectors)b::halfvec[]", {"vectors": [*HalfVectors(vectors)]})
         assert plain._query is not None
         assert [int(form) for form in plain._query.formats or ()] == [0]  # a plain list, which the above would be
+
+
+async def test_the_server_rounds_a_vector_as_python_does(db: Database) -> None:
+    numbers = random.Random(7)
+    vectors = [array("f", [numbers.gauss(0, 1) * 10 ** -numbers.randrange(9) for _ in range(384)]) for _ in range(20)]
+    async with db.scoped(identity()) as scoped:
+        cursor = await scoped.execute("select unnest(%(vectors)b::halfvec[])", {"vectors": half_vectors(vectors)})
+        assert [row[0] for row in await cursor.fetchall()] == [half_vector(vector) for vector in vectors]
+
+
+@pytest.mark.parametrize("number", [70_000.0, 1e300, math.inf, math.nan])
+async def test_a_number_that_is_no_half_float_is_refused(db: Database, number: float) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be stored"):
+        async with db.scoped(identity()) as scoped:
+            await scoped.execute("select %(vectors)b::halfvec[]", {"vectors": half_vectors([(1.0, number)])})
 
 
 async def test_an_array_as_text_is_read_as_what_it_was(db: Database) -> None:

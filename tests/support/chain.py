@@ -12,6 +12,7 @@ select h.seq from mnemic.history h
         or h.prev <> coalesce(p.hash, sha256(convert_to(h.agent_id, 'UTF8')))
         or (p.seq is null and h.seq <> 1)
         or h.before_digest is distinct from sha256(c.salt || convert_to(c.before::text, 'UTF8'))
+           and h.event not in ('PURGE', 'ERASE')
         or h.after_digest is distinct from sha256(c.salt || convert_to(c.after::text, 'UTF8')))
 """
 HEAD = """

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from mnemic.nodes.resources import Resources
+from mnemic.service.administration import Administration
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import scripted_model, scripted_resources
@@ -29,3 +30,10 @@ async def resources(clean_db: Clone, model: LoopbackModel) -> AsyncIterator[Reso
 def memory(resources: Resources) -> Mnemic:
     """The service on these resources, and so on the worker's database without a row."""
     return Mnemic(resources)
+
+
+@pytest.fixture
+async def administration(clean_db: Clone) -> AsyncIterator[Administration]:
+    """An administrator of the same database."""
+    async with Administration.open(admin_url=clean_db.administrator_dsn) as opened:
+        yield opened

@@ -87,6 +87,11 @@ class Clone:
     def service_dsn(self) -> str:
         return self.dsn_of(migrate_module.SERVICE_ROLE)
 
+    @property
+    def administrator_dsn(self) -> str:
+        """That of administrators, who see no contents."""
+        return self.dsn_of(migrate_module.ADMIN_ROLE)
+
     def dsn_of(self, role: str) -> str:
         return make_conninfo(self.superuser_dsn, user=role, password=SERVICE_PASSWORD)
 

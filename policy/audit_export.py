@@ -1,0 +1,209 @@
+"""The export of the audit for a person, and its check, for which sha256 is all that is needed.
+
+The first line is the header. Each further one is a row of the agent's history, from the first to the newest: of the
+person's own all there is, of everybody else's the two hashes that hold the chain together.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mnemic.state.audit import ChainRow, Head
+from mnemic.state.identity import scope_key
+
+FORMAT: Final = "mnemic audit export 1"
+#: What the hashed text of a row holds, in its order.
+COLUMNS: Final = (
+    "version", "agent_id", "seq", "op_id", "event", "memory_id", "scope_key", "category", "actor", "actor_kind",
+    "reason", "session_id", "run_id", "refinement_id", "undo_of", "before_digest", "after_digest", "token_delta",
+    "meta", "ts", "prev",
+)  # fmt: skip
+#: What the lines mean, for whoever finds the file years later.
+LINES: Final = {
+    "every line": "seq, prev and hash of one row; prev is the hash of the row before it, in the first sha256(agent)",
+    "own lines": "hash is sha256(text); row is text as an object, ts in microseconds since 1970",
+    "before, after": "the memory's row as JSON text; its digest is sha256(salt + text)",
+    "no salt": "these contents were erased",
+}
+#: The event of an erasure: what was there before is gone, the digest of it stays.
+_ERASURES: Final = frozenset({"PURGE", "ERASE"})
+
+_Hex = Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$")]
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True, defer_build=True)
+
+
+_Kind = TypeVar("_Kind", bound=_Line)
+
+
+class _Header(_Line):
+    format: Literal["mnemic audit export 1"]
+    agent: str
+    user: str | None
+    scope_keys: list[str]
+    seq: int
+    hash: _Hex
+    columns: list[str]
+    lines: dict[str, str]
+
+
+class _Link(_Line):
+    seq: int
+    prev: _Hex
+    hash: _Hex
+    row: dict[str, Any] | None = None
+    text: str | None = None
+    salt: _Hex | None = None
+    before: str | None = None
+    after: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportProblem:
+    """One line that does not fit."""
+
+    #: From 1; the header is the first.
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedExport:
+    """What the check of an export found."""
+
+    #: Of the header; None where there is none. Compare seq and hash with an anchor of the agent.
+    agent: str | None
+    seq: int
+    hash: str
+    #: Rows in all, the person's own, and those of them whose contents were erased.
+    rows: int
+    own: int
+    erased: int
+    problems: tuple[ExportProblem, ...]
+
+
+def header_line(agent: str, user: str | None, scope_keys: Sequence[str], head: Head) -> str:
+    """The first line of an export."""
+    said = {"format": FORMAT, "agent": agent, "user": user, "scope_keys": list(scope_keys), "seq": head.seq}
+    return json.dumps({**said, "hash": head.hash.hex(), "columns": COLUMNS, "lines": LINES})
+
+
+def row_line(row: ChainRow) -> str:
+    """A further line."""
+    link: dict[str, Any] = {"seq": row.seq, "prev": row.prev.hex(), "hash": row.hash.hex()}
+    if row.text is not None:
+        link |= {"row": _row(row.text), "text": row.text}
+    if row.salt is not None:
+        link |= {"salt": row.salt.hex(), "before": row.before, "after": row.after}
+    return json.dumps(link)
+
+
+def first_hash(agent: str) -> bytes:
+    """What the first row of an agent's history follows."""
+    return hashlib.sha256(agent.encode()).digest()
+
+
+def check_export(lines: Iterable[str | bytes]) -> CheckedExport:
+    """Whether the person's rows are what was hashed, and part of one chain from the first row to the header's hash."""
+    numbered = enumerate(lines, start=1)
+    header = _parsed(_Header, next(numbered, (1, b""))[1])
+    if header is None:
+        nothing = ExportProblem(line=1, reason="not the header of an export")
+        return CheckedExport(agent=None, seq=0, hash="", rows=0, own=0, erased=0, problems=(nothing,))
+    check = _Check(header)
+    for number, line in numbered:
+        if line.strip():
+            check.add(number, _parsed(_Link, line))
+    return check.result()
+
+
+class _Check:
+    """One pass over the lines; of each no more is kept than its hash."""
+
+    def __init__(self, header: _Header) -> None:
+        self._header = header
+        self._problems: list[ExportProblem] = []
+        self._line, self._seq, self._hash = 1, 0, first_hash(header.agent).hex()
+        self._rows = self._own = self._erased = 0
+        is_theirs = header.user is None or scope_key("user", header.user) in header.scope_keys
+        self._expect(is_theirs, "the person's own scope key is not among those of the header")
+        self._expect(header.columns == list(COLUMNS), "another form of the hashed text than this version reads")
+
+    def add(self, number: int, link: _Link | None) -> None:
+        self._line = number
+        self._rows += 1
+        if link is None:
+            self._expect(False, "not a row of an export")
+            return
+        self._expect(link.seq == self._seq + 1, "rows are missing before this one")
+        self._expect(link.prev == self._hash, "it does not follow the row before it")
+        self._seq, self._hash = link.seq, link.hash
+        if link.text is not None:
+            self._own += 1
+            self._check_own(link, link.text)
+        else:
+            self._expect(not (link.row or link.salt or link.before or link.after), "contents without the row's text")
+
+    def result(self) -> CheckedExport:
+        self._line += 1
+        ends = (self._seq, self._hash) == (self._header.seq, self._header.hash)
+        self._expect(ends, "the last row is not the one that the header names")
+        return CheckedExport(
+            agent=self._header.agent,
+            seq=self._header.seq,
+            hash=self._header.hash,
+            rows=self._rows,
+            own=self._own,
+            erased=self._erased,
+            problems=tuple(self._problems),
+        )
+
+    def _check_own(self, link: _Link, text: str) -> None:
+        row = _row(text)
+        self._expect(_sha256(text.encode("utf-8", "replace")) == link.hash, "the text is not what was hashed")
+        self._expect(link.row == row, "the row is not its text")
+        named = (row.get("version"), row.get("agent_id"), row.get("seq"), row.get("prev"))
+        self._expect(named == ("h1", self._header.agent, link.seq, link.prev), "the text is another row's")
+        self._expect(row.get("scope_key") in self._header.scope_keys, "the row is of another scope key")
+        before, after = row.get("before_digest"), row.get("after_digest")
+        if link.salt is None:
+            self._erased += before is not None or after is not None
+            self._expect(link.before is None and link.after is None, "contents without their salt")
+            return
+        is_gone = row.get("event") in _ERASURES and link.before is None
+        self._expect(is_gone or _digest(link.salt, link.before) == before, "the contents before are not those recorded")
+        self._expect(_digest(link.salt, link.after) == after, "the contents after are not those recorded")
+
+    def _expect(self, is_so: bool, otherwise: str) -> None:
+        if not is_so:
+            self._problems.append(ExportProblem(line=self._line, reason=otherwise))
+
+
+def _parsed(kind: type[_Kind], line: str | bytes) -> _Kind | None:
+    try:
+        return kind.model_validate_json(line)
+    except ValidationError:
+        return None
+
+
+def _row(text: str) -> dict[str, Any]:
+    """The hashed text as an object; empty where it is none."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return dict(zip(COLUMNS, values, strict=True)) if isinstance(values, list) and len(values) == len(COLUMNS) else {}
+
+
+def _digest(salt: str, contents: str | None) -> str | None:
+    return None if contents is None else _sha256(bytes.fromhex(salt) + contents.encode("utf-8", "replace"))
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

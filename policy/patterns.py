@@ -1,0 +1,10 @@
+"""Regular expressions that are compiled when first used."""
+
+import re
+from collections.abc import Callable
+from functools import cache, partial
+
+
+def pattern(expression: str, flags: int = 0) -> Callable[[], re.Pattern[str]]:
+    """Gives the pattern when called. All of them take 20 ms, which importing the graphs need not take."""
+    return cache(partial(re.compile, expression, flags))

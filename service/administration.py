@@ -1,0 +1,168 @@
+"""What administrators do, blind: roll back, check the audit, purge. They see ids, kinds, states and counts."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any, Self
+from uuid import UUID
+
+from mnemic.service import rolling_back
+from mnemic.service.administration_audit import AuditOfAgents
+from mnemic.service.asked import AGENT_ID, MOMENT, OPERATION_IDS, OPERATIONS, ROLLING, SCOPE_KEY, SESSION_SINCE
+from mnemic.state.checking import checked
+from mnemic.state.errors import ConfigurationError
+from mnemic.state.identity import split_scope_key
+from mnemic.state.rollback import Operation, PastMemory, Rollback
+from mnemic.state.settings import Settings
+from mnemic.storage import erasure, time_machine
+from mnemic.storage.database import Database
+from mnemic.storage.opening import open_administration
+
+
+class Administration(AuditOfAgents):
+    """Governance of any agent of a database, as its role `mnemic_admin`, which has no right to any content."""
+
+    def __init__(self, database: Database, settings: Settings, actor: str) -> None:
+        self._database = database
+        self._settings = settings
+        self._actor = actor
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, *, actor: str = "administrator", **settings: Any) -> AsyncIterator[Self]:
+        """Connects as the administrators' role.
+
+        Args:
+            actor: who acts, as the audit shall name them.
+            settings: as those of `Mnemic.open`; `admin_url` names the database.
+
+        Raises:
+            ConfigurationError: a setting does not fit, or `admin_url` is missing.
+            InvalidInputError: no actor's id.
+            MnemicError: the database cannot be had.
+        """
+        chosen, who = Settings(**settings), checked(AGENT_ID, actor)
+        async with open_administration(chosen) as database:
+            yield cls(database, chosen, who)
+
+    # -- the Time Machine
+
+    async def operations(
+        self, agent_id: str, *, session_id: str | None = None, since: datetime | None = None, limit: int = 100
+    ) -> list[Operation]:
+        """What was done to an agent's memories, newest first.
+
+        Raises:
+            InvalidInputError: a value that cannot be used.
+        """
+        agent = checked(AGENT_ID, agent_id)
+        asked = checked(OPERATIONS, {"session_id": session_id, "since": since, "limit": limit})
+        async with self._database.administered(agent, self._actor) as scoped:
+            return await time_machine.operations(
+                scoped, None, session_id=asked["session_id"], since=asked["since"], most=asked["limit"]
+            )
+
+    async def undo(
+        self,
+        agent_id: str,
+        *op_ids: UUID | str,
+        cascade: bool = False,
+        skip_erased: bool = False,
+        dry_run: bool = False,
+    ) -> Rollback:
+        """Undoes operations of an agent as one; a rollback too, which does the undone again.
+
+        Args:
+            op_ids: as `operations` tells them.
+            cascade: undoes later operations on the same memories too.
+            skip_erased: leaves memories as they are whose contents were erased.
+            dry_run: tells what it would do, and what stands against it.
+
+        Raises:
+            UnknownOperationError: the agent has no such operation.
+            RollbackConflictError: a memory was changed later, or has a living twin; nothing was written.
+            ContentErasedError: contents were erased; nothing was written.
+            InvalidInputError: a value that cannot be used.
+        """
+        agent, ops = checked(AGENT_ID, agent_id), checked(OPERATION_IDS, list(op_ids), strict=None)
+        how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
+        async with self._database.administered(agent, self._actor) as scoped:
+            return await rolling_back.undo(scoped, None, ops, how)
+
+    async def undo_session(
+        self,
+        agent_id: str,
+        session_id: str,
+        since: datetime,
+        *,
+        cascade: bool = False,
+        skip_erased: bool = False,
+        dry_run: bool = False,
+    ) -> Rollback:
+        """Undoes as one operation all that was formed from a session, or done in it, since a moment.
+
+        Raises:
+            UnknownOperationError: nothing was done there since.
+            RollbackConflictError, ContentErasedError, InvalidInputError: as `undo`.
+        """
+        agent = checked(AGENT_ID, agent_id)
+        asked = checked(SESSION_SINCE, {"session_id": session_id, "since": since})
+        how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
+        async with self._database.administered(agent, self._actor) as scoped:
+            return await rolling_back.undo_session(scoped, None, asked["session_id"], asked["since"], how)
+
+    async def restore(
+        self,
+        agent_id: str,
+        scope_key: str,
+        moment: int | datetime,
+        *,
+        skip_erased: bool = False,
+        dry_run: bool = False,
+    ) -> Rollback:
+        """Gives a scope key back the memories that it had at a moment, protection included.
+
+        Args:
+            moment: a seq of the history, or a time, which means the last operation that was whole by then.
+
+        Raises:
+            RollbackConflictError, ContentErasedError, InvalidInputError: as `undo`.
+        """
+        agent, key, at = checked(AGENT_ID, agent_id), _scope_key(scope_key), checked(MOMENT, moment)
+        how = checked(ROLLING, {"skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
+        async with self._database.administered(agent, self._actor) as scoped:
+            return await rolling_back.restore(scoped, key, at, how, administers=True)
+
+    async def as_of(self, agent_id: str, scope_key: str, moment: int | datetime) -> list[PastMemory]:
+        """The memories of a scope key as they were at a moment, without what they say.
+
+        Raises:
+            InvalidInputError: a value that cannot be used.
+        """
+        agent, key, at = checked(AGENT_ID, agent_id), _scope_key(scope_key), checked(MOMENT, moment)
+        async with self._database.administered(agent, self._actor) as scoped:
+            return await time_machine.as_of_blind(scoped, key, await time_machine.seq_of(scoped, key, at))
+
+    # -- retention
+
+    async def purge(self, agent_id: str) -> list[UUID]:
+        """Erases the agent's memories that expired longer ago than the setting `retention_purge_after_days`.
+
+        Returns:
+            The ids of those that were erased.
+
+        Raises:
+            ConfigurationError: the setting is off, as it is by default.
+            InvalidInputError: no agent's id.
+        """
+        agent, days = checked(AGENT_ID, agent_id), self._settings.retention_purge_after_days
+        if days is None:
+            raise ConfigurationError("nothing is purged: set MNEMIC_RETENTION_PURGE_AFTER_DAYS to say after how long")
+        async with self._database.administered(agent, self._actor) as scoped:
+            return await erasure.purge_expired(scoped, timedelta(days=days))
+
+
+def _scope_key(given: object) -> str:
+    key = checked(SCOPE_KEY, given)
+    split_scope_key(key)
+    return key

@@ -1,0 +1,176 @@
+"""`mnemic audit`: what was done, whether the record of it is whole, and the proof of that outside of the database."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+from rich.text import Text
+
+from mnemic.policy.audit_export import CheckedExport, check_export
+from mnemic.service.administration import Administration
+from mnemic.service.cli.moments import to_time
+from mnemic.service.cli.options import Agent, AsJson, Concerned, Session, User, person
+from mnemic.service.cli.output import columns, emit, plain, say, show
+from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.memory import Mnemic
+from mnemic.state.audit import AuditProblem
+from mnemic.state.errors import BrokenAuditError, InvalidInputError
+from mnemic.state.rollback import Operation
+
+OneAgent = Annotated[str | None, typer.Option("--agent", help="Only this agent's history; without it, all of them.")]
+Anchors = Annotated[Path | None, typer.Option("--anchors", help="A file that `mnemic audit anchor` has written.")]
+AnchorsFile = Annotated[Path, typer.Argument(metavar="FILE", help="Where the anchor is added; made if need be.")]
+Output = Annotated[Path | None, typer.Option("--output", help="A new file; without it, standard output.")]
+Export = Annotated[Path, typer.Argument(metavar="FILE", help="What `mnemic audit export` has written.")]
+Since = Annotated[str | None, typer.Option("--since", help="Only what was done from this time on, with its zone.")]
+Limit = Annotated[int, typer.Option("--limit", help="Operations at most.")]
+
+#: Problems that are named on standard output; `--json` has them all.
+_NAMED = 50
+
+
+async def verify(agent: OneAgent = None, anchors: Anchors = None, as_json: AsJson = False) -> None:
+    """Check the history of every agent, or of one; the exit code is 1 where something is wrong."""
+    async with Administration.open() as administration:
+        problems = await administration.verify(agent, anchors)
+    if as_json:
+        emit([_told(problem) for problem in problems])
+    else:
+        _show_problems(problems)
+    if anchors is None:
+        say("without --anchors nobody sees whether the end was cut off, or all of it written anew")
+    if problems:
+        raise typer.Exit(EXIT_FOUND_WRONG)
+
+
+def _told(problem: AuditProblem) -> dict[str, object]:
+    return {**asdict(problem), "explanation": problem.explanation}
+
+
+def _show_problems(problems: Sequence[AuditProblem]) -> None:
+    if not problems:
+        show("nothing is wrong")
+        return
+    table = columns("agent", "seq", "what")
+    for problem in problems[:_NAMED]:
+        table.add_row(plain(problem.agent_id or ""), plain(problem.seq or ""), _explained(problem))
+    show(f"[red]{len(problems)} problem{'s' if len(problems) > 1 else ''}[/]", table)
+    if len(problems) > _NAMED:
+        show(f"and {len(problems) - _NAMED} more; --json has them all")
+
+
+def _explained(problem: AuditProblem) -> Text:
+    where = [plain(f"line {problem.line} of the anchors", "dim")] if problem.line else []
+    which = [plain(f"memory {problem.memory_id}", "dim")] if problem.memory_id else []
+    return Text("\n").join([plain(f"{problem.problem}: {problem.explanation}"), *where, *which])
+
+
+async def anchor(agent: Agent, file: AnchorsFile, as_json: AsJson = False) -> None:
+    """Sign what an agent's history hashes to now and add it to a file; refused where the history is not whole."""
+    async with Administration.open() as administration:
+        try:
+            made = await administration.anchor(agent, file)
+        except BrokenAuditError as error:
+            _show_problems(error.problems)
+            raise
+    if as_json:
+        emit(made)
+    else:
+        show(plain(f"{made.agent}: {made.seq} rows, hash {made.hash}"))
+
+
+async def export(agent: Agent, user: User, session: Session = None, output: Output = None) -> None:
+    """Write a person's own history with its contents, in a form that anybody can check: one JSON object a line."""
+    who = person(agent, user, session=session)
+    async with Mnemic.open() as memory:
+        with _writable(output) as file:
+            async for line in memory.export_audit(who):
+                file.write(line + "\n")
+
+
+@contextmanager
+def _writable(output: Path | None) -> Iterator[TextIO]:
+    try:
+        with nullcontext(sys.stdout) if output is None else output.open("x", encoding="ascii") as file:
+            yield file
+    except OSError as error:
+        raise InvalidInputError(f"{output or 'standard output'} cannot be written: {_reason(error)}") from None
+
+
+async def check(file: Export, as_json: AsJson = False) -> None:
+    """Check an export with nothing but its own lines; the exit code is 1 where they do not fit together."""
+    try:
+        with file.open("rb") as lines:
+            checked = check_export(lines)
+    except OSError as error:
+        raise InvalidInputError(f"{file} cannot be read: {_reason(error)}") from None
+    if as_json:
+        emit(checked)
+    else:
+        _show_check(checked)
+    if checked.problems:
+        raise typer.Exit(EXIT_FOUND_WRONG)
+
+
+def _show_check(checked: CheckedExport) -> None:
+    for problem in checked.problems[:_NAMED]:
+        show(plain(f"line {problem.line}: {problem.reason}"))
+    if len(checked.problems) > _NAMED:
+        show(f"and {len(checked.problems) - _NAMED} more; --json has them all")
+    if checked.agent is not None:
+        show(plain(f"{checked.rows} rows of agent {checked.agent}; {checked.own} of them the person's own, "
+                   f"of which {checked.erased} were erased"))  # fmt: skip
+        show(plain(f"compare with an anchor: seq {checked.seq}, hash {checked.hash}"))
+    if not checked.problems:
+        show("nothing is wrong")
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+async def log(
+    agent: Agent,
+    user: Concerned = None,
+    session: Session = None,
+    since: Since = None,
+    limit: Limit = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List what was done to memories, newest first: ids and figures, no contents."""
+    moment = None if since is None else to_time(since, "--since")
+    found = await _operations(agent, user, session, moment, limit)
+    if as_json:
+        emit(found)
+    elif found:
+        _list(found)
+    else:
+        say("no operations")
+
+
+async def _operations(
+    agent: str, user: str | None, session: str | None, since: datetime | None, limit: int
+) -> list[Operation]:
+    if user is None:
+        async with Administration.open() as administration:
+            return await administration.operations(agent, session_id=session, since=since, limit=limit)
+    who = person(agent, user, session=session)
+    async with Mnemic.open() as memory:
+        return await memory.operations(who, session_id=session, since=since, limit=limit)
+
+
+def _list(operations: Sequence[Operation]) -> None:
+    table = columns("when (UTC), and its operation", "rows", "why, by", "what")
+    table.columns[0].no_wrap = True  # an id is there to be copied
+    for operation in operations:
+        when = operation.ts.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        rows = f"{operation.first_seq}-{operation.last_seq}"
+        events = ", ".join(f"{count} {event}" for event, count in sorted(operation.events.items()))
+        which = Text("\n").join([plain(when), plain(operation.op_id, "dim")])
+        table.add_row(which, rows, plain(f"{operation.reason}, {operation.actor}"), plain(events))
+    show(table)

@@ -1,0 +1,60 @@
+"""`mnemic erase` and `mnemic purge`: what is gone for good."""
+
+from collections.abc import Sequence
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from mnemic.service.administration import Administration
+from mnemic.service.cli.options import Agent, AsJson, Session, User, identity
+from mnemic.service.cli.output import emit, plain, say, show
+from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import InvalidInputError
+
+MemoryIds = Annotated[list[UUID] | None, typer.Argument(metavar="[ID]...", help="As `mnemic memories` prints them.")]
+Everything = Annotated[bool, typer.Option("--everything", help="All that the agent has of this person.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+async def erase(
+    agent: Agent,
+    user: User,
+    memory_ids: MemoryIds = None,
+    everything: Everything = False,
+    session: Session = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Erase memories of a person for good; the exit code is 1 where one of the ids is none of theirs."""
+    asked = list(dict.fromkeys(memory_ids or ()))
+    if everything == bool(asked):
+        raise InvalidInputError("name the memories to erase, or say --everything")
+    who = identity(agent, user, session=session)
+    what = "everything this agent has of this person" if everything else _memories(len(asked))
+    # on standard error, for standard output may be a file; whoever does not answer yes ends the command
+    _ = yes or typer.confirm(f"Erase {what} for good?", abort=True, err=True)
+    async with Mnemic.open() as memory:
+        erased = await memory.erase_person(who) if everything else await memory.erase(who, asked)
+    _show(erased, as_json=as_json)
+    if missing := [] if everything else sorted(set(asked) - set(erased)):
+        say(f"no memory of this person, or erased already: {' '.join(map(str, missing))}")
+        raise typer.Exit(EXIT_FOUND_WRONG)
+
+
+async def purge(agent: Agent, as_json: AsJson = False) -> None:
+    """Erase what expired longer ago than MNEMIC_RETENTION_PURGE_AFTER_DAYS, as the administrators' role."""
+    async with Administration.open() as administration:
+        _show(await administration.purge(agent), as_json=as_json)
+
+
+def _show(erased: Sequence[UUID], *, as_json: bool) -> None:
+    if as_json:
+        emit({"erased": erased})
+    else:
+        show(*(plain(memory_id) for memory_id in erased), plain(f"erased: {_memories(len(erased))}"))
+
+
+def _memories(count: int) -> str:
+    return "1 memory" if count == 1 else f"{count} memories"

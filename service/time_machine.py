@@ -1,0 +1,226 @@
+"""The Time Machine for the person concerned: their own memories rolled back, looked at as they were, and erased."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from mnemic.nodes.resources import Resources
+from mnemic.nodes.who import to_identity
+from mnemic.service import rolling_back
+from mnemic.service.asked import (
+    MEMORY_IDS,
+    MOMENT,
+    OPERATION_IDS,
+    OPERATIONS,
+    ROLLING,
+    SCOPE_KEY,
+    SESSION_SINCE,
+    SWITCH,
+)
+from mnemic.state.checking import checked
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import Identity, scope_key
+from mnemic.state.records import Memory
+from mnemic.state.rollback import Operation, Rollback
+from mnemic.storage import erasure, time_machine
+from mnemic.storage.database import Scoped
+from mnemic.storage.memories import STANDING
+
+
+class OwnTimeMachine:
+    """Rollback and erasure of what belongs to the identity's user and session; for all else there is `Administration`.
+
+    A rollback is an operation of its own: it is audited, announced, and can be undone. No agent's tool reaches it.
+    """
+
+    _resources: Resources
+
+    async def operations(
+        self,
+        identity: Identity,
+        *,
+        session_id: str | None = None,
+        since: datetime | None = None,
+        limit: int = 100,
+    ) -> list[Operation]:
+        """What was done to the person's memories, newest first.
+
+        Args:
+            session_id: only what was done in this session.
+            since: only what was done since then.
+
+        Raises:
+            InvalidInputError: no user and no session in the identity, or a value that cannot be used.
+        """
+        who, own = _owner(identity)
+        asked = checked(OPERATIONS, {"session_id": session_id, "since": since, "limit": limit})
+        async with self._resources.database.scoped(who) as scoped:
+            return await time_machine.operations(
+                scoped, own, session_id=asked["session_id"], since=asked["since"], most=asked["limit"]
+            )
+
+    async def undo(
+        self,
+        identity: Identity,
+        *op_ids: UUID | str,
+        cascade: bool = False,
+        skip_erased: bool = False,
+        dry_run: bool = False,
+    ) -> Rollback:
+        """Undoes operations on the person's memories as one; a rollback too, which does the undone again.
+
+        Of an operation on shared memories too, the person's part alone is undone.
+
+        Args:
+            op_ids: as `operations` tells them.
+            cascade: undoes later operations on the same memories too.
+            skip_erased: leaves memories as they are whose contents were erased.
+            dry_run: tells what it would do, and what stands against it.
+
+        Raises:
+            UnknownOperationError: no such operation on this person's memories.
+            RollbackConflictError: a memory was changed later, has a living twin, or is protected; nothing was written.
+            ContentErasedError: contents were erased; nothing was written.
+            InvalidInputError: no user and no session in the identity, or a value that cannot be used.
+        """
+        who, own = _owner(identity)
+        ops = checked(OPERATION_IDS, list(op_ids), strict=None)
+        how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
+        return await self._resources.database.write(who, lambda scoped: rolling_back.undo(scoped, own, ops, how))
+
+    async def undo_session(
+        self,
+        identity: Identity,
+        session_id: str,
+        since: datetime,
+        *,
+        cascade: bool = False,
+        skip_erased: bool = False,
+        dry_run: bool = False,
+    ) -> Rollback:
+        """Undoes as one operation all that agents did to the person's memories in a session since a moment.
+
+        Raises:
+            UnknownOperationError: nothing was done there since.
+            RollbackConflictError, ContentErasedError, InvalidInputError: as `undo`.
+        """
+        who, own = _owner(identity)
+        asked = checked(SESSION_SINCE, {"session_id": session_id, "since": since})
+        how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
+        return await self._resources.database.write(
+            who, lambda scoped: rolling_back.undo_session(scoped, own, asked["session_id"], asked["since"], how)
+        )
+
+    async def restore(
+        self,
+        identity: Identity,
+        scope_key: str,
+        moment: int | datetime,
+        *,
+        skip_erased: bool = False,
+        dry_run: bool = False,
+    ) -> Rollback:
+        """Gives one of the person's scope keys back the memories that it had at a moment.
+
+        Args:
+            moment: a seq of the history, or a time, which means the last operation that was whole by then.
+
+        Raises:
+            RollbackConflictError, ContentErasedError: as `undo`.
+            InvalidInputError: the scope key is not the person's own, or a value cannot be used.
+        """
+        who, own = _owner(identity)
+        key, at = checked(SCOPE_KEY, scope_key), checked(MOMENT, moment)
+        how = checked(ROLLING, {"skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
+        if key not in own:
+            raise InvalidInputError(
+                "scope_key: a person restores their own user's and session's key; an administrator restores what is "
+                "shared (`Administration.restore`, or `mnemic restore` without --user)"
+            )
+        return await self._resources.database.write(
+            who, lambda scoped: rolling_back.restore(scoped, key, at, how, administers=False)
+        )
+
+    async def as_of(
+        self, identity: Identity, scope_key: str, moment: int | datetime, *, with_closed: bool = False
+    ) -> list[Memory]:
+        """The memories of one of the identity's scope keys as they were at a moment, newest first.
+
+        Of those erased since, no more than a row with the state `purged` and without content.
+
+        Args:
+            moment: as in `restore`.
+            with_closed: those too that were superseded, absorbed or soft-deleted by then.
+
+        Raises:
+            CategoryRefusedError: the identity's role has no allowlist.
+            InvalidInputError: the scope key is none of the identity's, or a value cannot be used.
+        """
+        who = to_identity(identity)
+        key, at, closed = checked(SCOPE_KEY, scope_key), checked(MOMENT, moment), checked(SWITCH, with_closed)
+        if key not in who.scope_keys:
+            raise InvalidInputError("scope_key: none of this identity's")
+        allowlist = self._resources.categories.of_role(who.role)
+        async with self._resources.database.scoped(who, categories=allowlist.categories) as scoped:
+            found = await time_machine.as_of(
+                scoped, key, await time_machine.seq_of(scoped, key, at), with_closed=closed
+            )
+        return [memory for memory in found if allowlist.standing or memory.kind not in STANDING]
+
+    async def erase(self, identity: Identity, memory_ids: Sequence[UUID | str]) -> list[UUID]:
+        """Erases memories of the person for good, protected ones too, with the messages that they were formed from.
+
+        Contents, vectors, sources and what the history holds of them are gone; ids, times and digests stay, so that the
+        audit chain still verifies. Other memories stay, those too that rest on the same messages, and so do messages
+        that somebody else said. What took an erased memory in or replaced it, a consolidation or a newer fact, may
+        repeat it: erase that by its id as well, or everything with `erase_person`. What an erased consolidation had
+        taken in stands for itself again.
+
+        Args:
+            memory_ids: what `memories` lists; with `with_closed` those too that are no longer in force.
+
+        Returns:
+            The ids of those that were erased; unknown, foreign and erased ones are left out.
+
+        Raises:
+            InvalidInputError: no user and no session in the identity, or no ids.
+        """
+        who, own = _owner(identity)
+        wanted = checked(MEMORY_IDS, memory_ids, strict=None)
+
+        async def act(scoped: Scoped) -> list[UUID]:
+            return await erasure.erase(scoped, own, wanted)
+
+        return await self._resources.database.write(who, act)
+
+    async def erase_person(self, identity: Identity) -> list[UUID]:
+        """Erases all that the agent has of the identity's user: memories of and about them, and what they said.
+
+        Their messages go with the answers to them, sessions in which nobody else spoke go whole, and so does every
+        memory that any of it went into, in shared scope keys too. What other people said stays (docs/erasure.md).
+
+        Returns:
+            The ids of the memories that were erased.
+
+        Raises:
+            InvalidInputError: no user in the identity.
+        """
+        who, _ = _owner(identity)
+        user = who.user_id
+        if user is None:
+            raise InvalidInputError("user_id: erasing a person needs the person's id")
+
+        async def act(scoped: Scoped) -> list[UUID]:
+            return await erasure.erase_person(scoped, user)
+
+        return await self._resources.database.write(who, act)
+
+
+def _owner(identity: Identity) -> tuple[Identity, list[str]]:
+    """The identity, and the scope keys that are a person's own: what is shared is for administrators."""
+    who = to_identity(identity)
+    own = [scope_key("user", who.user_id)] if who.user_id else []
+    own += [scope_key("session", who.session_id)] if who.session_id else []
+    if not own:
+        raise InvalidInputError("user_id: a person's own memories need the person's id, or a session")
+    return who, own

@@ -1,0 +1,228 @@
+"""What cannot be recorded does not happen: the audit's insert fails in every kind of write, and nothing has changed."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import product
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from mnemic.service.administration import Administration
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import RefusedError
+from mnemic.state.records import Relation
+from mnemic.storage import erasure
+from tests.support.audited import administration
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import (
+    CONSOLIDATION,
+    FACTS,
+    REFLECTIONS,
+    consolidation,
+    fact,
+    facts,
+    reflection,
+    reflections,
+    scripted_model,
+    scripted_resources,
+    turns,
+)
+from tests.support.server import Clone
+from tests.support.worlds import AGENT, identity, memory, remember
+
+ANA = identity("ana", session="s1")
+#: The tables that hold memories and what happened to them. Leases, tries and the price of a model's answers may move.
+TABLES = ("memories", "entries", "sources", "relations", "messages", "history", "history_contents", "heads", "scopes",
+          "memory_use")  # fmt: skip
+#: Fails in the nth row that a transaction adds to one of the audit's tables.
+TRAP = """
+create function public.trap() returns trigger language plpgsql as $$
+begin
+    perform set_config('trap.rows', (1 + coalesce(nullif(current_setting('trap.rows', true), ''), '0')::int)::text,
+                       true);
+    if current_setting('trap.rows')::int >= tg_argv[0]::int then
+        raise exception 'no room for another row';
+    end if;
+    return new;
+end $$;
+grant execute on function public.trap to public;
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The product on a database with some memories in it."""
+
+    memory: Mnemic
+    administration: Administration
+    model: LoopbackModel
+    clone: Clone
+    superuser: psycopg.Connection
+
+    async def operations(self) -> list[UUID]:
+        """Newest first."""
+        return [operation.op_id for operation in await self.administration.operations(AGENT)]
+
+    def ids(self, kind: str = "fact") -> list[UUID]:
+        statement = "select id from mnemic.memories where kind = %s and state = 'active' order by created_at"
+        return [row[0] for row in self.superuser.execute(statement, (kind,)).fetchall()]
+
+    def dump(self) -> dict[str, list[Any]]:
+        """Every row of the tables, as text."""
+        return {
+            table: self.superuser.execute(f"select t::text from mnemic.{table} t order by 1".encode()).fetchall()
+            for table in TABLES
+        }
+
+
+@asynccontextmanager
+async def placed(clone: Clone) -> AsyncIterator[Place]:
+    """Two related facts with a source, reflections enough to consolidate, a procedure, what expired and was undone."""
+    with scripted_model() as model, clone.as_superuser() as superuser:
+        async with scripted_resources(clone, model) as resources, administration(clone) as opened:
+            place = Place(Mnemic(resources), opened, model, clone, superuser)
+            await _settle_in(place)
+            first = memory("Ana keeps bees.")
+            second = replace(memory("Ana keeps hens."), relations=(Relation(to_id=first.id, strength=0.8),))
+            await remember(resources.database, ANA, first)
+            await remember(resources.database, ANA, second)
+            await remember(resources.database, ANA, expired := memory("Ana waits."))
+            async with resources.database.scoped(ANA) as scoped:
+                await scoped.begin_operation("ttl")
+                values = {"id": expired.id}
+                await scoped.execute("update memories set state = 'soft_deleted' where id = %(id)s", values)
+            yield place
+
+
+async def _settle_in(place: Place) -> None:
+    place.model.answer(FACTS, facts(fact("Ana plays the cello.", 1)))
+    thoughts = [reflection(f"Ana wants {thing}.") for thing in ("short answers", "tables", "dates")]
+    place.model.answer(REFLECTIONS, reflections(user=thoughts))
+    place.model.answer(CONSOLIDATION, consolidation("Ana wants short answers with tables and dates."))
+    await place.memory.observe(ANA, turns("I play the cello.", "assistant: Nice."))
+    await place.memory.form(ANA)
+    place.model.answer(FACTS, facts(fact("Ana sails a red boat to Horten.", 1)))
+    place.model.answer(REFLECTIONS, reflections(user=[reflection("Ana likes music.")]))
+    await place.memory.observe(ANA, turns("My boat is red.", "assistant: Good.", minutes=9))
+
+
+async def _form(place: Place) -> object:
+    return await place.memory.form(ANA)
+
+
+async def _consolidate(place: Place) -> object:
+    return await place.memory.consolidate(ANA, "user:ana", force=True)
+
+
+async def _remember(place: Place) -> object:
+    return await place.memory.remember(ANA, "Ana moved to Ghent.", category="profile")
+
+
+async def _remember_procedure(place: Place) -> object:
+    return await place.memory.remember_procedure(ANA, "Make tea", ["Boil the water.", "Add the tea."])
+
+
+async def _forget(place: Place) -> object:
+    return await place.memory.forget(ANA, place.ids()[0])
+
+
+async def _undo(place: Place) -> object:
+    return await place.memory.undo(ANA, (await place.operations())[0])
+
+
+async def _undo_as_administrator(place: Place) -> object:
+    return await place.administration.undo(AGENT, (await place.operations())[2])
+
+
+async def _restore(place: Place) -> object:
+    return await place.memory.restore(ANA, "user:ana", 1)
+
+
+async def _restore_as_administrator(place: Place) -> object:
+    return await place.administration.restore(AGENT, "user:ana", 1)
+
+
+async def _erase(place: Place) -> object:
+    return await place.memory.erase(ANA, place.ids()[:2])
+
+
+async def _erase_person(place: Place) -> object:
+    return await place.memory.erase_person(ANA)
+
+
+async def _purge(place: Place) -> object:
+    async with place.administration._database.administered(AGENT, "a") as scoped:
+        return await erasure.purge_expired(scoped, timedelta(0))
+
+
+async def _protect(place: Place) -> object:
+    call = "select mnemic.set_protection(%s, %s, true, 'a')"
+    with place.clone.as_role("mnemic_admin") as admin:
+        return admin.execute(call, (AGENT, place.ids()[0])).fetchone()
+
+
+#: Each kind of write, and the most rows of history that it leaves.
+WRITES: dict[str, tuple[Callable[[Place], Awaitable[object]], int]] = {
+    "formation": (_form, 2),
+    "consolidation": (_consolidate, 4),
+    "remember": (_remember, 1),
+    "remember_procedure": (_remember_procedure, 1),
+    "forget": (_forget, 1),
+    "undo": (_undo, 1),
+    "undo_as_administrator": (_undo_as_administrator, 2),
+    "restore": (_restore, 5),
+    "restore_as_administrator": (_restore_as_administrator, 5),
+    "erase": (_erase, 2),
+    "erase_person": (_erase_person, 5),
+    "purge": (_purge, 1),
+    "set_protection": (_protect, 1),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+async def test_a_write_that_cannot_be_recorded_does_not_happen(fresh_db: Clone, write: str) -> None:
+    act, most = WRITES[write]
+    async with placed(fresh_db) as place:
+        place.superuser.execute(TRAP.encode())
+        before = place.dump()
+        for table, nth in product(("history", "history_contents"), sorted({1, most})):
+            trap = (
+                f"create trigger trap before insert on mnemic.{table} for each row execute function public.trap({nth})"
+            )
+            place.superuser.execute(trap.encode())
+            # whoever asks through the driver itself gets the driver's own error
+            with pytest.raises(psycopg.errors.RaiseException if write == "set_protection" else RefusedError):
+                await act(place)
+            assert place.dump() == before, (table, nth)
+            place.superuser.execute(f"drop trigger trap on mnemic.{table}".encode())
+
+        await act(place)
+        after = place.dump()
+        assert after["memories"] != before["memories"]
+        assert len(after["history"]) >= len(before["history"]) + most
+        assert await place.administration.verify(AGENT) == []
+
+
+#: What a careless author might have written: the memory is what matters, its record comes along where it can.
+RECORD = "    insert into history select * from unnest(rows);\n"
+CARELESS = f"    begin\n{RECORD}    exception when raise_exception then null;\n    end;\n"
+
+
+async def test_an_audit_that_lets_a_write_go_on_without_its_row_fails_that_check(fresh_db: Clone) -> None:
+    async with placed(fresh_db) as place:
+        place.superuser.execute(TRAP.encode())
+        place.superuser.execute(
+            "create trigger trap before insert on mnemic.history for each row execute function public.trap(1)"
+        )
+        body = place.superuser.execute("select pg_get_functiondef('mnemic.record_history'::regproc)").fetchone()
+        assert body is not None
+        assert RECORD in body[0]
+        place.superuser.execute(body[0].replace(RECORD, CARELESS).encode())
+        before = place.dump()
+        await _forget(place)
+        assert place.dump()["memories"] != before["memories"]
+        assert await place.administration.verify(AGENT) != []

@@ -1,0 +1,304 @@
+"""Fifty strings that went in by every path of the product: after an erasure none is left, and rollbacks say so."""
+
+import logging
+import subprocess
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from itertools import product
+from pathlib import Path
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import ContentErasedError
+from mnemic.state.records import Memory, ScopeSettings
+from mnemic.state.rollback import Rollback
+from mnemic.storage.embedded import EmbeddedPostgres
+from mnemic.storage.embedded.binaries import find_binaries
+from tests.support.erasing import problems
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import (
+    CONSOLIDATION,
+    DECISIONS,
+    FACTS,
+    REFLECTIONS,
+    consolidation,
+    decision,
+    decisions,
+    fact,
+    facts,
+    reflection,
+    reflections,
+    scripted_memory,
+    scripted_model,
+    turns,
+)
+from tests.support.server import Clone, Server, cloned, ensure_template, fast_directory
+from tests.support.worlds import identity
+
+ANA = identity("ana", groups=["crew"], session="s1")
+SHARED = identity("ana", groups=["crew"], session="s2")
+BO = identity("bo", groups=["crew"], session="s2")
+STEM = "quok"
+#: Letters alone, for numbers make a text personal.
+CANARIES = [f"{STEM}{first}{second}zz" for first, second in product("abcde", "bcdfghjklm")]
+Way = Callable[..., Awaitable[Rollback]]
+AT_WORK = "Ana works every day at the big old harbor office near the {} bridge in {}."
+
+
+@pytest.fixture(scope="module")
+def ordinary_server() -> Iterator[Server]:
+    """An embedded server with the settings that everybody's has, its log among them."""
+    with (
+        tempfile.TemporaryDirectory(dir=fast_directory(), prefix="mnemic-erase-") as directory,
+        EmbeddedPostgres(Path(directory), durable=False) as embedded,
+    ):
+        yield Server(admin_dsn=embedded.dsn(), log=Path(directory) / "server.log", clone_strategy="wal_log")
+
+
+@pytest.fixture
+def ordinary_db(ordinary_server: Server) -> Iterator[Clone]:
+    """A migrated database on it."""
+    template = ensure_template(ordinary_server)
+    with psycopg.connect(ordinary_server.admin_dsn, autocommit=True) as connection:
+        connection.execute("alter role mnemic_app reset log_statement")  # which the tests' own servers have set
+    with cloned(ordinary_server, template) as clone:
+        yield clone
+
+
+@pytest.fixture
+def model() -> Iterator[LoopbackModel]:
+    """The plain scripted model, without the jobs of this room."""
+    with scripted_model() as running:
+        yield running
+
+
+@dataclass
+class Planting:
+    """Puts the canaries in, one by one, by every path there is."""
+
+    memory: Mnemic
+    model: LoopbackModel
+    left: list[str] = field(default_factory=lambda: [*CANARIES])
+
+    def canary(self) -> str:
+        return self.left.pop(0)
+
+    async def all_of_it(self) -> None:
+        await self.conversation()
+        await self.correction()
+        await self.explicit()
+        await self.shared()
+        await self.pending()
+        assert not self.left
+
+    def says(self, *texts: str, **more: str) -> list[dict[str, str]]:
+        """Messages with a canary each, `{}`'s or at the end."""
+        filled = [text.format(self.canary()) if "{}" in text else f"{text} {self.canary()}" for text in texts]
+        return [{**turn, **(more if turn["role"] == "user" else {})} for turn in turns(*filled)]
+
+    async def conversation(self) -> None:
+        """Facts, an episode, reflections that are consolidated twice, kept and dropped messages, a name, a tool."""
+        own = ScopeSettings(scope_key="user:ana", name=f"Ana {self.canary()}", extraction_guidance=self.canary(),
+                            consolidation_guidance=self.canary())  # fmt: skip
+        await self.memory.configure_scope(ANA, own)
+        self.model.answer(FACTS, facts(fact(AT_WORK.format(self.canary(), "Lisbon"), 1),
+                                       fact(f"Ana keeps {self.canary()} in a box.", 3, private=True,
+                                            subject=f"Ana {self.canary()}")))  # fmt: skip
+        for rounds in range(2):
+            drafts = [reflection(f"Ana wants {self.canary()} answers.", 1), reflection(f"Ana is {self.canary()}.", 2)]
+            told = f"Ana spoke of {self.canary()}."
+            self.model.answer(
+                REFLECTIONS, reflections(user=drafts, session=[reflection(self.sentence(), 3)], episode=told)
+            )
+            said = self.says("I work in Lisbon", "I am", "My box is full of", "assistant: I see",
+                             author=f"Ana {self.canary()}", user="ana")  # fmt: skip
+            tool = {"role": "tool", "content": f"found {self.canary()}", "id": f"t{rounds}"}
+            await self.memory.observe(ANA, [*said, tool])
+            await self.memory.form(ANA)
+            self.model.answer(CONSOLIDATION, consolidation(f"Ana wants answers and {self.canary()}."))
+            await self.memory.consolidate(ANA, "user:ana", force=True)
+            self.model.answer(FACTS, facts())
+
+    def sentence(self) -> str:
+        return f"Ana looks for the {self.canary()} on the table."
+
+    async def correction(self) -> None:
+        """A fact that another replaces."""
+        self.model.answer(FACTS, facts(fact(AT_WORK.format(self.canary(), "Porto"))))
+        self.model.answer(DECISIONS, decisions(decision(1, "DELETE", 1)))
+        self.model.answer(REFLECTIONS, reflections())
+        await self.memory.observe(ANA, self.says("I moved to Porto"))
+        await self.memory.form(ANA)
+
+    async def explicit(self) -> None:
+        """What is remembered and forgotten on purpose, and recalled, as a fact, a core memory and a procedure."""
+        for kind in ("fact", "core"):
+            text = f"Ana keeps {self.canary()} at home."
+            await self.memory.remember(ANA, text, category="projects", kind=kind)
+        steps = [f"Open the {self.canary()}.", "Close it."]
+        await self.memory.remember_procedure(ANA, f"The {self.canary()}", steps)
+        for _ in range(2):
+            known = await self.memory.remember(ANA, f"The cat {self.canary()} is old.", category="projects")
+            assert known.id
+            await self.memory.forget(ANA, known.id)
+        await self.memory.query(ANA, f"What does Ana keep, {STEM}?")
+        await self.memory.context(ANA, "What does Ana keep at home?", search="always")
+
+    async def shared(self) -> None:
+        """A group's fact, a shared session's reflection and the consolidation that takes it in, beside Bo's."""
+        berth = f"The {self.canary()} ferry of the crew sails from berth nine."
+        task = f"The {self.canary()} list is open."
+        said = [{"role": "user", "content": berth, "user": "ana"},
+                {"role": "assistant", "content": f"So the {self.canary()} list is open."},
+                {"role": "user", "content": "Berth ten is free for the crew.", "user": "bo"},
+                {"role": "assistant", "content": "Good."}]  # fmt: skip
+        self.model.answer(FACTS, facts(fact(berth, 1, scope="group"),
+                                       fact("Berth ten is free for the crew.", 3, scope="group")))  # fmt: skip
+        bos = reflection("The berth list is at the gate.", 3)
+        self.model.answer(REFLECTIONS, reflections(session=[reflection(task, 2), bos]))
+        await self.memory.observe(SHARED, said)
+        await self.memory.form(BO)
+        self.model.answer(CONSOLIDATION, consolidation(f"The {self.canary()} list is at the gate."))
+        await self.memory.consolidate(SHARED, "session:s2", force=True)
+
+    async def pending(self) -> None:
+        """Messages that wait; as many as there are canaries left."""
+        await self.memory.observe(SHARED, [{"role": "user", "content": c, "user": "ana"} for c in self.left[:-3]])
+        del self.left[:-3]
+        await self.memory.observe(identity("ana", session="s3"), self.says("Hm", "assistant: So", "Well"))
+
+
+def dumped(clone: Clone) -> str:
+    """The whole database as `pg_dump` writes it."""
+    done = subprocess.run(
+        [find_binaries() / "pg_dump", clone.superuser_dsn], capture_output=True, text=True, check=True
+    )
+    return done.stdout.lower()
+
+
+def found(text: str) -> list[str]:
+    return [canary for canary in CANARIES if canary in text]
+
+
+def logged(clone: Clone) -> str:
+    assert clone.server.log
+    return clone.server.log.read_text(errors="replace").lower()
+
+
+async def everything(memory: Mnemic) -> list[Memory]:
+    """All memories that are Ana's own to erase."""
+    owner = {"role": "owner"}
+    found = [
+        one for who in (ANA, SHARED) for one in await memory.memories(who.model_copy(update=owner), with_closed=True)
+    ]
+    return [one for one in found if not one.scope_key.startswith(("group:", "agent:"))]
+
+
+async def test_after_erasing_a_person_no_canary_is_left_anywhere(
+    ordinary_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        async with scripted_memory(ordinary_db, model, keep_messages="all") as memory:
+            await Planting(memory, model).all_of_it()
+            assert found(dumped(ordinary_db)) == CANARIES
+            with ordinary_db.as_superuser() as superuser:
+                superuser.execute("analyze")
+            erased = await memory.erase_person(ANA)
+            left = [one.content for one in await memory.memories(BO.model_copy(update={"role": "owner"}))]
+            assert await memory.erase_person(ANA) == []
+    after = dumped(ordinary_db)
+    assert STEM not in after
+    assert STEM not in logged(ordinary_db)
+    assert "http request" in caplog.text.lower()
+    assert STEM not in caplog.text.lower()
+    assert problems(ordinary_db) == []
+    with ordinary_db.as_superuser() as superuser:
+        assert superuser.execute(
+            "select count(*) from pg_stats s where s::text ilike %s", (f"%{STEM}%",)
+        ).fetchone() == (0,)
+        kinds = superuser.execute("select distinct kind from mnemic.memories where state = 'purged'").fetchall()
+    assert {kind for (kind,) in kinds} == {"fact", "reflection", "consolidation", "core", "episode", "procedure"}
+    assert len(erased) > 15
+    assert sorted(left) == ["Berth ten is free for the crew.", "The berth list is at the gate."]
+    assert "berth ten is free for the crew." in after  # what Bo said is Bo's
+
+
+async def test_after_erasing_memories_by_their_ids_nothing_of_them_is_left(
+    ordinary_db: Clone, model: LoopbackModel
+) -> None:
+    """Closed ones and consolidations too; what waits, and what is shared with others, is no memory of the person's."""
+    async with scripted_memory(ordinary_db, model) as memory:
+        planting = Planting(memory, model)
+        await planting.conversation()
+        await planting.correction()
+        await planting.explicit()
+        own = await everything(memory)
+        before = found(dumped(ordinary_db))
+        assert {*await memory.erase(ANA, [one.id for one in own])} == {one.id for one in own}
+    settings = CANARIES[:3]
+    assert len(before) > 30
+    assert {*found(dumped(ordinary_db))} == {*settings}
+    assert problems(ordinary_db) == []
+
+
+async def test_only_a_server_told_to_log_its_parameters_writes_down_what_was_said(
+    ordinary_db: Clone, model: LoopbackModel
+) -> None:
+    """The control of the server's log: `log_statement = 'all'` writes them along, and an erasure comes too late."""
+    with ordinary_db.as_superuser() as superuser:
+        superuser.execute(f"alter role mnemic_app in database \"{ordinary_db.name}\" set log_statement = 'all'")
+    async with scripted_memory(ordinary_db, model) as memory:
+        await memory.observe(ANA, turns("I have a wombatzz"))
+        await memory.erase_person(ANA)
+    assert "wombatzz" in logged(ordinary_db)
+    assert "wombatzz" not in dumped(ordinary_db)
+
+
+async def forgotten_two(memory: Mnemic) -> tuple[UUID, UUID, datetime, int]:
+    """Two memories that were kept, then forgotten: their ids, when that began, and the history's seq before it."""
+    first = await memory.remember(ANA, f"Ana keeps {CANARIES[0]} at home.", category="projects")
+    other = await memory.remember(ANA, "The berth list hangs at the gate.", category="projects")
+    assert first.id
+    assert other.id
+    seq = max(event.seq for event in await memory.history(ANA, other.id))
+    since = datetime.now(UTC)
+    for memory_id in (first.id, other.id):
+        await memory.forget(ANA, memory_id)
+    return first.id, other.id, since, seq
+
+
+async def living(memory: Mnemic) -> Sequence[UUID]:
+    return [one.id for one in await memory.memories(ANA, ["fact"])]
+
+
+async def test_rollbacks_across_an_erasure_name_what_is_gone_and_bring_the_others_back(
+    clean_db: Clone, model: LoopbackModel
+) -> None:
+    async with scripted_memory(clean_db, model) as memory:
+        gone, left, since, seq = await forgotten_two(memory)
+        await memory.erase(ANA, [gone])
+        undo: Way = partial(memory.undo_session, ANA, "s1", since)
+        restore: Way = partial(memory.restore, ANA, "user:ana", seq)
+        for way in (undo, restore):
+            with pytest.raises(ContentErasedError) as refused:
+                await way()
+            assert [one.memory_id for one in refused.value.rollback.erased] == [gone]
+            assert await living(memory) == []
+            undone = await way(skip_erased=True)
+            assert ([one.memory_id for one in undone.erased], await living(memory)) == ([gone], [left])
+            assert undone.op_id
+            await memory.undo(ANA, undone.op_id)
+            assert await living(memory) == []
+        then = await memory.as_of(ANA, "user:ana", seq)
+        assert {(one.id, one.state, one.content) for one in then} == {
+            (gone, "purged", ""),
+            (left, "active", "The berth list hangs at the gate."),
+        }
+    assert problems(clean_db) == []
+    assert STEM not in dumped(clean_db)

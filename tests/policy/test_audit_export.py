@@ -1,0 +1,156 @@
+"""The check of an export: with nothing but sha256 it finds whatever was changed, left out, added or moved."""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mnemic.policy.audit_export import COLUMNS, check_export, first_hash, header_line, row_line
+from mnemic.state.audit import ChainRow, Head
+
+KEYS = ["user:ana", "session:s1"]
+SALT, BEFORE, AFTER = b"salt", '{"state": "active"}', '{"content": "Ana keeps bees, Zoë says."}'
+
+
+def digest(contents: str | None) -> str | None:
+    return None if contents is None else hashlib.sha256(SALT + contents.encode()).hexdigest()
+
+
+def own(seq: int, prev: bytes, event: str = "UPDATE", *, key: str = "user:ana", agent: str = "harbor") -> ChainRow:
+    """A row of the person's, with its contents."""
+    values = dict.fromkeys(COLUMNS) | {"version": "h1", "agent_id": agent, "seq": seq, "event": event}
+    values |= {"scope_key": key, "before_digest": digest(BEFORE), "after_digest": digest(AFTER), "meta": {"a": 0.5}}
+    text = json.dumps(list((values | {"prev": prev.hex()}).values()), ensure_ascii=False)
+    row_hash = hashlib.sha256(text.encode()).digest()
+    before = None if event == "ERASE" else BEFORE
+    return ChainRow(seq=seq, prev=prev, hash=row_hash, text=text, salt=SALT, before=before, after=AFTER)
+
+
+def bare(row: ChainRow, *, foreign: bool) -> ChainRow:
+    """The row of somebody else, or one whose contents were erased."""
+    text = None if foreign else row.text
+    return ChainRow(seq=row.seq, prev=row.prev, hash=row.hash, text=text, salt=None, before=None, after=None)
+
+
+def export() -> list[str]:
+    """A row of the person's, somebody's, one that was erased, its erasure, somebody's."""
+    rows: list[ChainRow] = []
+    for seq in range(1, 6):
+        row = own(seq, rows[-1].hash if rows else first_hash("harbor"), "ERASE" if seq == 4 else "UPDATE")
+        rows.append(bare(row, foreign=seq in (2, 5)) if seq in (2, 3, 5) else row)
+    return [header_line("harbor", "ana", KEYS, Head(seq=5, hash=rows[-1].hash)), *map(row_line, rows)]
+
+
+EXPORT = export()
+
+
+def reasons(lines: list[str]) -> list[tuple[int, str]]:
+    return [(problem.line, problem.reason) for problem in check_export(lines).problems]
+
+
+def changed(place: int, **fields: Any) -> list[str]:
+    """The export with other fields in one of its lines; None takes one away."""
+    line = {**json.loads(EXPORT[place]), **fields}
+    kept = {name: value for name, value in line.items() if value != "-"}
+    return [*EXPORT[:place], json.dumps(kept), *EXPORT[place + 1 :]]
+
+
+def test_an_export_as_it_was_made_has_no_problems() -> None:
+    checked = check_export(EXPORT)
+    assert checked.problems == ()
+    assert (checked.agent, checked.seq, checked.rows, checked.own, checked.erased) == ("harbor", 5, 5, 3, 1)
+    assert checked.hash == json.loads(EXPORT[-1])["hash"]
+    assert check_export(line.encode() + b"\r\n" for line in [*EXPORT, ""]).problems == ()
+
+
+def test_an_agent_without_a_history_has_an_export_too() -> None:
+    header = header_line("harbor", "ana", KEYS, Head(seq=0, hash=first_hash("harbor")))
+    assert check_export([header]).problems == ()
+    assert reasons([header_line("museum", "ana", KEYS, Head(seq=0, hash=first_hash("harbor")))]) == [
+        (2, "the last row is not the one that the header names")
+    ]
+
+
+ROW = json.loads(EXPORT[1])
+TEXT, MOULD, ORDER = (
+    "the text is not what was hashed",
+    "the row is not its text",
+    "it does not follow the row before it",
+)
+BEFORE_WRONG, AFTER_WRONG = (f"the contents {when} are not those recorded" for when in ("before", "after"))
+MISSING, FOREIGN = "rows are missing before this one", "contents without the row's text"
+ANOTHER, END, NO_HEADER = (
+    "the text is another row's",
+    "the last row is not the one that the header names",
+    "not the header of an export",
+)
+CHANGES: dict[str, tuple[list[str], set[tuple[int, str]]]] = {
+    "another text": (changed(1, text=ROW["text"].replace("0.5", "0.6")), {(2, TEXT), (2, MOULD)}),
+    "another row": (changed(1, row={**ROW["row"], "event": "ADD"}), {(2, MOULD)}),
+    "no row": (changed(1, row="-"), {(2, MOULD)}),
+    "another content": (changed(1, after=ROW["after"].replace("bees", "hens")), {(2, AFTER_WRONG)}),
+    "another past": (changed(1, before="{}"), {(2, BEFORE_WRONG)}),
+    "no past": (changed(1, before=None), {(2, BEFORE_WRONG)}),
+    "another salt": (changed(1, salt="00"), {(2, BEFORE_WRONG), (2, AFTER_WRONG)}),
+    "contents without a salt": (changed(1, salt="-"), {(2, "contents without their salt")}),
+    "contents of somebody's": (changed(2, after="x"), {(3, FOREIGN)}),
+    "another hash": (changed(2, hash="00"), {(4, ORDER)}),
+    "another predecessor": (changed(2, prev="00"), {(3, ORDER)}),
+    "another number": (changed(2, seq=9), {(3, MISSING), (4, MISSING)}),
+    "a row left out": ([*EXPORT[:2], *EXPORT[3:]], {(3, MISSING), (3, ORDER)}),
+    "the end left out": (EXPORT[:-1], {(6, END)}),
+    "a row twice": ([*EXPORT, EXPORT[-1]], {(7, MISSING), (7, ORDER)}),
+    "another head": (changed(0, hash="00"), {(7, END)}),
+    "another agent": (changed(0, agent="museum"), {(2, ORDER), (2, ANOTHER), (4, ANOTHER), (5, ANOTHER)}),
+    "another person": (changed(0, user="bo"), {(1, "the person's own scope key is not among those of the header")}),
+    "another person's keys": (
+        changed(0, user="bo", scope_keys=["user:bo"]),
+        {(line, "the row is of another scope key") for line in (2, 4, 5)},
+    ),
+    "other columns": (changed(0, columns=[]), {(1, "another form of the hashed text than this version reads")}),
+    "no JSON": (
+        [*EXPORT[:2], "x", *EXPORT[3:]],
+        {(3, "not a row of an export"), (4, MISSING), (4, ORDER)},
+    ),
+    "no header": (EXPORT[1:], {(1, NO_HEADER)}),
+    "nothing": ([], {(1, NO_HEADER)}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_was_changed_is_named(change: str) -> None:
+    lines, expected = CHANGES[change]
+    assert set(reasons(lines)) == expected
+
+
+def test_a_row_put_in_the_place_of_somebodys_does_not_fit() -> None:
+    """Who makes an own row for a foreign one would have to find its hash."""
+    forged = own(2, bytes.fromhex(ROW["hash"]))
+    lines = [*EXPORT[:2], row_line(forged), *EXPORT[3:]]
+    assert (4, "it does not follow the row before it") not in reasons(lines)  # it is the row that it was made from
+    other = own(2, bytes.fromhex(ROW["hash"]), "ADD")
+    assert (4, "it does not follow the row before it") in reasons([*EXPORT[:2], row_line(other), *EXPORT[3:]])
+
+
+#: What a header says and nothing proves: whose name it gives, and how it explains the lines.
+_SAID = ("user", "lines", "scope_keys")
+
+
+def _proven(line: str | bytes) -> object:
+    """What of a line has to be as it was."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return {name: value for name, value in found.items() if name not in _SAID} if isinstance(found, dict) else None
+
+
+@given(place=st.integers(0, 5), at=st.integers(0, 10_000), byte=st.integers(0, 255))
+def test_no_byte_is_changed_without_a_problem_but_where_it_says_the_same(place: int, at: int, byte: int) -> None:
+    line = bytearray(EXPORT[place].encode())
+    line[at % len(line)] = byte
+    is_same = _proven(bytes(line)) == _proven(EXPORT[place])
+    assert is_same or check_export([*EXPORT[:place], bytes(line), *EXPORT[place + 1 :]]).problems

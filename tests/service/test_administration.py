@@ -1,0 +1,256 @@
+"""What an administrator may: roll back and look, blind. No content is readable to their role, whatever it is asked."""
+
+import json
+import shutil
+import traceback
+import uuid
+from collections.abc import Awaitable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.errors import InsufficientPrivilege
+
+from mnemic import Administration, Mnemic
+from mnemic.nodes.resources import Resources
+from mnemic.state.errors import ConfigurationError, MnemicError, RollbackRefusedError
+from mnemic.storage.migrate import ADMIN_ROLE
+from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, saved, states
+from tests.support.scripted import turns
+from tests.support.server import Clone, fast_directory
+from tests.support.worlds import identity, remember
+
+CANARY = "quincunx"
+#: All that the role may read, in full: ids, times, codes, digests. What a memory says is in no history.
+READABLE = {
+    "history": {
+        *("agent_id", "seq", "op_id", "event", "memory_id", "scope_key", "category", "actor", "actor_kind", "reason"),
+        *("session_id", "run_id", "refinement_id", "undo_of", "before_digest", "after_digest", "token_delta", "meta"),
+        *("ts", "prev", "hash"),
+    },
+    "heads": {"agent_id", "seq", "hash"},
+}
+#: Functions that act for it, of which none tells what a memory says.
+CALLABLE = {
+    *(
+        "agent_ids",
+        "as_of_blind",
+        "audit_problems",
+        "purge_expired",
+        "restore_as_administrator",
+        "seq_at",
+        "set_protection",
+    ),
+    *("tells_of_memory", "undo_as_administrator"),
+}
+_COLUMNS = """
+select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
+ where c.relnamespace = 'mnemic'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'f') and a.attnum > 0
+   and not a.attisdropped
+"""
+_FUNCTIONS = """
+select distinct p.proname from pg_proc p
+ where p.pronamespace = 'mnemic'::regnamespace and has_function_privilege(%s, p.oid, 'execute')
+   and not exists (select from pg_depend d where d.objid = p.oid and d.deptype = 'e')
+"""
+
+
+def readable(clone: Clone) -> dict[str, set[str]]:
+    """By table, the columns that the administrators' role really gets an answer about."""
+    with clone.as_superuser() as superuser:
+        columns = superuser.execute(_COLUMNS).fetchall()
+    found: dict[str, set[str]] = {}
+    with clone.as_role(ADMIN_ROLE) as administrator:
+        for table, column in columns:
+            question = sql.SQL("select {} from {}").format(sql.Identifier(column), sql.Identifier("mnemic", table))
+            try:
+                administrator.execute(question)
+            except InsufficientPrivilege:
+                continue
+            found.setdefault(table, set()).add(column)
+    return found
+
+
+def test_the_role_reads_the_history_without_contents_and_nothing_else(clean_db: Clone) -> None:
+    assert readable(clean_db) == READABLE
+
+
+def test_the_role_calls_what_is_made_for_it_and_nothing_else(clean_db: Clone, superuser: psycopg.Connection) -> None:
+    assert {name for (name,) in superuser.execute(_FUNCTIONS, (ADMIN_ROLE,)).fetchall()} == CALLABLE
+
+
+def test_a_right_to_one_column_is_seen(fresh_db: Clone) -> None:
+    """The control."""
+    with fresh_db.as_superuser() as superuser:
+        superuser.execute("grant select (tags) on mnemic.memories to mnemic_admin")
+    assert readable(fresh_db) == {**READABLE, "memories": {"tags"}}
+
+
+def test_the_role_writes_no_table(clean_db: Clone, superuser: psycopg.Connection) -> None:
+    (written,) = superuser.execute(
+        "select array_agg(distinct table_name::text) from information_schema.column_privileges"
+        " where grantee = %s and table_schema = 'mnemic' and privilege_type <> 'SELECT'",
+        (ADMIN_ROLE,),
+    ).fetchone() or ("nothing asked",)
+    assert written is None
+
+
+async def test_the_role_sees_the_agent_that_its_transaction_named(clean_db: Clone, resources: Resources) -> None:
+    await saved(resources.database, "Ana keeps bees.")
+    await saved(resources.database, "Ana paints.", who=identity("ana", agent="museum"))
+    with clean_db.as_role(ADMIN_ROLE) as administrator:
+        for agent, seen in {"harbor": {"harbor"}, "museum": {"museum"}, "": set()}.items():
+            assert _agents(administrator, agent) == seen
+
+
+async def test_without_its_policy_it_would_see_every_agent(fresh_db: Clone) -> None:
+    """The control."""
+    async with fresh_db.database() as db:
+        await saved(db, "Ana keeps bees.")
+        await saved(db, "Ana paints.", who=identity("ana", agent="museum"))
+    with fresh_db.as_superuser() as superuser:
+        superuser.execute("alter policy administrator on mnemic.history using (true)")
+    with fresh_db.as_role(ADMIN_ROLE) as administrator:
+        assert _agents(administrator, "harbor") == {"harbor", "museum"}
+
+
+def _agents(administrator: psycopg.Connection, agent: str) -> set[str]:
+    administrator.execute("select set_config('mnemic.agent_id', %s, false)", (agent,))
+    return {found for (found,) in administrator.execute("select agent_id from mnemic.history").fetchall()}
+
+
+async def told(*acts: Awaitable[object]) -> str:
+    """All that calls answer and raise, as anybody would print or log it."""
+    said = []
+    for act in acts:
+        try:
+            said.append(repr(await act))
+        except MnemicError as error:
+            said += traceback.format_exception(error)
+            said += [str(error), repr(error), repr(vars(error))]
+    return "\n".join(said)
+
+
+@pytest.fixture
+async def canaries(memory: Mnemic, resources: Resources, superuser: psycopg.Connection) -> None:
+    """A message, and memories changed, forgotten, doubled, protected and erased, that all say what nobody may read."""
+    await memory.observe(ANA, turns(f"My word is {CANARY}."))
+    first, second, third = await saved(resources.database, *(f"{CANARY} {number}" for number in range(3)))
+    await forgotten(resources.database, first, second)
+    await remember(resources.database, ANA, again(first))
+    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (third.id,))
+    await memory.erase(ANA, [second.id])
+
+
+@pytest.mark.usefixtures("canaries")
+async def test_nothing_that_administration_answers_or_raises_says_what_a_memory_says(
+    memory: Mnemic, administration: Administration, superuser: psycopg.Connection
+) -> None:
+    began, ops = datetime.now(UTC) - timedelta(hours=1), op_ids(superuser)
+    assert CANARY in json.dumps(everything(superuser))
+    said = await told(
+        administration.operations("harbor"),
+        *(administration.undo("harbor", op, dry_run=True) for op in ops),
+        *(administration.undo("harbor", op) for op in ops),
+        administration.undo_session("harbor", "s1", began),
+        administration.restore("harbor", "user:ana", 3),
+        administration.restore("harbor", "user:ana", 3, skip_erased=True, dry_run=True),
+        administration.as_of("harbor", "user:ana", 3),
+    )
+    assert "RollbackConflictError" in said
+    assert "ContentErasedError" in said
+    assert "PastMemory" in said
+    assert CANARY not in said
+    assert CANARY in await told(memory.as_of(ANA, "user:ana", 3))  # the control: the person sees it
+
+
+async def test_an_administrator_acts_on_the_agent_named_alone(
+    administration: Administration, resources: Resources, superuser: psycopg.Connection
+) -> None:
+    await saved(resources.database, "Ana keeps bees.")
+    (op,) = op_ids(superuser)
+    before = everything(superuser)
+    unknown = await told(administration.undo("museum", uuid.UUID(int=1)))
+
+    assert await administration.operations("museum") == []
+    assert await administration.as_of("museum", "user:ana", 0) == []
+    assert (await told(administration.undo("museum", op))) == unknown
+    assert (await administration.restore("museum", "user:ana", 0)).changes == ()
+    assert {name: rows for name, rows in everything(superuser).items() if name != "heads"} == {
+        name: rows for name, rows in before.items() if name != "heads"
+    }
+
+
+async def test_a_shared_key_is_restored_and_looked_at_without_words(
+    administration: Administration, resources: Resources, superuser: psycopg.Connection
+) -> None:
+    (boat,) = await saved(resources.database, "The crew has a boat.", key="group:crew")
+    await forgotten(resources.database, boat)
+    done = await administration.restore("harbor", "group:crew", 1)
+
+    assert states(superuser) == {"The crew has a boat.": "active"}
+    assert [(one.before, one.after) for one in done.changes] == [("soft_deleted", "active")]
+    (then,) = await administration.as_of("harbor", "group:crew", 2)
+    assert (then.id, then.kind, then.state, then.protected) == (boat.id, "fact", "soft_deleted", False)
+
+
+async def test_what_was_done_is_told_with_who_did_it(
+    clean_db: Clone, resources: Resources, superuser: psycopg.Connection
+) -> None:
+    await saved(resources.database, "Ana keeps bees.", "Ana has a boat.")
+    (op,) = op_ids(superuser)
+    async with Administration.open(admin_url=clean_db.administrator_dsn, actor="keeper") as administration:
+        undone = await administration.undo("harbor", op)
+        newest, oldest = await administration.operations("harbor")
+        assert await administration.operations("harbor", since=newest.ts + timedelta(seconds=1)) == []
+        assert await administration.operations("harbor", limit=1) == [newest]
+        assert await administration.operations("harbor", session_id="s1") == [oldest]
+
+    assert (newest.op_id, newest.undo_of, newest.actor, newest.actor_kind) == (undone.op_id, op, "keeper", "admin")
+    assert (newest.events, newest.reason) == ({"DELETE": 2}, "undo")
+    assert (oldest.op_id, oldest.events, oldest.actor_kind) == (op, {"ADD": 2}, "agent")
+    assert oldest.scope_keys == ("user:ana",)
+    assert newest.token_delta == -oldest.token_delta < 0
+
+
+async def test_a_server_of_ones_own_needs_the_administrators_dsn(clean_db: Clone) -> None:
+    with pytest.raises(ConfigurationError, match="set MNEMIC_ADMIN_URL too"):
+        async with Administration.open(database_url=clean_db.service_dsn):
+            pass
+
+
+async def test_a_dsn_that_is_none_is_not_quoted() -> None:
+    with pytest.raises(ConfigurationError, match="MNEMIC_ADMIN_URL is no DSN") as caught:
+        async with Administration.open(admin_url=f"{CANARY} {CANARY}"):
+            pass
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """A directory that the server's account can reach, which pytest's own is not for root."""
+    directory = fast_directory() / f"mnemic-administered-{uuid.uuid4().hex[:12]}"
+    yield directory
+    shutil.rmtree(directory)
+
+
+async def test_the_embedded_server_lets_administrators_in(base: Path) -> None:
+    async with Mnemic.open(data_dir=base, embedder="hash") as memory:
+        await memory.remember(ANA, "Ana keeps bees.", category="interests")
+        async with Administration.open(data_dir=base) as administration:
+            (op,) = await administration.operations("harbor")
+            assert (await administration.undo("harbor", op.op_id)).changes
+        assert await memory.memories(ANA) == []
+
+
+async def test_a_refusal_is_no_half_a_write(
+    administration: Administration, resources: Resources, superuser: psycopg.Connection
+) -> None:
+    bees, _ = await saved(resources.database, "Ana keeps bees.", "Ana has a boat.")
+    await forgotten(resources.database, bees)
+    before = everything(superuser)
+    with pytest.raises(RollbackRefusedError):
+        await administration.undo("harbor", op_ids(superuser)[0])
+    assert everything(superuser) == before

@@ -1,0 +1,166 @@
+"""No false alarm: histories as the product writes them have no problems, whoever writes meanwhile."""
+
+import asyncio
+import uuid
+from contextlib import suppress
+from datetime import timedelta
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from mnemic.state.errors import MnemicError
+from mnemic.state.identity import Identity
+from mnemic.state.settings import Settings
+from mnemic.storage import audit, erasure, history, inbox, memories, time_machine
+from mnemic.storage.database import Database, Scoped
+from tests.support.audited import administration, problems, tell
+from tests.support.server import Clone
+from tests.support.worlds import AGENT, MODEL, direction, identity, memory, message, remember
+
+ACTS = ("keep", "forget", "absorb", "weigh", "undo", "redo", "restore", "erase", "purge", "protect")
+
+
+async def act(scoped: Scoped, own: list[str], name: str) -> None:
+    """One operation of a person's, on what the person has."""
+    living = [one for one in await memories.living(scoped, ["fact", "reflection"], most=50) if not one.protected]
+    if name in ("undo", "redo"):
+        found = await time_machine.operations(scoped, own, session_id=None, since=None, most=100)
+        wanted = [one.op_id for one in found if (one.undo_of is not None) == (name == "redo")][:2]
+        for op_id in wanted[-1:]:
+            await time_machine.undo(scoped, own, [op_id], cascade=True, skip_erased=True, apply=True)
+    elif name == "restore":
+        seq = await time_machine.seq_of(scoped, own[0], 0)
+        await time_machine.restore(scoped, own[0], seq + 2, administers=False, skip_erased=True, apply=True)
+    elif name == "erase":
+        await erasure.erase(scoped, own, [one.id for one in living[:1]])
+    elif name == "keep":
+        await _keep(scoped, own[0])
+    elif living:
+        await scoped.begin_operation(name, meta={"kept_share": 0.75})
+        if name == "ttl":
+            closing = "update memories set state = 'soft_deleted' where id = %(id)s"
+            await scoped.execute(closing, {"id": living[0].id})
+        elif name == "forget":
+            await memories.forget(scoped, living[0])
+        elif name == "absorb":
+            await memories.absorb(scoped, uuid.uuid4(), [one.id for one in living if one.kind == "reflection"])
+        else:
+            change = "update memories set importance = 6 - importance where state = 'active' and not protected"
+            await scoped.execute(change, {})
+
+
+async def _keep(scoped: Scoped, key: str) -> None:
+    """A fact with a source and a relation, and a reflection."""
+    said = message("So it is.", user=key.removeprefix("user:"))
+    fact = memory(f"A fact {uuid.uuid4()}.", key=key, sources=[said])
+    thought = memory(f"A thought {uuid.uuid4()}.", key=key, kind="reflection")
+    await inbox.observe(scoped, "s1", [said])
+    op_id = await scoped.begin_operation("formation")
+    await inbox.settle(scoped, op_id, [said.id], read_seq=await history.newest(scoped))
+    await memories.insert(scoped, [fact, thought], model=MODEL, vectors={fact.id: direction(9)}, run_id=None)
+
+
+def _purge(superuser: psycopg.Connection, agent: str) -> None:
+    with superuser.transaction():
+        superuser.execute("set local role mnemic_admin")
+        superuser.execute("select set_config('mnemic.agent_id', %s, true)", (agent,))
+        superuser.execute("select mnemic.purge_expired('0', gen_random_uuid(), 'a')")
+
+
+def _protect(clone: Clone, superuser: psycopg.Connection, agent: str) -> None:
+    """Or lifts it, from a session that shows times in its own way."""
+    rows = superuser.execute("select id, protected from mnemic.memories where agent_id = %s limit 1", (agent,))
+    if found := rows.fetchone():
+        with clone.as_role("mnemic_admin") as admin:
+            admin.execute("set timezone = 'Asia/Kathmandu'; set datestyle = 'German'")
+            admin.execute("select mnemic.set_protection(%s, %s, %s, 'a')", (agent, found[0], not found[1]))
+
+
+@hypothesis_settings(max_examples=25)
+@given(names=st.lists(st.sampled_from(ACTS), max_size=9))
+async def test_whatever_was_done_there_is_nothing_wrong(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection, names: list[str]
+) -> None:
+    who = Identity(agent_id=f"agent-{uuid.uuid4().hex}", user_id="ana", session_id="s1")
+    await remember(db, who)
+    for name in ("keep", "keep", *names):
+        if name == "purge":
+            async with db.scoped(who) as scoped:
+                await act(scoped, ["user:ana"], "ttl")
+            _purge(superuser, who.agent_id)
+        elif name == "protect":
+            _protect(clean_db, superuser, who.agent_id)
+        else:
+            with suppress(MnemicError):  # what is refused leaves nothing
+                async with db.scoped(who) as scoped:
+                    await act(scoped, ["user:ana", "session:s1"], name)
+    assert await problems(clean_db, who.agent_id) == []
+
+
+async def test_a_purge_and_the_erasure_of_a_person_leave_a_whole_chain(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    await tell(clean_db, db)
+    ana = identity(session="s1")
+    expired = memory("Ana waits for the ferry.")
+    await remember(db, ana, expired)
+    async with db.scoped(ana) as scoped:
+        await scoped.begin_operation("ttl")
+        await scoped.execute("update memories set state = 'soft_deleted' where id = %(id)s", {"id": expired.id})
+    async with administration(clean_db) as opened, opened._database.administered(AGENT, "a") as scoped:
+        assert await erasure.purge_expired(scoped, timedelta(0)) == [expired.id]
+    assert await problems(clean_db) == []
+    async with db.scoped(ana) as scoped:
+        assert len(await erasure.erase_person(scoped, "ana")) > 3
+    assert await problems(clean_db) == []
+    count = (
+        "select count(*) from mnemic.history_contents where after ->> 'state' <> 'purged' and scope_key = 'user:ana'"
+    )
+    assert superuser.execute(count).fetchone() == (0,)
+
+
+async def test_who_checks_while_others_write_sees_one_moment(clean_db: Clone) -> None:
+    async with clean_db.database(Settings(pool_size=4)) as db, administration(clean_db) as opened:
+        await remember(db, identity())
+        found: list[object] = []
+
+        async def write(user: str) -> None:
+            for number in range(12):
+                await remember(db, identity(user), memory(f"{user} {number}", key=f"user:{user}"))
+
+        async def check() -> None:
+            for _ in range(12):
+                found.extend(await opened.verify(AGENT))
+
+        await asyncio.gather(write("ana"), write("bo"), check(), check())
+    assert found == []
+
+
+async def test_the_agents_are_all_that_have_a_trace(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    await remember(db, identity(agent="museum"), memory("Ana paints."))
+    await remember(db, identity(agent="harbor"))
+    superuser.execute("insert into mnemic.heads values ('abbey', 0, sha256('abbey'))")
+    async with administration(clean_db) as opened:
+        assert await audit.agents(opened._database) == ["abbey", "harbor", "museum"]
+
+
+@pytest.mark.parametrize(
+    ("role", "function", "may"),
+    [
+        ("mnemic_app", "audit_problems", False),
+        ("mnemic_app", "agent_ids", False),
+        ("mnemic_app", "chain_links", True),
+        ("mnemic_admin", "audit_problems", True),
+        ("mnemic_admin", "agent_ids", True),
+        ("mnemic_admin", "chain_links", False),
+    ],
+)
+def test_administrators_check_and_the_service_exports(clean_db: Clone, role: str, function: str, may: bool) -> None:
+    statement = "select has_function_privilege(oid, 'execute') from pg_proc where proname = %s"
+    with clean_db.as_role(role) as connection:
+        assert connection.execute(statement, (function,)).fetchone() == (may,)

@@ -1,0 +1,387 @@
+"""Whoever changes the history, or memories behind its back, is found out; what only anchors find is shown too."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+from uuid import UUID
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mnemic.policy.anchors import Anchors, contradictions, line_of, read_anchors, signed
+from tests.support.audited import EVENTS, KEY, REBUILT, Story, tell
+from tests.support.server import Clone, Server, cloned
+from tests.support.worlds import AGENT, MORNING, identity, memory, remember
+
+Found = set[tuple[str, int | None]]
+NOBODY = "00000000-0000-0000-0000-000000000007"
+
+
+class World(NamedTuple):
+    connection: psycopg.Connection
+    story: Story
+
+
+@pytest.fixture(scope="module")
+def world(server: Server, template: str) -> Iterator[World]:
+    """A database in which everything has happened once, and a superuser; each test rolls back what it does."""
+    with cloned(server, template) as clone:
+        story = asyncio.run(_told(clone))
+        with clone.as_superuser() as connection:
+            connection.execute("set search_path = mnemic; set timezone = 'UTC'")
+            yield World(connection, story)
+
+
+async def _told(clone: Clone) -> Story:
+    async with clone.database() as db:
+        story = await tell(clone, db)
+        await remember(db, identity(agent="museum"), memory("Ana paints."), memory("Ana draws."))
+        return story
+
+
+@contextmanager
+def tampering(world: World) -> Iterator[None]:
+    """A superuser with every trigger off, whose work is undone at the end."""
+    with world.connection.transaction(force_rollback=True):
+        world.connection.execute("set local session_replication_role = replica")
+        yield
+
+
+def change(world: World, *statements: str) -> None:
+    """Each statement has to change something; names of the story's memories stand in braces."""
+    for statement in statements:
+        cursor = world.connection.execute(statement.format(**vars(world.story)).encode())
+        assert cursor.rowcount, statement
+
+
+def found(world: World, agent: str = AGENT) -> Found:
+    """What the administrators' role is told: code and seq."""
+    return {(problem, seq) for problem, seq, _ in told(world, agent)}
+
+
+def told(world: World, agent: str = AGENT) -> list[tuple[str, int | None, UUID | None]]:
+    with world.connection.transaction(force_rollback=True):
+        world.connection.execute("set local role mnemic_admin")
+        world.connection.execute("select set_config('mnemic.agent_id', %s, true)", (agent,))
+        return world.connection.execute("select problem, seq, memory_id from audit_problems()").fetchall()
+
+
+def test_a_history_as_it_was_written_has_no_problems(world: World) -> None:
+    events = world.connection.execute("select event from history where agent_id = %s order by seq", (AGENT,)).fetchall()
+    assert tuple(event for (event,) in events) == EVENTS
+    assert (found(world), found(world, "museum"), found(world, "nobody")) == (set(), set(), set())
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kathmandu", "America/St_Johns", "UTC"])
+def test_how_a_session_shows_times_and_figures_raises_no_alarm(world: World, zone: str) -> None:
+    with world.connection.transaction(force_rollback=True):
+        world.connection.execute(
+            f"set local timezone = '{zone}'; set local datestyle = 'German, DMY'; set local bytea_output = 'escape';"
+            " set local extra_float_digits = -5; set local intervalstyle = 'iso_8601'".encode()
+        )
+        assert found(world) == set()
+
+
+#: At row 4, which closes a memory: another value, and what is found.
+HISTORY: dict[str, tuple[str, Found]] = {
+    "agent_id": ("'museum'", {("gap", 5), ("chain", 5), ("contents", 4)}),
+    "seq": ("99", {("gap", 5), ("chain", 5), ("contents", 4), ("hash", 99), ("chain", 99), ("gap", 99), ("head", 17),
+                   ("contents", 99), ("replay", 99)}),
+    "op_id": (f"'{NOBODY}'", {("hash", 4)}),
+    "event": ("'UPDATE'", {("hash", 4)}),
+    "memory_id": (f"'{NOBODY}'", {("hash", 4), ("replay", 4)}),
+    "scope_key": ("'user:nobody'", {("hash", 4), ("contents", 4)}),
+    "category": ("'tasks'", {("hash", 4)}),
+    "actor": ("'nobody'", {("hash", 4)}),
+    "actor_kind": ("'admin'", {("hash", 4)}),
+    "reason": ("'repair'", {("hash", 4)}),
+    "session_id": ("'s9'", {("hash", 4)}),
+    "run_id": ("'run-8'", {("hash", 4)}),
+    "refinement_id": (f"'{NOBODY}'", {("hash", 4)}),
+    "undo_of": (f"'{NOBODY}'", {("hash", 4)}),
+    "before_digest": ("sha256('')", {("hash", 4), ("contents", 4)}),
+    "after_digest": ("sha256('')", {("hash", 4), ("contents", 4)}),
+    "token_delta": ("token_delta + 1", {("hash", 4)}),
+    "meta": ("meta || '{{\"kept_share\": 1}}'", {("hash", 4)}),
+    "ts": ("ts + interval '1 microsecond'", {("hash", 4)}),
+    "prev": ("sha256('')", {("hash", 4), ("chain", 4)}),
+    "hash": ("sha256('')", {("hash", 4), ("chain", 5)}),
+}  # fmt: skip
+CONTENTS: dict[str, tuple[str, Found]] = {
+    "agent_id": ("'museum'", {("contents", 4)}),
+    "seq": ("99", {("contents", 4), ("contents", 99)}),
+    "scope_key": ("'user:bo'", {("contents", 4)}),
+    "salt": ("sha256('')", {("contents", 4)}),
+    "before": ('before || \'{{"content": "Ana lives in Faro."}}\'', {("contents", 4)}),
+    "after": ("null", {("contents", 4)}),
+}
+HEAD: dict[str, tuple[str, Found]] = {
+    "agent_id": ("'nowhere'", {("head", 17)}),
+    "seq": ("16", {("head", 16)}),
+    "hash": ("sha256('')", {("head", 17)}),
+}
+TABLES = {"history": HISTORY, "history_contents": CONTENTS, "heads": HEAD}
+
+
+@pytest.mark.parametrize(
+    ("table", "column"), [(table, column) for table, columns in TABLES.items() for column in columns]
+)
+def test_a_change_of_any_column_is_named(world: World, table: str, column: str) -> None:
+    value, expected = TABLES[table][column]
+    row = "" if table == "heads" else " and seq = 4"
+    with tampering(world):
+        change(world, f"update {table} set {column} = {value} where agent_id = '{AGENT}'{row}")
+        assert found(world) == expected
+        assert table == "heads" or {
+            memory for problem, seq, memory in told(world) if (problem, seq) == ("hash", 4)
+        } <= {
+            world.story.porto,
+            UUID(NOBODY),
+        }
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_column_is_among_those_that_were_changed(world: World, table: str) -> None:
+    names = world.connection.execute(
+        "select attname from pg_attribute where attrelid = %s::regclass and attnum > 0 and not attisdropped", (table,)
+    )
+    assert {name for (name,) in names.fetchall()} == set(TABLES[table])
+
+
+@given(seq=st.integers(1, len(EVENTS)), column=st.sampled_from(sorted(set(HISTORY) - {"agent_id", "seq"})))
+def test_a_change_is_named_in_whichever_row_it_is(world: World, seq: int, column: str) -> None:
+    value = {"hash": "sha256('')", "event": "'X'", "actor_kind": "'x'", "run_id": "'x'"}.get(column, HISTORY[column][0])
+    with tampering(world):
+        change(world, f"update history set {column} = {value} where agent_id = '{AGENT}' and seq = {seq}")
+        assert ("hash", seq) in found(world)
+
+
+@given(seq=st.integers(1, len(EVENTS)), also=st.booleans())
+def test_a_deleted_row_is_missed(world: World, seq: int, also: bool) -> None:
+    with tampering(world):
+        change(world, f"delete from history where agent_id = '{AGENT}' and seq = {seq}")
+        if also:
+            world.connection.execute("delete from history_contents where agent_id = %s and seq = %s", (AGENT, seq))
+        missed = {("gap", seq + 1), ("chain", seq + 1)} if seq < len(EVENTS) else {("head", seq)}
+        assert missed <= found(world)
+
+
+def test_a_deleted_row_is_named_by_the_next_one(world: World) -> None:
+    with tampering(world):
+        change(
+            world,
+            f"delete from history where agent_id = '{AGENT}' and seq = 4",
+            f"delete from history_contents where agent_id = '{AGENT}' and seq = 4",
+        )
+        assert found(world) == {("gap", 5), ("chain", 5)}
+
+
+def test_contents_that_are_gone_are_missed_but_for_those_of_the_erased(world: World) -> None:
+    for seq, event in enumerate(EVENTS, start=1):
+        with tampering(world):
+            world.connection.execute("delete from history_contents where agent_id = %s and seq = %s", (AGENT, seq))
+            named = {problem for problem, _ in found(world)}
+            if seq in (10, 11):
+                assert named == set()  # erased, and so are these
+            else:
+                assert named & {"contents", "replay"}, event
+
+
+def test_two_swapped_rows_are_named(world: World) -> None:
+    with tampering(world):
+        for table in ("history", "history_contents"):
+            change(
+                world,
+                f"update {table} set seq = -4 where agent_id = '{AGENT}' and seq = 4",
+                f"update {table} set seq = 4 where agent_id = '{AGENT}' and seq = 5",
+                f"update {table} set seq = 5 where agent_id = '{AGENT}' and seq = -4",
+            )
+        assert found(world) == {("hash", 4), ("hash", 5), ("chain", 4), ("chain", 5), ("chain", 6)}
+
+
+def test_a_row_moved_to_another_agent_is_named_at_both(world: World) -> None:
+    with tampering(world):
+        for table in ("history", "history_contents"):
+            change(world, f"update {table} set agent_id = 'museum', seq = 3 where agent_id = '{AGENT}' and seq = 4")
+        assert found(world) == {("gap", 5), ("chain", 5)}
+        assert found(world, "museum") == {("hash", 3), ("chain", 3), ("head", 2), ("replay", 3)}
+
+
+def test_rows_with_another_date_are_named(world: World) -> None:
+    with tampering(world):
+        change(world, f"update history set ts = ts - interval '1 day' where agent_id = '{AGENT}'")
+        assert found(world) == {("hash", seq) for seq in range(1, len(EVENTS) + 1)}
+
+
+# -- behind the history's back
+
+#: Of the memory that lives on after an undo: another value of each column.
+MEMORY = {
+    "agent_id": "agent_id = 'museum'",
+    "id": f"id = '{NOBODY}'",
+    "kind": "kind = 'episode'",
+    "scope_key": "scope_key = 'user:bo'",
+    "subject": "subject = 'Bo'",
+    "subject_user_id": "subject_user_id = 'bo'",
+    "category": "category = 'tasks'",
+    "content": "content = 'Ana lives in Faro.'",
+    "importance": "importance = 5",
+    "pinned": "pinned = true",
+    "protected": "protected = true",
+    "private": "private = true",
+    "tags": "tags = '{{x}}'",
+    "provenance": "provenance = 'inferred'",
+    "state": "state = 'soft_deleted'",
+    "superseded_by": f"state = 'superseded', superseded_by = '{NOBODY}'",
+    "absorbed_at": "absorbed_at = now()",
+    "consolidated_into": f"state = 'absorbed', consolidated_into = '{NOBODY}'",
+    "valid_from": "valid_from = valid_from + interval '1 microsecond'",
+    "valid_until": "valid_until = now()",
+    "purge_at": "purge_at = now()",
+    "created_at": "created_at = now()",
+    "updated_at": "updated_at = now()",
+    "version": "version = version + 1",
+    "source_session_id": "source_session_id = 's9'",
+    "related_user_ids": "related_user_ids = '{{bo}}'",
+    "run_id": "run_id = 'run-8'",
+    "actor_id": "actor_id = 'bo'",
+    "role": "role = 'planner'",
+    "import_id": f"import_id = '{NOBODY}'",
+}
+
+
+@pytest.mark.parametrize("column", MEMORY)
+def test_a_memory_changed_behind_the_triggers_is_named(world: World, column: str) -> None:
+    with tampering(world):
+        change(world, f"update memories set {MEMORY[column]} where agent_id = '{AGENT}' and id = '{{porto}}'")
+        assert ("replay", 9, world.story.porto) in told(world)
+        assert {problem for problem, _ in found(world)} <= {"replay", "entry"}
+
+
+def test_every_column_of_a_memory_is_among_those_that_were_changed(world: World) -> None:
+    names = world.connection.execute(
+        "select attname from pg_attribute where attrelid = 'memories'::regclass and attnum > 0 and not attisdropped"
+        " and attgenerated = ''"
+    )
+    assert {name for (name,) in names.fetchall()} == set(MEMORY)
+
+
+_LISBON = "where item_id = '{lisbon}'"
+SIMPLE: dict[str, tuple[str, Found]] = {
+    "a memory removed": ("delete from memories where id = '{bike}'", {("replay", 14)}),
+    "a memory added": (
+        "insert into memories (agent_id, id, kind, scope_key, subject, category, content, importance, provenance,"
+        f" valid_from) values ('harbor', '{NOBODY}', 'fact', 'user:ana', 'Ana', 'profile', 'A', 3, 'asserted', now())",
+        {("replay", None)},
+    ),
+    "a relation removed": ("delete from relations", {("relation", 3)}),
+    "a relation changed": ("update relations set strength = 0.71", {("relation", 3)}),
+    "a relation turned": ("update relations set to_id = '{shared}'", {("relation", 3), ("relation", None)}),
+    "a relation added": (
+        "insert into relations values ('harbor', '{porto}', '{lisbon}', 'related_to', 1, 'user:ana', 'user:ana')",
+        {("relation", None)},
+    ),
+    "a forgotten memory revived": ("update entries set living = true where item_id = '{bike}'", {("entry", None)}),
+    "a living memory hidden": (f"update entries set living = false {_LISBON}", {("entry", None)}),
+    "an entry shown to others": (f"update entries set scope_key = 'agent:harbor' {_LISBON}", {("entry", None)}),
+    "an entry in another category": (f"update entries set category = 'tasks' {_LISBON}", {("entry", None)}),
+    "an entry of another kind": (f"update entries set kind = 'episode' {_LISBON}", {("entry", None)}),
+    "an entry of the erased": (
+        f"update entries set item_id = '{{erased}}', living = false {_LISBON}",
+        {("entry", None)},
+    ),
+    "an erased memory that speaks": (
+        "update memories set content = 'x' where id = '{erased}'",
+        {("replay", 12)},
+    ),
+    "an erasure that is not to have been": (
+        "update memories set state = 'active', content = 'x' where id = '{erased}'",
+        {("replay", 12), ("contents", 10), ("contents", 11)},
+    ),
+    "contents of the erased": (
+        "insert into history_contents select agent_id, 10, scope_key, salt, before, after from history_contents where"
+        " agent_id = 'harbor' and seq = 9",
+        {("contents", 10), ("erased", 10)},
+    ),
+    "the heads gone": ("delete from heads", {("head", 17)}),
+}
+
+
+@pytest.mark.parametrize("act", SIMPLE)
+def test_what_is_done_behind_the_triggers_is_named(world: World, act: str) -> None:
+    statement, expected = SIMPLE[act]
+    with tampering(world):
+        change(world, statement)
+        assert found(world) == expected
+
+
+def test_the_head_of_an_agent_without_a_history_is_checked(world: World) -> None:
+    first = "sha256('lighthouse')"
+    with tampering(world):
+        change(world, f"insert into heads values ('lighthouse', 0, {first})")
+        assert found(world, "lighthouse") == set()
+        change(world, "update heads set hash = sha256('') where agent_id = 'lighthouse'")
+        assert found(world, "lighthouse") == {("head", 0)}
+
+
+# -- what only an anchor finds
+
+
+def anchored(world: World) -> Anchors:
+    """What an administrator keeps outside of the database."""
+    lines = []
+    for seq in (9, 17):
+        statement = "select hash from history where agent_id = %s and seq = %s"
+        (row_hash,) = world.connection.execute(statement, (AGENT, seq)).fetchone() or (b"",)
+        lines.append(line_of(signed(KEY, AGENT, seq, row_hash, MORNING)).encode())
+    return read_anchors(lines, KEY)
+
+
+def against(world: World, anchors: Anchors) -> Found:
+    rows = world.connection.execute("select seq, hash from history where agent_id = %s", (AGENT,)).fetchall()
+    return {(problem.problem, problem.seq) for problem in contradictions(anchors, AGENT, dict(rows))}
+
+
+def cut(world: World, last: int, *memories: str) -> None:
+    """The tail is gone as if it had never been, and the head says so."""
+    for table in ("history", "history_contents"):
+        change(world, f"delete from {table} where agent_id = '{AGENT}' and seq > {last}")
+    for gone in memories:
+        change(world, f"delete from memories where id = '{{{gone}}}'")
+    change(
+        world,
+        f"update heads set (seq, hash) = (select seq, hash from history where agent_id = '{AGENT}' and seq = {last})"
+        f" where agent_id = '{AGENT}'",
+    )
+
+
+def test_a_cut_tail_is_seen_by_the_anchor_alone(world: World) -> None:
+    anchors = anchored(world)
+    with tampering(world):
+        cut(world, 16, "newest")
+        assert found(world) == set()
+        assert against(world, anchors) == {("cut", 17)}
+    assert against(world, anchors) == set()
+
+
+def test_all_cut_off_is_seen_by_the_anchor_alone(world: World) -> None:
+    anchors = anchored(world)
+    with tampering(world):
+        for table in ("history", "history_contents", "heads", "memories", "relations", "entries"):
+            change(world, f"delete from {table} where agent_id = '{AGENT}'")
+        assert found(world) == set()
+        assert against(world, anchors) == {("cut", 9), ("cut", 17)}
+
+
+@pytest.mark.parametrize(("first", "named"), [(1, {9, 17}), (10, {17})])
+def test_a_chain_written_anew_is_seen_by_the_anchor_alone(world: World, first: int, named: set[int]) -> None:
+    anchors = anchored(world)
+    with tampering(world):
+        change(world, f"update history set actor = 'nobody' where agent_id = '{AGENT}' and seq >= {first}")
+        assert found(world) == {("hash", seq) for seq in range(first, 18)}
+        world.connection.execute(REBUILT.format(agent=AGENT, first=first).encode())
+        assert found(world) == set()
+        assert against(world, anchors) == {("rewritten", seq) for seq in named}

@@ -1,0 +1,285 @@
+"""What an erasure takes, table by table and rule by rule, and what it leaves: with a control for each part of it."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import LiteralString
+
+import psycopg
+import pytest
+from psycopg.errors import InsufficientPrivilege
+
+from mnemic.state.errors import RefusedError
+from mnemic.state.records import Memory, NewMemory
+from mnemic.state.settings import Settings
+from mnemic.storage import erasure, memories, time_machine
+from mnemic.storage.database import Database, Scoped
+from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
+from tests.support.erasing import ANA, CANARY, MINE, erase, erase_person, form, places, problems, states, told
+from tests.support.server import Clone
+from tests.support.worlds import AGENT, MODEL, direction, identity, memory, message, operate, remember
+
+
+async def told_and_changed(db: Database, clone: Clone) -> uuid.UUID:
+    """A memory with the canary in everything that is told of it: changed, used, protected."""
+    said = message(f"I have a {CANARY}")
+    kept = replace(memory(f"Ana has a {CANARY}.", kind="reflection", sources=[said]), subject=f"Ana {CANARY}")
+    await form(db, ANA, [replace(said, author=f"Ana {CANARY}")], kept)
+    change = (
+        f"update memories set content = 'Ana has two {CANARY}s', tags = array['{CANARY}'], related_user_ids = '{{bo}}'"
+    )
+    use = "insert into memory_use select agent_id, id, scope_key, 1, now() from memories"
+    await operate(db, ANA, lambda scoped: scoped.execute(change, {}), lambda scoped: scoped.execute(use, {}))
+    with clone.as_role("mnemic_admin") as admin:
+        admin.execute("select set_protection(%s, %s, true, 'the administrator')", (AGENT, kept.id))
+    return kept.id
+
+
+async def test_of_an_erased_memory_no_more_than_a_skeleton_is_left(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    memory_id = await told_and_changed(db, clean_db)
+    assert places(superuser) == {"memories", "messages", "entries", "history_contents"}
+    assert await erase(db, memory_id) == [memory_id]
+    assert places(superuser) == set()
+    row = superuser.execute(
+        "select state, content, subject, tags, related_user_ids, protected, pinned, scope_key from mnemic.memories"
+    ).fetchall()
+    assert row == [("purged", "", "", None, None, False, False, "user:ana")]
+    for table in ("entries", "sources", "memory_use"):
+        assert superuser.execute(f"select count(*) from mnemic.{table}".encode()).fetchone() == (0,)
+    events = superuser.execute(
+        "select event, actor, actor_kind, reason from mnemic.history order by seq desc"
+    ).fetchall()
+    assert events[0] == ("ERASE", "ana", "person", "erasure")
+    assert problems(clean_db) == []
+    assert await erase(db, memory_id) == []
+    assert len(events) == superuser.execute("select count(*) from mnemic.history").fetchone()[0]  # type: ignore[index]
+
+
+#: Beginning and end of a part of the function, and where its loss is noticed.
+PARTS = [
+    ("content = '', ", "", "memories"),
+    ("subject = '', ", "", "memories"),
+    ("tags = null, ", "", "memories"),
+    ("    delete from history_contents", ";", "history_contents"),
+    ("    delete from entries", ";", "entries"),
+    ("    update messages", ";", "messages"),
+    ("author = '', ", "", "messages"),
+]
+
+
+@pytest.mark.parametrize(("beginning", "end", "left_in"), PARTS)
+async def test_without_any_part_of_it_something_would_be_left(
+    fresh_db: Clone, beginning: str, end: str, left_in: str
+) -> None:
+    with fresh_db.as_superuser() as superuser:
+        row = superuser.execute("select pg_get_functiondef('mnemic.wipe'::regproc)").fetchone()
+        assert row
+        before, _, rest = row[0].partition(beginning)
+        assert rest
+        superuser.execute((before + (rest.partition(end)[2] if end else rest)).encode())
+        async with fresh_db.database() as db:
+            memory_id = await told_and_changed(db, fresh_db)
+            await erase(db, memory_id)
+        assert left_in in places(superuser)
+
+
+async def test_other_memories_live_on_and_lose_the_shared_message(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    said, others = message(f"I have a {CANARY} and bees"), message("So do I", user="bo")
+    first, second = memory(f"Ana has a {CANARY}.", sources=[said, others]), memory("Ana keeps bees.", sources=[said])
+    await form(db, ANA, [said, others], first, second, also=["user:bo"])
+    assert await erase(db, first.id) == [first.id]
+    assert states(superuser, first.id, second.id) == ["purged", "active"]
+    assert told(superuser, [said, others]) == [others]
+    assert places(superuser) == set()
+    assert superuser.execute("select count(*) from mnemic.sources").fetchone() == (0,)
+    assert problems(clean_db) == []
+
+
+async def test_nobody_erases_what_is_not_their_own(db: Database, superuser: psycopg.Connection) -> None:
+    crew = identity(groups=["crew"], session="s1")
+    own, bos, shared, wide = (memory(CANARY, key=key) for key in ("user:ana", "user:bo", "group:crew", "agent:harbor"))
+    await remember(db, crew, own, bos, shared, wide, also=["user:bo"])
+    ids = [bos.id, shared.id, wide.id, uuid.uuid4()]
+    assert await erase(db, *ids, who=crew) == []
+    assert await erase(db, *ids, who=crew, keys=["user:ana", "user:bo"]) == []
+    assert await erase(db, own.id, who=identity("bo"), keys=["user:ana", "user:bo"]) == []
+    assert await erase(db, own.id, who=identity(agent="museum")) == []
+    assert states(superuser, own.id, *ids[:3]) == ["active"] * 4
+    with pytest.raises(RefusedError):
+        await erase_person(db, user="bo")
+
+
+async def test_what_an_erased_consolidation_had_taken_in_stands_again(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    gone, left, again, twin = (memory(text, kind="reflection") for text in (CANARY, "Ana sings.", "Calm.", "Calm."))
+    text = memory(f"Ana sings. {CANARY}", kind="consolidation")
+    await remember(db, ANA, gone, left, again, text)
+    await operate(db, ANA, lambda scoped: memories.absorb(scoped, text.id, [gone.id, left.id, again.id]))
+    await remember(db, ANA, twin)
+    await erase(db, gone.id)
+    assert places(superuser) == {"memories", "history_contents"}  # the consolidation repeats it, as is documented
+    assert await erase(db, text.id) == [text.id]
+    assert states(superuser, gone.id, left.id, again.id, twin.id) == ["purged", "active", "absorbed", "active"]
+    assert places(superuser) == set()
+    assert problems(clean_db) == []
+
+
+async def test_an_erased_memory_is_never_brought_back(db: Database, clean_db: Clone) -> None:
+    kept = memory(CANARY)
+    await remember(db, ANA, kept)
+    for state in ("purged", "active"):
+        change = f"update memories set state = '{state}', superseded_by = null"
+        with pytest.raises(RefusedError):
+            await operate(db, ANA, lambda scoped, sent=change: scoped.execute(sent, {}))  # type: ignore[misc]
+        await erase(db, kept.id)
+    with clean_db.as_superuser() as owner:
+        owner.execute("set role mnemic_owner; set search_path = mnemic")
+        with pytest.raises(InsufficientPrivilege, match="an erased memory does not change"):
+            owner.execute("update memories set content = 'back'")
+
+
+async def test_contents_of_the_history_go_by_an_erasure_alone(db: Database, clean_db: Clone) -> None:
+    await remember(db, ANA, memory(CANARY))
+    trick = "select set_config('mnemic.erasing', 'yes', false)"
+    for statement in ("delete from history_contents", "select wipe('harbor', '{}', '{}', gen_random_uuid())"):
+        with pytest.raises(RefusedError, match="permission denied"):
+            await operate(db, ANA, lambda scoped, sent=statement: _after(scoped, trick, sent))  # type: ignore[misc]
+    with clean_db.as_superuser() as owner:
+        owner.execute("set role mnemic_owner; set search_path = mnemic")
+        for statement in ("update history_contents set seq = seq", "truncate history_contents"):
+            owner.execute(trick)
+            with pytest.raises(InsufficientPrivilege, match="append-only"):
+                owner.execute(statement.encode())
+        owner.execute("set mnemic.erasing = ''")
+        with pytest.raises(InsufficientPrivilege, match="append-only"):
+            owner.execute("delete from history_contents")
+
+
+async def _after(scoped: Scoped, *statements: LiteralString) -> None:
+    for statement in statements:
+        await scoped.execute(statement, {})
+
+
+async def test_the_planners_samples_keep_nothing_of_what_was_said(fresh_db: Clone) -> None:
+    samples = "select count(*) from pg_stats s where schemaname = 'mnemic' and s::text ilike %s"
+    with fresh_db.as_superuser() as superuser:
+        async with fresh_db.database() as db:
+            said = [message(f"{n} {CANARY}") for n in range(3)]
+            await form(db, ANA, said, *(memory(f"{n} {CANARY}", sources=said) for n in range(3)))
+            superuser.execute("analyze")
+            assert superuser.execute(samples, (f"%{CANARY}%",)).fetchone() == (0,)
+            for table, column in (("messages", "content"), ("entries", "tsv"), ("history_contents", "after")):
+                superuser.execute(f"alter table mnemic.{table} alter {column} set statistics -1".encode())
+            superuser.execute("analyze")
+            await erase_person(db)
+        assert places(superuser) == set()
+        assert superuser.execute(samples, (f"%{CANARY}%",)).fetchone() == (3,)
+
+
+async def test_undo_and_erasure_at_once_neither_deadlock_nor_bring_anything_back(fresh_db: Clone) -> None:
+    see_deadlocks_quickly(fresh_db)
+    async with fresh_db.database(PATIENT) as db:
+        kept = [memory(f"{CANARY} {n}", sources=[message(f"m{n} {CANARY}")]) for n in range(20)]
+        said = [message(f"m{n} {CANARY}") for n in range(20)]
+        kept = [replace(one, source_message_ids=(said[n].id, said[n - 1].id)) for n, one in enumerate(kept)]
+        await form(db, ANA, said)
+        ops = [await _stored(db, one) for one in kept]
+
+        async def undo(op_id: uuid.UUID) -> None:
+            async with db.scoped(ANA) as scoped:
+                await time_machine.undo(scoped, MINE, [op_id], cascade=True, skip_erased=True, apply=True)
+
+        await asyncio.gather(*(act for n, op_id in enumerate(ops) for act in (undo(op_id), erase(db, kept[n].id))))
+    with fresh_db.as_superuser() as superuser:
+        assert {*states(superuser, *(one.id for one in kept))} == {"purged"}
+        assert places(superuser) == set()
+    assert problems(fresh_db) == []
+
+
+async def _stored(db: Database, new: NewMemory) -> uuid.UUID:
+    async with db.scoped(ANA) as scoped:
+        op_id = await scoped.begin_operation("formation")
+        await memories.insert(scoped, [new], model=MODEL, vectors={new.id: direction(1)}, run_id=None)
+    return op_id
+
+
+async def test_the_purge_takes_what_expired_long_ago_and_nothing_else(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    shared, own = message(f"shared {CANARY}"), message(f"own {CANARY}")
+    expired = [memory(f"{kind} {CANARY}", kind=kind, sources=[own, shared]) for kind in ("fact", "episode", "insight")]
+    others = {name: memory(f"{name} says {CANARY}") for name in ("pinned", "protected", "forgotten", "living", "back")}
+    others["living"] = replace(others["living"], source_message_ids=(shared.id,))
+    kinds = [memory(f"{kind} {CANARY}", kind=kind) for kind in ("reflection", "core", "procedure", "journal")]
+    await form(db, ANA, [shared, own], *expired, *others.values(), *kinds)
+    await operate(
+        db, ANA, lambda scoped: scoped.execute("update memories set pinned = true where content like 'pinned%%'", {})
+    )
+    with clean_db.as_role("mnemic_admin") as admin:
+        admin.execute("select set_protection(%s, %s, true, 'admin')", (AGENT, others["protected"].id))
+    close = "update memories set state = 'soft_deleted' where not protected and content not like 'living%'"
+    for reason, which in (("ttl", "and content not like 'forgotten%'"), ("forget", "and content like 'forgotten%'")):
+        async with db.scoped(ANA) as scoped:
+            await scoped.begin_operation(reason)
+            await scoped.execute(f"{close} {which}", {})
+    await operate(db, ANA, lambda scoped: _twice(scoped, others["back"].id))
+
+    async def purge(after: timedelta) -> list[uuid.UUID]:
+        async with administered(clean_db) as scoped:
+            return await erasure.purge_expired(scoped, after)
+
+    assert await purge(timedelta(days=1)) == []
+    assert await purge(timedelta(0)) == sorted(one.id for one in expired)
+    assert "purged" not in states(superuser, *(one.id for one in [*others.values(), *kinds]))
+    assert told(superuser, [shared, own]) == [shared]
+    events = superuser.execute("select distinct event, actor_kind, reason from mnemic.history where event = 'PURGE'")
+    assert events.fetchall() == [("PURGE", "admin", "retention")]
+    assert problems(clean_db) == []
+
+
+async def _twice(scoped: Scoped, memory_id: uuid.UUID) -> None:
+    """Restored after its expiry, and closed again by somebody."""
+    for state in ("active", "soft_deleted"):
+        await scoped.execute(f"update memories set state = '{state}' where id = '{memory_id}'", {})
+
+
+@asynccontextmanager
+async def administered(clone: Clone) -> AsyncIterator[Scoped]:
+    """A transaction of the administrators' role."""
+    database = Database(clone.dsn_of("mnemic_admin"), Settings(pool_size=2))
+    await database.open()
+    try:
+        async with database.administered(AGENT, "the administrator") as scoped:
+            yield scoped
+    finally:
+        await database.close()
+
+
+async def test_as_of_and_restore_across_an_erasure_name_what_is_gone(
+    db: Database, superuser: psycopg.Connection
+) -> None:
+    gone, left = memory(CANARY), memory("Ana sings.")
+    await remember(db, ANA, gone, left)
+    async with db.scoped(ANA) as scoped:
+        before = await time_machine.seq_of(scoped, "user:ana", 2)
+    await operate(db, ANA, lambda scoped: scoped.execute("update memories set state = 'soft_deleted'", {}))
+    await erase(db, gone.id)
+    async with db.scoped(ANA) as scoped:
+        then: list[Memory] = await time_machine.as_of(scoped, "user:ana", before, with_closed=False)
+        told_of = await time_machine.restore(
+            scoped, "user:ana", before, administers=False, skip_erased=True, apply=True
+        )
+    assert {(one.id, one.state, one.content) for one in then} == {
+        (gone.id, "purged", ""),
+        (left.id, "active", "Ana sings."),
+    }
+    assert [one.memory_id for one in told_of.erased] == [gone.id]
+    assert states(superuser, gone.id, left.id) == ["purged", "active"]

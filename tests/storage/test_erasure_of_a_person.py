@@ -1,0 +1,145 @@
+"""What erasing a person takes in every scope key, and what it leaves to others: with a control for each look-up."""
+
+import psycopg
+import pytest
+
+from mnemic.state.records import Message, Supersession
+from mnemic.storage import inbox, memories, scopes
+from mnemic.storage.database import Database
+from tests.support.erasing import ANA, CANARY, erase_person, form, places, problems, states, told
+from tests.support.server import Clone
+from tests.support.worlds import MODEL, MORNING, identity, memory, message, operate, remember
+
+BO = identity("bo", session="s1")
+
+
+class Shared:
+    """A session that Ana and Bo share, one of each alone, and memories of every sort from them."""
+
+    def __init__(self) -> None:
+        def said(text: str, user: str | None, session: str = "s1") -> Message:
+            return message(f"{text} {CANARY if user != 'bo' else ''}", user=user, session=session,
+                           role="user" if user else "assistant")  # fmt: skip
+
+        self.ana, self.to_ana = said("a", "ana"), said("ra", None)
+        self.bo, self.to_bo = said("b", "bo"), message("rb", user=None, role="assistant")
+        self.pending = said("later", "ana")
+        self.alone = [said("hello", None, "s2"), said("alone", "ana", "s2"), said("yes", None, "s2")]
+        self.bos_alone = message("Well", user="bo", session="s3")
+        crew = "group:crew"
+        self.going = {
+            "own": memory(f"own {CANARY}", sources=[self.ana]),
+            "own without a source": memory(f"bare {CANARY}", kind="core"),
+            "about them, said by another": memory(f"about {CANARY}", key=crew, subject_user="ana", sources=[self.bo]),
+            "said for the group": memory(f"told {CANARY}", key=crew, sources=[self.ana]),
+            "from the answer to them": memory(
+                f"answer {CANARY}", kind="reflection", key="session:s1", sources=[self.to_ana]
+            ),
+            "from both of them": memory(f"both {CANARY}", key="user:bo", sources=[self.bo, self.ana]),
+            "the episode of a run that read them": memory(f"ep {CANARY}", kind="episode", key=crew, sources=[self.bo]),
+            "taken in": memory(f"reflection {CANARY}", kind="reflection", key=crew, sources=[self.ana]),
+            "what took it in": memory(f"text {CANARY}", kind="consolidation", key=crew),
+            "what replaced it": memory(f"merged {CANARY}", key=crew, sources=[self.bo]),
+            "of their session": memory(f"alone {CANARY}", kind="reflection", key="session:s2", sources=[self.alone[2]]),
+            "remembered in their name": memory(f"asked {CANARY}", key="agent:harbor"),
+        }
+        self.staying = {
+            "another's own": memory("Bo sails.", key="user:bo", sources=[self.bo]),
+            "said by another for the group": memory("Berth 12 is free.", key=crew, sources=[self.bo]),
+            "another's, taken in": memory("Bo is calm.", kind="reflection", key=crew, sources=[self.bo]),
+            "another's episode": memory("Bo was well.", kind="episode", key="user:bo", sources=[self.bos_alone]),
+            "remembered by another": memory("The office closes at noon.", key="agent:harbor"),
+            "remembered by them for another": memory("Bo likes tea.", key="user:bo"),
+        }
+
+    async def stored(self, db: Database) -> "Shared":
+        ana, bo = (identity(user, groups=["crew"], session="s1") for user in ("ana", "bo"))
+        explicit = ("remembered in their name", "remembered by another", "remembered by them for another")
+        formed = {**self.going, **self.staying}
+        last = formed.pop("another's episode")
+        merged = formed.pop("what replaced it")
+        asked = [formed.pop(name) for name in explicit]
+        await form(db, identity(session="s2"), self.alone, formed.pop("of their session"))
+        said = [self.ana, self.to_ana, self.bo, self.to_bo]
+        await form(db, ana, said, *formed.values(), also=["user:bo"])
+        await form(db, identity("bo", session="s3"), [self.bos_alone], last)
+        await remember(db, bo, merged)
+        taken = [formed[name].id for name in ("taken in", "another's, taken in")]
+        closing = Supersession(old_id=formed["said for the group"].id, old_version=1, new_id=merged.id)
+        await operate(db, ana, lambda scoped: memories.absorb(scoped, formed["what took it in"].id, taken))
+        await operate(db, bo, lambda scoped: memories.supersede(scoped, [(closing, MORNING)]))
+        by_ana = bo.model_copy(update={"actor_id": "ana"})
+        for who, new in zip((ana, bo, by_ana), asked, strict=True):
+            async with db.scoped(who) as scoped:
+                await scoped.begin_operation("remember")
+                await memories.insert(scoped, [new], model=MODEL, vectors={}, run_id=None)
+        async with db.scoped(ana) as scoped:
+            await inbox.observe(scoped, "s1", [self.pending])
+            name = "insert into scopes (agent_id, scope_key, name, extraction_guidance) values"
+            for key in ("user:ana", "group:crew"):
+                await scoped.execute(f"{name} ('harbor', '{key}', '{CANARY[: 6 if 'ana' in key else 3]}', '')", {})
+        return self
+
+
+async def test_erasing_a_person_takes_what_is_theirs_and_leaves_what_others_said(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    world = await Shared().stored(db)
+    elsewhere = memory("Ana paints.")
+    await remember(db, identity(agent="museum"), elsewhere)
+    gone = await erase_person(db)
+    assert {name for name, one in world.going.items() if one.id in gone} == {*world.going}
+    assert gone == {one.id for one in world.going.values()}
+    assert states(superuser, *(one.id for one in world.staying.values())) == ["active"] * len(world.staying)
+    theirs = [world.ana, world.to_ana, world.pending, *world.alone]
+    assert told(superuser, [*theirs, world.bo, world.to_bo, world.bos_alone]) == [
+        world.bo,
+        world.to_bo,
+        world.bos_alone,
+    ]
+    assert places(superuser) == set()
+    names = superuser.execute("select scope_key, name from mnemic.scopes where name is not null").fetchall()
+    assert names == [("group:crew", "quo")]
+    assert superuser.execute("select content from mnemic.memories where agent_id = 'museum'").fetchone() == (
+        "Ana paints.",
+    )
+    assert problems(clean_db) == []
+    assert await erase_person(db) == set()
+
+
+@pytest.mark.parametrize("name", ["said_by", "formed_from", "with_repeating"])
+async def test_each_look_up_of_what_is_a_persons_is_needed(fresh_db: Clone, name: str) -> None:
+    bodies = {
+        "said_by": "select id, session_id, false from messages where agent_id = p_agent and user_id = p_user",
+        "formed_from": "select memory_id from sources where agent_id = p_agent and message_id = any(p_said)",
+        "with_repeating": "select p_ids",
+    }
+    with fresh_db.as_superuser() as superuser:
+        row = superuser.execute(f"select pg_get_functiondef('mnemic.{name}'::regproc)".encode()).fetchone()
+        assert row
+        head = row[0].partition("AS $function$")[0]
+        superuser.execute(f"{head} AS $function$ {bodies[name]} $function$".encode())
+        async with fresh_db.database() as db:
+            await Shared().stored(db)
+            await erase_person(db)
+        assert places(superuser) > set()
+
+
+async def test_a_pending_message_of_an_erased_person_is_nobodys_work(
+    db: Database, superuser: psycopg.Connection
+) -> None:
+    hers, his = message(f"I have a {CANARY}"), message("I sail.", user="bo")
+    async with db.scoped(BO, also=["user:ana"]) as scoped:
+        await scopes.enter_agent(scoped)
+        await inbox.observe(scoped, "s1", [hers, his])
+        await inbox.set_aside(scoped, [hers.id])
+    await erase_person(db)
+    async with db.scoped(BO) as scoped:
+        box = await inbox.read_inbox(scoped, "s1", most=10)
+    assert ([one.id for one in box.messages], box.pending, box.set_aside) == ([his.id], 1, 0)
+    async with db.scoped(ANA) as scoped:  # the host sends all of it again, and one new message
+        new = message("Good morning")
+        observed = await inbox.observe(scoped, "s1", [hers, new])
+        box = await inbox.read_inbox(scoped, "s1", most=10)
+    assert (observed.accepted, [one.id for one in box.messages]) == (1, [his.id, new.id])
+    assert places(superuser) == set()

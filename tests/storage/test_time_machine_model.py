@@ -1,0 +1,45 @@
+"""All operations on memories, the Time Machine among them, in any order: what a model in plain Python says, happens."""
+
+import psycopg
+import pytest
+from hypothesis import Phase, settings
+
+from tests.support.machine import run_machines
+from tests.support.server import Clone
+
+#: What the rollbacks of few machines have to have met, and those of many, or the comparison would say little.
+OFTEN = {
+    *(f"undo: done with {part}" for part in ("changes", "later", "links")),
+    *(f"undo: refused with {part}" for part in ("later", "twins")),
+    *(f"restore: done with {part}" for part in ("changes", "links")),
+    "undo: unknown",
+}
+SELDOM = {
+    *(
+        f"undo: {part}"
+        for part in (
+            "done with erased",
+            "done with links that come back",
+            "refused with protected",
+            "refused with erased",
+        )
+    ),
+    *(f"restore: done with {part}" for part in ("erased", "links that come back")),
+    *(f"restore: refused with {part}" for part in ("erased", "protected")),
+}
+
+
+@pytest.mark.parametrize(
+    ("machines", "steps", "expected"),
+    [(30, 50, OFTEN), pytest.param(300, 30, OFTEN | SELDOM, marks=pytest.mark.slow)],
+)
+def test_the_time_machine_does_what_its_model_says(
+    clean_db: Clone, superuser: psycopg.Connection, machines: int, steps: int, expected: set[str]
+) -> None:
+    # what fails is told as it is: making it smaller takes minutes
+    met = run_machines(
+        clean_db,
+        superuser,
+        settings(max_examples=machines, stateful_step_count=steps, derandomize=True, phases=[Phase.generate]),
+    )
+    assert met.keys() >= expected

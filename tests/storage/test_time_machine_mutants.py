@@ -1,0 +1,86 @@
+"""The state machine's own control: statements of the Time Machine made wrong on purpose are each found out by it."""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import Phase, settings
+
+from mnemic.storage import time_machine
+from tests.support.machine import run_machines
+from tests.support.server import Clone
+
+#: At most so many machines; each mutant is gone after a few of them.
+MOST = settings(
+    max_examples=100, stateful_step_count=50, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False
+)
+#: What is wrong: the function, its text, what stands there instead, and the promise that the machine finds broken.
+MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
+    "later changes are no conflict": (
+        "operations_after",
+        "exit when cardinality(later) = 0;",
+        "exit;",
+        r"dry run of undo: .*later=\(\)",
+    ),
+    "what was stored later survives a restore": (
+        "restore_scope",
+        "left join lateral",
+        "join lateral",
+        "dry run of restore: ",
+    ),
+    "protection is not rolled back": ("write_finals", "protected = f.protected,", "", "memories: .*'protected': True"),
+    "a confidence is not rolled back": ("write_finals", "private = f.private,", "", "memories: .*'private': True"),
+    "a past state lacks its last change": ("as_of_blind", "h.seq <= p_seq", "h.seq < p_seq", "past states: "),
+    "a moment lies before what happened in it": ("seq_at", "h.ts <= p_ts", "h.ts < p_ts", "moment: "),
+    "a living twin is no conflict": (
+        "roll_back",
+        "coalesce(g.state, o.state) = 'active'",
+        "false",
+        r"dry run of \w+: .*twins=\(\)",
+    ),
+    "an undo does not say what was erased": (
+        "undo_operations",
+        "h.before_digest is not null and c.before is null",
+        "false",
+        r"dry run of undo: .*erased=\(\)",
+    ),
+    "a restore does not say what was erased": (
+        "roll_back",
+        "where t.is_erased or (m.state = 'purged' and t.was is not null)",
+        "where false",
+        r"dry run of \w+: .*erased=\(\)",
+    ),
+    "what was said stays hidden": ("roll_back", "set living = true", "set living = false", "searched messages: "),
+    "what was said stays searched": ("roll_back", "set living = false", "set living = true", "searched messages: "),
+    "relations do not come back": ("roll_back_links", "where l.before is not null", "where false", "what changed: "),
+}
+
+
+def mutate(connection: psycopg.Connection, function: str, text: str, wrong: str) -> None:
+    """Replaces a function by itself with another text in it."""
+    found = connection.execute("select pg_get_functiondef(%s::regproc)", (f"mnemic.{function}",)).fetchone()
+    assert found
+    assert found[0].count(text) == 1, "what is to be made wrong stands there once"
+    changed: Any = found[0].replace(text, wrong)
+    connection.execute(changed)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_statement_is_found_out(fresh_db: Clone, name: str) -> None:
+    function, text, wrong, broken = MUTANTS[name]
+    with fresh_db.as_superuser() as superuser:
+        mutate(superuser, function, text, wrong)
+        with pytest.raises(AssertionError, match=re.compile(f"^{broken}", re.DOTALL)):
+            run_machines(fresh_db, superuser, MOST)
+
+
+def test_a_look_at_the_past_that_stops_too_early_is_found_out(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = time_machine._SQL["as_of"]
+    wrong = right.replace("h.seq <= %(seq)s", "h.seq < %(seq)s")
+    assert wrong != right
+    monkeypatch.setattr(time_machine, "_SQL", MappingProxyType({**time_machine._SQL, "as_of": wrong}))
+    with fresh_db.as_superuser() as superuser, pytest.raises(AssertionError, match=r"^past contents: "):
+        run_machines(fresh_db, superuser, MOST)

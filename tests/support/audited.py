@@ -1,0 +1,187 @@
+"""An agent's history with every kind of operation in it, and how to look at it as an administrator."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import LiteralString
+from uuid import UUID
+
+import psycopg
+
+from mnemic.service.administration import Administration
+from mnemic.state.audit import AuditProblem
+from mnemic.state.identity import Identity
+from mnemic.state.records import NewMemory, Relation, Supersession
+from mnemic.storage import erasure, history, inbox, memories, time_machine
+from mnemic.storage.database import Database, Scoped
+from tests.support.server import Clone
+from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, message, remember
+
+ME = identity(session="s1")
+MINE = ("user:ana", "session:s1")
+KEY = "a secret of the tests' own"
+#: The rows that `tell` leaves, by what happened; the relation's is LINK.
+EVENTS = (
+    "ADD", "ADD", "LINK", "SUPERSEDE", "ADD", "ADD", "ABSORB", "PROTECT", "RESTORE", "ADD", "DELETE", "ERASE", "ADD",
+    "DELETE", "ADD", "UNPROTECT", "ADD",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Story:
+    """The memories of `tell`."""
+
+    porto: UUID
+    lisbon: UUID
+    reflection: UUID
+    consolidation: UUID
+    erased: UUID
+    bike: UUID
+    shared: UUID
+    newest: UUID
+
+
+@asynccontextmanager
+async def administration(clone: Clone, *, key: str | None = KEY) -> AsyncIterator[Administration]:
+    """As `Administration.open` makes it, with a key for anchors."""
+    given = {} if key is None else {"anchor_key": key}
+    async with Administration.open(admin_url=clone.administrator_dsn, pool_size=2, **given) as opened:
+        yield opened
+
+
+async def verified(clone: Clone, agent: str = AGENT) -> set[tuple[str, int | None]]:
+    """What verification finds: code and seq."""
+    return {(found.problem, found.seq) for found in await problems(clone, agent)}
+
+
+async def problems(clone: Clone, agent: str = AGENT) -> list[AuditProblem]:
+    """What verification finds."""
+    async with administration(clone) as opened:
+        return await opened.verify(agent)
+
+
+async def tell(clone: Clone, db: Database) -> Story:
+    """Does something of everything, so that the history has these `EVENTS`."""
+    porto, lisbon, reflection, consolidation, shared, newest = await _formed(db)
+    _protect(clone, consolidation.id, True)
+    async with db.scoped(ME) as scoped:
+        (superseding,) = await _operation_of(scoped, 4)
+        await time_machine.undo(scoped, MINE, [superseding], cascade=False, skip_erased=False, apply=True)
+    erased = await _keep(db, "Ana's locker is number nine.")
+    await _forget(db, erased)
+    async with db.scoped(ME) as scoped:
+        await erasure.erase(scoped, MINE, [erased])
+    bike = await _keep(db, "Ana rides a bike.")
+    async with db.scoped(ME) as scoped:
+        await time_machine.restore(scoped, "user:ana", 12, administers=False, skip_erased=False, apply=True)
+    await remember(db, ME, shared)
+    _protect(clone, consolidation.id, False)
+    await remember(db, identity("bo"), newest)
+    return Story(porto.id, lisbon.id, reflection.id, consolidation.id, erased, bike, shared.id, newest.id)
+
+
+async def _formed(db: Database) -> list[NewMemory]:
+    porto = memory("Ana lives in Porto.")
+    lisbon = replace(memory("Ana lives in Lisbon."), relations=(Relation(to_id=porto.id, strength=0.7),))
+    reflection = memory("Ana moves often.", kind="reflection")
+    consolidation = memory("Ana is a traveller.", kind="consolidation")
+    shared, newest = memory("The ferry leaves at nine.", key="agent:harbor"), memory("Bo sings.", key="user:bo")
+    await remember(db, ME, porto, vectors={porto.id: direction(0)})
+    await remember(db, ME, lisbon, vectors={lisbon.id: direction(9)})
+    async with db.scoped(ME) as scoped:
+        await scoped.begin_operation("formation", run_id="run-7", meta={"kept_share": 0.95, "note": "ü"})
+        change = Supersession(old_id=porto.id, old_version=1, new_id=lisbon.id)
+        await memories.supersede(scoped, [(change, MORNING)])
+    await remember(db, ME, reflection)
+    async with db.scoped(ME) as scoped:
+        await scoped.begin_operation("consolidation")
+        await memories.insert(scoped, [consolidation], model="", vectors={}, run_id=None)
+        await memories.absorb(scoped, consolidation.id, [reflection.id])
+    return [porto, lisbon, reflection, consolidation, shared, newest]
+
+
+async def _keep(db: Database, text: str) -> UUID:
+    """A fact with a source."""
+    said = message(text)
+    new = memory(text, sources=[said])
+    async with db.scoped(ME) as scoped:
+        await inbox.observe(scoped, "s1", [said])
+        op_id = await scoped.begin_operation("formation")
+        await inbox.settle(scoped, op_id, [said.id], read_seq=await history.newest(scoped))
+        await memories.insert(scoped, [new], model=MODEL, vectors={new.id: direction(40)}, run_id=None)
+    return new.id
+
+
+async def _forget(db: Database, memory_id: UUID) -> None:
+    async with db.scoped(ME) as scoped:
+        await scoped.begin_operation("forget")
+        found = await memories.one(scoped, memory_id)
+        assert found is not None
+        await memories.forget(scoped, found)
+
+
+async def _operation_of(scoped: Scoped, seq: int) -> tuple[UUID, ...]:
+    statement: LiteralString = "select op_id from history where agent_id = %(agent_id)s and seq = %(seq)s"
+    return tuple(op_id for (op_id,) in await scoped.tuples(statement, {"seq": seq}))
+
+
+def _protect(clone: Clone, memory_id: UUID, protected: bool) -> None:
+    """From a session that shows times and dates in its own way."""
+    with clone.as_role("mnemic_admin") as admin:
+        admin.execute(
+            "set timezone = 'Asia/Kathmandu'; set datestyle = 'German, DMY'; set intervalstyle = 'sql_standard'"
+        )
+        call = "select mnemic.set_protection(%s, %s, %s, 'the administrator')"
+        assert admin.execute(call, (AGENT, memory_id, protected)).fetchone() == (True,)
+
+
+def tampered(superuser: psycopg.Connection, *statements: str) -> None:
+    """What a superuser can do with every trigger off; each statement has to change something."""
+    with superuser.transaction():
+        superuser.execute("set local session_replication_role = replica")
+        superuser.execute("set local search_path = mnemic")
+        superuser.execute("set local timezone = 'UTC'")
+        for statement in statements:
+            cursor = superuser.execute(statement.encode())
+            assert cursor.rowcount, statement
+
+
+#: The newest row gone as if it had never been, and the head set back.
+CUT = (
+    "delete from history where agent_id = 'harbor' and seq = 17",
+    "delete from history_contents where agent_id = 'harbor' and seq = 17",
+    "delete from memories where scope_key = 'user:bo'",
+    "update heads set (seq, hash) = (select seq, hash from history where agent_id = 'harbor' and seq = 16)"
+    " where agent_id = 'harbor'",
+)
+#: Every row of an agent written anew from a seq on, each with a hash that fits, and the head after it.
+REBUILT = """
+do $$
+declare
+    h    history;
+    last bytea;
+begin
+    select hash into last from history where agent_id = '{agent}' and seq = {first} - 1;
+    last := coalesce(last, sha256(convert_to('{agent}', 'UTF8')));
+    for h in select * from history where agent_id = '{agent}' and seq >= {first} order by seq loop
+        h.prev := last;
+        last := history_hash(h);
+        update history set prev = h.prev, hash = last where agent_id = h.agent_id and seq = h.seq;
+    end loop;
+    update heads set (seq, hash) = (select seq, hash from history where agent_id = '{agent}' order by seq desc limit 1)
+     where agent_id = '{agent}';
+end $$
+"""
+
+
+def rebuilt(superuser: psycopg.Connection, first: int = 1, agent: str = AGENT) -> None:
+    """As whoever owns the database can: the chain fits together again."""
+    with superuser.transaction():
+        superuser.execute("set local session_replication_role = replica")
+        superuser.execute("set local search_path = mnemic")
+        superuser.execute(REBUILT.format(agent=agent, first=first).encode())
+
+
+def person(user: str = "ana") -> Identity:
+    """A person's own view."""
+    return identity(user, session="s1" if user == "ana" else None).model_copy(update={"role": "owner"})

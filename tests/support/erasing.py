@@ -1,0 +1,74 @@
+"""Formations stored the short way, erasures of them, and what is left afterwards, seen from behind the policies."""
+
+import uuid
+from collections.abc import Iterable, Sequence
+
+import psycopg
+from psycopg import sql
+
+from mnemic.state.identity import Identity
+from mnemic.state.records import IndexedText, Message, NewMemory
+from mnemic.storage import erasure, history, inbox, memories, scopes
+from mnemic.storage.database import Database
+from tests.support.server import Clone
+from tests.support.worlds import AGENT, MODEL, direction, identity
+
+ANA = identity(session="s1")
+MINE = ["user:ana", "session:s1"]
+#: A word that the text index keeps as it is.
+CANARY = "quokka"
+
+
+async def form(
+    db: Database, who: Identity, said: Sequence[Message], *new: NewMemory, also: Sequence[str] = ()
+) -> uuid.UUID:
+    """One formation: the messages are settled and kept, the memories stored; its operation."""
+    async with db.scoped(who, also=also) as scoped:
+        await scopes.enter_agent(scoped)
+        await inbox.observe(scoped, said[0].session_id, said)
+        op_id = await scoped.begin_operation("formation")
+        await inbox.settle(scoped, op_id, [one.id for one in said], read_seq=await history.newest(scoped))
+        vectors = {one.id: direction(place * 7) for place, one in enumerate(new)}
+        await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
+        texts = [
+            IndexedText(item_id=one.id, piece=n, text=one.content, vector=direction(n)) for one in said for n in (0, 1)
+        ]
+        await inbox.index_messages(scoped, MODEL, texts)
+        return op_id
+
+
+async def erase(db: Database, *ids: uuid.UUID, who: Identity = ANA, keys: Sequence[str] = MINE) -> list[uuid.UUID]:
+    async with db.scoped(who) as scoped:
+        return await erasure.erase(scoped, keys, ids)
+
+
+async def erase_person(db: Database, *, user: str = "ana") -> set[uuid.UUID]:
+    async with db.scoped(ANA) as scoped:
+        return {*await erasure.erase_person(scoped, user)}
+
+
+def places(superuser: psycopg.Connection, text: str = CANARY) -> set[str]:
+    """The tables in which it still stands."""
+    names = [name for (name,) in superuser.execute("select tablename from pg_tables where schemaname = 'mnemic'")]
+    query = "select count(*) from mnemic.{} t where t::text ilike %s"
+    found = {n: superuser.execute(sql.SQL(query).format(sql.Identifier(n)), (f"%{text}%",)).fetchone() for n in names}
+    return {name for name, row in found.items() if row != (0,)}
+
+
+def states(superuser: psycopg.Connection, *ids: uuid.UUID) -> list[str]:
+    rows = superuser.execute("select id, state from mnemic.memories where agent_id = %s", (AGENT,)).fetchall()
+    known: dict[uuid.UUID, str] = dict(rows)
+    return [known[memory_id] for memory_id in ids]
+
+
+def told(superuser: psycopg.Connection, messages: Iterable[Message]) -> list[Message]:
+    """Those of the messages that still say something."""
+    rows = superuser.execute("select id from mnemic.messages where content is not null and author <> ''").fetchall()
+    return [one for one in messages if (one.id,) in rows]
+
+
+def problems(clone: Clone) -> list[tuple[object, ...]]:
+    """What the audit finds wrong."""
+    with clone.as_role("mnemic_admin") as admin:
+        admin.execute(f"set mnemic.agent_id = '{AGENT}'")
+        return admin.execute("select * from audit_problems()").fetchall()

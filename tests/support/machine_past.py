@@ -1,0 +1,149 @@
+"""What happened to an agent's memories, in plain Python: a list of changes, from which every past state is read off.
+
+The model of the Time Machine's tests. It knows nothing of the database's statements: a past state is a replay.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+#: A memory's columns that its history tells, or a relation's.
+Row = Mapping[str, Any]
+#: From, to, type.
+Link = tuple[UUID, UUID, str]
+Subject = UUID | Link
+World = dict[Subject, Row]
+
+KEPT = ("active", "absorbed")
+#: What an erasure leaves of a memory.
+BARE: Row = {
+    "state": "purged",
+    "content": "",
+    "subject": "",
+    "tags": None,
+    "related_user_ids": None,
+    "protected": False,
+    "pinned": False,
+    "superseded_by": None,
+    "absorbed_at": None,
+    "consolidated_into": None,
+    "purge_at": None,
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One line of the past: its place, from 1, is the history's seq."""
+
+    op_id: UUID
+    subject: Subject
+    scope_key: str
+    before: Row | None
+    after: Row | None
+    ts: datetime
+
+
+@dataclass(frozen=True)
+class Done:
+    """An operation."""
+
+    op_id: UUID
+    reason: str
+    actor_kind: str
+    session_id: str | None
+
+
+@dataclass
+class Past:
+    """All that happened, and what was said."""
+
+    changes: list[Change] = field(default_factory=list)
+    operations: dict[UUID, Done] = field(default_factory=dict)
+    #: The messages each memory rests on.
+    sources: dict[UUID, list[UUID]] = field(default_factory=dict)
+    #: Whether a message is searched.
+    searched: dict[UUID, bool] = field(default_factory=dict)
+
+    def at(self, seq: int) -> World:
+        """Everything as it was after a seq."""
+        world: World = {}
+        for change in self.changes[:seq]:
+            world.pop(change.subject, None)
+            if change.after is not None:
+                world[change.subject] = change.after
+        return world
+
+    def now(self) -> World:
+        return self.at(len(self.changes))
+
+    def memories(self) -> dict[UUID, Row]:
+        return {subject: row for subject, row in sorted_rows(self.now()) if isinstance(subject, UUID)}
+
+    def links(self) -> dict[Link, Row]:
+        return {subject: row for subject, row in self.now().items() if not isinstance(subject, UUID)}
+
+    def version(self, memory_id: UUID) -> int:
+        return sum(change.subject == memory_id for change in self.changes)
+
+    def touched(self, ops: Iterable[UUID], keys: Sequence[str] | None) -> Iterator[tuple[int, Change]]:
+        """What operations changed in scope keys (None: in all), with the seqs."""
+        wanted = set(ops)
+        for seq, change in enumerate(self.changes, 1):
+            if change.op_id in wanted and (keys is None or change.scope_key in keys):
+                yield seq, change
+
+    def write(self, done: Done, after: Mapping[Subject, Row | None], told: Sequence[tuple[Subject, datetime]]) -> None:
+        """Appends what an operation changed, in the order in which the database did.
+
+        Where a place had to be freed before it could be taken, a memory was closed on the way.
+        """
+        self.operations[done.op_id] = done
+        left = [subject for subject, _ in told]
+        for subject, ts in told:
+            left.remove(subject)
+            before = self.now().get(subject)
+            row = {**(before or {}), "state": "soft_deleted"} if subject in left else after[subject]
+            named = row or before or {}
+            self.changes.append(Change(done.op_id, subject, named["scope_key"], before, row, ts))
+
+    def rests(self, message_id: UUID) -> Iterator[Row]:
+        """The memories that rest on a message."""
+        now = self.memories()
+        return (now[memory_id] for memory_id, said in self.sources.items() if message_id in said)
+
+    def hide(self, memory_ids: Iterable[UUID]) -> None:
+        """What was said goes out of search where no kept memory rests on it."""
+        for message_id in self._said(memory_ids):
+            if not any(row["state"] in KEPT for row in self.rests(message_id)):
+                self.searched[message_id] = False
+
+    def show(self, memory_ids: Iterable[UUID]) -> None:
+        """What memories rest on that came back is searched again."""
+        for message_id in self._said(memory_ids):
+            self.searched[message_id] = True
+
+    def erase(self, memory_ids: Iterable[UUID]) -> None:
+        """Takes what these were formed from, whoever else rests on it."""
+        gone = set(self._said(memory_ids))
+        for message_id in gone:
+            del self.searched[message_id]
+        for memory_id, said in self.sources.items():
+            self.sources[memory_id] = [message_id for message_id in said if message_id not in gone]
+
+    def _said(self, memory_ids: Iterable[UUID]) -> list[UUID]:
+        return [message_id for memory_id in memory_ids for message_id in self.sources.get(memory_id, ())]
+
+
+def sorted_rows(world: Mapping[Subject, Row]) -> list[tuple[Subject, Row]]:
+    """Memories by id, so that a choice among them depends on nothing else."""
+    return sorted(world.items(), key=lambda item: str(item[0]))
+
+
+def are_twins(one: Row, other: Row) -> bool:
+    """Whether two memories cannot live side by side."""
+    if one["id"] == other["id"] or (one["scope_key"], one["kind"]) != (other["scope_key"], other["kind"]):
+        return False
+    said = (one["content"], one["subject_user_id"]) == (other["content"], other["subject_user_id"])
+    return said or one["kind"] == "consolidation"

@@ -1,0 +1,170 @@
+"""Rollbacks and looks at the past, done to the real agent as the model says: told first, then done, or refused."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from uuid import UUID
+
+from mnemic.state.errors import MnemicError, RollbackRefusedError
+from mnemic.state.rollback import Rollback
+from tests.support.machine_expected import Expected, restore, undo
+from tests.support.machine_pair import Pair, same
+from tests.support.machine_past import KEPT, Row
+
+OWN = ["user:ana", "session:s1"]
+#: What a past memory is known by, beside its state.
+_PLAIN = ("kind", "scope_key", "category", "content", "subject", "subject_user_id", "importance", "pinned", "protected")
+
+
+class RollbackSteps:
+    """What the state machine does with the Time Machine."""
+
+    def __init__(self, both: Pair, met: Counter[str]) -> None:
+        self._both = both
+        self._real = both.real
+        self._met = met
+
+    @property
+    def _past_now(self) -> Mapping[UUID, Row]:
+        return self._both.past.memories()
+
+    def undo(self, ops: Sequence[UUID], *, person: bool, cascade: bool, skip_erased: bool) -> None:
+        keys = OWN if person else None
+        expected = undo(self._both.past, ops, keys, cascade=cascade, skip_erased=skip_erased)
+
+        def real(apply: bool) -> Rollback:
+            return self._real.undo(ops, keys, cascade=cascade, skip_erased=skip_erased, apply=apply)
+
+        undone = self._roll_back("undo", expected, real, person=person)
+        if undone and len(ops) == 1:
+            (undo_of,) = {told.undo_of for told in self._real.told(0) if told.op_id == undone}
+            same("what was undone", undo_of, ops[0])
+
+    def undo_session(self, since: datetime, *, person: bool, skip_erased: bool) -> None:
+        """All that agents did in the session since a moment; of that, a person undoes what is their own."""
+        past, keys = self._both.past, OWN if person else None
+        formed = {
+            change.op_id
+            for _, change in past.touched(past.operations, keys)
+            if past.operations[change.op_id].session_id == "s1"
+            and past.operations[change.op_id].actor_kind == "agent"
+            and change.ts >= since
+        }
+        found = self._real.of_session(keys, since)
+        same("operations of the session", set(found), formed)
+        ops = [op_id for op_id in past.operations if op_id in formed]
+        self.undo(ops, person=person, cascade=True, skip_erased=skip_erased)
+
+    def restore(self, key: str, seq: int, *, administers: bool, skip_erased: bool) -> None:
+        expected = restore(self._both.past, key, seq, administers=administers, skip_erased=skip_erased)
+
+        def real(apply: bool) -> Rollback:
+            return self._real.restore(key, seq, administers=administers, skip_erased=skip_erased, apply=apply)
+
+        self._roll_back("restore", expected, real, person=not administers)
+
+    def _roll_back(
+        self, reason: str, expected: Expected, real: Callable[[bool], Rollback], *, person: bool
+    ) -> UUID | None:
+        told, _ = _outcome(lambda: real(False))
+        same(f"dry run of {reason}", told, expected.told)
+        self._both.done(reason, "", None, {})
+        done, error = _outcome(lambda: real(True))
+        same(f"refusal of {reason}", error, expected.error)
+        same(f"what {reason} tells", done, expected.told)
+        self._met.update(_met(reason, expected))
+        moved = {
+            memory_id: (self._past_now[memory_id]["state"], row["state"])
+            for memory_id, row in expected.after.items()
+            if isinstance(memory_id, UUID) and row
+        }
+        return self._both.done(
+            reason,
+            "person" if person else "admin",
+            None,
+            expected.after,
+            gone=[one for one, (was, to) in moved.items() if was != to == "soft_deleted"],
+            back=[one for one, (was, to) in moved.items() if was != to and (to in KEPT or was == "soft_deleted")],
+        )
+
+    # -- looks at the past
+
+    def look_back(self, key: str, seq: int, *, with_closed: bool) -> None:
+        then = {
+            subject: row
+            for subject, row in self._both.past.at(seq).items()
+            if isinstance(subject, UUID) and row["scope_key"] == key and row["state"] != "purged"
+        }
+        now = self._past_now
+        erased = {memory_id for memory_id in then if now[memory_id]["state"] == "purged"}
+        shown = {
+            memory_id: now[memory_id] if memory_id in erased else row
+            for memory_id, row in then.items()
+            if with_closed or row["state"] == "active" or memory_id in erased
+        }
+        found = {one.id: one for one in self._real.as_of(key, seq, with_closed)}
+        same(
+            "past contents", {i: _plain(asdict(one)) for i, one in found.items()}, {i: _plain(shown[i]) for i in shown}
+        )
+        blind = {one.id: (one.state, one.tokens, one.protected) for one in self._real.as_of_blind(key, seq)}
+        sizes = {i: ("purged", 0, False) if i in erased else _blind(row) for i, row in then.items()}
+        same("past states", blind, sizes)
+        if seq:
+            self._moment(key, self._both.past.changes[seq - 1].ts)
+
+    def _moment(self, key: str, ts: datetime) -> None:
+        """A time means the last operation that was whole by then."""
+        past = self._both.past
+        open_still = {change.op_id for change in past.changes if change.scope_key == key and change.ts > ts}
+        whole = [
+            seq
+            for seq, change in enumerate(past.changes, 1)
+            if change.scope_key == key and change.ts <= ts and change.op_id not in open_still
+        ]
+        same("moment", self._real.seq_at(key, ts)[1], max(whole, default=0))
+
+
+def _met(reason: str, expected: Expected) -> list[str]:
+    """What a rollback met, in words, so that a test can tell whether all of it was ever tried."""
+    told = expected.told
+    if told is None:
+        return [f"{reason}: unknown"]
+    parts = {"later": told.later, "erased": told.erased, "twins": told.twins, "protected": told.protected}
+    outcome = "refused" if expected.error else "done"
+    met = [f"{reason}: {outcome} with {name}" for name, part in parts.items() if part]
+    links = [subject for subject in expected.after if not isinstance(subject, UUID)]
+    back = [subject for subject in links if expected.after[subject]]
+    named = {"links": links, "links that come back": back, "changes": told.changes}
+    return [*met, *(f"{reason}: {outcome} with {name}" for name, part in named.items() if part), f"{reason}: {outcome}"]
+
+
+def _plain(row: Mapping[str, object]) -> dict[str, object]:
+    names = (*_PLAIN, "private", "provenance", "state", "valid_from", "valid_until", "superseded_by")
+    return {name: row[name] for name in names}
+
+
+def _blind(row: Row) -> tuple[str, int, bool]:
+    return row["state"], -(-len(row["content"]) // 4), row["protected"]
+
+
+def _outcome(act: Callable[[], Rollback]) -> tuple[Rollback | None, type[MnemicError] | None]:
+    """What was told, in an order of its own and without the operation; and the refusal."""
+    try:
+        told, error = act(), None
+    except RollbackRefusedError as refused:
+        told, error = refused.rollback, type(refused)
+    except MnemicError as refused:
+        return None, type(refused)
+    return (
+        replace(
+            told,
+            op_id=None,
+            later=tuple(sorted(told.later, key=lambda later: later.op_id)),
+            changes=tuple(sorted(told.changes, key=lambda change: change.memory_id)),
+            erased=tuple(sorted(told.erased, key=lambda change: change.memory_id)),
+            twins=tuple(sorted(told.twins, key=lambda change: change.memory_id)),
+            protected=tuple(sorted(told.protected, key=lambda change: change.memory_id)),
+        ),
+        error,
+    )
