@@ -8,16 +8,18 @@ if TYPE_CHECKING:
     from mnemic.service.administration import Administration
     from mnemic.service.memory import Mnemic
     from mnemic.service.middleware import MemoryMiddleware
+    from mnemic.state.audit import AuditProblem
     from mnemic.state.errors import MnemicError
     from mnemic.state.explicit import Remembered
     from mnemic.state.host import MemoryState
     from mnemic.state.identity import Identity
     from mnemic.state.records import Found, HistoryEvent, Memory, ScopeSettings
-    from mnemic.state.rollback import Operation, Rollback
+    from mnemic.state.rollback import Operation, PastMemory, Rollback
     from mnemic.state.settings import Settings
 
 __all__ = [
     "Administration",
+    "AuditProblem",
     "Found",
     "HistoryEvent",
     "Identity",
@@ -27,6 +29,7 @@ __all__ = [
     "Mnemic",
     "MnemicError",
     "Operation",
+    "PastMemory",
     "Remembered",
     "Rollback",
     "ScopeSettings",
@@ -35,6 +38,7 @@ __all__ = [
 
 _HOMES = {
     "Administration": "mnemic.service.administration",
+    "AuditProblem": "mnemic.state.audit",
     "Mnemic": "mnemic.service.memory",
     "MemoryMiddleware": "mnemic.service.middleware",
     "MemoryState": "mnemic.state.host",
@@ -42,6 +46,7 @@ _HOMES = {
     "Remembered": "mnemic.state.explicit",
     "Identity": "mnemic.state.identity",
     "Operation": "mnemic.state.rollback",
+    "PastMemory": "mnemic.state.rollback",
     "Rollback": "mnemic.state.rollback",
     "Settings": "mnemic.state.settings",
 }

@@ -4,8 +4,6 @@ import re
 
 from langchain_core import exceptions as provider
 
-from mnemic.policy.patterns import pattern
-
 _KINDS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
     (provider.ModelRateLimitError, "rate limit"),
     (provider.ModelTimeoutError, "timeout"),
@@ -30,7 +28,7 @@ _STATUS_KINDS = {
     429: "rate limit",
 }
 #: A provider's error code is repeated only if it is a bare word, such as insufficient_quota.
-_CODE = pattern(r"[a-z][a-z0-9_.-]{0,63}", re.IGNORECASE)
+_CODE = re.compile(r"[a-z][a-z0-9_.-]{0,63}", re.IGNORECASE)
 #: What was sent is at fault, and not who sent it or when: too long for most servers is a plain 400.
 _REFUSED = frozenset({400, 413, 422})
 #: Codes of providers that say so under another status.
@@ -69,7 +67,7 @@ def _status(error: Exception) -> int | None:
 
 def _code(error: Exception) -> str | None:
     code = getattr(error, "code", None)
-    return code if isinstance(code, str) and _CODE().fullmatch(code) else None
+    return code if isinstance(code, str) and _CODE.fullmatch(code) else None
 
 
 def _by_status(error: Exception, status: int | None) -> str:

@@ -26,8 +26,8 @@ COLUMNS: Final = (
 LINES: Final = {
     "every line": "seq, prev and hash of one row; prev is the hash of the row before it, in the first sha256(agent)",
     "own lines": "hash is sha256(text); row is text as an object, ts in microseconds since 1970",
-    "before, after": "the memory's row as JSON text; its digest is sha256(salt + text)",
-    "no salt": "these contents were erased",
+    "before, after": "the memory's row as JSON text, of a LINK the relation's; its digest is sha256(salt + text)",
+    "no salt": "these contents were erased; of a LINK: its other end is not the person's to see",
 }
 #: The event of an erasure: what was there before is gone, the digest of it stays.
 _ERASURES: Final = frozenset({"PURGE", "ERASE"})
@@ -131,6 +131,8 @@ class _Check:
         self._problems: list[ExportProblem] = []
         self._line, self._seq, self._hash = 1, 0, first_hash(header.agent).hex()
         self._rows = self._own = self._erased = 0
+        #: Memories of which contents are missing, with the line of the first such row: each has to be erased later.
+        self._missing: dict[object, int] = {}
         is_theirs = header.user is None or scope_key("user", header.user) in header.scope_keys
         self._expect(is_theirs, "the person's own scope key is not among those of the header")
         self._expect(header.columns == list(COLUMNS), "another form of the hashed text than this version reads")
@@ -151,6 +153,8 @@ class _Check:
             self._expect(not (link.row or link.salt or link.before or link.after), "contents without the row's text")
 
     def result(self) -> CheckedExport:
+        reason = "its contents are missing, and no row here erased them: kept back, or erased while it was made"
+        self._problems += [ExportProblem(line=line, reason=reason) for line in self._missing.values()]
         self._line += 1
         ends = (self._seq, self._hash) == (self._header.seq, self._header.hash)
         self._expect(ends, "the last row is not the one that the header names")
@@ -173,9 +177,16 @@ class _Check:
         self._expect(row.get("scope_key") in self._header.scope_keys, "the row is of another scope key")
         before, after = row.get("before_digest"), row.get("after_digest")
         if link.salt is None:
-            self._erased += before is not None or after is not None
+            if row.get("event") != "LINK" and (before is not None or after is not None):
+                self._erased += 1
+                self._missing.setdefault(row.get("memory_id"), self._line)
             self._expect(link.before is None and link.after is None, "contents without their salt")
             return
+        # digests run over salt and text: the beginning of a text that was put into the salt would still fit
+        whole = all(_is_object(text) for text in (link.before, link.after) if text is not None)
+        self._expect(whole, "the contents are no row as JSON")
+        if row.get("event") in _ERASURES:
+            self._missing.pop(row.get("memory_id"), None)
         is_gone = row.get("event") in _ERASURES and link.before is None
         self._expect(is_gone or _digest(link.salt, link.before) == before, "the contents before are not those recorded")
         self._expect(_digest(link.salt, link.after) == after, "the contents after are not those recorded")
@@ -199,6 +210,13 @@ def _row(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return dict(zip(COLUMNS, values, strict=True)) if isinstance(values, list) and len(values) == len(COLUMNS) else {}
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _digest(salt: str, contents: str | None) -> str | None:

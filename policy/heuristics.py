@@ -1,5 +1,6 @@
 """Whether a message needs a search of the memories, told from its words alone (seed A 5.7, and one's own affairs)."""
 
+import re
 from typing import Literal, NamedTuple
 
 from mnemic.policy.common_words import is_common_word, word_set
@@ -30,7 +31,7 @@ _PHRASES = pattern(
     r"|(?:our|my) (?:last|previous|earlier) (?:conversation|chat|session|discussion)"
     r")\b"
 )
-_SENTENCE = pattern(r"([^.!?\n]+)([.!?\n]*)")
+_SENTENCE = re.compile(r"([^.!?\n]+)([.!?\n]*)")
 _QUESTION_WORDS = word_set("what when where who whom why how which whose")
 _PAST = word_set("was were did had said told mentioned wasn't weren't didn't hadn't")
 _SUBJECTS = word_set("i you he she it we they there")
@@ -82,9 +83,9 @@ def decide_search(message: str, *, asked: bool = False) -> SearchDecision:
         return SearchDecision("asked", names)
     if _PHRASES().search(" ".join(word.casefold() for word in WORD.findall(message.replace("’", "'")))):
         return SearchDecision("phrase", names)
-    if any(_asks_about_the_past(*match.groups()) for match in _SENTENCE().finditer(message.replace("’", "'"))):
+    if any(_asks_about_the_past(*match.groups()) for match in _SENTENCE.finditer(message.replace("’", "'"))):
         return SearchDecision("past_question", names)
-    if any(_asks_about_own(*match.groups()) for match in _SENTENCE().finditer(message.replace("’", "'"))):
+    if any(_asks_about_own(*match.groups()) for match in _SENTENCE.finditer(message.replace("’", "'"))):
         return SearchDecision("own_question", names)
     return SearchDecision(None, names)
 

@@ -16,7 +16,7 @@ MAX_QUESTION_CHARS = 2000
 _READ_CHARS = 4 * MAX_QUESTION_CHARS
 
 #: Vertical tab, form feed, NEL and the Unicode separators part lines as well: removing them would join words.
-_LINE_END = pattern("\r\n|[\r\v\f\x85\u2028\u2029]")
+_LINE_END = re.compile("\r\n|[\r\v\f\x85\u2028\u2029]")
 #: Controls (Cc) but newline and tab; lone surrogates, which UTF-8 cannot carry, and FFFE and FFFF, which XML cannot;
 #: format characters (Cf), among them the bidirectional controls and invisible tags that can hide an order in a harmless
 #: line. ZWNJ and ZWJ (200C, 200D) stay: Persian and Indic spelling and joined emoji need them.
@@ -30,7 +30,7 @@ _JOINERS = "\u200c\u200d"
 #: grows with the square of a stack's height (32,000 marks take half a second).
 _MAX_MARKS = 30
 #: The blocks with marks in them; so most texts are not looked at mark by mark, which takes a microsecond each.
-_MAYBE_STACK = pattern(
+_MAYBE_STACK = re.compile(
     "[\u0300-\u1dff\u20d0-\u20ff\u2c00-\u2dff\u302a-\u309a\ua600-\uabff\ufb1e\ufe20-\ufe2f\U00010000-\U0001efff]"
     f"{{{_MAX_MARKS + 1},}}"
 )
@@ -44,13 +44,13 @@ def clean_text(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text.strip()
-    flat = _lower_stacks(_UNWANTED().sub("", _LINE_END().sub("\n", text)))
+    flat = _lower_stacks(_UNWANTED().sub("", _LINE_END.sub("\n", text)))
     # again afterwards: some marks become two
     return _lower_stacks(unicodedata.normalize("NFC", flat)).strip()
 
 
 def _lower_stacks(text: str) -> str:
-    return _MAYBE_STACK().sub(lambda found: _stack().sub(r"\1", found.group()), text)
+    return _MAYBE_STACK.sub(lambda found: _stack().sub(r"\1", found.group()), text)
 
 
 @cache

@@ -32,7 +32,7 @@ _DIGITS = pattern(
     re.IGNORECASE,
 )
 #: A word that begins with a letter and holds a digit: a room, a version, a code.
-_CODE = pattern(r"(?<!\w)[^\W\d_]\w*")
+_CODE = re.compile(r"(?<!\w)[^\W\d_]\w*")
 #: `one` is a number only where it counts: not in `no one`, `the one`, `one of them`, `one day`.
 _NUMBER_WORD = pattern(
     r"(?<!\bno )(?<!\bthe )(?<!\bthis )(?<!\bthat )(?<!\beach )(?<!\bany )(?<!\bwhich )\bone\b"
@@ -66,7 +66,7 @@ def find_numbers(text: str) -> tuple[str, ...]:
     placed = [(match.start(), _number(match)) for match in _DIGITS().finditer(text)]
     placed += [
         (match.start(), match.group().casefold())
-        for match in _CODE().finditer(text)
+        for match in _CODE.finditer(text)
         if any(char.isdigit() for char in match.group())
     ]
     placed += [

@@ -1,8 +1,9 @@
 """Finds a text that speaks as or to the speakers instead of about them."""
 
+import re
+
 from mnemic.policy.common_words import is_common_word, word_set
 from mnemic.policy.dates import DATE_WORDS
-from mnemic.policy.patterns import pattern
 from mnemic.policy.words import Word, without_quotes, words
 
 _PRONOUNS = word_set(
@@ -18,7 +19,7 @@ _AFTER_NUMERAL = word_set("of and or is was the in at for to by from with on as 
 _NUMBERED = word_set(
     "war part phase type class level grade stage tier act chapter volume category section round title group"
 )
-_CLOSED = pattern(r"\s*(?:[.,;:)\]?!–-]|$)")
+_CLOSED = re.compile(r"\s*(?:[.,;:)\]?!–-]|$)")
 
 
 def speaks_of_itself(text: str) -> bool:
@@ -61,7 +62,7 @@ def _is_other_i(text: str, found: list[Word], index: int) -> bool:
     if index > 1 and found[index - 2].text.casefold() in _PLACE_WORDS:
         return False
     after = found[index + 1].text.casefold() if index + 1 < len(found) else ""
-    return after in _AFTER_NUMERAL or _CLOSED().match(text, end) is not None
+    return after in _AFTER_NUMERAL or _CLOSED.match(text, end) is not None
 
 
 def _is_name(word: Word) -> bool:

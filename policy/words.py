@@ -4,13 +4,12 @@ import re
 from typing import NamedTuple
 
 from mnemic.policy.common_words import word_set
-from mnemic.policy.patterns import pattern
 
 #: A word begins with a letter and may hold apostrophes; hyphens part words, so that `Berlin-based` shows `Berlin`.
 WORD = re.compile(r"(?<!\w)[^\W\d_]\w*(?:['’]\w+)*")
 #: Between two words: the end of a sentence, a line end, or an opening quotation mark.
-_NEW_SENTENCE = pattern(r"""[.!?…:]["'”’»)\]]*+\s|[。！？\n]|(?:^|\s)["“«]$""")
-_SENTENCE_END = pattern(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s|$)|[。！？]++""")
+_NEW_SENTENCE = re.compile(r"""[.!?…:]["'”’»)\]]*+\s|[。！？\n]|(?:^|\s)["“«]$""")
+_SENTENCE_END = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s|$)|[。！？]++""")
 #: Quotations. No pattern may cross its own opening mark, which keeps unclosed ones linear.
 QUOTED = re.compile(r"\"([^\"]*)\"|“([^“”]*)”|«([^«»]*)»|`([^`\n]*)`|(?<!\w)'([^'\n]*)'(?!\w)|‘([^‘\n]*?)’(?!\w)")
 #: A full stop after these ends no sentence; neither does one after a single letter or after `no` before a number.
@@ -32,7 +31,7 @@ def words(text: str) -> list[Word]:
     found: list[Word] = []
     end = 0
     for match in WORD.finditer(text):
-        initial = not found or _NEW_SENTENCE().search(text[end : match.start()]) is not None
+        initial = not found or _NEW_SENTENCE.search(text[end : match.start()]) is not None
         found.append(Word(match.group(), match.start(), initial))
         end = match.end()
     return found
@@ -61,7 +60,7 @@ def _ends_sentence(text: str, end: re.Match[str]) -> bool:
 
 def sentence_ends(text: str) -> list[int]:
     """Where each sentence ends, the last at the end of the text; in doubt, as after `Dr.`, none ends."""
-    ends = [match.end() for match in _SENTENCE_END().finditer(text) if _ends_sentence(text, match)]
+    ends = [match.end() for match in _SENTENCE_END.finditer(text) if _ends_sentence(text, match)]
     if not ends or text[ends[-1] :].strip():
         ends.append(len(text))
     return ends

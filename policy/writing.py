@@ -5,7 +5,6 @@ from typing import Literal, NamedTuple
 
 from mnemic.policy.degenerate import is_degenerate
 from mnemic.policy.hygiene import clean_text
-from mnemic.policy.patterns import pattern
 from mnemic.policy.person import speaks_of_itself
 from mnemic.policy.words import WORD, sentence_ends, without_quotes
 from mnemic.state.records import Kind
@@ -28,8 +27,8 @@ _LIMITS: dict[Kind, _Limits] = {
 }
 _BARE_PRONOUNS = frozenset({"he", "she", "they", "it", "his", "her", "hers", "their", "theirs", "its"})
 #: An exclamation mark that ends a word or a quotation; `!=` and the like are none.
-_EXCLAMATION = pattern(r"""(?<=[\w"'”’»)%?])\s?[!！]++(?=[\s"'”’»)]|$)""")
-_LAST_EXCLAMATION = pattern(r"(?<![!?！])[!！]++$")
+_EXCLAMATION = re.compile(r"""(?<=[\w"'”’»)%?])\s?[!！]++(?=[\s"'”’»)]|$)""")
+_LAST_EXCLAMATION = re.compile(r"(?<![!?！])[!！]++$")
 
 
 class Verdict(NamedTuple):
@@ -57,7 +56,7 @@ def check_text(text: str, *, kind: Kind, max_words: int | None = None) -> Verdic
         return _check_whole(text, max_words)
     words = max_words if max_words is not None else limits.words
     limits = _Limits(words=words, chars=limits.chars, sentences=limits.sentences)
-    trimmed = _LAST_EXCLAMATION().sub(".", _within(" ".join(clean_text(text).split()), limits))
+    trimmed = _LAST_EXCLAMATION.sub(".", _within(" ".join(clean_text(text).split()), limits))
     problem = _problem(trimmed, limits)
     return Verdict(None, problem) if problem else Verdict(trimmed, trimmed=trimmed != text)
 
@@ -86,7 +85,7 @@ def _problem(text: str, limits: _Limits) -> Problem | None:
         return "first_person"
     if re.split("['’]", first.group().casefold())[0] in _BARE_PRONOUNS:
         return "pronoun_start"
-    return "not_neutral" if _EXCLAMATION().search(without_quotes(text)) else None
+    return "not_neutral" if _EXCLAMATION.search(without_quotes(text)) else None
 
 
 def _fits(text: str, limits: _Limits) -> bool:

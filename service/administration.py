@@ -8,7 +8,7 @@ from uuid import UUID
 
 from mnemic.service import rolling_back
 from mnemic.service.administration_audit import AuditOfAgents
-from mnemic.service.asked import AGENT_ID, MOMENT, OPERATION_IDS, OPERATIONS, ROLLING, SCOPE_KEY, SESSION_SINCE
+from mnemic.service.asked import AGENT_ID, OPERATION_IDS, OPERATIONS, PAST, ROLLING, SESSION_SINCE, SWITCH
 from mnemic.state.checking import checked
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.identity import split_scope_key
@@ -76,7 +76,8 @@ class Administration(AuditOfAgents):
             op_ids: as `operations` tells them.
             cascade: undoes later operations on the same memories too.
             skip_erased: leaves memories as they are whose contents were erased.
-            dry_run: tells what it would do, and what stands against it.
+            dry_run: tells what it would do, and what stands against it. Where later operations stand against it, they
+                alone are told; `cascade=True` with `dry_run=True` tells the rest.
 
         Raises:
             UnknownOperationError: the agent has no such operation.
@@ -84,10 +85,12 @@ class Administration(AuditOfAgents):
             ContentErasedError: contents were erased; nothing was written.
             InvalidInputError: a value that cannot be used.
         """
-        agent, ops = checked(AGENT_ID, agent_id), checked(OPERATION_IDS, list(op_ids), strict=None)
+        agent = checked(AGENT_ID, agent_id)
+        ops = checked(OPERATION_IDS, {"op_ids": list(op_ids)}, strict=None)["op_ids"]
         how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        async with self._database.administered(agent, self._actor) as scoped:
-            return await rolling_back.undo(scoped, None, ops, how)
+        return await self._database.administer(
+            agent, self._actor, lambda scoped: rolling_back.undo(scoped, None, ops, how)
+        )
 
     async def undo_session(
         self,
@@ -99,7 +102,7 @@ class Administration(AuditOfAgents):
         skip_erased: bool = False,
         dry_run: bool = False,
     ) -> Rollback:
-        """Undoes as one operation all that was formed from a session, or done in it, since a moment.
+        """Undoes as one operation all that agents did in a session since a moment.
 
         Raises:
             UnknownOperationError: nothing was done there since.
@@ -108,8 +111,10 @@ class Administration(AuditOfAgents):
         agent = checked(AGENT_ID, agent_id)
         asked = checked(SESSION_SINCE, {"session_id": session_id, "since": since})
         how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        async with self._database.administered(agent, self._actor) as scoped:
-            return await rolling_back.undo_session(scoped, None, asked["session_id"], asked["since"], how)
+        session, moment = asked["session_id"], asked["since"]
+        return await self._database.administer(
+            agent, self._actor, lambda scoped: rolling_back.undo_session(scoped, None, session, moment, how)
+        )
 
     async def restore(
         self,
@@ -123,25 +128,36 @@ class Administration(AuditOfAgents):
         """Gives a scope key back the memories that it had at a moment, protection included.
 
         Args:
-            moment: a seq of the history, or a time, which means the last operation that was whole by then.
+            moment: a seq of the history: an operation's `last_seq` is the moment after it, `first_seq - 1` the one
+                before. Or a time, which within an operation means the moment before it.
 
         Raises:
-            RollbackConflictError, ContentErasedError, InvalidInputError: as `undo`.
+            RollbackConflictError, ContentErasedError: as `undo`.
+            InvalidInputError: a seq lies within an operation, or a value cannot be used.
         """
-        agent, key, at = checked(AGENT_ID, agent_id), _scope_key(scope_key), checked(MOMENT, moment)
+        agent, (key, at) = checked(AGENT_ID, agent_id), _past(scope_key, moment)
         how = checked(ROLLING, {"skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        async with self._database.administered(agent, self._actor) as scoped:
-            return await rolling_back.restore(scoped, key, at, how, administers=True)
+        return await self._database.administer(
+            agent, self._actor, lambda scoped: rolling_back.restore(scoped, key, at, how, administers=True)
+        )
 
-    async def as_of(self, agent_id: str, scope_key: str, moment: int | datetime) -> list[PastMemory]:
+    async def as_of(
+        self, agent_id: str, scope_key: str, moment: int | datetime, *, with_closed: bool = False
+    ) -> list[PastMemory]:
         """The memories of a scope key as they were at a moment, without what they say.
+
+        Args:
+            moment: as in `restore`; a seq within an operation is taken literally.
+            with_closed: those too that were superseded, absorbed or soft-deleted by then.
 
         Raises:
             InvalidInputError: a value that cannot be used.
         """
-        agent, key, at = checked(AGENT_ID, agent_id), _scope_key(scope_key), checked(MOMENT, moment)
+        agent, (key, at) = checked(AGENT_ID, agent_id), _past(scope_key, moment)
+        closed = checked(SWITCH, with_closed)
         async with self._database.administered(agent, self._actor) as scoped:
-            return await time_machine.as_of_blind(scoped, key, await time_machine.seq_of(scoped, key, at))
+            found = await time_machine.as_of_blind(scoped, key, await time_machine.seq_of(scoped, key, at))
+        return [one for one in found if closed or one.state in ("active", "purged")]
 
     # -- retention
 
@@ -158,11 +174,11 @@ class Administration(AuditOfAgents):
         agent, days = checked(AGENT_ID, agent_id), self._settings.retention_purge_after_days
         if days is None:
             raise ConfigurationError("nothing is purged: set MNEMIC_RETENTION_PURGE_AFTER_DAYS to say after how long")
-        async with self._database.administered(agent, self._actor) as scoped:
-            return await erasure.purge_expired(scoped, timedelta(days=days))
+        after = timedelta(days=days)
+        return await self._database.administer(agent, self._actor, lambda scoped: erasure.purge_expired(scoped, after))
 
 
-def _scope_key(given: object) -> str:
-    key = checked(SCOPE_KEY, given)
-    split_scope_key(key)
-    return key
+def _past(scope_key: object, moment: object) -> tuple[str, int | datetime]:
+    past = checked(PAST, {"scope_key": scope_key, "moment": moment})
+    split_scope_key(past["scope_key"])
+    return past["scope_key"], past["moment"]

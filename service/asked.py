@@ -1,11 +1,18 @@
 """What `Mnemic`'s own methods may be asked: types and bounds of their arguments. The graphs check theirs themselves."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field, StrictBool, TypeAdapter
+from pydantic import (
+    AwareDatetime,
+    Field,
+    StrictBool,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from typing_extensions import TypedDict
 
 from mnemic.service.turn import Asked
@@ -48,6 +55,27 @@ class _SessionSince(TypedDict):
     since: AwareDatetime
 
 
+class _OperationIds(TypedDict):
+    op_ids: Annotated[list[UUID], Field(min_length=1, max_length=MAX_OPERATIONS)]
+
+
+class _MemoryIds(TypedDict):
+    memory_ids: Annotated[list[UUID], Field(min_length=1, max_length=MAX_LISTED)]
+
+
+def _a_moment(given: object, read: ValidatorFunctionWrapHandler) -> object:
+    try:
+        return read(given)
+    except ValidationError:
+        raise ValueError("a seq of the history, or a datetime with its zone") from None
+
+
+class _Past(TypedDict):
+    scope_key: str
+    #: Never text or a fraction, which could be meant as either.
+    moment: Annotated[Annotated[int, Field(ge=0, lt=2**63)] | AwareDatetime, WrapValidator(_a_moment)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rolling:
     """How a rollback is to be done."""
@@ -68,10 +96,10 @@ ROLE = TypeAdapter(str)
 AGENT_ID = TypeAdapter(HostId)
 #: As it is, or its text; of a memory or an operation.
 MEMORY_ID = TypeAdapter(UUID)
-MEMORY_IDS = TypeAdapter(Annotated[list[UUID], Field(min_length=1, max_length=MAX_LISTED)])
-#: A seq, or a time with its zone; never text or a fraction, which could be meant as either.
-MOMENT: TypeAdapter[int | datetime] = TypeAdapter(Annotated[int, Field(ge=0, lt=2**63)] | AwareDatetime)
-OPERATION_IDS = TypeAdapter(Annotated[list[UUID], Field(min_length=1, max_length=MAX_OPERATIONS)])
+MEMORY_IDS = TypeAdapter(_MemoryIds)
+OPERATION_IDS = TypeAdapter(_OperationIds)
+#: A scope key at a moment.
+PAST = TypeAdapter(_Past)
 OPERATIONS = TypeAdapter(_Operations)
 SESSION_SINCE = TypeAdapter(_SessionSince)
 ASKED = TypeAdapter(Asked)

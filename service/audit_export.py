@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from mnemic.nodes.resources import Resources
-from mnemic.nodes.who import to_identity
 from mnemic.policy.audit_export import first_hash, header_line, row_line
 from mnemic.policy.categories import OWNER
+from mnemic.service.own import owner
 from mnemic.state.audit import Head
-from mnemic.state.errors import CategoryRefusedError, InvalidInputError
-from mnemic.state.identity import Identity, scope_key
+from mnemic.state.errors import CategoryRefusedError
+from mnemic.state.identity import Identity
 from mnemic.storage import audit
 
 #: Rows of the chain that one transaction reads; of a person's own two memories of 8 KiB each, at most.
@@ -32,13 +32,9 @@ class AuditExport:
             CategoryRefusedError: the identity's role is not `owner`: this is the person's own view, and no agent's.
             InvalidInputError: no user and no session in the identity.
         """
-        who = to_identity(identity)
+        who, own = owner(identity)
         if who.role != OWNER:
             raise CategoryRefusedError("an export is the person's own view: give the identity the role `owner`")
-        own = [scope_key("user", who.user_id)] if who.user_id else []
-        own += [scope_key("session", who.session_id)] if who.session_id else []
-        if not own:
-            raise InvalidInputError("user_id: a person's own memories need the person's id, or a session")
         async with self._resources.database.scoped(who) as scoped:
             head = await audit.exported_head(scoped) or Head(seq=0, hash=first_hash(who.agent_id))
         yield header_line(who.agent_id, who.user_id, own, head)

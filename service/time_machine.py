@@ -1,6 +1,5 @@
 """The Time Machine for the person concerned: their own memories rolled back, looked at as they were, and erased."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -9,17 +8,17 @@ from mnemic.nodes.who import to_identity
 from mnemic.service import rolling_back
 from mnemic.service.asked import (
     MEMORY_IDS,
-    MOMENT,
     OPERATION_IDS,
     OPERATIONS,
+    PAST,
     ROLLING,
-    SCOPE_KEY,
     SESSION_SINCE,
     SWITCH,
 )
+from mnemic.service.own import owner
 from mnemic.state.checking import checked
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Identity, scope_key
+from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from mnemic.state.rollback import Operation, Rollback
 from mnemic.storage import erasure, time_machine
@@ -52,7 +51,7 @@ class OwnTimeMachine:
         Raises:
             InvalidInputError: no user and no session in the identity, or a value that cannot be used.
         """
-        who, own = _owner(identity)
+        who, own = owner(identity)
         asked = checked(OPERATIONS, {"session_id": session_id, "since": since, "limit": limit})
         async with self._resources.database.scoped(who) as scoped:
             return await time_machine.operations(
@@ -75,7 +74,8 @@ class OwnTimeMachine:
             op_ids: as `operations` tells them.
             cascade: undoes later operations on the same memories too.
             skip_erased: leaves memories as they are whose contents were erased.
-            dry_run: tells what it would do, and what stands against it.
+            dry_run: tells what it would do, and what stands against it. Where later operations stand against it, they
+                alone are told; `cascade=True` with `dry_run=True` tells the rest.
 
         Raises:
             UnknownOperationError: no such operation on this person's memories.
@@ -83,8 +83,8 @@ class OwnTimeMachine:
             ContentErasedError: contents were erased; nothing was written.
             InvalidInputError: no user and no session in the identity, or a value that cannot be used.
         """
-        who, own = _owner(identity)
-        ops = checked(OPERATION_IDS, list(op_ids), strict=None)
+        who, own = owner(identity)
+        ops = checked(OPERATION_IDS, {"op_ids": list(op_ids)}, strict=None)["op_ids"]
         how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
         return await self._resources.database.write(who, lambda scoped: rolling_back.undo(scoped, own, ops, how))
 
@@ -98,13 +98,13 @@ class OwnTimeMachine:
         skip_erased: bool = False,
         dry_run: bool = False,
     ) -> Rollback:
-        """Undoes as one operation all that agents did to the person's memories in a session since a moment.
+        """Undoes as one operation all that agents did in a session since a moment, to the person's memories.
 
         Raises:
             UnknownOperationError: nothing was done there since.
             RollbackConflictError, ContentErasedError, InvalidInputError: as `undo`.
         """
-        who, own = _owner(identity)
+        who, own = owner(identity)
         asked = checked(SESSION_SINCE, {"session_id": session_id, "since": since})
         how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
         return await self._resources.database.write(
@@ -123,22 +123,24 @@ class OwnTimeMachine:
         """Gives one of the person's scope keys back the memories that it had at a moment.
 
         Args:
-            moment: a seq of the history, or a time, which means the last operation that was whole by then.
+            moment: a seq of the history: an operation's `last_seq` is the moment after it, `first_seq - 1` the one
+                before. Or a time, which within an operation means the moment before it.
 
         Raises:
             RollbackConflictError, ContentErasedError: as `undo`.
-            InvalidInputError: the scope key is not the person's own, or a value cannot be used.
+            InvalidInputError: the scope key is not the person's own, a seq lies within an operation, or a value cannot
+                be used.
         """
-        who, own = _owner(identity)
-        key, at = checked(SCOPE_KEY, scope_key), checked(MOMENT, moment)
+        who, own = owner(identity)
+        past = checked(PAST, {"scope_key": scope_key, "moment": moment})
         how = checked(ROLLING, {"skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        if key not in own:
+        if past["scope_key"] not in own:
             raise InvalidInputError(
                 "scope_key: a person restores their own user's and session's key; an administrator restores what is "
                 "shared (`Administration.restore`, or `mnemic restore` without --user)"
             )
         return await self._resources.database.write(
-            who, lambda scoped: rolling_back.restore(scoped, key, at, how, administers=False)
+            who, lambda scoped: rolling_back.restore(scoped, past["scope_key"], past["moment"], how, administers=False)
         )
 
     async def as_of(
@@ -149,7 +151,7 @@ class OwnTimeMachine:
         Of those erased since, no more than a row with the state `purged` and without content.
 
         Args:
-            moment: as in `restore`.
+            moment: as in `restore`; a seq within an operation is taken literally.
             with_closed: those too that were superseded, absorbed or soft-deleted by then.
 
         Raises:
@@ -157,17 +159,18 @@ class OwnTimeMachine:
             InvalidInputError: the scope key is none of the identity's, or a value cannot be used.
         """
         who = to_identity(identity)
-        key, at, closed = checked(SCOPE_KEY, scope_key), checked(MOMENT, moment), checked(SWITCH, with_closed)
+        past, closed = checked(PAST, {"scope_key": scope_key, "moment": moment}), checked(SWITCH, with_closed)
+        key = past["scope_key"]
         if key not in who.scope_keys:
             raise InvalidInputError("scope_key: none of this identity's")
         allowlist = self._resources.categories.of_role(who.role)
         async with self._resources.database.scoped(who, categories=allowlist.categories) as scoped:
             found = await time_machine.as_of(
-                scoped, key, await time_machine.seq_of(scoped, key, at), with_closed=closed
+                scoped, key, await time_machine.seq_of(scoped, key, past["moment"]), with_closed=closed
             )
         return [memory for memory in found if allowlist.standing or memory.kind not in STANDING]
 
-    async def erase(self, identity: Identity, memory_ids: Sequence[UUID | str]) -> list[UUID]:
+    async def erase(self, identity: Identity, *memory_ids: UUID | str) -> list[UUID]:
         """Erases memories of the person for good, protected ones too, with the messages that they were formed from.
 
         Contents, vectors, sources and what the history holds of them are gone; ids, times and digests stay, so that the
@@ -185,8 +188,8 @@ class OwnTimeMachine:
         Raises:
             InvalidInputError: no user and no session in the identity, or no ids.
         """
-        who, own = _owner(identity)
-        wanted = checked(MEMORY_IDS, memory_ids, strict=None)
+        who, own = owner(identity)
+        wanted = checked(MEMORY_IDS, {"memory_ids": list(memory_ids)}, strict=None)["memory_ids"]
 
         async def act(scoped: Scoped) -> list[UUID]:
             return await erasure.erase(scoped, own, wanted)
@@ -205,7 +208,7 @@ class OwnTimeMachine:
         Raises:
             InvalidInputError: no user in the identity.
         """
-        who, _ = _owner(identity)
+        who, _ = owner(identity)
         user = who.user_id
         if user is None:
             raise InvalidInputError("user_id: erasing a person needs the person's id")
@@ -214,13 +217,3 @@ class OwnTimeMachine:
             return await erasure.erase_person(scoped, user)
 
         return await self._resources.database.write(who, act)
-
-
-def _owner(identity: Identity) -> tuple[Identity, list[str]]:
-    """The identity, and the scope keys that are a person's own: what is shared is for administrators."""
-    who = to_identity(identity)
-    own = [scope_key("user", who.user_id)] if who.user_id else []
-    own += [scope_key("session", who.session_id)] if who.session_id else []
-    if not own:
-        raise InvalidInputError("user_id: a person's own memories need the person's id, or a session")
-    return who, own

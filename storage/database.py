@@ -4,7 +4,7 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, LiteralString, TypeVar
 from uuid import UUID, uuid4
@@ -228,24 +228,15 @@ class Database:
             MnemicError: as `scoped` does.
         """
         keys = tuple(also)
-        for attempt in range(RETRIES):
-            try:
-                return await self._act(identity, act, keys, categories)
-            except MnemicError as error:
-                if error.sqlstate not in _RETRIED:
-                    raise
-            await asyncio.sleep(random.uniform(0, PAUSE_SECONDS * 2**attempt))  # noqa: S311 - no secret
-        return await self._act(identity, act, keys, categories)
+        return await _repeated(lambda: self.scoped(identity, also=keys, categories=categories), act)
 
-    async def _act(
-        self,
-        identity: Identity,
-        act: Callable[[Scoped], Awaitable[Result]],
-        also: tuple[str, ...],
-        categories: Sequence[str] | None,
-    ) -> Result:
-        async with self.scoped(identity, also=also, categories=categories) as scoped:
-            return await act(scoped)
+    async def administer(self, agent_id: str, actor: str, act: Callable[[Scoped], Awaitable[Result]]) -> Result:
+        """What `act` returns, once its transaction of the administrators' role is committed; done again as by `write`.
+
+        Raises:
+            MnemicError: as `scoped` does.
+        """
+        return await _repeated(lambda: self.administered(agent_id, actor), act)
 
     @asynccontextmanager
     async def administered(self, agent_id: str, actor: str) -> AsyncIterator[Scoped]:
@@ -304,6 +295,21 @@ class Database:
         limits = {"statement": patience, "lock": lock, "head": max(lock, HEAD_SECONDS), "idle": IDLE_SECONDS}
         # rounded up, for zero would be no limit at all
         return {name: f"{math.ceil(seconds * 1000)}ms" for name, seconds in limits.items()}
+
+
+async def _repeated(
+    begin: Callable[[], AbstractAsyncContextManager[Scoped]], act: Callable[[Scoped], Awaitable[Result]]
+) -> Result:
+    for attempt in range(RETRIES):
+        try:
+            async with begin() as scoped:
+                return await act(scoped)
+        except MnemicError as error:
+            if error.sqlstate not in _RETRIED:
+                raise
+        await asyncio.sleep(random.uniform(0, PAUSE_SECONDS * 2**attempt))  # noqa: S311 - no secret
+    async with begin() as scoped:
+        return await act(scoped)
 
 
 async def _configure(connection: AsyncConnection) -> None:

@@ -75,6 +75,7 @@ _REASONS: Final = (
     "a memory changes only inside an operation",
     "memories are erased by erase and purge alone",
     "an erased memory does not change",
+    "an operation has an id of its own",
     "history is append-only",
     "permission denied",
     "new row violates row-level security policy",

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib import resources
 from typing import Any, LiteralString, NamedTuple
@@ -46,12 +47,13 @@ def migrations() -> list[Migration]:
     return [Migration(number=int(n[:4]), name=n, text=folder.joinpath(n).read_text(encoding="utf-8")) for n in names]
 
 
-async def migrate(dsn: str, *, service_dsn: str | None = None) -> list[str]:
+async def migrate(dsn: str, *, service_dsn: str | None = None, admin_dsn: str | None = None) -> list[str]:
     """Brings the database at `dsn` up to date and returns the names of the migrations that ran.
 
     Args:
         dsn: of a role that may create roles, the schema and (where it is missing) the extension.
         service_dsn: the service's DSN; its password is given to the role `mnemic_app` when that role is created.
+        admin_dsn: the administrators' DSN; likewise for the role `mnemic_admin`.
 
     Raises:
         DatabaseSetupError: server or pgvector too old or missing, rights missing, or an applied migration was changed.
@@ -66,7 +68,7 @@ async def migrate(dsn: str, *, service_dsn: str | None = None) -> list[str]:
         try:
             await _check_server(connection)
             vector_schema = await _ensure_extension(connection)
-            await _ensure_roles(connection, service_dsn)
+            await _ensure_roles(connection, {SERVICE_ROLE: service_dsn, ADMIN_ROLE: admin_dsn})
             await _ensure_schema(connection, vector_schema)
             return await _apply_pending(connection, vector_schema)
         except InsufficientPrivilege as error:
@@ -112,13 +114,13 @@ async def _ensure_extension(connection: AsyncConnection) -> str:
     return str(await _value(connection, _VECTOR_SCHEMA))
 
 
-async def _ensure_roles(connection: AsyncConnection, service_dsn: str | None) -> None:
-    password = str(conninfo_to_dict(service_dsn).get("password") or "") if service_dsn else ""
+async def _ensure_roles(connection: AsyncConnection, dsns: Mapping[str, str | None]) -> None:
     for role, login in ((OWNER_ROLE, False), (SERVICE_ROLE, True), (ADMIN_ROLE, True)):
         if await _value(connection, "select 1 from pg_roles where rolname = %s", role):
             continue
         rights: sql.Composable = sql.SQL("login" if login else "nologin")
-        if role == SERVICE_ROLE and password:
+        password = str(conninfo_to_dict(dsns.get(role) or "").get("password") or "")
+        if password:
             rights = sql.SQL("login password {}").format(sql.Literal(password))
         with suppress(DuplicateObject, UniqueViolation):  # roles are the server's: another database is being set up too
             await connection.execute(sql.SQL("create role {} {}").format(sql.Identifier(role), rights))

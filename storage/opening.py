@@ -78,9 +78,13 @@ async def set_up_database(settings: Settings) -> list[str]:
         DatabaseUnavailableError: no connection.
         EmbeddedPostgresError: the embedded server cannot be started.
     """
-    service = settings.database_url
+    service, admin = settings.database_url, settings.admin_url
     async with setup_dsn(settings) as dsn:
-        return await migrate(dsn, service_dsn=_read_dsn(service, "MNEMIC_DATABASE_URL") if service else None)
+        return await migrate(
+            dsn,
+            service_dsn=_read_dsn(service, "MNEMIC_DATABASE_URL") if service else None,
+            admin_dsn=_read_dsn(admin, "MNEMIC_ADMIN_URL") if admin else None,
+        )
 
 
 @asynccontextmanager

@@ -64,8 +64,12 @@ async def restore(scoped: Scoped, key: str, seq: int, *, administers: bool, skip
     """Gives a scope key back the memories that it had after a seq, or tells what that would do.
 
     Raises:
+        InvalidInputError: the seq lies within an operation, which is restored whole or not at all.
         RollbackConflictError, ContentErasedError: as `undo`.
     """
+    ((is_divided,),) = await scoped.tuples(_SQL["divided"], {"key": key, "seq": seq})
+    if is_divided:
+        raise InvalidInputError(f"{seq} lies within an operation: name its last_seq, or what is before its first_seq")
     op_id = uuid4() if apply else None
     values = {"key": key, "seq": seq, "skip_erased": skip_erased}
     rows = await _call(scoped, "restore_as_administrator" if administers else "restore", op_id, values)

@@ -14,8 +14,8 @@ from rich.text import Text
 from mnemic.policy.audit_export import CheckedExport, check_export
 from mnemic.service.administration import Administration
 from mnemic.service.cli.moments import to_time
-from mnemic.service.cli.options import Agent, AsJson, Concerned, Session, User, person
-from mnemic.service.cli.output import columns, emit, plain, say, show
+from mnemic.service.cli.options import ADMINISTRATOR, Actor, Agent, AsJson, Concerned, OfSession, Session, User, person
+from mnemic.service.cli.output import columns, emit, plain, say, show, show_text
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
 from mnemic.service.memory import Mnemic
 from mnemic.state.audit import AuditProblem
@@ -70,9 +70,9 @@ def _explained(problem: AuditProblem) -> Text:
     return Text("\n").join([plain(f"{problem.problem}: {problem.explanation}"), *where, *which])
 
 
-async def anchor(agent: Agent, file: AnchorsFile, as_json: AsJson = False) -> None:
+async def anchor(agent: Agent, file: AnchorsFile, actor: Actor = ADMINISTRATOR, as_json: AsJson = False) -> None:
     """Sign what an agent's history hashes to now and add it to a file; refused where the history is not whole."""
-    async with Administration.open() as administration:
+    async with Administration.open(actor=actor) as administration:
         try:
             made = await administration.anchor(agent, file)
         except BrokenAuditError as error:
@@ -81,7 +81,7 @@ async def anchor(agent: Agent, file: AnchorsFile, as_json: AsJson = False) -> No
     if as_json:
         emit(made)
     else:
-        show(plain(f"{made.agent}: {made.seq} rows, hash {made.hash}"))
+        show_text(f"{made.agent}: {made.seq} rows, hash {made.hash}")
 
 
 async def export(agent: Agent, user: User, session: Session = None, output: Output = None) -> None:
@@ -125,7 +125,7 @@ def _show_check(checked: CheckedExport) -> None:
     if checked.agent is not None:
         show(plain(f"{checked.rows} rows of agent {checked.agent}; {checked.own} of them the person's own, "
                    f"of which {checked.erased} were erased"))  # fmt: skip
-        show(plain(f"compare with an anchor: seq {checked.seq}, hash {checked.hash}"))
+        show_text(f"compare with an anchor: seq {checked.seq}, hash {checked.hash}")
     if not checked.problems:
         show("nothing is wrong")
 
@@ -137,7 +137,7 @@ def _reason(error: OSError) -> str:
 async def log(
     agent: Agent,
     user: Concerned = None,
-    session: Session = None,
+    session: OfSession = None,
     since: Since = None,
     limit: Limit = 100,
     as_json: AsJson = False,

@@ -7,15 +7,16 @@ from uuid import UUID
 import typer
 
 from mnemic.service.administration import Administration
-from mnemic.service.cli.options import Agent, AsJson, Session, User, identity
+from mnemic.service.cli.consent import withheld
+from mnemic.service.cli.options import ADMINISTRATOR, Actor, Agent, AsJson, Session, User, identity
 from mnemic.service.cli.output import emit, plain, say, show
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 
-MemoryIds = Annotated[list[UUID] | None, typer.Argument(metavar="[ID]...", help="As `mnemic memories` prints them.")]
+MemoryIds = Annotated[list[UUID] | None, typer.Argument(metavar="ID", help="As `mnemic memories` prints them.")]
 Everything = Annotated[bool, typer.Option("--everything", help="All that the agent has of this person.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it without a question.")]
 
 
 async def erase(
@@ -33,20 +34,29 @@ async def erase(
         raise InvalidInputError("name the memories to erase, or say --everything")
     who = identity(agent, user, session=session)
     what = "everything this agent has of this person" if everything else _memories(len(asked))
-    # on standard error, for standard output may be a file; whoever does not answer yes ends the command
-    _ = yes or typer.confirm(f"Erase {what} for good?", abort=True, err=True)
+    _ask(f"Erase {what} for good?", yes=yes, as_json=as_json)
     async with Mnemic.open() as memory:
-        erased = await memory.erase_person(who) if everything else await memory.erase(who, asked)
+        erased = await memory.erase_person(who) if everything else await memory.erase(who, *asked)
     _show(erased, as_json=as_json)
     if missing := [] if everything else sorted(set(asked) - set(erased)):
         say(f"no memory of this person, or erased already: {' '.join(map(str, missing))}")
         raise typer.Exit(EXIT_FOUND_WRONG)
 
 
-async def purge(agent: Agent, as_json: AsJson = False) -> None:
+async def purge(agent: Agent, actor: Actor = ADMINISTRATOR, yes: Yes = False, as_json: AsJson = False) -> None:
     """Erase what expired longer ago than MNEMIC_RETENTION_PURGE_AFTER_DAYS, as the administrators' role."""
-    async with Administration.open() as administration:
+    _ask("Erase what expired longer ago than MNEMIC_RETENTION_PURGE_AFTER_DAYS for good?", yes=yes, as_json=as_json)
+    async with Administration.open(actor=actor) as administration:
         _show(await administration.purge(agent), as_json=as_json)
+
+
+def _ask(question: str, *, yes: bool, as_json: bool) -> None:
+    why_not = withheld(question, yes=yes, as_json=as_json)
+    if why_not is not None:
+        if as_json:
+            emit({"erased": []})
+        say(f"nothing was erased: {why_not}")
+        raise typer.Exit(EXIT_FOUND_WRONG)
 
 
 def _show(erased: Sequence[UUID], *, as_json: bool) -> None:

@@ -20,8 +20,11 @@ from mnemic.state.records import HistoryEvent, Kind, Memory
 
 KindName = StrEnum("KindName", {kind: kind for kind in ALL_KINDS})  # type: ignore[misc]  # made of the library's list
 Kinds = Annotated[list[KindName] | None, typer.Option("--kind", help="Only this kind; may be given repeatedly.")]
-Closed = Annotated[bool, typer.Option("--all", help="Superseded and absorbed ones too.")]
+Closed = Annotated[bool, typer.Option("--all", help="Closed and erased ones too.")]
 MemoryId = Annotated[UUID, typer.Argument(metavar="ID", help="As `mnemic memories` prints it.")]
+
+#: In place of the words that an erased memory no longer has.
+_ERASED = "what it said was erased"
 
 
 async def memories(
@@ -52,14 +55,15 @@ def list_memories(found: Sequence[Memory]) -> None:
         table = columns()
         for memory in group:
             what = memory.kind if memory.state == "active" else f"{memory.kind}, {memory.state}{_until(memory)}"
-            table.add_row(day(memory.valid_from), what, Text("\n").join([plain(memory.content), _dim(memory.id)]))
+            said = plain(memory.content) if memory.state != "purged" else _dim(_ERASED)
+            table.add_row(day(memory.valid_from), what, Text("\n").join([said, _dim(memory.id)]))
         show(*([""] if number else []), plain(scope_key, "bold"), table)
 
 
 def _until(memory: Memory) -> str:
     if memory.valid_until is None:
         return ""
-    return f"\nuntil {day(memory.valid_until)}, now\n{memory.superseded_by}"
+    return f"\nuntil {day(memory.valid_until)}" + (f", now\n{memory.superseded_by}" if memory.superseded_by else "")
 
 
 def _dim(value: object) -> Text:
@@ -104,8 +108,8 @@ def _show_event(event: HistoryEvent) -> None:
 
 def _change(event: HistoryEvent) -> Text:
     """Before and after; where the words stayed as they are, the memory was closed or opened."""
-    if event.before is None and event.after is None:
-        return _dim("what it said was erased")
+    if not event.before and not event.after:
+        return _dim(_ERASED)
     if event.before == event.after:
         return _dim("the words stay as they are")
     return Text(" → ").join(plain(text) for text in (event.before, event.after) if text is not None)

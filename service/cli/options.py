@@ -18,8 +18,20 @@ Concerned = Annotated[
 ]
 Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of that person; may be given repeatedly.")]
 Session = Annotated[str | None, typer.Option("--session", help="A session, for what belongs to it alone.")]
+#: Of commands that are about operations.
+OfSession = Annotated[
+    str | None,
+    typer.Option("--session", help="What was done in this session; with --user also on what belongs to it alone."),
+]
+Actor = Annotated[str, typer.Option("--actor", help="Who acts, as the audit shall name them.")]
+GoverningActor = Annotated[
+    str | None,
+    typer.Option("--actor", help="Without --user: who acts, as the audit shall name them; default: administrator."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")]
 
+#: Who acts as administrator, where nobody says so.
+ADMINISTRATOR = "administrator"
 #: A field of the identity, named after its option.
 _FIELD = re.compile(r"^(?:(agent|user|group|session)_ids?|(role))")
 

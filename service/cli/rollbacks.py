@@ -1,7 +1,6 @@
 """What a rollback would do, shown before it is done; then a question, and what became of it."""
 
 import shlex
-import sys
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,6 +9,7 @@ from typing import Protocol
 import typer
 from rich.text import Text
 
+from mnemic.service.cli.consent import withheld
 from mnemic.service.cli.output import columns, emit, plain, say, show, show_text
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
 from mnemic.state.errors import InvalidInputError, RollbackRefusedError
@@ -55,7 +55,7 @@ async def carry_out(roll_back: RollBack, wanted: Wanted, undo_with: Sequence[str
     """
     planned = await roll_back(dry_run=True)
     if not wanted.as_json:
-        _show(planned)
+        _show(planned, is_refused=wanted.meets_refusal(planned))
     why_not = _why_not(planned, wanted)
     done = planned if why_not is not None else await _do(roll_back, planned, wanted)
     if wanted.as_json:
@@ -76,9 +76,7 @@ def _why_not(planned: Rollback, wanted: Wanted) -> str | None:
         return "as things stand it is refused"
     if wanted.dry_run or planned.changes_nothing:
         return ""
-    if wanted.as_json or not sys.stdin.isatty():
-        return "--yes does it"
-    return None if typer.confirm("Do it?", err=True) else "as you say"
+    return withheld("Do it?", yes=wanted.yes, as_json=wanted.as_json)
 
 
 async def _do(roll_back: RollBack, planned: Rollback, wanted: Wanted) -> Rollback:
@@ -90,7 +88,7 @@ async def _do(roll_back: RollBack, planned: Rollback, wanted: Wanted) -> Rollbac
         raise
 
 
-def _show(planned: Rollback) -> None:
+def _show(planned: Rollback, *, is_refused: bool) -> None:
     _show_memories("would change", planned.changes)
     if planned.later:
         many = _counted(len(planned.later), "later operation", "later operations")
@@ -100,7 +98,7 @@ def _show(planned: Rollback) -> None:
     _show_memories("protected, for an administrator alone to roll back", planned.protected)
     if planned.relations:
         show(plain(f"{_counted(planned.relations, 'relation', 'relations')} would go or come back", "bold"))
-    if planned.changes_nothing:
+    if planned.changes_nothing and not is_refused:
         say("nothing would change")
 
 

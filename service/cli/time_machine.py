@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
@@ -11,7 +12,17 @@ import typer
 from mnemic.service.administration import Administration
 from mnemic.service.cli.look import Closed, list_memories
 from mnemic.service.cli.moments import to_moment, to_time
-from mnemic.service.cli.options import Agent, AsJson, Concerned, Groups, Session, person
+from mnemic.service.cli.options import (
+    ADMINISTRATOR,
+    Agent,
+    AsJson,
+    Concerned,
+    GoverningActor,
+    Groups,
+    OfSession,
+    Session,
+    person,
+)
 from mnemic.service.cli.output import columns, emit, plain, say, show
 from mnemic.service.cli.rollbacks import Wanted, carry_out
 from mnemic.service.memory import Mnemic
@@ -19,7 +30,7 @@ from mnemic.state.errors import InvalidInputError
 from mnemic.state.rollback import PastMemory
 
 Operations = Annotated[
-    list[UUID] | None, typer.Argument(metavar="[OP]...", help="Operations, undone as one; or --session and --since.")
+    list[UUID] | None, typer.Argument(metavar="OP", help="Operations, undone as one; or --session and --since.")
 ]
 Key = Annotated[str, typer.Argument(metavar="SCOPE_KEY", help="Such as user:ana, group:harbor or agent:guide.")]
 At = Annotated[str, typer.Option("--at", metavar="MOMENT", help="A seq of the history, or a time with its zone.")]
@@ -34,27 +45,33 @@ async def undo(
     agent: Agent,
     ops: Operations = None,
     user: Concerned = None,
-    session: Session = None,
+    session: OfSession = None,
     since: Since = None,
+    actor: GoverningActor = None,
     cascade: Cascade = False,
     skip_erased: SkipErased = False,
     yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Undo operations, or all that was formed from a session since then. Undoes rollbacks too."""
+    """Undo operations, rollbacks too, or all that agents did in a session since a moment."""
     wanted = Wanted(cascade=cascade, skip_erased=skip_erased, yes=yes, dry_run=dry_run, as_json=as_json)
     moment = None if since is None else to_time(since, "--since")
-    if bool(ops) == (moment is not None) or (moment and session is None) or (session and not (moment or user)):
+    if (
+        bool(ops) == (moment is not None)
+        or (moment and session is None)
+        or (session is not None and not (moment or user))
+    ):
         raise InvalidInputError("name operations (`mnemic audit log`), or a --session and --since when")
+    who = _Who(agent, user, session, actor)
     switches = {"cascade": cascade, "skip_erased": skip_erased}
-    async with _time_machine(agent, user, session) as (machine, whose):
+    async with who.time_machine() as (machine, whose):
         roll_back = (
             partial(machine.undo, whose, *ops, **switches)
             if ops
             else partial(machine.undo_session, whose, session, moment, **switches)
         )
-        await carry_out(roll_back, wanted, _again(agent, user, session))
+        await carry_out(roll_back, wanted, who.again)
 
 
 async def restore(
@@ -63,6 +80,7 @@ async def restore(
     agent: Agent,
     user: Concerned = None,
     session: Session = None,
+    actor: GoverningActor = None,
     skip_erased: SkipErased = False,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -71,9 +89,11 @@ async def restore(
     """Give a scope key back the memories that it had at a moment."""
     wanted = Wanted(skip_erased=skip_erased, yes=yes, dry_run=dry_run, as_json=as_json)
     moment = to_moment(at, "--at")
-    async with _time_machine(agent, user, session) as (machine, whose):
+    _refuse_blind(user, session=session)
+    who = _Who(agent, user, session, actor)
+    async with who.time_machine() as (machine, whose):
         roll_back = partial(machine.restore, whose, scope_key, moment, skip_erased=skip_erased)
-        await carry_out(roll_back, wanted, _again(agent, user, session))
+        await carry_out(roll_back, wanted, who.again)
 
 
 async def as_of(
@@ -88,32 +108,55 @@ async def as_of(
 ) -> None:
     """Show the memories that a scope key had at a moment: a person's own in words, else ids and states."""
     moment = to_moment(at, "--at")
+    _refuse_blind(user, session=session, group=group)
     if user is None:
         async with Administration.open() as administration:
-            known = await administration.as_of(agent, scope_key, moment)
-        _tell(known if closed else [one for one in known if one.state in ("active", "purged")], _list_blind, as_json)
+            _tell(await administration.as_of(agent, scope_key, moment, with_closed=closed), _list_blind, as_json)
     else:
+        who = person(agent, user, group, session)
         async with Mnemic.open() as memory:
-            who = person(agent, user, group, session)
             _tell(await memory.as_of(who, scope_key, moment, with_closed=closed), list_memories, as_json)
 
 
-@asynccontextmanager
-async def _time_machine(agent: str, user: str | None, session: str | None) -> AsyncIterator[tuple[Any, Any]]:
-    """Whose methods roll back, and what they are told of whose memories it is."""
-    if user is None:
-        async with Administration.open() as administration:
-            yield administration, agent
-    else:
-        who = person(agent, user, None, session)
-        async with Mnemic.open() as memory:
-            yield memory, who
+@dataclass(frozen=True)
+class _Who:
+    """Who rolls back: the person concerned, or an administrator."""
+
+    agent: str
+    user: str | None
+    session: str | None
+    actor: str | None
+
+    def __post_init__(self) -> None:
+        if self.user is not None and self.actor is not None:
+            raise InvalidInputError("--actor goes without --user: a person acts in their own name")
+
+    @asynccontextmanager
+    async def time_machine(self) -> AsyncIterator[tuple[Any, Any]]:
+        """Whose methods roll back, and what they are told of whose memories it is."""
+        if self.user is None:
+            actor = ADMINISTRATOR if self.actor is None else self.actor
+            async with Administration.open(actor=actor) as administration:
+                yield administration, self.agent
+        else:
+            who = person(self.agent, self.user, None, self.session)
+            async with Mnemic.open() as memory:
+                yield memory, who
+
+    @property
+    def again(self) -> list[str]:
+        """The options with which they undo it again."""
+        named = {"--agent": self.agent, "--user": self.user, "--actor": self.actor}
+        if self.user is not None:
+            named["--session"] = self.session
+        return [word for option, given in named.items() if given is not None for word in (option, given)]
 
 
-def _again(agent: str, user: str | None, session: str | None) -> list[str]:
-    """The options of whoever undoes it again."""
-    own = ["--user", user, *(["--session", session] if session else [])] if user else []
-    return ["--agent", agent, *own]
+def _refuse_blind(user: str | None, **of_a_person: Sequence[str] | None) -> None:
+    """What only a person has is not passed over in silence where there is none."""
+    for option, given in of_a_person.items():
+        if user is None and given is not None and given != []:
+            raise InvalidInputError(f"--{option} goes with --user: an administrator names the scope key alone")
 
 
 def _tell(found: Sequence[Any], show_all: Any, as_json: bool) -> None:
@@ -127,6 +170,7 @@ def _tell(found: Sequence[Any], show_all: Any, as_json: bool) -> None:
 
 def _list_blind(found: Sequence[PastMemory]) -> None:
     table = columns("kind", "category", "state", "tokens", "importance", "protected", "id")
+    table.columns[-1].no_wrap = True  # an id is there to be copied
     for one in found:
         marks = [str(one.tokens), str(one.importance), "yes" if one.protected else ""]
         table.add_row(one.kind, plain(one.category), one.state, *marks, plain(one.id, "dim"))

@@ -97,6 +97,9 @@ alter policy service on messages
 alter policy service on history_contents
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
            and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[])
+           -- a relation is seen by who may see both its ends
+           and coalesce(after ->> 'to_scope_key', before ->> 'to_scope_key', scope_key)
+               = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[])
            and ((select nullif(current_setting('mnemic.categories', true), '')) is null
                 or exists (select from history h
                             where h.agent_id = history_contents.agent_id and h.seq = history_contents.seq)));

@@ -10,13 +10,16 @@ create index history_op on history (agent_id, op_id);
 create index history_session on history (agent_id, session_id, ts) where session_id is not null;
 create index sources_message on sources (agent_id, message_id);
 
--- As before, and what the operation undoes is its own.
+-- As before; what the operation undoes is its own, and no operation goes on with another's name.
 create or replace function open_operation(p_agent text, p_op uuid, p_actor text, p_actor_kind text, p_reason text,
                                           p_session text, p_run text, p_meta jsonb) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 begin
     insert into heads values (p_agent, 0, sha256(convert_to(p_agent, 'UTF8'))) on conflict do nothing;
     perform 1 from heads where agent_id = p_agent for update;
+    if exists (select from history where agent_id = p_agent and op_id = p_op) then
+        raise exception 'an operation has an id of its own' using errcode = 'insufficient_privilege';
+    end if;
     perform set_config('mnemic.op_id', p_op::text, true),
             set_config('mnemic.actor', p_actor, true),
             set_config('mnemic.actor_kind', p_actor_kind, true),
@@ -107,7 +110,11 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
       from unnest(p_targets) as t
       join memories m on m.agent_id = p_agent and m.id = t.memory_id
      cross join lateral jsonb_populate_record(m, coalesce(t.was, '{"state": "soft_deleted", "superseded_by": null,
-           "absorbed_at": null, "consolidated_into": null, "purge_at": null}') - '{version,updated_at}'::text[]) as r
+           "absorbed_at": null, "consolidated_into": null, "purge_at": null}') - '{version,updated_at}'::text[]
+           -- what took it in was erased: it stands for itself, as after that erasure
+           || case when exists (select from memories c where c.agent_id = p_agent and c.state = 'purged'
+                                   and c.id = (t.was ->> 'consolidated_into')::uuid)
+                   then '{"state": "active", "absorbed_at": null, "consolidated_into": null}' else '{}'::jsonb end) as r
      where m.state <> 'purged' and not t.is_erased and r is distinct from m
      order by r.id
 $$;
@@ -178,11 +185,13 @@ begin
     update entries e set living = false
       from sources s
      where s.agent_id = p_agent and s.memory_id = any(hidden) and e.agent_id = p_agent and e.item_id = s.message_id
+       and (p_administers or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
        and not exists (select from sources o join memories m on m.agent_id = p_agent and m.id = o.memory_id
                         where o.agent_id = p_agent and o.message_id = s.message_id and m.state in ('active', 'absorbed'));
     update entries e set living = true
       from sources s
-     where s.agent_id = p_agent and s.memory_id = any(shown) and e.agent_id = p_agent and e.item_id = s.message_id;
+     where s.agent_id = p_agent and s.memory_id = any(shown) and e.agent_id = p_agent and e.item_id = s.message_id
+       and (p_administers or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]));
 end $$;
 
 -- Every column but the identity, which does not change, the version and the time of change, which go on.
@@ -295,7 +304,7 @@ end $$;
 
 -- The last row of a scope key's history up to a time, never in the middle of an operation.
 create function seq_at(p_key text, p_ts timestamptz) returns bigint
-language sql stable security definer set search_path = mnemic, pg_temp as $$
+language sql stable set search_path = mnemic, pg_temp as $$
     select coalesce(max(h.seq), 0) from history h
      where h.agent_id = current_setting('mnemic.agent_id') and h.scope_key = p_key and h.ts <= p_ts
        and not exists (select from history l
@@ -367,8 +376,8 @@ alter table history_contents alter salt set statistics 0, alter before set stati
 alter table scopes alter name set statistics 0, alter extraction_guidance set statistics 0,
     alter consolidation_guidance set statistics 0;
 
--- Takes what memories and messages say: contents, vectors, sources, and what the history holds of them. The rows stay as
--- skeletons, the digests stay, and without their salts they tell nothing. It beats protection.
+-- Takes what memories and messages say: contents, vectors, and what the history holds of them. The rows stay as skeletons, and
+-- so does which rested on which; the digests stay, and without their salts they tell nothing. It beats protection.
 create function wipe(p_agent text, p_memories uuid[], p_messages uuid[], p_op uuid) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 begin
@@ -378,11 +387,10 @@ begin
      where agent_id = p_agent and id = any(p_memories);
     perform set_config('mnemic.erasing', 'yes', true);
     delete from history_contents c using history h
-     where h.agent_id = p_agent and h.memory_id = any(p_memories) and h.event <> 'LINK' and h.op_id <> p_op
+     where h.agent_id = p_agent and h.memory_id = any(p_memories) and h.event not in ('LINK', 'ERASE', 'PURGE')
        and c.agent_id = p_agent and c.seq = h.seq;
     perform set_config('mnemic.erasing', '', true);
     delete from entries where agent_id = p_agent and item_id = any(p_memories || p_messages);
-    delete from sources where agent_id = p_agent and (memory_id = any(p_memories) or message_id = any(p_messages));
     delete from memory_use where agent_id = p_agent and memory_id = any(p_memories);
     -- what was pending counts as formed, so that no run meets a message without content
     update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op)
@@ -460,7 +468,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     union
     select m.id from memories m
      where m.agent_id = p_agent
-       and (m.source_session_id = any(p_alone)
+       and (m.source_session_id = any(p_alone) and (m.scope_key not like 'user:%' or m.scope_key = 'user:' || p_user)
             or m.actor_id = p_user and m.scope_key not like 'user:%' and exists (
                select from history h where h.agent_id = p_agent and h.memory_id = m.id and h.event = 'ADD'
                   and h.reason in ('remember', 'remember_procedure')))
@@ -475,8 +483,15 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         union
         select n.id from repeating r
           join history h on h.agent_id = p_agent and h.memory_id = r.id
-          join history_contents c on c.agent_id = p_agent and c.seq = h.seq
-         cross join lateral (select coalesce(c.after ->> 'superseded_by', c.after ->> 'consolidated_into')::uuid as id) as n
+          left join history_contents c on c.agent_id = p_agent and c.seq = h.seq
+         -- of what was erased before, the operation still tells
+         cross join lateral (
+               select coalesce(c.after ->> 'superseded_by', c.after ->> 'consolidated_into')::uuid as id
+               union all
+               select o.memory_id from history o join memories m on m.agent_id = p_agent and m.id = o.memory_id
+                where c.seq is null and o.agent_id = p_agent and o.op_id = h.op_id and o.scope_key = h.scope_key
+                  and (h.event = 'ABSORB' and m.kind = 'consolidation'
+                       or h.event = 'SUPERSEDE' and m.kind = 'fact' and o.event = 'ADD')) as n
          where n.id is not null
     )
     select coalesce(array_agg(m.id order by m.id), '{}')
@@ -531,7 +546,8 @@ begin
     -- a message that another memory rests on is not the expired one's alone
     perform wipe(agent, ids, array(
         select s.message_id from sources s where s.agent_id = agent and s.memory_id = any(ids)
-           and not exists (select from sources o where o.agent_id = agent and o.message_id = s.message_id
+           and not exists (select from sources o join memories m on m.agent_id = agent and m.id = o.memory_id
+                            where o.agent_id = agent and o.message_id = s.message_id and m.state <> 'purged'
                               and o.memory_id <> all(ids))), p_op);
     return query select unnest(ids);
 end $$;
@@ -611,6 +627,10 @@ set search_path = mnemic, pg_temp set timezone = 'UTC' set extra_float_digits = 
      where e.agent_id = a.id
        and ((e.living, e.scope_key, e.kind, e.category)
             is distinct from (searchable(m.kind, m.state), m.scope_key, m.kind, m.category) or m.state = 'purged')
+    union all
+    select 'entry', null, m.id from memories m, agent a
+     where m.agent_id = a.id and m.kind not in ('core', 'consolidation') and m.state <> 'purged'
+       and not exists (select from entries e where e.agent_id = m.agent_id and e.item_id = m.id)
     order by 2, 1
 $$;
 
@@ -623,7 +643,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         select (select min(h.agent_id) from history h where h.agent_id > k.id) from known k where k.id is not null
     )
     select id from known where id is not null
-    union select a.agent_id from agents a union select h.agent_id from heads h
+    union select a.agent_id from agents a union select h.agent_id from heads h where h.seq > 0
     order by 1
 $$;
 

@@ -36,6 +36,13 @@ select *, null::uuid as op_id, null as reason
 -- Where a scope key's history stood at a time.
 select seq_at(%(key)s, %(ts)s);
 
+-- divided --
+-- Whether an operation on a scope key has rows on both sides of a seq; operations never lie within one another.
+select exists (
+    select from (select op_id from history
+                  where agent_id = %(agent_id)s and scope_key = %(key)s and seq <= %(seq)s order by seq desc limit 1) as p
+      join history l on l.agent_id = %(agent_id)s and l.op_id = p.op_id and l.scope_key = %(key)s and l.seq > %(seq)s);
+
 -- newest --
 -- The newest row of the agent's history.
 select coalesce(max(seq), 0) from heads where agent_id = %(agent_id)s;

@@ -139,15 +139,15 @@ async def _undo_as_administrator(place: Place) -> object:
 
 
 async def _restore(place: Place) -> object:
-    return await place.memory.restore(ANA, "user:ana", 1)
+    return await place.memory.restore(ANA, "user:ana", 0)
 
 
 async def _restore_as_administrator(place: Place) -> object:
-    return await place.administration.restore(AGENT, "user:ana", 1)
+    return await place.administration.restore(AGENT, "user:ana", 0)
 
 
 async def _erase(place: Place) -> object:
-    return await place.memory.erase(ANA, place.ids()[:2])
+    return await place.memory.erase(ANA, *place.ids()[:2])
 
 
 async def _erase_person(place: Place) -> object:
@@ -174,8 +174,8 @@ WRITES: dict[str, tuple[Callable[[Place], Awaitable[object]], int]] = {
     "forget": (_forget, 1),
     "undo": (_undo, 1),
     "undo_as_administrator": (_undo_as_administrator, 2),
-    "restore": (_restore, 5),
-    "restore_as_administrator": (_restore_as_administrator, 5),
+    "restore": (_restore, 6),
+    "restore_as_administrator": (_restore_as_administrator, 6),
     "erase": (_erase, 2),
     "erase_person": (_erase_person, 5),
     "purge": (_purge, 1),

@@ -39,7 +39,7 @@ async def test_a_formation_that_has_read_an_erased_reflection_saves_nothing(
         await say(memory, ANA, "I sing")
         (read,) = await memory.memories(ANA, ["reflection"])
         repeated = reflections(user=[reflection(f"Ana still keeps her {CANARY}.")])
-        model.answer(REFLECTIONS, meanwhile(lambda: memory.erase(ANA, [read.id]), repeated), reflections())
+        model.answer(REFLECTIONS, meanwhile(lambda: memory.erase(ANA, read.id), repeated), reflections())
         await say(memory, ANA, "I still do")
     assert places(superuser) == set()
 
@@ -51,7 +51,7 @@ async def test_a_session_is_told_that_a_memory_was_erased(clean_db: Clone, model
         told = await memory.context(ANA, "bees", search="always")
         await memory.observe(ANA, [{"role": "user", "content": "Well"}], revision=told["revision"])
         (bees,) = await memory.memories(ANA, ["fact"])
-        await memory.erase(ANA, [bees.id])
+        await memory.erase(ANA, bees.id)
         assert "−deleted" in (await memory.context(ANA, "Well"))["context"]
 
 
@@ -59,7 +59,7 @@ async def test_as_of_a_moment_after_an_erasure_shows_no_skeleton(clean_db: Clone
     async with scripted_memory(clean_db, model) as memory:
         known = await memory.remember(ANA, "Ana keeps bees.", category="projects")
         assert known.id
-        await memory.erase(ANA, [known.id])
+        await memory.erase(ANA, known.id)
         async with memory._resources.database.scoped(ANA) as scoped:
             ((now,),) = await scoped.tuples(time_machine._SQL["newest"], {})
         assert await memory.as_of(ANA, "user:ana", now) == []

@@ -240,7 +240,7 @@ async def test_after_erasing_memories_by_their_ids_nothing_of_them_is_left(
         await planting.explicit()
         own = await everything(memory)
         before = found(dumped(ordinary_db))
-        assert {*await memory.erase(ANA, [one.id for one in own])} == {one.id for one in own}
+        assert {*await memory.erase(ANA, *(one.id for one in own))} == {one.id for one in own}
     settings = CANARIES[:3]
     assert len(before) > 30
     assert {*found(dumped(ordinary_db))} == {*settings}
@@ -282,7 +282,7 @@ async def test_rollbacks_across_an_erasure_name_what_is_gone_and_bring_the_other
 ) -> None:
     async with scripted_memory(clean_db, model) as memory:
         gone, left, since, seq = await forgotten_two(memory)
-        await memory.erase(ANA, [gone])
+        await memory.erase(ANA, gone)
         undo: Way = partial(memory.undo_session, ANA, "s1", since)
         restore: Way = partial(memory.restore, ANA, "user:ana", seq)
         for way in (undo, restore):

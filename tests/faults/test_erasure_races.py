@@ -109,7 +109,7 @@ async def test_an_update_of_a_memory_erased_meanwhile_is_decided_again(
         moved = LIVED.replace(f" near the {CANARY} bridge", "").replace("Lisbon", "Porto")
         model.answer(FACTS, facts(fact(moved)))
         update = decisions(decision(1, "UPDATE", 1, text=merged))
-        model.answer(DECISIONS, meanwhile(lambda: memory.erase(ANA, [old.id]), update))
+        model.answer(DECISIONS, meanwhile(lambda: memory.erase(ANA, old.id), update))
         await memory.observe(ANA, turns("Now I work in Porto", minutes=9))
         await memory.form(ANA)
         assert asked(model).count(DECISIONS) == 1
@@ -130,9 +130,9 @@ async def consolidate_while_erased(memory: Mnemic, model: LoopbackModel, erased:
     by_kind = {one.kind: one.id for one in await memory.memories(ANA, ["consolidation", "reflection"])}
     later = by_kind.pop(erased)  # type: ignore[call-overload]
     text = consolidation(f"Ana sings and keeps a {CANARY}.")
-    model.answer(CONSOLIDATION, meanwhile(lambda: memory.erase(ANA, [later]), text))
+    model.answer(CONSOLIDATION, meanwhile(lambda: memory.erase(ANA, later), text))
     result = await memory.consolidate(ANA, KEY, force=True)
-    await memory.erase(ANA, [*by_kind.values()])
+    await memory.erase(ANA, *by_kind.values())
     return result["outcome"]
 
 

@@ -247,9 +247,9 @@ ROLLING_BACK: dict[str, Act] = {
     },
     "as_of: identity": _of("as_of", **_MOMENT),
     **{f"as_of: {argument}": _of("as_of", argument, **_MOMENT) for argument in ("scope_key", "moment", "with_closed")},
-    "erase: identity": _of("erase", memory_ids=[_ID]),
-    "erase: memory_ids": _of("erase", "memory_ids"),
-    "erase: an id": lambda memory, who, value: memory.erase(who, [_ID, value]),
+    "erase: identity": lambda memory, _, value: memory.erase(value, _ID),
+    "erase: memory_ids": lambda memory, who, value: memory.erase(who, value),
+    "erase: one of several": lambda memory, who, value: memory.erase(who, _ID, value),
     "erase_person: identity": _of("erase_person"),
     "export_audit: identity": _export,
 }
@@ -270,7 +270,7 @@ GOVERNING: dict[str, Governing] = {
     },
     **{
         f"as_of: {argument}": _governing("as_of", argument, **_MOMENT)
-        for argument in ("agent_id", "scope_key", "moment")
+        for argument in ("agent_id", "scope_key", "moment", "with_closed")
     },
     "purge: agent_id": _governing("purge", "agent_id"),
     "verify: agent_id": _governing("verify", "agent_id"),

@@ -132,7 +132,7 @@ async def test_each_kind_of_change_has_its_line(service: Mnemic, resources: Reso
     for memory_id, state in ((gone.id, "soft_deleted"), (back.id, "active")):
         await set_state(database, THERE, memory_id, state)
         lines += header(await told(service))[1:]
-    await service.erase(THERE, [erased.id])
+    await service.erase(THERE, erased.id)
     lines += header(await told(service))[1:]
     await operate(
         database, THERE, lambda scoped: memories.absorb(scoped, whole.id, [thought.id for thought in thoughts])

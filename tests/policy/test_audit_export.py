@@ -19,13 +19,15 @@ def digest(contents: str | None) -> str | None:
     return None if contents is None else hashlib.sha256(SALT + contents.encode()).hexdigest()
 
 
-def own(seq: int, prev: bytes, event: str = "UPDATE", *, key: str = "user:ana", agent: str = "harbor") -> ChainRow:
+def own(seq: int, prev: bytes, event: str = "UPDATE", *, memory: str = "m1") -> ChainRow:
     """A row of the person's, with its contents."""
-    values = dict.fromkeys(COLUMNS) | {"version": "h1", "agent_id": agent, "seq": seq, "event": event}
-    values |= {"scope_key": key, "before_digest": digest(BEFORE), "after_digest": digest(AFTER), "meta": {"a": 0.5}}
+    before = None if event == "ADD" else BEFORE
+    values = dict.fromkeys(COLUMNS) | {"version": "h1", "agent_id": "harbor", "seq": seq, "event": event}
+    values |= {"memory_id": memory, "scope_key": "user:ana", "meta": {"a": 0.5}}
+    values |= {"before_digest": digest(before), "after_digest": digest(AFTER)}
     text = json.dumps(list((values | {"prev": prev.hex()}).values()), ensure_ascii=False)
     row_hash = hashlib.sha256(text.encode()).digest()
-    before = None if event == "ERASE" else BEFORE
+    before = None if event == "ERASE" else before
     return ChainRow(seq=seq, prev=prev, hash=row_hash, text=text, salt=SALT, before=before, after=AFTER)
 
 
@@ -39,7 +41,8 @@ def export() -> list[str]:
     """A row of the person's, somebody's, one that was erased, its erasure, somebody's."""
     rows: list[ChainRow] = []
     for seq in range(1, 6):
-        row = own(seq, rows[-1].hash if rows else first_hash("harbor"), "ERASE" if seq == 4 else "UPDATE")
+        last = rows[-1].hash if rows else first_hash("harbor")
+        row = own(seq, last, "ERASE" if seq == 4 else "UPDATE", memory="m3" if seq in (3, 4) else "m1")
         rows.append(bare(row, foreign=seq in (2, 5)) if seq in (2, 3, 5) else row)
     return [header_line("harbor", "ana", KEYS, Head(seq=5, hash=rows[-1].hash)), *map(row_line, rows)]
 
@@ -87,6 +90,7 @@ ANOTHER, END, NO_HEADER = (
     "the last row is not the one that the header names",
     "not the header of an export",
 )
+KEPT_BACK = "its contents are missing, and no row here erased them: kept back, or erased while it was made"
 CHANGES: dict[str, tuple[list[str], set[tuple[int, str]]]] = {
     "another text": (changed(1, text=ROW["text"].replace("0.5", "0.6")), {(2, TEXT), (2, MOULD)}),
     "another row": (changed(1, row={**ROW["row"], "event": "ADD"}), {(2, MOULD)}),
@@ -95,7 +99,9 @@ CHANGES: dict[str, tuple[list[str], set[tuple[int, str]]]] = {
     "another past": (changed(1, before="{}"), {(2, BEFORE_WRONG)}),
     "no past": (changed(1, before=None), {(2, BEFORE_WRONG)}),
     "another salt": (changed(1, salt="00"), {(2, BEFORE_WRONG), (2, AFTER_WRONG)}),
-    "contents without a salt": (changed(1, salt="-"), {(2, "contents without their salt")}),
+    "contents without a salt": (changed(1, salt="-"), {(2, "contents without their salt"), (2, KEPT_BACK)}),
+    "contents kept back": (changed(1, salt="-", before="-", after="-"), {(2, KEPT_BACK)}),
+    "an erasure kept back": (changed(4, salt="-", before="-", after="-"), {(4, KEPT_BACK)}),
     "contents of somebody's": (changed(2, after="x"), {(3, FOREIGN)}),
     "another hash": (changed(2, hash="00"), {(4, ORDER)}),
     "another predecessor": (changed(2, prev="00"), {(3, ORDER)}),
@@ -124,6 +130,32 @@ CHANGES: dict[str, tuple[list[str], set[tuple[int, str]]]] = {
 def test_whatever_was_changed_is_named(change: str) -> None:
     lines, expected = CHANGES[change]
     assert set(reasons(lines)) == expected
+
+
+def test_contents_of_which_the_beginning_stands_in_the_salt_are_noticed() -> None:
+    """The digest runs over salt and text together, and so it fits wherever the one ends."""
+    row = own(1, first_hash("harbor"), "ADD")
+    header = header_line("harbor", "ana", KEYS, Head(seq=1, hash=row.hash))
+    assert check_export([header, row_line(row)]).problems == ()
+    for at in range(1, len(AFTER)):
+        beginning, rest = SALT + AFTER[:at].encode(), AFTER[at:]
+        assert hashlib.sha256(beginning + rest.encode()).hexdigest() == digest(AFTER)
+        line = {**json.loads(row_line(row)), "salt": beginning.hex(), "after": rest}
+        assert reasons([header, json.dumps(line)]) == [(2, "the contents are no row as JSON")]
+
+
+def test_contents_that_are_missing_after_an_erasure_were_not_erased_by_it() -> None:
+    erasure = own(1, first_hash("harbor"), "ERASE")
+    later = bare(own(2, erasure.hash), foreign=False)
+    header = header_line("harbor", "ana", KEYS, Head(seq=2, hash=later.hash))
+    assert reasons([header, row_line(erasure), row_line(later)]) == [(3, KEPT_BACK)]
+
+
+def test_contents_that_are_missing_before_a_mere_change_were_not_erased() -> None:
+    first = own(1, first_hash("harbor"))
+    later = own(2, first.hash)
+    header = header_line("harbor", "ana", KEYS, Head(seq=2, hash=later.hash))
+    assert reasons([header, row_line(bare(first, foreign=False)), row_line(later)]) == [(2, KEPT_BACK)]
 
 
 def test_a_row_put_in_the_place_of_somebodys_does_not_fit() -> None:

@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
-from mnemic import Administration, Mnemic
+from mnemic import Administration, Mnemic, PastMemory
 from mnemic.nodes.resources import Resources
 from mnemic.state.errors import ConfigurationError, MnemicError, RollbackRefusedError
 from mnemic.storage.migrate import ADMIN_ROLE
@@ -141,7 +141,7 @@ async def canaries(memory: Mnemic, resources: Resources, superuser: psycopg.Conn
     await forgotten(resources.database, first, second)
     await remember(resources.database, ANA, again(first))
     superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (third.id,))
-    await memory.erase(ANA, [second.id])
+    await memory.erase(ANA, second.id)
 
 
 @pytest.mark.usefixtures("canaries")
@@ -192,7 +192,9 @@ async def test_a_shared_key_is_restored_and_looked_at_without_words(
 
     assert states(superuser) == {"The crew has a boat.": "active"}
     assert [(one.before, one.after) for one in done.changes] == [("soft_deleted", "active")]
-    (then,) = await administration.as_of("harbor", "group:crew", 2)
+    assert await administration.as_of("harbor", "group:crew", 2) == []
+    (then,) = await administration.as_of("harbor", "group:crew", 2, with_closed=True)
+    assert isinstance(then, PastMemory)
     assert (then.id, then.kind, then.state, then.protected) == (boat.id, "fact", "soft_deleted", False)
 
 

@@ -45,7 +45,7 @@ async def test_a_person_sees_their_memories_as_they_were(
     for key in ("user:bo", "group:club", "session:s2", "agent:museum"):
         with pytest.raises(InvalidInputError, match="none of this identity's"):
             await memory.as_of(ANA, key, 1)
-    await memory.erase(ANA, [bees.id])
+    await memory.erase(ANA, bees.id)
     assert sorted(await then(2)) == [("", "purged"), (PORTO, "active")]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mnemic import Administration, Mnemic
+from mnemic import Administration, AuditProblem, Mnemic
 from mnemic.policy.audit_export import check_export
 from mnemic.state.errors import BrokenAuditError, CategoryRefusedError, ConfigurationError, InvalidInputError
 from mnemic.storage.database import Database
@@ -56,6 +56,7 @@ async def test_a_problem_has_its_agent_row_memory_and_meaning(
     tampered(superuser, "update memories set importance = 5 where content = 'Ana lives in Lisbon.'")
     async with administration(clean_db) as opened:
         (problem,) = await opened.verify(AGENT)
+    assert isinstance(problem, AuditProblem)
     assert (problem.agent_id, problem.problem, problem.seq, problem.memory_id) == (AGENT, "replay", 2, story.lisbon)
     assert problem.explanation == "this memory is not as its history left it"
 

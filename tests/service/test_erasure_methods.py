@@ -33,20 +33,20 @@ async def kept(service: Mnemic, model: LoopbackModel, who: Identity, text: str) 
 
 async def test_what_is_erased_is_found_no_more_and_its_history_says_when(memory: Mnemic, model: LoopbackModel) -> None:
     bees = await kept(memory, model, ANA, "Ana keeps bees.")
-    assert await memory.erase(ANA, [str(bees)]) == [bees]
+    assert await memory.erase(ANA, str(bees)) == [bees]
     assert await memory.memories(ANA, with_closed=False) == []
     assert await memory.query(ANA, "bees well") == []
     assert (await memory.context(ANA, "bees", search="always"))["context"] == ""
     told = await memory.history(ANA, bees)
     assert [(one.event, one.before, one.after or None) for one in told] == [("ADD", None, None), ("ERASE", None, None)]
-    assert await memory.erase(ANA, [bees]) == []
+    assert await memory.erase(ANA, bees) == []
     assert not await memory.forget(ANA, bees)
 
 
 async def test_anothers_ids_are_as_unknown_ones_and_stay(memory: Mnemic, model: LoopbackModel) -> None:
     bees = await kept(memory, model, ANA, "Ana keeps bees.")
     for other in (BO, identity("bo", session="s1"), identity("ana", agent="museum")):
-        assert await memory.erase(other, [bees, uuid.uuid4()]) == []
+        assert await memory.erase(other, bees, uuid.uuid4()) == []
         assert await memory.erase_person(other) == []
     assert [one.id for one in await memory.memories(ANA, ["fact"])] == [bees]
 
@@ -66,17 +66,17 @@ async def test_erasing_a_person_takes_their_settings_and_nobody_elses(
 @pytest.mark.parametrize("who", NOBODY)
 async def test_without_a_person_there_is_nothing_of_ones_own(memory: Mnemic, who: Identity) -> None:
     with pytest.raises(InvalidInputError, match="user_id"):
-        await memory.erase(who, [uuid.uuid4()])
+        await memory.erase(who, uuid.uuid4())
     with pytest.raises(InvalidInputError, match="user_id"):
         await memory.erase_person(who)
     with pytest.raises(InvalidInputError, match="user_id"):
         await memory.erase_person(identity(None, session="s1"))
 
 
-@pytest.mark.parametrize("ids", [[], None, "no list", ["no id"], [None], uuid.uuid4(), 5, {"a": 1}])
+@pytest.mark.parametrize("ids", [[], [None], ["no id"], [[uuid.uuid4()]], [uuid.uuid4(), 5], [{"a": 1}]])
 async def test_what_are_no_ids_is_refused(memory: Mnemic, ids: Any) -> None:
-    with pytest.raises(InvalidInputError):
-        await memory.erase(ANA, ids)
+    with pytest.raises(InvalidInputError, match=r"^memory_ids: "):
+        await memory.erase(ANA, *ids)
 
 
 async def test_a_session_alone_takes_its_own_memories_and_no_persons_words(
@@ -85,7 +85,7 @@ async def test_a_session_alone_takes_its_own_memories_and_no_persons_words(
     said, answer = message("Well"), message("Good", user=None, role="assistant")
     task = stored("The list is open.", kind="reflection", key="session:s1", sources=[said, answer])
     await form(db, ANA, [said, answer], task)
-    assert await memory.erase(identity(None, session="s1"), [task.id]) == [task.id]
+    assert await memory.erase(identity(None, session="s1"), task.id) == [task.id]
     left = superuser.execute("select id, content from mnemic.messages where content is not null").fetchall()
     assert left == [(said.id, "Well")]
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import psycopg
 import pytest
@@ -193,7 +194,7 @@ async def test_what_was_erased_is_named_and_left_where_that_is_wanted(
 ) -> None:
     bees, porto = await saved(db, BEES, PORTO)
     await forgotten(db, bees, porto)
-    await memory.erase(ANA, [bees.id])
+    await memory.erase(ANA, bees.id)
     refused = await refusal(surface, op_ids(superuser)[1])
     assert "was erased" in str(refused)
     assert isinstance(refused, RollbackRefusedError)
@@ -252,7 +253,7 @@ async def test_whose_memories_are_a_persons_own_is_held_twice(
 ) -> None:
     """Each of the two walls alone keeps Bo's memory; with both gone the same undo reaches it."""
     if fallen != "the database's":
-        monkeypatch.setattr(of_the_person, "_owner", lambda who: (who, [*who.scope_keys, "user:bo"]))
+        monkeypatch.setattr(of_the_person, "owner", lambda who: (who, [*who.scope_keys, "user:bo"]))
     async with scripted_memory(fresh_db, model) as service:
         with fresh_db.as_superuser() as superuser:
             if fallen != "the service's":
@@ -343,7 +344,67 @@ async def test_a_time_within_an_operation_means_the_one_before(
     assert states(superuser) == {BEES: "active", BOAT: "active", PORTO: "active"}
 
 
+async def test_an_operations_seqs_name_the_moments_before_and_after_it(
+    surface: Surface, memory: Mnemic, administration: Administration, db: Database, superuser: psycopg.Connection
+) -> None:
+    await saved(db, BEES)
+    await operate(db, ANA, partial(_add, BOAT), partial(_add, PORTO))
+    newest, _ = await memory.operations(ANA)
+    assert newest.last_seq - newest.first_seq == 1
+
+    await surface.restore("user:ana", newest.first_seq - 1)
+    assert states(superuser) == {BEES: "active", BOAT: "soft_deleted", PORTO: "soft_deleted"}
+    assert "lies within an operation" in str(await _refused(surface.restore("user:ana", newest.first_seq)))
+    await surface.restore("user:ana", newest.last_seq)
+    assert states(superuser) == {BEES: "active", BOAT: "active", PORTO: "active"}
+    within = await memory.as_of(ANA, "user:ana", newest.first_seq)
+    assert {one.content for one in within} == {BEES, BOAT}
+    assert len(await administration.as_of("harbor", "user:ana", newest.first_seq)) == 2
+
+
+NO_MOMENTS = [True, "2026-03-02T09:14:00Z", "1", datetime(2026, 3, 2, 9), 0.5, 1.0, -1, 2**63, None]  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("moment", NO_MOMENTS, ids=repr)
+async def test_what_is_no_moment_is_told_what_one_is(
+    memory: Mnemic, administration: Administration, moment: Any
+) -> None:
+    for act in (
+        memory.restore(ANA, "user:ana", moment),
+        memory.as_of(ANA, "user:ana", moment),
+        administration.restore("harbor", "user:ana", moment),
+        administration.as_of("harbor", "user:ana", moment),
+    ):
+        said = str(await _refused(act))
+        assert said == "moment: a seq of the history, or a datetime with its zone"
+
+
+@pytest.mark.parametrize("given", [(), ("no id",), (UNKNOWN, 5), ([UNKNOWN],)], ids=repr)
+async def test_what_are_no_ids_is_told_by_the_arguments_name(
+    memory: Mnemic, administration: Administration, given: Any
+) -> None:
+    for name, act in (
+        ("op_ids", memory.undo(ANA, *given)),
+        ("op_ids", administration.undo("harbor", *given)),
+        ("memory_ids", memory.erase(ANA, *given)),
+    ):
+        assert str(await _refused(act)).startswith(f"{name}: ")
+
+
 # -- a dry run
+
+
+async def test_a_dry_run_that_meets_later_operations_tells_of_them_alone(
+    memory: Mnemic, administration: Administration, db: Database, superuser: psycopg.Connection
+) -> None:
+    bees, _ = await saved(db, BEES, BOAT)
+    await forgotten(db, bees)
+    first, later = op_ids(superuser)
+    for undo in (partial(memory.undo, ANA), partial(administration.undo, "harbor")):
+        alone = await undo(first, dry_run=True)
+        assert ([one.op_id for one in alone.later], alone.changes) == ([later], ())
+        rest = await undo(first, cascade=True, dry_run=True)
+        assert ([one.op_id for one in rest.later], len(rest.changes)) == ([later], 1)
 
 
 @pytest.mark.parametrize("what", ["undo", "restore", "session"])

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import psycopg
@@ -11,8 +12,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from mnemic.policy.audit_export import check_export, header_line, row_line
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
+from mnemic.state.records import Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import audit, erasure, history, inbox, memories, time_machine
 from mnemic.storage.database import Database, Scoped
@@ -144,8 +147,9 @@ async def test_the_agents_are_all_that_have_a_trace(
 ) -> None:
     await remember(db, identity(agent="museum"), memory("Ana paints."))
     await remember(db, identity(agent="harbor"))
-    superuser.execute("insert into mnemic.heads values ('abbey', 0, sha256('abbey'))")
-    async with administration(clean_db) as opened:
+    superuser.execute("insert into mnemic.heads values ('abbey', 1, sha256('abbey'))")
+    async with administration(clean_db, retention_purge_after_days=1) as opened:
+        assert await opened.purge("harbr") == []  # a name mistyped is no agent from then on
         assert await audit.agents(opened._database) == ["abbey", "harbor", "museum"]
 
 
@@ -164,3 +168,16 @@ def test_administrators_check_and_the_service_exports(clean_db: Clone, role: str
     statement = "select has_function_privilege(oid, 'execute') from pg_proc where proname = %s"
     with clean_db.as_role(role) as connection:
         assert connection.execute(statement, (function,)).fetchone() == (may,)
+
+
+async def test_a_relation_whose_far_end_the_person_no_longer_sees_is_no_problem(db: Database) -> None:
+    mine, own = identity(session="s1"), ["user:ana", "session:s1"]
+    inside = identity(session="s1", groups=["yard"])
+    yards = memory("The yard is closed.", key="group:yard")
+    await remember(db, inside, yards)
+    await remember(db, inside, replace(memory("Ana works."), relations=(Relation(to_id=yards.id, strength=0.5),)))
+    async with db.scoped(mine) as scoped:
+        head = await audit.exported_head(scoped)
+        assert head
+        rows = await audit.exported(scoped, own, after=0, last=head.seq)
+    assert check_export([header_line("harbor", "ana", own, head), *map(row_line, rows)]).problems == ()

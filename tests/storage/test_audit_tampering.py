@@ -275,7 +275,7 @@ SIMPLE: dict[str, tuple[str, Found]] = {
     "a memory added": (
         "insert into memories (agent_id, id, kind, scope_key, subject, category, content, importance, provenance,"
         f" valid_from) values ('harbor', '{NOBODY}', 'fact', 'user:ana', 'Ana', 'profile', 'A', 3, 'asserted', now())",
-        {("replay", None)},
+        {("replay", None), ("entry", None)},
     ),
     "a relation removed": ("delete from relations", {("relation", 3)}),
     "a relation changed": ("update relations set strength = 0.71", {("relation", 3)}),
@@ -285,6 +285,11 @@ SIMPLE: dict[str, tuple[str, Found]] = {
         {("relation", None)},
     ),
     "a forgotten memory revived": ("update entries set living = true where item_id = '{bike}'", {("entry", None)}),
+    "a memory taken out of search": (f"delete from entries {_LISBON}", {("entry", None)}),
+    "a forgotten memory that cannot come back to search": (
+        "delete from entries where item_id = '{bike}'",
+        {("entry", None)},
+    ),
     "a living memory hidden": (f"update entries set living = false {_LISBON}", {("entry", None)}),
     "an entry shown to others": (f"update entries set scope_key = 'agent:harbor' {_LISBON}", {("entry", None)}),
     "an entry in another category": (f"update entries set category = 'tasks' {_LISBON}", {("entry", None)}),
@@ -299,7 +304,7 @@ SIMPLE: dict[str, tuple[str, Found]] = {
     ),
     "an erasure that is not to have been": (
         "update memories set state = 'active', content = 'x' where id = '{erased}'",
-        {("replay", 12), ("contents", 10), ("contents", 11)},
+        {("replay", 12), ("contents", 10), ("contents", 11), ("entry", None)},
     ),
     "contents of the erased": (
         "insert into history_contents select agent_id, 10, scope_key, salt, before, after from history_contents where"

@@ -19,6 +19,7 @@ from mnemic.storage import erasure, memories, time_machine
 from mnemic.storage.database import Database, Scoped
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.erasing import ANA, CANARY, MINE, erase, erase_person, form, places, problems, states, told
+from tests.support.mutating import mutate
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, direction, identity, memory, message, operate, remember
 
@@ -49,8 +50,12 @@ async def test_of_an_erased_memory_no_more_than_a_skeleton_is_left(
         "select state, content, subject, tags, related_user_ids, protected, pinned, scope_key from mnemic.memories"
     ).fetchall()
     assert row == [("purged", "", "", None, None, False, False, "user:ana")]
-    for table in ("entries", "sources", "memory_use"):
+    for table in ("entries", "memory_use"):
         assert superuser.execute(f"select count(*) from mnemic.{table}".encode()).fetchone() == (0,)
+    (source,) = superuser.execute("select to_jsonb(s) from mnemic.sources s").fetchone() or ({},)
+    (message_id,) = superuser.execute("select id from mnemic.messages").fetchone() or ("",)
+    ids = {"agent_id": AGENT, "memory_id": str(memory_id), "message_id": str(message_id), "scope_key": "user:ana"}
+    assert source == ids  # what rested on what: who is erased later is found by it
     events = superuser.execute(
         "select event, actor, actor_kind, reason from mnemic.history order by seq desc"
     ).fetchall()
@@ -98,7 +103,8 @@ async def test_other_memories_live_on_and_lose_the_shared_message(
     assert states(superuser, first.id, second.id) == ["purged", "active"]
     assert told(superuser, [said, others]) == [others]
     assert places(superuser) == set()
-    assert superuser.execute("select count(*) from mnemic.sources").fetchone() == (0,)
+    rests = superuser.execute("select memory_id, message_id from mnemic.sources").fetchall()
+    assert {*rests} == {(first.id, said.id), (first.id, others.id), (second.id, said.id)}
     assert problems(clean_db) == []
 
 
@@ -144,6 +150,38 @@ async def test_an_erased_memory_is_never_brought_back(db: Database, clean_db: Cl
         owner.execute("set role mnemic_owner; set search_path = mnemic")
         with pytest.raises(InsufficientPrivilege, match="an erased memory does not change"):
             owner.execute("update memories set content = 'back'")
+
+
+async def _erase_under(db: Database, op_id: uuid.UUID, memory_id: uuid.UUID) -> None:
+    """As the service's role could, with an id of its own choice for the operation."""
+    async with db.scoped(ANA) as scoped:
+        values = {"keys": MINE, "ids": [memory_id], "op_id": op_id}
+        await scoped.tuples("select erase(%(keys)s, %(ids)s, %(op_id)s, 'ana')", values)
+
+
+async def test_no_erasure_hides_as_a_part_of_the_operation_that_it_erases(
+    db: Database, superuser: psycopg.Connection
+) -> None:
+    said = message(CANARY)
+    kept = memory(CANARY, sources=[said])
+    op_id = await form(db, ANA, [said], kept)
+    with pytest.raises(RefusedError, match="an operation has an id of its own"):
+        await _erase_under(db, op_id, kept.id)
+    assert states(superuser, kept.id) == ["active"]
+    await _erase_under(db, uuid.uuid4(), kept.id)
+    assert places(superuser) == set()
+
+
+async def test_even_as_a_part_of_the_operation_that_it_erases_an_erasure_leaves_nothing(fresh_db: Clone) -> None:
+    with fresh_db.as_superuser() as superuser:
+        mutate(superuser, "open_operation", "op_id = p_op", "false")
+        async with fresh_db.database() as db:
+            said = message(CANARY)
+            kept = memory(CANARY, sources=[said])
+            op_id = await form(db, ANA, [said], kept)
+            await _erase_under(db, op_id, kept.id)
+        assert places(superuser) == set()
+    assert problems(fresh_db) == []
 
 
 async def test_contents_of_the_history_go_by_an_erasure_alone(db: Database, clean_db: Clone) -> None:
@@ -242,6 +280,24 @@ async def test_the_purge_takes_what_expired_long_ago_and_nothing_else(
     assert told(superuser, [shared, own]) == [shared]
     events = superuser.execute("select distinct event, actor_kind, reason from mnemic.history where event = 'PURGE'")
     assert events.fetchall() == [("PURGE", "admin", "retention")]
+    assert problems(clean_db) == []
+
+
+async def test_the_purge_takes_a_message_that_besides_only_the_erased_rests_on(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    bos, also_living = message(f"I have a {CANARY}", user="bo"), message(f"Two {CANARY}s", user="bo")
+    erased, expired = (memory(f"{text} {CANARY}", sources=[bos, also_living]) for text in ("erased", "expired"))
+    living = memory("Bo is well off.", sources=[also_living])
+    await form(db, ANA, [bos, also_living], erased, expired, living, also=["user:bo"])
+    await erase(db, erased.id)
+    assert told(superuser, [bos, also_living]) == [bos, also_living]  # what somebody else said stays theirs
+    async with db.scoped(ANA) as scoped:
+        await scoped.begin_operation("ttl")
+        await scoped.execute("update memories set state = 'soft_deleted' where content like 'expired%%'", {})
+    async with administered(clean_db) as scoped:
+        assert await erasure.purge_expired(scoped, timedelta(0)) == [expired.id]
+    assert told(superuser, [bos, also_living]) == [also_living]
     assert problems(clean_db) == []
 
 

@@ -1,16 +1,22 @@
 """What erasing a person takes in every scope key, and what it leaves to others: with a control for each look-up."""
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+
 import psycopg
 import pytest
 
-from mnemic.state.records import Message, Supersession
+from mnemic.state.records import Message, NewMemory, Supersession
 from mnemic.storage import inbox, memories, scopes
-from mnemic.storage.database import Database
-from tests.support.erasing import ANA, CANARY, erase_person, form, places, problems, states, told
+from mnemic.storage.database import Database, Scoped
+from tests.support.erasing import ANA, CANARY, erase, erase_person, form, places, problems, states, told
+from tests.support.mutating import mutate
 from tests.support.server import Clone
-from tests.support.worlds import MODEL, MORNING, identity, memory, message, operate, remember
+from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, message, operate, remember
 
 BO = identity("bo", session="s1")
+CREW = identity(groups=["crew"], session="s1")
 
 
 class Shared:
@@ -143,3 +149,122 @@ async def test_a_pending_message_of_an_erased_person_is_nobodys_work(
         box = await inbox.read_inbox(scoped, "s1", most=10)
     assert (observed.accepted, [one.id for one in box.messages]) == (1, [his.id, new.id])
     assert places(superuser) == set()
+
+
+@pytest.mark.parametrize("erased_before", [True, False])
+async def test_an_erased_message_still_tells_what_else_rests_on_it(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection, erased_before: bool
+) -> None:
+    hers, his = message(f"a {CANARY}"), message("b", user="bo")
+    own, crews = memory("own", sources=[hers]), memory(f"told {CANARY}", key="group:crew", sources=[hers])
+    await form(db, CREW, [hers, his], own, crews, also=["user:bo"])
+    if erased_before:
+        await erase(db, own.id)
+    await erase_person(db)
+    assert states(superuser, own.id, crews.id) == ["purged", "purged"]
+    assert places(superuser) == set()
+    assert problems(clean_db) == []
+
+
+@pytest.mark.parametrize("erased_before", [True, False])
+async def test_a_consolidation_goes_whether_or_not_what_it_repeats_was_erased_before(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection, erased_before: bool
+) -> None:
+    hers, his = message(f"a {CANARY}"), message("b", user="bo")
+    from_hers = memory(f"from a {CANARY}", kind="reflection", key="session:s1", sources=[hers])
+    from_his = memory("from b", kind="reflection", key="session:s1", sources=[his])
+    whole = memory(f"whole {CANARY}", kind="consolidation", key="session:s1")
+    await form(db, ANA, [hers, his], from_hers, from_his, also=["user:bo"])
+    taken = [from_hers.id, from_his.id]
+    await operate(db, ANA, _storing(whole), lambda scoped: memories.absorb(scoped, whole.id, taken))
+    if erased_before:
+        await erase(db, from_hers.id)
+    await erase_person(db)
+    assert states(superuser, from_hers.id, from_his.id, whole.id) == ["purged", "active", "purged"]
+    assert places(superuser) == set()
+    assert problems(clean_db) == []
+
+
+@pytest.mark.parametrize("purged_before", [True, False])
+async def test_a_fact_goes_whether_or_not_what_it_replaced_was_purged_before(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection, purged_before: bool
+) -> None:
+    hers, his = message(f"a {CANARY}"), message("b", user="bo")
+    old = memory(f"told {CANARY}", key="group:crew", sources=[hers])
+    merged = memory(f"merged {CANARY}", key="group:crew", sources=[his])
+    beside = memory("Berth 12 is free.", key="group:crew", sources=[his])
+    await form(db, CREW, [hers, his], old, also=["user:bo"])
+    closing = Supersession(old_id=old.id, old_version=1, new_id=merged.id)
+    await operate(db, CREW, _storing(merged), lambda scoped: memories.supersede(scoped, [(closing, MORNING)]))
+    await operate(db, CREW, _storing(beside))
+    if purged_before:
+        async with db.scoped(CREW) as scoped:
+            await scoped.begin_operation("ttl")
+            expired = "update memories set state = 'soft_deleted', superseded_by = null where state = 'superseded'"
+            await scoped.execute(expired, {})
+        with clean_db.as_role("mnemic_admin") as admin:
+            admin.execute(f"set mnemic.agent_id = '{AGENT}'")
+            admin.execute("select purge_expired('0 days', gen_random_uuid(), 'the administrator')")
+        assert states(superuser, old.id, merged.id) == ["purged", "active"]
+    await erase_person(db)
+    assert states(superuser, old.id, merged.id, beside.id) == ["purged", "purged", "active"]
+    assert places(superuser) == set()
+    assert problems(clean_db) == []
+
+
+async def test_what_somebody_remembered_for_themselves_in_a_session_of_the_persons_alone_stays(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    """A session that both may enter, and in which the other one said nothing."""
+    hers = message(f"a {CANARY}", session="s9")
+    formed = memory(f"own {CANARY}", kind="reflection", key="session:s9", sources=[hers])
+    await form(db, identity(session="s9"), [hers], formed)
+    bos, anas = (
+        replace(memory(f"{key} likes tea", key=key), source_session_id="s9") for key in ("user:bo", "user:ana")
+    )
+    for user, new in (("bo", bos), ("ana", anas)):
+        await operate(db, identity(user, session="s9"), _storing(new))
+    await erase_person(db)
+    assert states(superuser, formed.id, anas.id, bos.id) == ["purged", "purged", "active"]
+    assert places(superuser) == set()
+    assert problems(clean_db) == []
+
+
+def _storing(new: NewMemory) -> Callable[[Scoped], Awaitable[object]]:
+    return lambda scoped: memories.insert(scoped, [new], model=MODEL, vectors={}, run_id=None)
+
+
+_WITH_SOURCES = (
+    "delete from sources where agent_id = p_agent and (memory_id = any(p_memories) or message_id = any(p_messages));"
+    " delete from memory_use"
+)
+_OWN = "and (m.scope_key not like 'user:%' or m.scope_key = 'user:' || p_user)\n"
+#: A rule about what is tied to a person: the test that shows it, the function, its text, what stands there without it.
+RULES: dict[str, tuple[Callable[[Database, Clone, psycopg.Connection], Awaitable[None]], str, str, str]] = {
+    "sources stay": (
+        partial(test_an_erased_message_still_tells_what_else_rests_on_it, erased_before=True),
+        "wipe", "delete from memory_use", _WITH_SOURCES,
+    ),
+    "what was taken in tells of what took it": (
+        partial(test_a_consolidation_goes_whether_or_not_what_it_repeats_was_erased_before, erased_before=True),
+        "with_repeating", "h.event = 'ABSORB'", "false",
+    ),
+    "what was replaced tells of what replaced it": (
+        partial(test_a_fact_goes_whether_or_not_what_it_replaced_was_purged_before, purged_before=True),
+        "with_repeating", "h.event = 'SUPERSEDE'", "false",
+    ),
+    "what others remembered stays theirs": (
+        test_what_somebody_remembered_for_themselves_in_a_session_of_the_persons_alone_stays,
+        "formed_from", _OWN, "\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+async def test_each_rule_about_what_is_tied_to_a_person_is_needed(fresh_db: Clone, rule: str) -> None:
+    shown_by, function, text, wrong = RULES[rule]
+    with fresh_db.as_superuser() as superuser:
+        mutate(superuser, function, text, wrong)
+        async with fresh_db.database() as db:
+            with pytest.raises(AssertionError, match="purged"):
+                await shown_by(db, fresh_db, superuser)

@@ -12,6 +12,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Supersession
 from mnemic.storage import memories
 from mnemic.storage.database import Database
+from tests.support.mutating import mutate
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, operate, remember
 
@@ -191,6 +192,38 @@ async def test_a_write_without_an_operation_is_refused(db: Database, superuser: 
         async with db.scoped(ME) as scoped:
             await memories.insert(scoped, [memory("Ana keeps bees.")], model=MODEL, vectors={}, run_id=None)
     assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (0,)
+
+
+async def _change_under(db: Database, op_id: uuid.UUID, who: Identity = ME) -> None:
+    """A change in an operation whose id the service's role has chosen."""
+    begin = "select begin_operation(%(op_id)s, 'bo', 'agent', 'formation', null, null, '{}')"
+    async with db.scoped(who) as scoped:
+        await scoped.execute(begin, {"op_id": op_id})
+        await scoped.execute("update memories set importance = 5", {})
+
+
+async def test_no_operation_goes_on_under_the_id_of_another(
+    db: Database, stored: NewMemory, superuser: psycopg.Connection
+) -> None:
+    row = superuser.execute("select op_id from mnemic.history").fetchone()
+    assert row
+    with pytest.raises(RefusedError, match="an operation has an id of its own"):
+        await _change_under(db, row[0])
+    assert superuser.execute("select event from mnemic.history").fetchall() == [("ADD",)]
+    await _change_under(db, row[0], identity(agent="museum"))  # what ids another agent has, nobody is told
+    await _change_under(db, uuid.uuid4())
+    assert superuser.execute("select event from mnemic.history order by seq").fetchall() == [("ADD",), ("UPDATE",)]
+
+
+async def test_without_the_guard_an_operation_would_go_on_under_the_id_of_another(fresh_db: Clone) -> None:
+    with fresh_db.as_superuser() as connection:
+        mutate(connection, "open_operation", "op_id = p_op", "false")
+        async with fresh_db.database() as db:
+            await remember(db, ME, memory("Ana keeps bees."))
+            row = connection.execute("select op_id from mnemic.history").fetchone()
+            assert row
+            await _change_under(db, row[0])
+        assert connection.execute("select count(*), count(distinct op_id) from mnemic.history").fetchone() == (2, 1)
 
 
 async def test_an_operation_ends_with_its_transaction(clean_db: Clone) -> None:

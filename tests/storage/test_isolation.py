@@ -1,17 +1,19 @@
 """Row-level security, table by table: what belongs to others is not there, and cannot be written to."""
 
 import uuid
+from collections.abc import Sequence
+from dataclasses import replace
 
 import psycopg
 import pytest
 
 from mnemic.state.errors import RefusedError
 from mnemic.state.identity import Identity
-from mnemic.state.records import IndexedText, Kind, Message, ScopeSettings, Usage
-from mnemic.storage import history, inbox, memories, scopes, usage
+from mnemic.state.records import IndexedText, Kind, Message, Relation, ScopeSettings, Usage
+from mnemic.storage import history, inbox, memories, scopes, time_machine, usage
 from mnemic.storage.database import Database, Scoped
 from tests.support.server import Clone
-from tests.support.worlds import MODEL, direction, identity, memory, message, operate
+from tests.support.worlds import MODEL, direction, identity, memory, message, operate, remember
 
 #: Tables, with the column that says whose a row is.
 TABLES = {
@@ -187,3 +189,65 @@ async def test_another_users_twin_is_neither_revealed_nor_lost(db: Database) -> 
             await scoped.begin_operation("formation")
             twin = memory("The ferry leaves at nine.", key=f"user:{who.user_id}")
             assert await memories.insert(scoped, [twin], model=MODEL, vectors={}, run_id=None) == {twin.id}
+
+
+async def has_a_past(db: Database, keys: Sequence[str]) -> dict[str, bool]:
+    """Of which scope keys Ana is told when something last happened."""
+    statement = "select k, seq_at(k, now()) > 0 from unnest(%(keys)s::text[]) as k"
+    async with db.scoped(ANA) as scoped:
+        return dict(await scoped.tuples(statement, {"keys": list(keys)}))
+
+
+async def test_when_something_happened_to_others_is_not_told(world: Database) -> None:
+    told = await has_a_past(world, [*ANA.scope_keys, *BOB.scope_keys])
+    assert {key for key, has in told.items() if has} == {*ANA.scope_keys}
+    assert {"user:bob", "group:yard", "session:s-bob"} < {*told}
+
+
+async def test_with_the_rights_of_the_owner_the_same_look_up_would_tell_it(fresh_db: Clone) -> None:
+    with fresh_db.as_superuser() as connection:
+        connection.execute("alter function mnemic.seq_at security definer")
+    async with fresh_db.database() as db:
+        await live_a_little(db, BOB)
+        assert await has_a_past(db, ["user:bob"]) == {"user:bob": True}
+
+
+async def told_of_a_relation(db: Database) -> tuple[str, list[str], list[str]]:
+    """The id that Ana's memory is related to; what history tells in the group that has it, and what outside of it."""
+    inside = identity("ana", groups=["yard"])
+    yards = memory("The yard is closed.", key="group:yard")
+    related = replace(memory("Ana works."), relations=(Relation(to_id=yards.id, strength=0.5),))
+    await remember(db, inside, yards)
+    await remember(db, inside, related)
+    async with db.scoped(inside) as scoped:  # once it was made, once it went
+        ((op_id,),) = await scoped.tuples(
+            "select op_id from history where agent_id = %(agent_id)s and event = 'LINK'", {}
+        )
+        await time_machine.undo(scoped, ["user:ana"], [op_id], cascade=False, skip_erased=False, apply=True)
+    return str(yards.id), await contents_told(db, inside), await contents_told(db, identity("ana"))
+
+
+async def contents_told(db: Database, who: Identity) -> list[str]:
+    async with db.scoped(who) as scoped:
+        rows = await scoped.tuples("select c::text from history_contents c where scope_key = 'user:ana'", {})
+    return [text for (text,) in rows]
+
+
+async def test_history_tells_of_a_relation_who_may_see_both_its_ends(db: Database) -> None:
+    far_end, inside, outside = await told_of_a_relation(db)
+    assert [far_end in text and "group:yard" in text for text in inside].count(True) == 2
+    assert outside
+    assert not [text for text in outside if far_end in text or "group:yard" in text]
+
+
+async def test_without_the_policys_part_about_the_far_end_history_would_tell_of_it(fresh_db: Clone) -> None:
+    with fresh_db.as_superuser() as connection:
+        rows = connection.execute("select qual from pg_policies where tablename = 'history_contents'").fetchall()
+        assert sum("to_scope_key" in qual for (qual,) in rows) == 1
+        connection.execute(
+            "alter policy service on mnemic.history_contents using (agent_id = current_setting('mnemic.agent_id')"
+            " and scope_key = any(current_setting('mnemic.scope_keys')::text[]))"
+        )
+    async with fresh_db.database() as db:
+        far_end, _, outside = await told_of_a_relation(db)
+    assert [far_end in text for text in outside].count(True) == 2

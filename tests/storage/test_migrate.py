@@ -94,13 +94,16 @@ async def test_a_role_without_superuser_sets_up_a_database_where_the_extension_i
         await db.close()
 
 
-async def test_the_service_role_gets_the_password_of_its_dsn_and_no_other_opens(admin_dsn: str) -> None:
+@pytest.mark.parametrize(("role_name", "given"), [("mnemic_app", "service_dsn"), ("mnemic_admin", "admin_dsn")])
+async def test_a_role_gets_the_password_of_its_dsn_and_no_other_opens(
+    admin_dsn: str, role_name: str, given: str
+) -> None:
     dsn = database(admin_dsn)
-    await migrate(dsn, service_dsn=make_conninfo(dsn, user="mnemic_app", password="it's \\ 'quoted'"))
-    with psycopg.connect(make_conninfo(dsn, user="mnemic_app", password="it's \\ 'quoted'")) as connection:
-        assert connection.info.user == "mnemic_app"
+    await migrate(dsn, **{given: make_conninfo(dsn, user=role_name, password="it's \\ 'quoted'")})
+    with psycopg.connect(make_conninfo(dsn, user=role_name, password="it's \\ 'quoted'")) as connection:
+        assert connection.info.user == role_name
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        psycopg.connect(make_conninfo(dsn, user="mnemic_app", password="guessed"))
+        psycopg.connect(make_conninfo(dsn, user=role_name, password="guessed"))
 
 
 async def test_a_role_that_may_not_create_the_extension_is_told_who_must(admin_dsn: str) -> None:

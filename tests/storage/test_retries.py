@@ -146,3 +146,24 @@ async def test_no_connection_is_held_between_two_tries(clean_db: Clone, monkeypa
         writing.cancel()
         with suppress(asyncio.CancelledError):
             await writing
+
+
+async def test_an_administrators_act_is_done_again_too(clean_db: Clone) -> None:
+    runs = 0
+
+    async def act(_: Scoped) -> str:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            given_up = ConcurrentChangeError()
+            given_up.sqlstate = "40P01"
+            raise given_up
+        return "done"
+
+    administrators = Database(clean_db.administrator_dsn, Settings())
+    await administrators.open()
+    try:
+        assert await administrators.administer("harbor", "administrator", act) == "done"
+    finally:
+        await administrators.close()
+    assert runs == 2

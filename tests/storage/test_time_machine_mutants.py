@@ -3,14 +3,13 @@
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
-import psycopg
 import pytest
 from hypothesis import Phase, settings
 
 from mnemic.storage import time_machine
 from tests.support.machine import run_machines
+from tests.support.mutating import mutate
 from tests.support.server import Clone
 
 #: At most so many machines; each mutant is gone after a few of them.
@@ -57,15 +56,6 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
     "what was said stays searched": ("roll_back", "set living = false", "set living = true", "searched messages: "),
     "relations do not come back": ("roll_back_links", "where l.before is not null", "where false", "what changed: "),
 }
-
-
-def mutate(connection: psycopg.Connection, function: str, text: str, wrong: str) -> None:
-    """Replaces a function by itself with another text in it."""
-    found = connection.execute("select pg_get_functiondef(%s::regproc)", (f"mnemic.{function}",)).fetchone()
-    assert found
-    assert found[0].count(text) == 1, "what is to be made wrong stands there once"
-    changed: Any = found[0].replace(text, wrong)
-    connection.execute(changed)
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -3,35 +3,43 @@
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from types import MappingProxyType
 from uuid import UUID
 
 import psycopg
 import pytest
 
 from mnemic.service.administration import Administration
-from mnemic.state.errors import RollbackConflictError, UnknownOperationError
+from mnemic.state.errors import InvalidInputError, RollbackConflictError, UnknownOperationError
+from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Relation, Supersession
 from mnemic.state.rollback import Rollback
 from mnemic.storage import erasure, inbox, memories, time_machine
 from mnemic.storage.database import Database, Scoped
+from tests.support.erasing import form
 from tests.support.fixtures import administration
+from tests.support.mutating import mutate
+from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, message, operate, remember
 
 __all__ = ["administration"]
 
 ME = identity(session="s1")
+BO = identity("bo", session="s1")
 MINE = ["user:ana", "session:s1"]
 OURS = f"agent:{AGENT}"
 
 
-async def undo(db: Database, *ops: UUID, cascade: bool = False, apply: bool = True) -> Rollback:
+async def undo(db: Database, *ops: UUID, cascade: bool = False, skip_erased: bool = False) -> Rollback:
     async with db.scoped(ME) as scoped:
-        return await time_machine.undo(scoped, MINE, ops, cascade=cascade, skip_erased=False, apply=apply)
+        return await time_machine.undo(scoped, MINE, ops, cascade=cascade, skip_erased=skip_erased, apply=True)
 
 
-async def restore(db: Database, seq: int) -> Rollback:
+async def restore(db: Database, seq: int, *, skip_erased: bool = False, apply: bool = True) -> Rollback:
     async with db.scoped(ME) as scoped:
-        return await time_machine.restore(scoped, "user:ana", seq, administers=False, skip_erased=False, apply=True)
+        return await time_machine.restore(
+            scoped, "user:ana", seq, administers=False, skip_erased=skip_erased, apply=apply
+        )
 
 
 async def ops(db: Database) -> list[UUID]:
@@ -53,9 +61,12 @@ async def read(db: Database, new: NewMemory) -> Memory:
     return found
 
 
-async def forget(db: Database, new: NewMemory) -> None:
-    old = await read(db, new)
-    await operate(db, ME, lambda scoped: memories.forget(scoped, old))
+async def forget(db: Database, new: NewMemory, who: Identity = ME) -> None:
+    async with db.scoped(who) as scoped:
+        old = await memories.one(scoped, new.id)
+        assert old
+        await scoped.begin_operation("forget")
+        await memories.forget(scoped, old)
 
 
 async def reword(db: Database, new: NewMemory, content: str) -> None:
@@ -79,9 +90,10 @@ async def say(db: Database, said: Message) -> None:
     )
 
 
-async def is_searched(db: Database, said: Message) -> bool:
-    async with db.scoped(ME) as scoped:
-        ((living,),) = await scoped.tuples("select living from entries where item_id = %(id)s", {"id": said.id})
+async def is_searched(db: Database, said: Message, who: Identity = ME) -> bool:
+    async with db.scoped(who) as scoped:
+        rows = await scoped.tuples("select distinct living from entries where item_id = %(id)s", {"id": said.id})
+    ((living,),) = rows
     return bool(living)
 
 
@@ -245,6 +257,108 @@ async def test_a_past_state_is_read_back_and_what_was_erased_since_is_a_bare_row
         boats.id: ("purged", ""),
     }
     assert (await read(db, bees)) in now
+
+
+async def consolidated_and_erased(db: Database) -> tuple[NewMemory, NewMemory]:
+    """A reflection, and the consolidation that took it in (seq 2 and 3) and was erased (seq 4 and 5)."""
+    short, whole = memory("Ana is brief.", kind="reflection"), memory("Ana says little.", kind="consolidation")
+    await remember(db, ME, short)
+    await operate(db, ME, adding(whole), lambda scoped: memories.absorb(scoped, whole.id, [short.id]))
+    async with db.scoped(ME) as scoped:
+        assert await erasure.erase(scoped, MINE, [whole.id]) == [whole.id]
+    assert await states(db, short, whole) == ["active", "purged"]
+    return short, whole
+
+
+@pytest.mark.parametrize("by", ["restore", "undo"])
+async def test_what_an_erased_consolidation_had_taken_in_never_goes_back_into_it(db: Database, by: str) -> None:
+    short, whole = await consolidated_and_erased(db)
+    if by == "restore":
+        rollback = await restore(db, 3, skip_erased=True)
+    else:
+        rollback = await undo(db, (await ops(db))[-1], skip_erased=True)
+    assert [one.memory_id for one in rollback.erased] == [whole.id]
+    assert rollback.changes == ()
+    assert await states(db, short, whole) == ["active", "purged"]
+
+
+@pytest.mark.parametrize("by", ["undo", "forget"])
+async def test_what_somebody_else_said_stays_in_their_search(
+    db: Database, administration: Administration, by: str
+) -> None:
+    said, mine = message("The harbor closes at ten.", user="bo"), memory("Bo told of the harbor.")
+    mine = replace(mine, source_message_ids=(said.id,))
+    formation = await form(db, ME, [said], mine, also=["user:bo"])
+    await (undo(db, formation) if by == "undo" else forget(db, mine))
+    assert await states(db, mine) == ["soft_deleted"]
+    assert await is_searched(db, said, BO)
+    await undo(db, (await ops(db))[-1])
+    await administration.undo(AGENT, formation, cascade=True)  # whose work it is to take back the whole of it
+    assert await states(db, mine) == ["soft_deleted"]
+    assert not await is_searched(db, said, BO)
+
+
+async def test_what_somebody_else_had_forgotten_does_not_come_back_to_their_search(db: Database) -> None:
+    said = message("Bo keeps a secret.", user="bo")
+    mine, his = (memory("Bo told a secret.", key=key, sources=[said]) for key in ("user:ana", "user:bo"))
+    await form(db, ME, [said], mine, his, also=["user:bo"])
+    await forget(db, mine)
+    forgotten = (await ops(db))[-1]
+    await forget(db, his, BO)
+    assert not await is_searched(db, said, BO)
+    await undo(db, forgotten)
+    assert await states(db, mine) == ["active"]
+    assert not await is_searched(db, said, BO)
+
+
+_OWN = "(p_administers or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))"
+
+
+@pytest.mark.parametrize("rule", ["stays free", "stays searched", "stays hidden"])
+async def test_each_rule_about_what_a_rollback_leaves_alone_is_needed(fresh_db: Clone, rule: str) -> None:
+    function, text, wrong = {
+        "stays free": ("rolled_back", "c.state = 'purged'", "false"),
+        "stays searched": ("roll_back", f"{_OWN}\n       and not exists", "true and not exists"),
+        "stays hidden": ("roll_back", f"{_OWN};", "true;"),
+    }[rule]
+    with fresh_db.as_superuser() as superuser:
+        mutate(superuser, function, text, wrong)
+    async with fresh_db.database() as db, Administration.open(admin_url=fresh_db.administrator_dsn) as administrator:
+        broken = {
+            "stays free": lambda: test_what_an_erased_consolidation_had_taken_in_never_goes_back_into_it(db, "restore"),
+            "stays searched": lambda: test_what_somebody_else_said_stays_in_their_search(db, administrator, "undo"),
+            "stays hidden": lambda: test_what_somebody_else_had_forgotten_does_not_come_back_to_their_search(db),
+        }
+        with pytest.raises(AssertionError):
+            await broken[rule]()
+
+
+async def test_an_operation_is_restored_whole_or_not_at_all_but_looked_at_in_part(
+    db: Database, administration: Administration
+) -> None:
+    await remember(db, ME, memory("Ana keeps bees."), memory("Ana sails."))
+    await remember(db, ME, memory("Ana sings."), memory("The ferry leaves at nine.", key=OURS))
+    for apply in (False, True):
+        with pytest.raises(InvalidInputError, match="1 lies within an operation"):
+            await restore(db, 1, apply=apply)
+    with pytest.raises(InvalidInputError, match="1 lies within an operation"):
+        await administration.restore(AGENT, "user:ana", 1)
+    async with db.scoped(ME) as scoped:
+        past = [await time_machine.as_of(scoped, "user:ana", seq, with_closed=False) for seq in range(5)]
+    assert [len(then) for then in past][:3] == [0, 1, 2]
+    for seq in (3, 2, 0):  # of the second operation only one row is of this scope key, and so it lies before or after
+        rollback = await restore(db, seq, apply=False)
+        assert len(rollback.changes) == len(past[4]) - len(past[seq])
+    assert len(past[4]) == 3
+
+
+async def test_without_the_look_at_where_operations_end_one_would_be_restored_in_part(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = {**time_machine._SQL, "divided": "select false"}
+    monkeypatch.setattr(time_machine, "_SQL", MappingProxyType(wrong))
+    await remember(db, ME, memory("Ana keeps bees."), memory("Ana sails."))
+    assert len((await restore(db, 1)).changes) == 1
 
 
 async def test_a_past_state_without_contents_shows_the_importance_of_then(

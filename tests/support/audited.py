@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import LiteralString
+from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
@@ -42,16 +42,11 @@ class Story:
 
 
 @asynccontextmanager
-async def administration(clone: Clone, *, key: str | None = KEY) -> AsyncIterator[Administration]:
+async def administration(clone: Clone, *, key: str | None = KEY, **settings: Any) -> AsyncIterator[Administration]:
     """As `Administration.open` makes it, with a key for anchors."""
-    given = {} if key is None else {"anchor_key": key}
+    given = settings if key is None else {"anchor_key": key, **settings}
     async with Administration.open(admin_url=clone.administrator_dsn, pool_size=2, **given) as opened:
         yield opened
-
-
-async def verified(clone: Clone, agent: str = AGENT) -> set[tuple[str, int | None]]:
-    """What verification finds: code and seq."""
-    return {(found.problem, found.seq) for found in await problems(clone, agent)}
 
 
 async def problems(clone: Clone, agent: str = AGENT) -> list[AuditProblem]:

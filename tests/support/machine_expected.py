@@ -18,6 +18,10 @@ CLOSED = {
 }
 
 
+#: What becomes of a reflection whose consolidation was erased.
+FREED = {"state": "active", "absorbed_at": None, "consolidated_into": None}
+
+
 @dataclass(frozen=True)
 class Expected:
     """What a rollback tells, how it is refused, and what it leaves."""
@@ -103,7 +107,11 @@ def _after(now: World, subject: Subject, was: Row | None) -> Row | None:
     row = now[subject]
     if row["state"] == "purged":
         return row
-    return {**row, **CLOSED} if was is None else was
+    if was is None:
+        return {**row, **CLOSED}
+    # what took it in was erased: it stands for itself, as after that erasure
+    is_orphan = was.get("consolidated_into") and now[was["consolidated_into"]]["state"] == "purged"
+    return {**was, **FREED} if is_orphan else was
 
 
 def _in_the_way(now: World, changed: Mapping[UUID, Row]) -> set[UUID]:

@@ -116,21 +116,19 @@ class Past:
     def hide(self, memory_ids: Iterable[UUID]) -> None:
         """What was said goes out of search where no kept memory rests on it."""
         for message_id in self._said(memory_ids):
-            if not any(row["state"] in KEPT for row in self.rests(message_id)):
+            if message_id in self.searched and not any(row["state"] in KEPT for row in self.rests(message_id)):
                 self.searched[message_id] = False
 
     def show(self, memory_ids: Iterable[UUID]) -> None:
         """What memories rest on that came back is searched again."""
         for message_id in self._said(memory_ids):
-            self.searched[message_id] = True
+            if message_id in self.searched:
+                self.searched[message_id] = True
 
     def erase(self, memory_ids: Iterable[UUID]) -> None:
-        """Takes what these were formed from, whoever else rests on it."""
-        gone = set(self._said(memory_ids))
-        for message_id in gone:
-            del self.searched[message_id]
-        for memory_id, said in self.sources.items():
-            self.sources[memory_id] = [message_id for message_id in said if message_id not in gone]
+        """Takes what these were formed from, whoever else rests on it; that they rested on it stays known."""
+        for message_id in self._said(memory_ids):
+            self.searched.pop(message_id, None)
 
     def _said(self, memory_ids: Iterable[UUID]) -> list[UUID]:
         return [message_id for memory_id in memory_ids for message_id in self.sources.get(memory_id, ())]

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from uuid import UUID
 
-from mnemic.state.errors import MnemicError, RollbackRefusedError
+from mnemic.state.errors import InvalidInputError, MnemicError, RollbackRefusedError
 from mnemic.state.rollback import Rollback
 from tests.support.machine_expected import Expected, restore, undo
 from tests.support.machine_pair import Pair, same
@@ -57,12 +57,24 @@ class RollbackSteps:
         self.undo(ops, person=person, cascade=True, skip_erased=skip_erased)
 
     def restore(self, key: str, seq: int, *, administers: bool, skip_erased: bool) -> None:
+        seq = self._whole(key, seq)
         expected = restore(self._both.past, key, seq, administers=administers, skip_erased=skip_erased)
 
         def real(apply: bool) -> Rollback:
             return self._real.restore(key, seq, administers=administers, skip_erased=skip_erased, apply=apply)
 
         self._roll_back("restore", expected, real, person=not administers)
+
+    def _whole(self, key: str, seq: int) -> int:
+        """The seq, or that before the operation which it would divide; such a one is refused."""
+        own = [(at, change.op_id) for at, change in enumerate(self._both.past.changes, 1) if change.scope_key == key]
+        done = [op_id for at, op_id in own if at <= seq]
+        seqs = [at for at, op_id in own if done and op_id == done[-1]]
+        if not seqs or seqs[-1] <= seq:
+            return seq
+        _, error = _outcome(lambda: self._real.restore(key, seq, administers=True, skip_erased=True, apply=False))
+        same("refusal of half an operation", error, InvalidInputError)
+        return seqs[0] - 1
 
     def _roll_back(
         self, reason: str, expected: Expected, real: Callable[[bool], Rollback], *, person: bool

@@ -90,6 +90,18 @@ def test_an_anchor_sees_the_end_cut_off(
     assert refused.stderr.startswith("mnemic: The history is not as it was written")
 
 
+def test_a_hash_stays_on_one_line_with_its_label(
+    mnemic: Command, story: Story, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    anchored = mnemic("audit", "anchor", *AGENT, file, "--actor", "keeper").stdout
+    newest = json.loads(file.read_text())["hash"]
+    assert f"harbor: 17 rows, hash {newest}\n" in anchored
+    export = file.with_name("export")
+    mnemic("audit", "export", *ANA, "--output", export)
+    assert f"compare with an anchor: seq 17, hash {newest}\n" in mnemic("audit", "check", export).stdout
+
+
 def test_without_a_key_nothing_is_anchored(
     mnemic: Command, story: Story, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

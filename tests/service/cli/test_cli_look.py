@@ -108,6 +108,19 @@ def test_history_tells_what_happened_when_by_whom_and_why(mnemic: Command, world
     assert "Ana works for the harbour office." in folded(shown)
 
 
+def test_an_erased_memory_says_so_and_names_no_successor(mnemic: Command, world: dict[str, UUID]) -> None:
+    assert mnemic("erase", world["old"], *WHO, "--yes").exit_code == 0
+    listed = mnemic("memories", *WHO, "--all").stdout
+    assert "fact, purged" in listed
+    assert "None" not in listed
+    assert "what it said was erased" in listed
+    told = mnemic("history", world["old"], *WHO).stdout
+    assert "ERASE" in told
+    assert told.count("what it said was erased") == len(
+        json.loads(mnemic("history", world["old"], *WHO, "--json").stdout)
+    )
+
+
 def test_history_of_an_unknown_id_says_so(mnemic: Command, world: dict[str, UUID]) -> None:
     result = mnemic("history", uuid4(), *WHO)
     assert result.exit_code == 1

@@ -2,42 +2,25 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
-from mnemic.service.cli import erasure
-from mnemic.service.cli.running import blocking
+from tests.service.cli.conftest import Command
 from tests.support.server import Clone
+from tests.support.terminal import at_a_terminal
 from tests.support.worlds import identity, memory, remember
 
 WHO = ("--agent", "harbor", "--user", "ana")
-Command = Callable[..., Result]
+PURGE = ("purge", "--agent", "harbor")
 
 
 @pytest.fixture
-def mnemic(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """The two commands on this worker's database; `answer` is what is typed."""
-    monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
-    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.dsn_of("mnemic_admin"))
-    monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
-    app = typer.Typer()
-    for command in (erasure.erase, erasure.purge):
-        app.command()(blocking(command))
-
-    def run(*words: object, answer: str = "") -> Result:
-        return CliRunner().invoke(app, [str(word) for word in words], input=answer, catch_exceptions=False)
-
-    return run
-
-
-@pytest.fixture
-def ids(clean_db: Clone) -> list[UUID]:
-    """Two memories of Ana's, and one of Bo's."""
+def ids(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    """Two memories of Ana's, and one of Bo's that has expired."""
+    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
+    monkeypatch.setenv("MNEMIC_RETENTION_PURGE_AFTER_DAYS", "1")
     new = [memory("Ana keeps bees."), memory("Ana sings."), memory("Bo sails.", key="user:bo")]
 
     async def store() -> None:
@@ -48,6 +31,9 @@ def ids(clean_db: Clone) -> list[UUID]:
                 await scoped.execute("update memories set state = 'soft_deleted'", {})
 
     asyncio.run(store())
+    with clean_db.as_superuser() as superuser, superuser.transaction():  # as if that was two days ago
+        superuser.execute("set local session_replication_role = replica")
+        superuser.execute("update mnemic.history set ts = ts - interval '2 days' where reason = 'ttl'")
     return [one.id for one in new]
 
 
@@ -56,21 +42,44 @@ def states(superuser: psycopg.Connection, ids: list[UUID]) -> list[str]:
     return [rows[memory_id] for memory_id in ids]
 
 
-@pytest.mark.parametrize("answer", ["", "n\n", "\n"])
-def test_nothing_goes_without_a_yes(
-    mnemic: Command, ids: list[UUID], superuser: psycopg.Connection, answer: str
+def whats(ids: list[UUID]) -> list[tuple[object, ...]]:
+    """Each command that erases, without a yes."""
+    return [("erase", *WHO, ids[0]), ("erase", *WHO, "--everything"), PURGE]
+
+
+def test_without_a_terminal_nothing_goes_without_yes(
+    mnemic: Command, ids: list[UUID], superuser: psycopg.Connection
 ) -> None:
-    for what in ([ids[0]], ["--everything"]):
-        result = mnemic("erase", *WHO, *what, answer=answer)
-        assert (result.exit_code, result.stdout.strip()) == (1, answer.strip())  # the terminal echoes what is typed
-    assert "everything this agent has of this person" in result.stderr
+    for what in whats(ids):
+        result, told = mnemic(*what), mnemic(*what, "--json")
+        assert (result.exit_code, result.stdout) == (told.exit_code, "") == (1, "")
+        assert result.stderr == told.stderr == "nothing was erased: --yes does it\n"
+        assert json.loads(told.stdout) == {"erased": []}
+    assert states(superuser, ids) == ["active", "active", "soft_deleted"]
+
+
+@pytest.mark.parametrize("answer", ["n", "", "y"])
+def test_at_a_terminal_they_ask(
+    clean_db: Clone, ids: list[UUID], superuser: psycopg.Connection, mnemic: Command, answer: str
+) -> None:
+    for what in (whats(ids)[0], PURGE):
+        ran = at_a_terminal(*what, answer=f"{answer}\n", env={})
+        assert "for good? [y/N]" in ran.stderr
+        assert ran.returncode == (0 if answer == "y" else 1)
+        assert ("nothing was erased: as you say" in ran.stderr) == (answer != "y")
+    gone = answer == "y"
+    assert states(superuser, ids) == (["purged", "active", "purged"] if gone else ["active", "active", "soft_deleted"])
+
+
+def test_at_a_terminal_too_json_takes_yes(ids: list[UUID], superuser: psycopg.Connection, mnemic: Command) -> None:
+    ran = at_a_terminal("erase", *WHO, "--everything", "--json", answer="y\n", env={})
+    assert (ran.returncode, json.loads(ran.stdout)) == (1, {"erased": []})
     assert states(superuser, ids) == ["active", "active", "soft_deleted"]
 
 
 def test_what_goes_is_listed(mnemic: Command, ids: list[UUID], superuser: psycopg.Connection) -> None:
-    result = mnemic("erase", *WHO, ids[0], answer="y\n")
-    assert (result.exit_code, result.stdout.split()) == (0, ["y", str(ids[0]), "erased:", "1", "memory"])
-    assert "Erase 1 memory for good?" in result.stderr
+    result = mnemic("erase", *WHO, ids[0], "--yes")
+    assert (result.exit_code, result.stdout.split()) == (0, [str(ids[0]), "erased:", "1", "memory"])
     assert states(superuser, ids) == ["purged", "active", "soft_deleted"]
     everything = mnemic("erase", *WHO, "--everything", "--yes", "--json")
     assert (everything.exit_code, json.loads(everything.stdout)) == (0, {"erased": [str(ids[1])]})
@@ -93,18 +102,24 @@ def test_what_to_erase_has_to_be_said(mnemic: Command, words: tuple[object, ...]
     assert "name the memories to erase, or say --everything" in result.stderr
 
 
-def test_a_purge_says_which_setting_it_lacks_and_what_it_took(
+def test_a_purge_takes_what_expired_and_the_audit_names_who_did_it(
     mnemic: Command, ids: list[UUID], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    off = mnemic("purge", "--agent", "harbor")
-    assert off.exit_code == 2
-    assert "MNEMIC_RETENTION_PURGE_AFTER_DAYS" in off.stderr
+    monkeypatch.setenv("MNEMIC_RETENTION_PURGE_AFTER_DAYS", "3")
+    assert json.loads(mnemic(*PURGE, "--yes", "--json").stdout) == {"erased": []}
     monkeypatch.setenv("MNEMIC_RETENTION_PURGE_AFTER_DAYS", "1")
-    assert json.loads(mnemic("purge", "--agent", "harbor", "--json").stdout) == {"erased": []}
-    with superuser.transaction():
-        superuser.execute("set local session_replication_role = replica")
-        superuser.execute("update mnemic.history set ts = ts - interval '2 days' where reason = 'ttl'")
-    result = mnemic("purge", "--agent", "harbor")
+    result = mnemic(*PURGE, "--yes", "--actor", "keeper")
     assert (result.exit_code, result.stdout.split()) == (0, [str(ids[2]), "erased:", "1", "memory"])
-    monkeypatch.delenv("MNEMIC_ADMIN_URL")
-    assert "MNEMIC_ADMIN_URL" in mnemic("purge", "--agent", "harbor").stderr
+    purged = superuser.execute("select actor, actor_kind from mnemic.history where event = 'PURGE'")
+    assert purged.fetchall() == [("keeper", "admin")]
+
+
+@pytest.mark.parametrize("setting", ["MNEMIC_RETENTION_PURGE_AFTER_DAYS", "MNEMIC_ADMIN_URL"])
+def test_a_purge_says_which_setting_it_lacks(
+    mnemic: Command, ids: list[UUID], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    monkeypatch.delenv(setting)
+    result = mnemic(*PURGE, "--yes")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert setting in result.stderr
+    assert states(superuser, ids) == ["active", "active", "soft_deleted"]

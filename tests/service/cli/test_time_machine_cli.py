@@ -2,11 +2,7 @@
 
 import asyncio
 import json
-import os
-import pty
 import shlex
-import subprocess
-import sys
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -16,12 +12,14 @@ import pytest
 from tests.service.cli.conftest import Command
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, saved, states
 from tests.support.server import Clone
+from tests.support.terminal import at_a_terminal
 from tests.support.worlds import remember
 
 PERSON = ("--agent", "harbor", "--user", "ana")
 BLIND = ("--agent", "harbor")
 BEES, BOAT, CREW = "Ana keeps bees.", "Ana has a boat.", "The crew has a boat."
 WAYS = [PERSON, BLIND]
+ALONE = "goes with --user: an administrator names the scope key alone"
 
 
 @pytest.fixture
@@ -95,19 +93,8 @@ def test_yes_does_it_and_says_how_it_is_undone(
 def test_at_a_terminal_it_asks(
     clean_db: Clone, ops: list[UUID], superuser: psycopg.Connection, answer: str, state: str
 ) -> None:
-    ours, theirs = pty.openpty()
-    os.write(ours, f"{answer}\n".encode())
-    ran = subprocess.run(
-        [sys.executable, "-m", "mnemic.service.cli", "undo", str(ops[1]), *BLIND],
-        stdin=theirs,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={**os.environ, "MNEMIC_ADMIN_URL": clean_db.administrator_dsn},
-    )
-    os.close(ours)
-    os.close(theirs)
+    env = {"MNEMIC_ADMIN_URL": clean_db.administrator_dsn}
+    ran = at_a_terminal("undo", ops[1], *BLIND, answer=f"{answer}\n", env=env)
 
     assert "would change" in ran.stdout
     assert "Do it?" in ran.stderr
@@ -138,6 +125,7 @@ def test_later_operations_are_listed_and_undone_with_cascade(
     assert "1 later operation on the same memories" in shown.stdout
     assert f"{ops[1]} formation" in shown.stdout
     assert "as things stand it is refused" in shown.stderr
+    assert "nothing would change" not in shown.stderr
     assert "later operations (1) changed the same memories" in refused.stderr
     assert everything(superuser) == before
     assert mnemic("undo", ops[0], *who, "--cascade", "--yes").exit_code == 0
@@ -173,6 +161,8 @@ def test_an_unknown_operation_is_one_line(mnemic: Command, ops: list[UUID], who:
         (("undo", *PERSON, "--session", "s1"), "name operations"),
         (("undo", *BLIND, "--since", "2026-03-02T09:14:00Z"), "name operations"),
         (("undo", "OP", *BLIND, "--session", "s1"), "name operations"),
+        (("undo", "OP", *BLIND, "--session", ""), "name operations"),
+        (("undo", "OP", *BLIND, "--actor", ""), "an id is printable text"),
         (("undo", "OP", *PERSON, "--session", "s1", "--since", "2026-03-02T09:14:00Z"), "name operations"),
         (("undo", "OP", *PERSON, "--yes", "--dry-run"), "say one of them"),
         (("undo", *PERSON, "--session", "s1", "--since", "2026-03-02"), "with its zone, such as"),
@@ -184,6 +174,11 @@ def test_an_unknown_operation_is_one_line(mnemic: Command, ops: list[UUID], who:
         (("as-of", "user:ana", *PERSON, "--at", "2026-03-02T09:14:00"), "with its zone, such as"),
         (("as-of", "user:bo", *PERSON, "--at", "0"), "none of this identity's"),
         (("as-of", "nonsense", *BLIND, "--at", "0"), "a scope key is written as"),
+        (("restore", "user:ana", *BLIND, "--at", "0", "--yes", "--session", "s1"), f"--session {ALONE}"),
+        (("as-of", "user:ana", *BLIND, "--at", "0", "--session", "s1"), f"--session {ALONE}"),
+        (("as-of", "group:crew", *BLIND, "--at", "0", "--group", "crew"), f"--group {ALONE}"),
+        (("undo", "OP", *PERSON, "--yes", "--actor", "keeper"), "--actor goes without --user"),
+        (("restore", "user:ana", *PERSON, "--at", "0", "--yes", "--actor", "keeper"), "--actor goes without --user"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_that_says_what_to_write(
@@ -235,6 +230,36 @@ def test_a_person_sees_what_was_and_an_administrator_that_something_was(mnemic: 
         assert len(json.loads(mnemic("as-of", "user:ana", "--at", 3, *who, "--json").stdout)) == 1
         assert len(json.loads(mnemic("as-of", "user:ana", "--at", 3, *who, "--all", "--json").stdout)) == 2
         assert mnemic("as-of", "user:ana", "--at", 0, *who).stderr == "no memories at that moment\n"
+
+
+def test_an_administrators_table_has_each_id_on_one_line(
+    mnemic: Command, ops: list[UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = mnemic("as-of", "user:ana", "--at", 3, *BLIND, "--all").stdout.splitlines()
+    told = json.loads(mnemic("as-of", "user:ana", "--at", 3, *BLIND, "--all", "--json").stdout)
+    assert [sum(one["id"] in line for line in lines) for one in told] == [1, 1]
+
+
+@pytest.mark.parametrize("words", [("undo", "OP"), ("restore", "user:ana", "--at", 2)])
+def test_the_audit_names_the_administrator_who_acted(
+    mnemic: Command, ops: list[UUID], superuser: psycopg.Connection, words: tuple[object, ...]
+) -> None:
+    command = [ops[1] if word == "OP" else word for word in words]
+    done = mnemic(*command, *BLIND, "--yes", "--actor", "keeper")
+    assert done.exit_code == 0
+    again = shlex.split(done.stdout.rpartition("to undo it: ")[2])
+    assert again[-2:] == ["--actor", "keeper"]
+    assert mnemic(*again[1:-2], "--yes").exit_code == 0
+    actors = superuser.execute("select distinct actor from mnemic.history where actor_kind = 'admin' order by 1")
+    assert actors.fetchall() == [("administrator",), ("keeper",)]
+
+
+@pytest.mark.parametrize(("command", "usage"), [("undo", "[OP]..."), ("erase", "[ID]...")])
+def test_the_usage_shows_brackets_once(mnemic: Command, command: str, usage: str) -> None:
+    said = mnemic(command, "--help").stdout
+    assert usage in said
+    assert f"[{usage}" not in said
 
 
 def test_no_rollback_shows_what_a_memory_says(mnemic: Command, ops: list[UUID]) -> None:
