@@ -23,7 +23,7 @@ from mnemic.state.graphs import FormationInput, FormationState, Waits
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import FormationReason, Inbox, Message, ScopeSettings
 from mnemic.state.settings import Settings
-from mnemic.storage import history, inbox, leases, scopes
+from mnemic.storage import inbox, leases, scopes
 from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Lease
 
@@ -46,8 +46,7 @@ def gate(provide: Provider) -> FormationNode:
         asked = checked(_input(), state)
         retry, forced = asked.get("retry", False), asked.get("force", False)
         async with resources.database.scoped(identity) as scoped:
-            overrides = await scopes.agent_settings(scoped)
-            read_seq = await history.newest(scoped)
+            overrides, read_seq = await scopes.first_look(scoped)
         settings = resources.settings.overridden(overrides)
         left = await writes_left(resources, identity, settings, retry=retry)
         run = _Run(

@@ -14,12 +14,6 @@ async def of_memory(scoped: Scoped, memory_id: UUID) -> list[HistoryEvent]:
     return await scoped.rows(HistoryEvent, _SQL["of_memory"], {"memory_id": memory_id})
 
 
-async def newest(scoped: Scoped) -> int:
-    """How far the agent's history has come; 0 for an agent without any."""
-    ((seq,),) = await scoped.tuples(_SQL["newest"], {})
-    return int(seq)
-
-
 async def done_today(scoped: Scoped, *reasons: str) -> int:
     """Changes for these reasons since midnight (UTC) in the identity's session, or by its actor without one."""
     who = scoped.identity

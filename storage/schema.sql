@@ -263,7 +263,7 @@ create table token_usage (
 -- Locks the agent's head first (a trigger that locks it last deadlocks) and opens the context the triggers read.
 create function open_operation(p_agent text, p_op uuid, p_actor text, p_actor_kind text, p_reason text,
                                           p_session text, p_run text, p_meta jsonb) returns void
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
+language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
 begin
     insert into heads values (p_agent, 0, sha256(convert_to(p_agent, 'UTF8'))) on conflict do nothing;
     perform 1 from heads where agent_id = p_agent for update;

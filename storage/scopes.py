@@ -25,6 +25,12 @@ async def agent_settings(scoped: Scoped) -> dict[str, Any]:
     return dict(row[0]) if row else {}
 
 
+async def first_look(scoped: Scoped) -> tuple[dict[str, Any], int]:
+    """The agent's overrides, and how far its history has come, for a run that is about to read."""
+    ((settings, seq),) = await scoped.tuples(_SQL["first_look"], {})
+    return settings, seq
+
+
 async def enter_agent(scoped: Scoped) -> None:
     """An agent exists from its first use on."""
     await scoped.execute(_SQL["enter_agent"], {})

@@ -14,7 +14,3 @@ select count(*) from history
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and reason = any(%(reasons)s) and event <> 'LINK'
    and session_id is not distinct from %(session_id)s and (session_id is not null or actor = %(actor)s)
    and ts >= date_trunc('day', clock_timestamp(), 'UTC');
-
--- newest --
--- The seq of the agent's newest row.
-select coalesce(max(seq), 0) from heads where agent_id = %(agent_id)s;

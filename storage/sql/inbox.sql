@@ -58,12 +58,13 @@ update messages set set_aside = true where agent_id = %(agent_id)s and id = any(
 
 -- settle --
 -- Marks messages as formed, each at most once: a second run finds fewer rows and saves nothing. Neither does a run in whose
--- scope keys something was erased since it began to read, for a model may have repeated it.
+-- scope keys something was erased since it began to read, for a model may have repeated it; mostly nothing happened since.
 update messages set formed_by = %(op_id)s
  where agent_id = %(agent_id)s and id = any(%(ids)s) and formed_by is null
-   and not exists (select from history
-                    where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and seq > %(read_seq)s
-                      and event in ('ERASE', 'PURGE'))
+   and ((select seq from heads where agent_id = %(agent_id)s) = %(read_seq)s
+        or not exists (select from history
+                        where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and seq > %(read_seq)s
+                          and event in ('ERASE', 'PURGE')))
 returning id;
 
 -- forget_contents --

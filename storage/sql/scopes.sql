@@ -3,6 +3,11 @@
 select scope_key, name, extraction_guidance, consolidation_guidance, is_active, threshold, word_limit
   from scopes where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s);
 
+-- first_look --
+-- The agent's overrides, and the seq of its newest row of history; nothing and 0 for an agent not seen yet.
+select coalesce((select settings from agents where agent_id = %(agent_id)s), '{}'),
+       coalesce((select seq from heads where agent_id = %(agent_id)s), 0);
+
 -- agent_settings --
 -- What the agent overrides.
 select settings from agents where agent_id = %(agent_id)s;

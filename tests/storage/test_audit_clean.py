@@ -17,7 +17,7 @@ from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Relation
 from mnemic.state.settings import Settings
-from mnemic.storage import audit, erasure, history, inbox, memories, time_machine
+from mnemic.storage import audit, erasure, inbox, memories, scopes, time_machine
 from mnemic.storage.database import Database, Scoped
 from tests.support.audited import administration, problems, tell
 from tests.support.server import Clone
@@ -62,7 +62,7 @@ async def _keep(scoped: Scoped, key: str) -> None:
     thought = memory(f"A thought {uuid.uuid4()}.", key=key, kind="reflection")
     await inbox.observe(scoped, "s1", [said])
     op_id = await scoped.begin_operation("formation")
-    await inbox.settle(scoped, op_id, [said.id], read_seq=await history.newest(scoped))
+    await inbox.settle(scoped, op_id, [said.id], read_seq=(await scopes.first_look(scoped))[1])
     await memories.insert(scoped, [fact, thought], model=MODEL, vectors={fact.id: direction(9)}, run_id=None)
 
 

@@ -12,7 +12,7 @@ from mnemic.service.administration import Administration
 from mnemic.state.audit import AuditProblem
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Relation, Supersession
-from mnemic.storage import erasure, history, inbox, memories, time_machine
+from mnemic.storage import erasure, inbox, memories, scopes, time_machine
 from mnemic.storage.database import Database, Scoped
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, message, remember
@@ -102,7 +102,7 @@ async def _keep(db: Database, text: str) -> UUID:
     async with db.scoped(ME) as scoped:
         await inbox.observe(scoped, "s1", [said])
         op_id = await scoped.begin_operation("formation")
-        await inbox.settle(scoped, op_id, [said.id], read_seq=await history.newest(scoped))
+        await inbox.settle(scoped, op_id, [said.id], read_seq=(await scopes.first_look(scoped))[1])
         await memories.insert(scoped, [new], model=MODEL, vectors={new.id: direction(40)}, run_id=None)
     return new.id
 
