@@ -22,7 +22,10 @@ class AuditExport:
     _resources: Resources
 
     async def export_audit(self, identity: Identity) -> AsyncIterator[str]:
-        """The lines (JSON) of a file with all that happened to the person's own memories, and proof that it is all.
+        """The lines (JSON) of a file with all that happened to the person's own memories, as parts of the agent's chain.
+
+        What it shows was not changed, moved, or taken from another chain. Whether a row shown as somebody else's is the
+        person's own, only who runs the database can tell.
 
         Of the identity's user and session every row with its contents, where they were not erased; of all others the
         hashes alone that hold the chain together. `check_export` or sha256 alone checks it. No transaction stays open

@@ -139,7 +139,7 @@ def _rollback(rows: Sequence[Mapping[str, Any]], op_id: UUID | None) -> Rollback
 
 
 def _checked(rollback: Rollback, *, cascade: bool, skip_erased: bool) -> Rollback:
-    """A dry run tells of everything; what would write is refused as a whole."""
+    """A dry run is never refused; what would write is refused as a whole."""
     obstacle = rollback.refused_by(cascade=cascade, skip_erased=skip_erased)
     if rollback.op_id is None or (obstacle is None and not rollback.changes_nothing):
         return rollback

@@ -5,7 +5,7 @@ alter table memories drop constraint memories_content_check;
 alter table memories add constraint memories_content_check
     check ((content <> '' or state = 'purged') and octet_length(content) <= 8192);
 
--- Rows of one operation, of one session, and of a moment.
+-- Rows of one operation, and of one session since a moment; what rests on a message.
 create index history_op on history (agent_id, op_id);
 create index history_session on history (agent_id, session_id, ts) where session_id is not null;
 create index sources_message on sources (agent_id, message_id);
