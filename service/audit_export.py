@@ -22,7 +22,7 @@ class AuditExport:
     _resources: Resources
 
     async def export_audit(self, identity: Identity) -> AsyncIterator[str]:
-        """The lines (JSON) of a file with all that happened to the person's own memories, as parts of the agent's chain.
+        """The lines (JSON) of a file with what happened to the person's own memories, as parts of the agent's chain.
 
         What it shows was not changed, moved, or taken from another chain. Whether a row shown as somebody else's is the
         person's own, only who runs the database can tell.

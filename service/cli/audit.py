@@ -14,7 +14,7 @@ from rich.text import Text
 from mnemic.policy.audit_export import CheckedExport, check_export
 from mnemic.service.administration import Administration
 from mnemic.service.cli.moments import to_time
-from mnemic.service.cli.options import ADMINISTRATOR, Actor, Agent, AsJson, Concerned, OfSession, Session, User, person
+from mnemic.service.cli.options import Agent, AsJson, Concerned, OfSession, Session, User, person
 from mnemic.service.cli.output import columns, emit, plain, say, show, show_text
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
 from mnemic.service.memory import Mnemic
@@ -70,9 +70,9 @@ def _explained(problem: AuditProblem) -> Text:
     return Text("\n").join([plain(f"{problem.problem}: {problem.explanation}"), *where, *which])
 
 
-async def anchor(agent: Agent, file: AnchorsFile, actor: Actor = ADMINISTRATOR, as_json: AsJson = False) -> None:
+async def anchor(agent: Agent, file: AnchorsFile, as_json: AsJson = False) -> None:
     """Sign what an agent's history hashes to now and add it to a file; refused where the history is not whole."""
-    async with Administration.open(actor=actor) as administration:
+    async with Administration.open() as administration:
         try:
             made = await administration.anchor(agent, file)
         except BrokenAuditError as error:

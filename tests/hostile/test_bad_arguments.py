@@ -88,7 +88,6 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     **_blind("audit", "verify", name="verify"),
     "anchor: FILE": lambda word: ["audit", "anchor", "--agent", "harbor", "--", word + "/nowhere/anchors"],
     **_blind("audit", "anchor", "nowhere/anchors", name="anchor"),
-    "anchor: --actor": lambda word: ["audit", "anchor", "--agent", "harbor", "nowhere/anchors", "--actor", word],
     "export: --output": lambda word: ["audit", "export", *WHO, "--output", word + "/nowhere/export"],
     **_options("audit", "export", name="export", further="--session"),
     "check: FILE": lambda word: ["audit", "check", "--", word],

@@ -94,7 +94,7 @@ def test_a_hash_stays_on_one_line_with_its_label(
     mnemic: Command, story: Story, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    anchored = mnemic("audit", "anchor", *AGENT, file, "--actor", "keeper").stdout
+    anchored = mnemic("audit", "anchor", *AGENT, file).stdout
     newest = json.loads(file.read_text())["hash"]
     assert f"harbor: 17 rows, hash {newest}\n" in anchored
     export = file.with_name("export")
