@@ -6,7 +6,7 @@ from typing import Any
 from langgraph.graph import END
 from langgraph.types import Send
 
-from mnemic.state.graphs import ConsolidationState, FormationState
+from mnemic.state.graphs import ConsolidationState, FormationState, RefinementState
 
 # Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.
 
@@ -42,3 +42,20 @@ def to_due_scopes(state: FormationState) -> Sequence[Send] | str:
     """One consolidation per due scope key, side by side."""
     sends: list[Any] = [Send("consolidate", {"scope_key": key}) for key in state["due"]]
     return sends or END
+
+
+def after_open(state: RefinementState) -> str:
+    """A session is held, or nothing is due."""
+    return "agent" if state["batches"] else END
+
+
+def after_turn(state: RefinementState) -> str:
+    """Calls are to be done, the next batch follows, or the session is over."""
+    if state["ending"]:
+        return "close"
+    return "knife" if state["turns"] else "agent"
+
+
+def after_knife(state: RefinementState) -> str:
+    """The agent has ended the session, or goes on."""
+    return "close" if state["ending"] else "agent"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mnemic.state.host import MemoryState
     from mnemic.state.identity import Identity
     from mnemic.state.records import Found, HistoryEvent, Memory, ScopeSettings
+    from mnemic.state.refinement import Refinement, RefinementResult
     from mnemic.state.rollback import Operation, PastMemory, Rollback
     from mnemic.state.settings import Settings
 
@@ -30,6 +31,8 @@ __all__ = [
     "MnemicError",
     "Operation",
     "PastMemory",
+    "Refinement",
+    "RefinementResult",
     "Remembered",
     "Rollback",
     "ScopeSettings",
@@ -43,6 +46,8 @@ _HOMES = {
     "MemoryMiddleware": "mnemic.service.middleware",
     "MemoryState": "mnemic.state.host",
     "MnemicError": "mnemic.state.errors",
+    "Refinement": "mnemic.state.refinement",
+    "RefinementResult": "mnemic.state.refinement",
     "Remembered": "mnemic.state.explicit",
     "Identity": "mnemic.state.identity",
     "Operation": "mnemic.state.rollback",

@@ -1,6 +1,7 @@
 """The chat models that the settings name, made when first needed."""
 
 import threading
+from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mnemic.models.endpoint import MAX_RETRIES, openai_endpoint
@@ -18,13 +19,22 @@ class ChatModels:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._made: dict[Tier, BaseChatModel] = {}
+        self._made: dict[tuple[Tier, str], BaseChatModel] = {}
         self._making = threading.Lock()
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
         """The models these settings name; none is made yet."""
         return cls(settings)
+
+    def with_settings(self, settings: Settings) -> Self:
+        """The models these settings name, such as those of one agent; what either has made both use.
+
+        Of the settings of models only their names may differ.
+        """
+        other = copy(self)
+        other._settings = settings
+        return other
 
     @property
     def method(self) -> Literal["json_schema", "function_calling"]:
@@ -43,12 +53,13 @@ class ChatModels:
         Raises:
             ConfigurationError: the provider is unknown, not installed, or lacks a key.
         """
-        if self.name(tier) == OFFLINE:
+        name = self.name(tier)
+        if name == OFFLINE:
             return None
         with self._making:
-            if tier not in self._made:
-                self._made[tier] = self._make(tier)
-            return self._made[tier]
+            if (tier, name) not in self._made:
+                self._made[tier, name] = self._make(tier)
+            return self._made[tier, name]
 
     def describe(self) -> str:
         """What forms the memories: `offline rules`, or the names of the fast and the slow model."""
@@ -74,7 +85,9 @@ class ChatModels:
         arguments: dict[str, Any] = {"timeout": self._settings.model_timeout_seconds, "max_retries": MAX_RETRIES}
         if tier != "agent":
             # A host that streams its graph must not show the tokens of formation; the agent's own words it must.
-            arguments["tags"] = ["nostream"]
+            # Nor must it make these models stream: a tool call that breaks off is completed silently then
+            # (langchain-core's `parse_partial_json`), and half of a text would pass for the whole.
+            arguments |= {"tags": ["nostream"], "disable_streaming": True}
         if self.name(tier).startswith("openai:"):
             arguments |= openai_endpoint(self._settings, setting)
         return arguments

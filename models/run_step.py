@@ -1,20 +1,34 @@
 """The one place where a model is called for a step."""
 
 import asyncio
-from typing import Generic, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from mnemic.models.chat import ChatModels
-from mnemic.models.step import In, Out, Step
+from mnemic.models.step import In, Out, Step, ToolStep
 from mnemic.models.structured import structured
+from mnemic.models.tool_turn import tool_turn
 from mnemic.state.records import Usage
+from mnemic.state.refinement import Turn
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.tools import BaseTool
 
 
 class StepResult(NamedTuple, Generic[Out]):
     """What a step answered and what it cost."""
 
     output: Out
+    usage: Usage
+
+
+class TurnResult(NamedTuple):
+    """What a model did in its turn and what that cost."""
+
+    turn: Turn
     usage: Usage
 
 
@@ -28,17 +42,48 @@ async def run_step(step: Step[In, Out], step_input: In, models: ChatModels) -> S
         ModelOutputError: the answer stayed unusable after one repair, or the provider refused the request itself.
         ConfigurationError: the tier's model cannot be made.
     """
-    spent = Usage(step=step.name, model=models.name(step.tier))
-    model = await asyncio.to_thread(models.get, step.tier)
+    model, spent = await _of_tier(step, models)
     if model is None:
         return StepResult(output=step.offline(step_input), usage=spent)
-    system, user = step.prompt.render(**step.variables(step_input))
     output, usage = await structured(
         model,
         step.output,
-        [SystemMessage(system), HumanMessage(user)],
+        _prompt(step, step_input),
         schema=step.schema(step_input) if step.schema else None,
         method=models.method,
         spent=spent,
     )
     return StepResult(output=output, usage=usage)
+
+
+async def run_turn(
+    step: ToolStep[In], step_input: In, turns: Sequence[Turn], tools: Sequence["BaseTool"], models: ChatModels
+) -> TurnResult:
+    """The next turn of a step that calls tools, with the model of its tier, or by its rule where there is none.
+
+    The tools are shown to the model, not called. What `tool_turn` says of answers and failures holds here.
+
+    Args:
+        turns: the earlier ones, with the answers to their calls.
+
+    Raises:
+        ModelError: no answer came over the wire; the message names the kind of failure.
+        ModelOutputError: the provider refused the request itself.
+        ConfigurationError: the tier's model cannot be made, or takes no tools.
+    """
+    model, spent = await _of_tier(step, models)
+    if model is None:
+        # a second for 350 memories, which an event loop must not stand still for
+        return TurnResult(turn=await asyncio.to_thread(step.offline, step_input), usage=spent)
+    turn, usage = await tool_turn(model, _prompt(step, step_input), turns, tools, spent=spent)
+    return TurnResult(turn=turn, usage=usage)
+
+
+async def _of_tier(step: Step[Any, Any] | ToolStep[Any], models: ChatModels) -> "tuple[BaseChatModel | None, Usage]":
+    """The model of the step's tier, and the account of what it will have cost."""
+    return await asyncio.to_thread(models.get, step.tier), Usage(step=step.name, model=models.name(step.tier))
+
+
+def _prompt(step: Step[In, Any] | ToolStep[In], step_input: In) -> list[BaseMessage]:
+    system, user = step.prompt.render(**step.variables(step_input))
+    return [SystemMessage(system), HumanMessage(user)]

@@ -4,12 +4,20 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from mnemic.models.step import Step
-from mnemic.prompts import decide, extract_facts, extract_observations, extract_reflections, write_consolidation
+from mnemic.models.step import Step, ToolStep
+from mnemic.prompts import (
+    decide,
+    extract_facts,
+    extract_observations,
+    extract_reflections,
+    refine,
+    write_consolidation,
+)
 from mnemic.prompts.decide import DecideInput, DecideOutput
 from mnemic.prompts.extract_facts import ExtractFactsInput, ExtractFactsOutput
 from mnemic.prompts.extract_observations import ExtractObservationsInput, ExtractObservationsOutput
 from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput
+from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
 
 
@@ -68,4 +76,12 @@ WRITE_CONSOLIDATION = Step[WriteConsolidationInput, WriteConsolidationOutput](
     output=WriteConsolidationOutput,
     tier="slow",
     offline=_rule("write_consolidation"),
+)
+
+REFINE = ToolStep[RefineInput](
+    name="refine",
+    prompt=refine.PROMPT,
+    variables=refine.variables,
+    tier="agent",
+    offline=_rule("refine"),
 )

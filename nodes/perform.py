@@ -1,16 +1,31 @@
 """Runs a step and notes what it cost."""
 
 import logging
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from mnemic.models.run_step import run_step
-from mnemic.models.step import In, Out, Step
+from mnemic.models.chat import ChatModels
+from mnemic.models.run_step import run_step, run_turn
+from mnemic.models.step import In, Out, Step, ToolStep
 from mnemic.nodes.resources import Resources
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, ModelError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Usage
+from mnemic.state.refinement import Turn
 from mnemic.storage import usage
 
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
 _LOG = logging.getLogger("mnemic")
+
+
+class _Paid(Protocol):
+    @property
+    def usage(self) -> Usage: ...
+
+
+Result = TypeVar("Result", bound=_Paid)
 
 
 async def perform(resources: Resources, identity: Identity, step: Step[In, Out], step_input: In) -> Out:
@@ -21,13 +36,38 @@ async def perform(resources: Resources, identity: Identity, step: Step[In, Out],
     Raises:
         ModelError: the model failed; nothing was written but what it had cost.
     """
+    return (await _recorded(resources, identity, run_step(step, step_input, resources.models))).output
+
+
+async def perform_turn(
+    resources: Resources,
+    identity: Identity,
+    step: ToolStep[In],
+    step_input: In,
+    turns: Sequence[Turn],
+    tools: Sequence["BaseTool"],
+    models: ChatModels,
+) -> tuple[Turn, int]:
+    """The step's next turn, and the tokens it cost; otherwise as `perform`.
+
+    Args:
+        models: the agent's own.
+
+    Raises:
+        ModelError: the model failed; nothing was written but what it had cost.
+    """
+    result = await _recorded(resources, identity, run_turn(step, step_input, turns, tools, models))
+    return result.turn, result.usage.input_tokens + result.usage.output_tokens
+
+
+async def _recorded(resources: Resources, identity: Identity, running: Awaitable[Result]) -> Result:
     try:
-        result = await run_step(step, step_input, resources.models)
+        result = await running
     except ModelError as error:
         await _record(resources, identity, error.spent)
         raise
     await _record(resources, identity, result.usage)
-    return result.output
+    return result
 
 
 async def _record(resources: Resources, identity: Identity, spent: Usage | None) -> None:

@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 from mnemic.models.embedders import Vector
 from mnemic.nodes.announce import announce, unannounced
 from mnemic.nodes.resources import Provider, Resources
-from mnemic.nodes.standing import not_shown, read_standing, with_shown
+from mnemic.nodes.standing import not_shown, over_budget, read_standing, with_shown
 from mnemic.nodes.typing import RecallNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import to_plain
@@ -39,7 +39,7 @@ def read_context(provide: Provider) -> RecallNode:
         except DatabaseUnavailableError as error:
             _LOG.warning("this recall goes without memory: %s", error)
             nothing: RecallState = {"searched": None, "budget": 0, "standing": [], "found": [], "degraded": "no_memory"}
-            return {**nothing, **unannounced()}
+            return {**nothing, **unannounced(), "over_budget": []}
 
     return read_context
 
@@ -97,6 +97,7 @@ async def _read(resources: Resources, identity: Identity, state: RecallState, ve
         "standing": to_plain(Standing, standing),
         "found": to_plain(Found, found),
         "degraded": None,
+        "over_budget": over_budget(standing, settings),
         **told,
     }
 

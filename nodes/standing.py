@@ -10,6 +10,7 @@ from mnemic.policy.tokens import count_tokens
 from mnemic.prompts.memory_context import memory_line
 from mnemic.state.query import MAX_TOP_K
 from mnemic.state.records import Found, Memory, Standing, StandingPart
+from mnemic.state.settings import Settings
 from mnemic.storage import memories
 from mnemic.storage.database import Scoped
 
@@ -54,9 +55,14 @@ def _shown(standing: Sequence[Standing]) -> set[UUID]:
     return {fact.id for part in standing for fact in part.facts}
 
 
+def over_budget(standing: Sequence[Standing], settings: Settings) -> list[str]:
+    """Scope keys whose core memory has outgrown its budget: it is time for a refinement (seed C)."""
+    return [part.scope_key for part in standing if part.tokens > settings.refinement_budget_tokens]
+
+
 def fit_facts(scopes: Sequence[Standing], budget: int) -> Iterator[Standing]:
     """The scopes with the facts that fit: over all of them the most important first, then the newest."""
-    left = budget - sum(memory.tokens for part in scopes for memory in part.texts)
+    left = budget - sum(part.tokens for part in scopes)
     ranked = sorted((fact for part in scopes for fact in part.facts), key=_rank)
     chosen = fit(ranked, tokens=lambda fact: count_tokens(memory_line(fact)), budget=left)
     for part in scopes:

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from langgraph.runtime import Runtime
 
-from mnemic.state.graphs import ConsolidationState, FormationState, RecallState
+from mnemic.state.graphs import ConsolidationState, FormationState, RecallState, RefinementState
 from mnemic.state.identity import Identity
 
 State = TypeVar("State")
@@ -20,3 +20,4 @@ class Node(Protocol[State]):
 FormationNode = Node[FormationState]
 ConsolidationNode = Node[ConsolidationState]
 RecallNode = Node[RecallState]
+RefinementNode = Node[RefinementState]

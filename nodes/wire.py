@@ -7,13 +7,14 @@ from pydantic import ConfigDict, TypeAdapter
 
 from mnemic.state.changes import Delta
 from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
+from mnemic.state.refinement import LedgerEntry, Turn
 
-Record = TypeVar("Record", Message, Memory, NewMemory, Standing, Found, Delta)
+Record = TypeVar("Record", Message, Memory, NewMemory, Standing, Found, Delta, LedgerEntry, Turn)
 
 #: Each is built when first used: a millisecond, which importing the graphs need not take.
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {
     record: TypeAdapter(list[record], config=ConfigDict(defer_build=True))  # type: ignore[valid-type]  # known types
-    for record in (Message, Memory, NewMemory, Standing, Found, Delta)
+    for record in (Message, Memory, NewMemory, Standing, Found, Delta, LedgerEntry, Turn)
 }
 
 

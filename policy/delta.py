@@ -15,6 +15,7 @@ SIGNS: Final[Mapping[Event, Sign]] = MappingProxyType(
         "UPDATE": "↑updated",
         "SUPERSEDE": "↑updated",
         "ABSORB": "↔merged",
+        "MERGE": "↔merged",
         "DELETE": "~soft-deleted",
         "PURGE": "−deleted",
         "ERASE": "−deleted",
@@ -81,7 +82,7 @@ def _bullet(end: UUID, own: Sequence[Change], known: Mapping[UUID, Known]) -> Bu
         sign=sign,
         category=memory.category if memory else own[-1].category,
         text=shortened(memory.beginning) if memory and memory.state in ("active", "soft_deleted") else "",
-        combined=len(_ids(own, "ABSORB") - {end}) if sign == SIGNS["ABSORB"] else 0,
+        combined=len(_taken_in(end, own)) if sign == SIGNS["MERGE"] else 0,
     )
 
 
@@ -89,11 +90,15 @@ def _sign(end: UUID, own: Sequence[Change]) -> Sign:
     last = next((change.event for change in reversed(own) if change.memory_id == end), None)
     if last in _REMOVING:
         return SIGNS[last]
-    if _ids(own, "ABSORB") - {end}:
-        return SIGNS["ABSORB"]
+    if _taken_in(end, own):
+        return SIGNS["MERGE"]
     if {end, *(change.memory_id for change in own)} == _ids(own, "ADD"):
         return SIGNS["ADD"]
     return SIGNS["RESTORE"] if last == "RESTORE" else SIGNS["UPDATE"]
+
+
+def _taken_in(end: UUID, own: Sequence[Change]) -> set[UUID]:
+    return (_ids(own, "ABSORB") | _ids(own, "MERGE")) - {end}
 
 
 def _ids(own: Iterable[Change], event: Event) -> set[UUID]:

@@ -1,4 +1,4 @@
-"""What administrators do, blind: roll back, check the audit, purge. They see ids, kinds, states and counts."""
+"""What administrators do, blind: roll back, protect, check the audit, purge. They see ids, kinds, states, counts."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,6 +8,7 @@ from uuid import UUID
 
 from mnemic.service import rolling_back
 from mnemic.service.administration_audit import AuditOfAgents
+from mnemic.service.administration_refining import RefinementOfAgents
 from mnemic.service.asked import AGENT_ID, OPERATION_IDS, OPERATIONS, PAST, ROLLING, SESSION_SINCE, SWITCH
 from mnemic.state.checking import checked
 from mnemic.state.errors import ConfigurationError
@@ -19,7 +20,7 @@ from mnemic.storage.database import Database
 from mnemic.storage.opening import open_administration
 
 
-class Administration(AuditOfAgents):
+class Administration(AuditOfAgents, RefinementOfAgents):
     """Governance of any agent of a database, as its role `mnemic_admin`, which has no right to any content."""
 
     def __init__(self, database: Database, settings: Settings, actor: str) -> None:

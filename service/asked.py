@@ -85,6 +85,17 @@ class Rolling:
     dry_run: StrictBool
 
 
+class _Refining(TypedDict):
+    #: None: the agent's own.
+    scope_key: str | None
+    force: StrictBool
+    dry_run: StrictBool
+
+
+class _Refinements(TypedDict):
+    limit: Annotated[int, Field(ge=1, le=MAX_LISTED)]
+
+
 QUERY = TypeAdapter(MemoryQuery)
 REMEMBER = TypeAdapter(RememberRequest)
 PROCEDURE = TypeAdapter(ProcedureRequest)
@@ -107,3 +118,5 @@ ASKED = TypeAdapter(Asked)
 KEY = TypeAdapter(str)
 SWITCH = TypeAdapter(bool)
 ROLLING = TypeAdapter(Rolling)
+REFINING = TypeAdapter(_Refining)
+REFINEMENTS = TypeAdapter(_Refinements)

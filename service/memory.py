@@ -26,6 +26,7 @@ from mnemic.service.explicit import ExplicitWrites
 from mnemic.service.forming import form_due, form_pending, formation_name
 from mnemic.service.host_nodes import HostNode, formation_node, observe_node, recall_node
 from mnemic.service.reads import ExplicitReads
+from mnemic.service.refining import Refining
 from mnemic.service.run_graph import run_graph
 from mnemic.service.time_machine import OwnTimeMachine
 from mnemic.state.checking import checked
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from mnemic.service.middleware import MemoryMiddleware
 
 
-class Mnemic(ExplicitReads, ExplicitWrites, OwnTimeMachine, AuditExport):
+class Mnemic(ExplicitReads, ExplicitWrites, Refining, OwnTimeMachine, AuditExport):
     """Long-term memory for agents: the compiled graphs, and a plain method for each.
 
     Every method takes the `Identity` of the run; it sees and writes that identity's scope keys and nothing else.

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from mnemic.service.asked import Rolling
 from mnemic.state.rollback import Rollback
-from mnemic.storage import time_machine
+from mnemic.storage import refinements, time_machine
 from mnemic.storage.database import Scoped
 
 
@@ -30,6 +30,15 @@ async def undo_session(
         UnknownOperationError, RollbackConflictError, ContentErasedError: nothing was written.
     """
     return await undo(scoped, keys, await time_machine.of_session(scoped, keys, session_id, since), how)
+
+
+async def undo_refinement(scoped: Scoped, keys: Sequence[str] | None, refinement_id: UUID, how: Rolling) -> Rollback:
+    """Undoes what one refinement did, as one.
+
+    Raises:
+        UnknownOperationError, RollbackConflictError, ContentErasedError: nothing was written.
+    """
+    return await undo(scoped, keys, await refinements.operations(scoped, keys, refinement_id), how)
 
 
 async def restore(scoped: Scoped, key: str, moment: int | datetime, how: Rolling, *, administers: bool) -> Rollback:

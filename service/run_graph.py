@@ -11,7 +11,8 @@ from mnemic.state.identity import Identity
 
 #: A host's node that calls these graphs hands its own durability down, and LangGraph 1.2 fails under "sync" to run a
 #: graph that keeps no checkpoints (`_put_checkpoint_fut`); its argument `durability` warns for such a graph.
-_IN_A_HOST: RunnableConfig = {"configurable": {"__pregel_durability": "async"}}
+#: Neither is a host's limit of steps ours: a refinement takes hundreds, and has limits of its own.
+_IN_A_HOST: RunnableConfig = {"configurable": {"__pregel_durability": "async"}, "recursion_limit": 10_000}
 
 
 async def run_graph(

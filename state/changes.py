@@ -9,7 +9,7 @@ from uuid import UUID
 from mnemic.state.records import State
 
 #: History's events that are announced; the others change nothing that an agent reads.
-Event = Literal["ADD", "UPDATE", "SUPERSEDE", "ABSORB", "DELETE", "PURGE", "ERASE", "RESTORE"]
+Event = Literal["ADD", "UPDATE", "SUPERSEDE", "ABSORB", "MERGE", "DELETE", "PURGE", "ERASE", "RESTORE"]
 Sign = Literal["+created", "↑updated", "↔merged", "~soft-deleted", "−deleted", "⟲restored"]
 
 

@@ -60,6 +60,22 @@ class NotForgottenError(MnemicError):
     """This memory may not be forgotten on request; nothing was written."""
 
 
+class RefinementRunningError(MnemicError):
+    """Another refinement of this scope key is running; wait until it has ended."""
+
+
+class RefinementOverError(MnemicError):
+    """This refinement has ended, or another run has taken it up; nothing was written."""
+
+
+class KnifeRefusedError(MnemicError):
+    """This may not be done in a refinement; nothing was written."""
+
+
+class UnknownMemoryError(InvalidInputError):
+    """The agent has no living memory of this id: `as_of` (`mnemic as-of`) lists them; nothing was written."""
+
+
 class UnknownOperationError(InvalidInputError):
     """No such operation: look operations up with `operations` (`mnemic audit log`); nothing was written."""
 

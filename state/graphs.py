@@ -13,6 +13,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from mnemic.state.records import Extraction, FormationReason
+from mnemic.state.refinement import Ended, RefinementResult
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
 Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]
@@ -136,6 +137,36 @@ class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
     guidance: Text
 
 
+class RefinementInput(TypedDict, total=False):
+    """Which scope key's core memory to refine."""
+
+    scope_key: str
+    #: Also where it is within its budget.
+    force: Annotated[bool, UntrackedValue]
+
+
+class RefinementState(RefinementInput, RefinementResult, total=False):
+    """Refinement's channels. What must survive a crash is in the session's row and in the memories themselves."""
+
+    #: The run, as holder of the session.
+    holder: Annotated[str, UntrackedValue]
+    #: What the agent overrides.
+    overrides: Annotated[dict[str, Any], UntrackedValue]
+    #: The memories behind the numbers that the model uses, with their versions as shown.
+    handles: Annotated[dict[str, tuple[str, int]], UntrackedValue]
+    #: The ids of each batch, and which one it is, from 1.
+    batches: Annotated[list[list[str]], UntrackedValue]
+    batch: Annotated[int, UntrackedValue]
+    #: The batch as it was shown, and what was done in it so far.
+    shown: Rows
+    budget: Annotated[tuple[int, ...], UntrackedValue]
+    turns: Rows
+    #: What the agent says of it.
+    summary: Text
+    #: Why the session is over; None: it goes on.
+    ending: Annotated[Ended | None, UntrackedValue]
+
+
 class RecallInput(TypedDict, total=False):
     """What to recall."""
 
@@ -164,6 +195,8 @@ class RecallOutput(TypedDict, total=False):
     revision: int | None
     #: Every change since the session was told last, without a text: seq, event, sign, memory_id.
     updates: Rows
+    #: Scope keys whose core memory has outgrown its budget, so that a refinement is recommended.
+    over_budget: list[str]
 
 
 class RecallState(RecallInput, RecallOutput, total=False):

@@ -195,6 +195,11 @@ class Standing:
         return "\n".join(memory.content for memory in [*self.texts, *self.facts])
 
     @property
+    def tokens(self) -> int:
+        """Of the core memory: all but the facts."""
+        return sum(memory.tokens for memory in self.texts)
+
+    @property
     def texts(self) -> list[Memory]:
         """What is in context whatever its category: all but the facts."""
         return [*self.core, *([self.consolidation] if self.consolidation else []), *self.reflections]

@@ -47,10 +47,14 @@ OVERRIDABLE = frozenset(
         "session_word_limit",
         "recall_budget_tokens",
         "recall_limit",
+        "agent_model",
+        "persona",
+        "refinement_budget_tokens",
+        "refinement_target_tokens",
     }
 )
 #: Those of them that a recall reads.
-_OF_RECALL = ("rag", "always_in_context", "recall_budget_tokens", "recall_limit")
+_OF_RECALL = ("rag", "always_in_context", "recall_budget_tokens", "recall_limit", "refinement_budget_tokens")
 
 
 @contextmanager
@@ -177,6 +181,23 @@ class Settings(BaseSettings):
     session_word_limit: PositiveInt = 400
     #: Reflections one consolidation takes in, the oldest first; several thresholds, and a prompt of bounded length.
     consolidation_reflections: PositiveInt = 50
+
+    # -- refinement (seed C)
+    #: Tokens of one scope key's core memory above which a refinement is due, and what it shall come down to.
+    refinement_budget_tokens: PositiveInt = 8000
+    refinement_target_tokens: PositiveInt = 5000
+    #: Who an agent is, in its own words, for it refines its memory in its own voice.
+    persona: Annotated[str, Field(min_length=1, max_length=4000)] | None = None
+    #: Where a session ends at the latest: turns of the agent, tokens of the model's calls, minutes since it began.
+    refinement_steps: PositiveInt = 60
+    refinement_model_tokens: PositiveInt = 1_000_000
+    refinement_minutes: PositiveInt = 60
+    #: Tokens of memories that are shown at once.
+    refinement_batch_tokens: PositiveInt = 12_000
+    #: Of the memories a session began with, how many it may take away without keeping them elsewhere; and of the tokens
+    #: that are its target, how many may be protected: a misled session can neither empty a memory nor freeze it.
+    refinement_removed_percent: Annotated[int, Field(ge=1, le=100)] = 25
+    refinement_protected_percent: Annotated[int, Field(ge=1, le=100)] = 25
 
     # -- recall
     #: Categories and allowlists, in the form of `policy/categories.yaml`. None: that file.

@@ -181,6 +181,7 @@ class Database:
         identity: Identity,
         *,
         also: Iterable[str] = (),
+        only: str | None = None,
         categories: Sequence[str] | None = None,
         for_recall: bool = False,
     ) -> AsyncIterator[Scoped]:
@@ -188,6 +189,7 @@ class Database:
 
         Args:
             also: further scope keys, for a formation: those of the session's other speakers.
+            only: the one scope key that exists in it, for a refinement; None: all of them.
             categories: the only ones of which memories exist in it, for whoever has an allowlist; None: all.
             for_recall: somebody waits for the answer: two seconds for a connection and for each statement, by default.
 
@@ -198,7 +200,7 @@ class Database:
             RefusedError: a guard or a missing right stands against a change.
             MnemicError: the database failed otherwise.
         """
-        keys = tuple(dict.fromkeys([*identity.scope_keys, *also]))
+        keys = (only,) if only else tuple(dict.fromkeys([*identity.scope_keys, *also]))
         patience = self._settings.recall_timeout_seconds if for_recall else self._settings.statement_timeout_seconds
         limits = self._limits(patience)
         allowed = "" if categories is None else array_text(tuple(categories))
@@ -212,6 +214,7 @@ class Database:
         act: Callable[[Scoped], Awaitable[Result]],
         *,
         also: Iterable[str] = (),
+        only: str | None = None,
         categories: Sequence[str] | None = None,
     ) -> Result:
         """What `act` returns, once its transaction is committed.
@@ -222,13 +225,14 @@ class Database:
         Args:
             act: reads and writes through its `Scoped` and does nothing else, for it may run more than once.
             also: as for `scoped`.
+            only: as for `scoped`.
             categories: as for `scoped`.
 
         Raises:
             MnemicError: as `scoped` does.
         """
         keys = tuple(also)
-        return await _repeated(lambda: self.scoped(identity, also=keys, categories=categories), act)
+        return await _repeated(lambda: self.scoped(identity, also=keys, only=only, categories=categories), act)
 
     async def administer(self, agent_id: str, actor: str, act: Callable[[Scoped], Awaitable[Result]]) -> Result:
         """What `act` returns, once its transaction of the administrators' role is committed; done again as by `write`.

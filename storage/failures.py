@@ -70,6 +70,7 @@ _BY_CLASS: Final[tuple[tuple[type[Exception], _Kind], ...]] = (
 #: Why a change was refused, where the beginning of the server's message is one of these.
 _REASONS: Final = (
     "this memory is protected",
+    "memories are merged and rewritten in a running refinement alone",
     "memories are never deleted, only closed",
     "identity, kind, scope and category of a memory do not change",
     "a memory changes only inside an operation",

@@ -18,7 +18,7 @@ from mnemic.state.records import (
     Twin,
 )
 from mnemic.storage.database import Scoped
-from mnemic.storage.statements import load_statements
+from mnemic.storage.statements import array_text, load_statements
 from mnemic.storage.vectors import half_vectors
 
 _SQL = load_statements("memories")
@@ -193,6 +193,11 @@ async def make_private(scoped: Scoped, memory_id: UUID) -> None:
 async def see_every_category(scoped: Scoped) -> None:
     """For the rest of a transaction that does what a role was allowed to ask for: sources are of any category."""
     await scoped.execute(_SQL["see_every_category"], {})
+
+
+async def see_categories(scoped: Scoped, categories: Sequence[str]) -> None:
+    """For the rest of a transaction that saw every category for a while: these alone, as when it began."""
+    await scoped.execute(_SQL["see_categories"], {"categories": array_text(tuple(categories))})
 
 
 async def forget(scoped: Scoped, memory: Memory) -> None:

@@ -228,6 +228,8 @@ create index history_scope on history (agent_id, scope_key, seq);
 -- Rows of one operation, and of one session.
 create index history_op on history (agent_id, op_id);
 create index history_session on history (agent_id, session_id, ts) where session_id is not null;
+-- What one refinement did.
+create index history_refinement on history (agent_id, refinement_id) where refinement_id is not null;
 
 -- The contents behind the digests: all that a purge or an erasure takes away. One function writes both tables, and
 -- nobody takes a row of history away: a foreign key would cost a sixth of a save.
@@ -246,6 +248,40 @@ create table heads (
     seq       bigint not null,
     hash      bytea not null
 );
+
+-- Figures of each session, and nothing of what memories say. Who holds it works on it until then; whoever comes later
+-- takes a session up that was broken off.
+create table refinements (
+    agent_id         text not null references agents,
+    id               uuid not null,
+    scope_key        text not null,
+    -- who had it started
+    actor            text not null,
+    started_at       timestamptz not null default clock_timestamp(),
+    holder           uuid not null,
+    until            timestamptz not null,
+    -- turns of the agent, tokens of the model's calls, memories taken away without being kept elsewhere
+    steps            integer not null default 0,
+    model_tokens     bigint not null default 0,
+    removed          integer not null default 0,
+    target_tokens    integer not null,
+    tokens_before    integer not null,
+    memories_before  integer not null,
+    -- the outcome
+    ended            text check (ended in ('completed', 'finished', 'steps', 'tokens', 'time')),
+    ended_at         timestamptz,
+    tokens_after     integer,
+    memories_after   integer,
+    duplicates       integer not null default 0,
+    merged           integer not null default 0,
+    updated          integer not null default 0,
+    deleted          integer not null default 0,
+    protected        integer not null default 0,
+    journal_id       uuid,
+    primary key (agent_id, id),
+    check ((ended is null) = (ended_at is null))
+);
+create unique index refinements_one_running on refinements (agent_id, scope_key) where ended is null;
 
 create table token_usage (
     agent_id       text not null references agents,
@@ -277,6 +313,7 @@ begin
             set_config('mnemic.op_session', coalesce(p_session, ''), true),
             set_config('mnemic.op_run', coalesce(p_run, ''), true),
             set_config('mnemic.undo_of', '', true),
+            set_config('mnemic.refinement_id', '', true),
             set_config('mnemic.op_meta', p_meta::text, true);
 end $$;
 
@@ -293,22 +330,26 @@ begin
     perform open_operation(scoped_agent, p_op, p_actor, p_actor_kind, p_reason, p_session, p_run, p_meta);
 end $$;
 
--- Constitutional memories: an administrator sets and lifts the protection, and nothing else touches such a row.
+-- Constitutional memories: an administrator sets and lifts the protection, and nothing else touches such a row. Null: the agent
+-- has no such living memory.
 create function set_protection(p_agent text, p_memory uuid, p_protected boolean, p_actor text) returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
-    changed integer;
+    is_so boolean;
 begin
     perform open_operation(p_agent, gen_random_uuid(), p_actor, 'admin', 'protection', null, null, '{}');
-    update memories set protected = p_protected
-     where agent_id = p_agent and id = p_memory and state = 'active' and protected <> p_protected;
-    get diagnostics changed = row_count;
-    return changed = 1;
+    select protected = p_protected into is_so
+      from memories where agent_id = p_agent and id = p_memory and state = 'active' for update;
+    if not is_so then
+        update memories set protected = p_protected where agent_id = p_agent and id = p_memory;
+    end if;
+    return not is_so;
 end $$;
 
 -- Guards ------------------------------------------------------------------------------------------------------------
 
--- Runs with the rights of whoever writes: only inside a definer function is that the owner. What was erased stays so.
+-- Runs with the rights of whoever writes: only inside a definer function is that the owner. What was erased stays so; and what
+-- a memory says changes in a running refinement alone, but for the consolidation, which is rewritten.
 create function guard_memory() returns trigger
 language plpgsql set search_path = mnemic, pg_temp as $$
 begin
@@ -320,6 +361,11 @@ begin
         raise exception 'this memory is protected' using errcode = 'insufficient_privilege';
     elsif new.state = 'purged' then
         raise exception 'memories are erased by erase and purge alone' using errcode = 'insufficient_privilege';
+    elsif (tg_op = 'INSERT' and new.kind = 'core' and new.provenance = 'consolidated'
+           or tg_op = 'UPDATE' and new.kind <> 'consolidation' and new.content <> old.content)
+          and not in_refinement(new.agent_id, new.scope_key) then
+        raise exception 'memories are merged and rewritten in a running refinement alone'
+            using errcode = 'insufficient_privilege';
     end if;
     if tg_op = 'UPDATE' then
         if (new.agent_id, new.id, new.kind, new.scope_key, new.category, new.created_at)
@@ -402,6 +448,7 @@ begin
     h.session_id := nullif(current_setting('mnemic.op_session', true), '');
     h.run_id := nullif(current_setting('mnemic.op_run', true), '');
     h.undo_of := nullif(current_setting('mnemic.undo_of', true), '')::uuid;
+    h.refinement_id := nullif(current_setting('mnemic.refinement_id', true), '')::uuid;
     h.meta := nullif(current_setting('mnemic.op_meta', true), '')::jsonb;
     loop
         fetch changed into change;
@@ -419,6 +466,8 @@ begin
         h.prev := h.hash;
         h.event := case when tg_table_name = 'relations' then 'LINK'
                         when h.reason = 'erasure' and change.later ->> 'state' = 'purged' then 'ERASE'
+                        when h.reason = 'merge' and change.later ->> 'state' = 'soft_deleted' then 'MERGE'
+                        when h.reason = 'dedup' and change.later ->> 'state' = 'soft_deleted' then 'DEDUP'
                         else history_event(change.earlier, change.later) end;
         h.memory_id := coalesce(subject ->> 'id', subject ->> 'from_id');
         h.scope_key := subject ->> 'scope_key';
@@ -474,20 +523,111 @@ create trigger append_only before update or delete or truncate on history_conten
     for each statement execute function refuse_contents_change();
 create trigger never_truncated before truncate on memories for each statement execute function refuse_change();
 
--- A memory's entries follow its state and category. A reflection is searched only once it has left the context.
+-- A memory's entries follow its state, its category and its words: new words are searched at once, by text, until somebody
+-- brings their vector. A reflection is searched only once it has left the context.
 create function searchable(memory_kind text, memory_state text) returns boolean
 language sql immutable
 return case memory_kind when 'reflection' then memory_state = 'absorbed' else memory_state = 'active' end;
 create function keep_entries() returns trigger
 language plpgsql set search_path = mnemic, pg_temp as $$
 begin
-    update entries set living = searchable(new.kind, new.state), category = new.category
-     where agent_id = new.agent_id and item_id = new.id;
+    if new.content <> old.content and new.state <> 'purged' then
+        delete from entries where agent_id = new.agent_id and item_id = new.id;
+        if found then
+            insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv, living)
+            values (new.agent_id, new.scope_key, new.id, new.kind, new.category, '',
+                    to_tsvector('english', indexed_text(new)), searchable(new.kind, new.state));
+        end if;
+    else
+        update entries set living = searchable(new.kind, new.state), category = new.category
+         where agent_id = new.agent_id and item_id = new.id;
+    end if;
     return null;
 end $$;
 create trigger entries_follow after update on memories for each row
-    when (old.state is distinct from new.state or old.category is distinct from new.category)
+    when (old.state is distinct from new.state or old.category is distinct from new.category
+          or old.content is distinct from new.content)
     execute function keep_entries();
+
+-- What is indexed of a memory; policy/search_text.py writes the same.
+create function indexed_text(m memories) returns text
+language sql stable set search_path = mnemic, pg_temp as $$
+    select '[' || to_char(m.valid_from at time zone 'UTC', 'FMDD FMMonth YYYY') || '] '
+           || case when m.subject <> '' then m.subject || ': ' else '' end || m.content
+$$;
+
+-- Refinement --------------------------------------------------------------------------------------------------------
+
+-- Whether the transaction acts for a session that runs on this scope key.
+create function in_refinement(p_agent text, p_key text) returns boolean
+language sql stable set search_path = mnemic, pg_temp as $$
+    select exists (select from refinements r
+                    where r.agent_id = p_agent and r.id = nullif(current_setting('mnemic.refinement_id', true), '')::uuid
+                      and r.scope_key = p_key and r.ended is null and r.until > clock_timestamp())
+$$;
+
+-- Begins one act of a session, unless that has ended, or has passed to somebody else.
+create function begin_knife(p_refinement uuid, p_holder uuid, p_op uuid, p_actor text, p_reason text, p_meta jsonb)
+returns boolean
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    scoped_agent text := nullif(current_setting('mnemic.agent_id', true), '');
+begin
+    if scoped_agent is null then
+        raise exception 'an operation needs a scoped transaction' using errcode = 'insufficient_privilege';
+    end if;
+    perform open_operation(scoped_agent, p_op, p_actor, 'agent', p_reason, null, null, p_meta);
+    perform 1 from refinements
+      where agent_id = scoped_agent and id = p_refinement and holder = p_holder and ended is null
+        and until > clock_timestamp() and cardinality(own_keys(array[scope_key])) = 1
+        for update;
+    if found then
+        perform set_config('mnemic.refinement_id', p_refinement::text, true);
+    end if;
+    return found;
+end $$;
+
+-- An agent protects a core memory of its own: inside a session alone, and it cannot take that back.
+create function protect_in_refinement(p_memory uuid, p_version integer) returns boolean
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+begin
+    update memories m set protected = true
+     where m.agent_id = current_setting('mnemic.agent_id') and m.id = p_memory and m.version = p_version
+       and m.state = 'active' and m.kind in ('core', 'reflection') and not m.protected
+       and in_refinement(m.agent_id, m.scope_key) and cardinality(own_keys(array[m.scope_key])) = 1;
+    return found;
+end $$;
+
+-- One row of history for the beginning of a session and one for its end, with its figures.
+create function record_session() returns trigger
+language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off
+    set timezone = 'UTC' set extra_float_digits = 1 as $$
+declare
+    h history;
+begin
+    h.op_id := nullif(current_setting('mnemic.op_id', true), '')::uuid;
+    if h.op_id is null then
+        raise exception 'a refinement begins and ends inside an operation' using errcode = 'insufficient_privilege';
+    end if;
+    h.agent_id := new.agent_id;
+    select seq + 1, hash into strict h.seq, h.prev from heads where agent_id = h.agent_id for update;
+    h.event := 'SESSION';
+    h.scope_key := new.scope_key;
+    h.actor := current_setting('mnemic.actor', true);
+    h.actor_kind := current_setting('mnemic.actor_kind', true);
+    h.reason := current_setting('mnemic.reason', true);
+    h.refinement_id := new.id;
+    h.token_delta := 0;
+    h.meta := jsonb_strip_nulls(to_jsonb(new) - '{agent_id,id,scope_key,holder,until}'::text[]);
+    h.ts := clock_timestamp();
+    h.hash := history_hash(h);
+    insert into history select * from unnest(array[h]);
+    update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;
+    return null;
+end $$;
+create trigger record_begin after insert on refinements for each row execute function record_session();
+create trigger record_end after update on refinements for each row when (old.ended is null and new.ended is not null)
+    execute function record_session();
 
 -- Rollback ----------------------------------------------------------------------------------------------------------
 -- The scope of these functions is that of the transaction: its agent and, but for administrators, its scope keys.
@@ -813,22 +953,39 @@ begin
     -- what was pending counts as formed, so that no run meets a message without content
     update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op)
      where agent_id = p_agent and id = any(p_messages);
-    if exists (select from memories where agent_id = p_agent and id = any(p_memories) and kind = 'consolidation') then
-        perform set_free(p_agent, p_memories);
-    end if;
+    perform set_free(p_agent, p_memories);
 end $$;
 
--- What erased consolidations had taken in stands for itself again, until it is consolidated anew; but for what a living
+-- What is out of use because these erased memories stood for it: reflections of consolidations, and what was merged. What was
+-- merged into a memory that had been forgotten was out of use without the erasure.
+create function taken_in(p_agent text, p_erased uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    -- no index knows them: looked for only where a consolidation was erased
+    select id from memories
+     where agent_id = p_agent and consolidated_into = any(p_erased)
+       and exists (select from memories where agent_id = p_agent and id = any(p_erased) and kind = 'consolidation')
+    union
+    -- told by the relation, which goes when the merge is undone and comes back when that is undone
+    select r.to_id
+      from relations r join memories m on m.agent_id = r.agent_id and m.id = r.to_id and m.state = 'soft_deleted'
+     where r.agent_id = p_agent and r.from_id = any(p_erased) and r.relation_type = 'merged_from'
+       and (select h.event from history h
+             where h.agent_id = r.agent_id and h.memory_id = r.from_id
+               and h.event in ('ADD', 'RESTORE', 'DELETE', 'MERGE', 'DEDUP')
+             order by h.seq desc limit 1) <> 'DELETE'
+$$;
+
+-- What erased memories had taken in stands for itself again: until it is consolidated anew, or merged. But for what a living
 -- memory says already.
-create function set_free(p_agent text, p_consolidations uuid[]) returns void
+create function set_free(p_agent text, p_erased uuid[]) returns void
 language sql security definer set search_path = mnemic, pg_temp as $$
     update memories
        set state = 'active', absorbed_at = null, consolidated_into = null
      where agent_id = p_agent and id in (
-           select distinct on (scope_key, content_hash, subject_user_id) id from memories m
-            where agent_id = p_agent and consolidated_into = any(p_consolidations)
-              and not exists (select from memories t where t.agent_id = p_agent and t.state = 'active' and are_twins(t, m))
-            order by scope_key, content_hash, subject_user_id, id)
+           select distinct on (m.scope_key, m.kind, m.content_hash, m.subject_user_id) m.id
+             from taken_in(p_agent, p_erased) as i join memories m on m.agent_id = p_agent and m.id = i
+            where not exists (select from memories t where t.agent_id = p_agent and t.state = 'active' and are_twins(t, m))
+            order by m.scope_key, m.kind, m.content_hash, m.subject_user_id, m.id)
 $$;
 
 -- The messages that memories rest on, but those that somebody else said.
@@ -893,7 +1050,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
 $$;
 
 -- With these memories those that may repeat them, now or back then: facts that replaced them, for the two may have been
--- merged, and consolidations that took them in.
+-- merged, consolidations that took them in, memories that they were merged into, and what tells of a refinement that saw them.
 create function with_repeating(p_agent text, p_ids uuid[]) returns uuid[]
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive repeating(id) as (
@@ -905,6 +1062,13 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
          -- of what was erased before, the operation still tells
          cross join lateral (
                select coalesce(c.after ->> 'superseded_by', c.after ->> 'consolidated_into')::uuid as id
+               union all
+               select o.memory_id from history o
+                where h.event = 'MERGE' and o.agent_id = p_agent and o.op_id = h.op_id and o.event = 'ADD'
+               union all
+               select j.id from memories j
+                where h.event = 'ADD' and j.agent_id = p_agent and j.scope_key = h.scope_key and j.kind = 'journal'
+                  and j.created_at >= h.ts
                union all
                select o.memory_id from history o join memories m on m.agent_id = p_agent and m.id = o.memory_id
                 where c.seq is null and o.agent_id = p_agent and o.op_id = h.op_id and o.scope_key = h.scope_key
@@ -1205,6 +1369,15 @@ create policy administrator on history for select to mnemic_admin
 create policy administrator on heads for select to mnemic_admin
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), '')));
 
+alter table refinements enable row level security;
+alter table refinements force row level security;
+create policy owner on refinements to mnemic_owner using (true) with check (true);
+create policy service on refinements to mnemic_app
+    using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[]));
+create policy administrator on refinements for select to mnemic_admin
+    using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), '')));
+
 -- Rights ------------------------------------------------------------------------------------------------------------
 
 revoke execute on all functions in schema mnemic from public;
@@ -1223,3 +1396,6 @@ grant execute on function undo, restore, erase, erase_person, chain_links, histo
     tells_of_memory to mnemic_app;
 grant execute on function undo_as_administrator, restore_as_administrator, as_of_blind, purge_expired, audit_problems,
     agent_ids, seq_at, tells_of_memory to mnemic_admin;
+grant select, insert, update on refinements to mnemic_app;
+grant select on refinements to mnemic_admin;
+grant execute on function in_refinement, begin_knife, protect_in_refinement, indexed_text to mnemic_app;

@@ -85,7 +85,7 @@ def make_tool(
         coroutine=acall,
         response_format="content_and_artifact",
         handle_tool_error=True,
-        handle_validation_error=_told_of_arguments,
+        handle_validation_error=told_of_arguments,
         metadata={"concept": concept},
     )
 
@@ -96,7 +96,8 @@ def _messages(state: Any) -> Sequence[Any]:
     return found or ()
 
 
-def _told_of_arguments(error: Exception) -> str:
+def told_of_arguments(error: Exception) -> str:
+    """What a model is told of arguments that do not fit."""
     problem = first_problem(error) if isinstance(error, ValidationError) else ""
     for word, plain in _PLAIN_WORDS.items():
         problem = problem.replace(word, plain)

@@ -36,11 +36,12 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One question, the turns that answer it, and its category (1 to 5)."""
+    """One question, the turns that answer it, its category (1 to 5), and the answer in words."""
 
     text: str
     evidence: frozenset[str]
     category: int
+    answer: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,8 @@ def _questions(given: list[Mapping[str, Any]], known: frozenset[str]) -> Iterato
     for asked in given:
         evidence = known.intersection(_turn_ids(asked["evidence"]))
         if evidence:
-            yield Question(text=asked["question"], evidence=evidence, category=asked["category"])
+            answer = str(asked.get("answer", ""))
+            yield Question(text=asked["question"], evidence=evidence, category=asked["category"], answer=answer)
 
 
 def _turn_ids(written: object) -> list[str]:

@@ -7,6 +7,7 @@ from mnemic.models.offline.consolidation import write_consolidation
 from mnemic.models.offline.decisions import decide
 from mnemic.models.offline.facts import extract_facts
 from mnemic.models.offline.observations import extract_observations
+from mnemic.models.offline.refine import refine
 from mnemic.models.offline.reflections import extract_reflections
 
-__all__ = ["decide", "extract_facts", "extract_observations", "extract_reflections", "write_consolidation"]
+__all__ = ["decide", "extract_facts", "extract_observations", "extract_reflections", "refine", "write_consolidation"]

@@ -11,7 +11,9 @@ from mnemic.service.cli.demo import demo
 from mnemic.service.cli.erasure import erase, purge
 from mnemic.service.cli.form import form
 from mnemic.service.cli.look import history, memories
+from mnemic.service.cli.protection import protect, unprotect
 from mnemic.service.cli.recall import context, recall
+from mnemic.service.cli.refinement import refine, refinements
 from mnemic.service.cli.running import blocking
 from mnemic.service.cli.time_machine import as_of, restore, undo
 
@@ -25,7 +27,11 @@ app = typer.Typer(
 database = typer.Typer(help="Set up and dump the database.", no_args_is_help=True)
 audits = typer.Typer(help="What was done, and whether the record of it is whole.", no_args_is_help=True)
 
-for command in (demo, form, recall, context, memories, history, undo, restore, as_of, erase, purge, doctor):
+for command in (
+    *(demo, form, recall, context, memories, history),
+    *(refine, refinements, protect, unprotect),
+    *(undo, restore, as_of, erase, purge, doctor),
+):
     app.command()(blocking(command))
 database.command()(blocking(migrate))
 database.command()(blocking(dump))

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from mnemic.policy.categories import OWNER
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, split_scope_key
 
 Agent = Annotated[str, typer.Option("--agent", help="The agent whose memory it is.")]
 User = Annotated[str, typer.Option("--user", help="The person the agent talks with.")]
@@ -33,7 +33,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document an
 #: Who acts as administrator, where nobody says so.
 ADMINISTRATOR = "administrator"
 #: A field of the identity, named after its option.
-_FIELD = re.compile(r"^(?:(agent|user|group|session)_ids?|(role))")
+_FIELD = re.compile(r"^(?:(agent|user|group|session|actor)_ids?|(role))")
+#: The one that a scope key names.
+_OWNER = re.compile(r"^(?:user|group|session)_ids?")
 
 
 def identity(
@@ -52,6 +54,41 @@ def identity(
         return Identity(agent_id=agent, user_id=user, group_ids=tuple(groups or ()), session_id=session, role=role)
     except InvalidInputError as error:
         raise InvalidInputError(_FIELD.sub(r"--\1\2", str(error))) from None
+
+
+def owner_of(agent: str, key: str, actor: str) -> Identity:
+    """The narrowest identity that this scope key belongs to, with who acts for it.
+
+    Raises:
+        InvalidInputError: it is no scope key, or an id cannot be used.
+    """
+    scope, owner = split_scope_key(key)
+    owned: dict[str, dict[str, Any]] = {
+        "agent": {},
+        "group": {"group_ids": (owner,)},
+        "user": {"user_id": owner},
+        "session": {"session_id": owner},
+    }
+    try:
+        return Identity(agent_id=agent, actor_id=actor, **owned[scope])
+    except InvalidInputError as error:
+        raise InvalidInputError(_FIELD.sub(r"--\1\2", _OWNER.sub("SCOPE_KEY", str(error)))) from None
+
+
+def refuse_blind(user: str | None, why: str, **of_a_person: Sequence[str] | None) -> None:
+    """What only a person has is not passed over in silence where there is none.
+
+    Args:
+        user: the person, if there is one.
+        why: what an administrator does without it.
+        of_a_person: by option.
+
+    Raises:
+        InvalidInputError: it was given without a person.
+    """
+    for option, given in of_a_person.items():
+        if user is None and given is not None and given != []:
+            raise InvalidInputError(f"--{option} goes with --user: an administrator {why}")
 
 
 def person(agent: str, user: str, groups: Sequence[str] | None = None, session: str | None = None) -> Identity:

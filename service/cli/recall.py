@@ -1,5 +1,6 @@
 """`mnemic recall` and `mnemic context`: memories come out."""
 
+import shlex
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, cast
 
@@ -130,3 +131,6 @@ async def context(
     say(f"{recalled['tokens']} tokens; searched: {recalled['searched'] or 'no'}")
     if recalled["degraded"]:
         say(f"degraded: {recalled['degraded']}; see the warning")
+    for key in recalled["over_budget"]:
+        compress = shlex.join(["mnemic", "refine", key, "--agent", agent])
+        say(f"the core memory of {key} has outgrown its budget; to compress it: {compress}")

@@ -22,6 +22,7 @@ from mnemic.service.cli.options import (
     OfSession,
     Session,
     person,
+    refuse_blind,
 )
 from mnemic.service.cli.output import columns, emit, plain, say, show
 from mnemic.service.cli.rollbacks import Wanted, carry_out
@@ -30,7 +31,11 @@ from mnemic.state.errors import InvalidInputError
 from mnemic.state.rollback import PastMemory
 
 Operations = Annotated[
-    list[UUID] | None, typer.Argument(metavar="OP", help="Operations, undone as one; or --session and --since.")
+    list[UUID] | None,
+    typer.Argument(metavar="OP", help="Operations, undone as one; or --refinement; or --session and --since."),
+]
+Refinement = Annotated[
+    UUID | None, typer.Option("--refinement", help="All that one refinement did; `mnemic refinements` lists them.")
 ]
 Key = Annotated[str, typer.Argument(metavar="SCOPE_KEY", help="Such as user:ana, group:harbor or agent:guide.")]
 At = Annotated[str, typer.Option("--at", metavar="MOMENT", help="A seq of the history, or a time with its zone.")]
@@ -40,6 +45,9 @@ SkipErased = Annotated[bool, typer.Option("--skip-erased", help="Leave as they a
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without a question.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")]
 
+_ALONE = "names the scope key alone"
+_WHAT = "name operations (`mnemic audit log`), a --refinement, or a --session and --since when"
+
 
 async def undo(
     agent: Agent,
@@ -47,6 +55,7 @@ async def undo(
     user: Concerned = None,
     session: OfSession = None,
     since: Since = None,
+    refinement: Refinement = None,
     actor: GoverningActor = None,
     cascade: Cascade = False,
     skip_erased: SkipErased = False,
@@ -54,24 +63,27 @@ async def undo(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Undo operations, rollbacks too, or all that agents did in a session since a moment."""
+    """Undo operations, rollbacks too, or all that agents did in a session since a moment, or a refinement."""
     wanted = Wanted(cascade=cascade, skip_erased=skip_erased, yes=yes, dry_run=dry_run, as_json=as_json)
     moment = None if since is None else to_time(since, "--since")
-    if (
-        bool(ops) == (moment is not None)
-        or (moment and session is None)
-        or (session is not None and not (moment or user))
-    ):
-        raise InvalidInputError("name operations (`mnemic audit log`), or a --session and --since when")
+    _require_one(ops, moment, refinement)
+    if (moment and session is None) or (session is not None and not (moment or user)):
+        raise InvalidInputError(_WHAT)
     who = _Who(agent, user, session, actor)
     switches = {"cascade": cascade, "skip_erased": skip_erased}
     async with who.time_machine() as (machine, whose):
-        roll_back = (
-            partial(machine.undo, whose, *ops, **switches)
-            if ops
-            else partial(machine.undo_session, whose, session, moment, **switches)
-        )
+        if refinement:
+            roll_back = partial(machine.undo_refinement, whose, refinement, **switches)
+        elif ops:
+            roll_back = partial(machine.undo, whose, *ops, **switches)
+        else:
+            roll_back = partial(machine.undo_session, whose, session, moment, **switches)
         await carry_out(roll_back, wanted, who.again)
+
+
+def _require_one(*ways: object) -> None:
+    if sum(bool(way) for way in ways) != 1:
+        raise InvalidInputError(_WHAT)
 
 
 async def restore(
@@ -89,7 +101,7 @@ async def restore(
     """Give a scope key back the memories that it had at a moment."""
     wanted = Wanted(skip_erased=skip_erased, yes=yes, dry_run=dry_run, as_json=as_json)
     moment = to_moment(at, "--at")
-    _refuse_blind(user, session=session)
+    refuse_blind(user, _ALONE, session=session)
     who = _Who(agent, user, session, actor)
     async with who.time_machine() as (machine, whose):
         roll_back = partial(machine.restore, whose, scope_key, moment, skip_erased=skip_erased)
@@ -108,7 +120,7 @@ async def as_of(
 ) -> None:
     """Show the memories that a scope key had at a moment: a person's own in words, else ids and states."""
     moment = to_moment(at, "--at")
-    _refuse_blind(user, session=session, group=group)
+    refuse_blind(user, _ALONE, session=session, group=group)
     if user is None:
         async with Administration.open() as administration:
             _tell(await administration.as_of(agent, scope_key, moment, with_closed=closed), _list_blind, as_json)
@@ -150,13 +162,6 @@ class _Who:
         if self.user is not None:
             named["--session"] = self.session
         return [word for option, given in named.items() if given is not None for word in (option, given)]
-
-
-def _refuse_blind(user: str | None, **of_a_person: Sequence[str] | None) -> None:
-    """What only a person has is not passed over in silence where there is none."""
-    for option, given in of_a_person.items():
-        if user is None and given is not None and given != []:
-            raise InvalidInputError(f"--{option} goes with --user: an administrator names the scope key alone")
 
 
 def _tell(found: Sequence[Any], show_all: Any, as_json: bool) -> None:

@@ -215,6 +215,7 @@ begin
     h.session_id := nullif(current_setting('mnemic.op_session', true), '');
     h.run_id := nullif(current_setting('mnemic.op_run', true), '');
     h.undo_of := nullif(current_setting('mnemic.undo_of', true), '')::uuid;
+    h.refinement_id := nullif(current_setting('mnemic.refinement_id', true), '')::uuid;
     h.meta := nullif(current_setting('mnemic.op_meta', true), '')::jsonb;
     loop
         fetch changed into change;
@@ -232,6 +233,8 @@ begin
         h.prev := h.hash;
         h.event := case when tg_table_name = 'relations' then 'LINK'
                         when h.reason = 'erasure' and change.later ->> 'state' = 'purged' then 'ERASE'
+                        when h.reason = 'merge' and change.later ->> 'state' = 'soft_deleted' then 'MERGE'
+                        when h.reason = 'dedup' and change.later ->> 'state' = 'soft_deleted' then 'DEDUP'
                         else history_event(change.earlier, change.later) end;
         h.memory_id := coalesce(subject ->> 'id', subject ->> 'from_id');
         h.scope_key := subject ->> 'scope_key';

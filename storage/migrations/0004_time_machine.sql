@@ -27,6 +27,7 @@ begin
             set_config('mnemic.op_session', coalesce(p_session, ''), true),
             set_config('mnemic.op_run', coalesce(p_run, ''), true),
             set_config('mnemic.undo_of', '', true),
+            set_config('mnemic.refinement_id', '', true),
             set_config('mnemic.op_meta', p_meta::text, true);
 end $$;
 
@@ -395,22 +396,39 @@ begin
     -- what was pending counts as formed, so that no run meets a message without content
     update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op)
      where agent_id = p_agent and id = any(p_messages);
-    if exists (select from memories where agent_id = p_agent and id = any(p_memories) and kind = 'consolidation') then
-        perform set_free(p_agent, p_memories);
-    end if;
+    perform set_free(p_agent, p_memories);
 end $$;
 
--- What erased consolidations had taken in stands for itself again, until it is consolidated anew; but for what a living
+-- What is out of use because these erased memories stood for it: reflections of consolidations, and what was merged. What was
+-- merged into a memory that had been forgotten was out of use without the erasure.
+create function taken_in(p_agent text, p_erased uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    -- no index knows them: looked for only where a consolidation was erased
+    select id from memories
+     where agent_id = p_agent and consolidated_into = any(p_erased)
+       and exists (select from memories where agent_id = p_agent and id = any(p_erased) and kind = 'consolidation')
+    union
+    -- told by the relation, which goes when the merge is undone and comes back when that is undone
+    select r.to_id
+      from relations r join memories m on m.agent_id = r.agent_id and m.id = r.to_id and m.state = 'soft_deleted'
+     where r.agent_id = p_agent and r.from_id = any(p_erased) and r.relation_type = 'merged_from'
+       and (select h.event from history h
+             where h.agent_id = r.agent_id and h.memory_id = r.from_id
+               and h.event in ('ADD', 'RESTORE', 'DELETE', 'MERGE', 'DEDUP')
+             order by h.seq desc limit 1) <> 'DELETE'
+$$;
+
+-- What erased memories had taken in stands for itself again: until it is consolidated anew, or merged. But for what a living
 -- memory says already.
-create function set_free(p_agent text, p_consolidations uuid[]) returns void
+create function set_free(p_agent text, p_erased uuid[]) returns void
 language sql security definer set search_path = mnemic, pg_temp as $$
     update memories
        set state = 'active', absorbed_at = null, consolidated_into = null
      where agent_id = p_agent and id in (
-           select distinct on (scope_key, content_hash, subject_user_id) id from memories m
-            where agent_id = p_agent and consolidated_into = any(p_consolidations)
-              and not exists (select from memories t where t.agent_id = p_agent and t.state = 'active' and are_twins(t, m))
-            order by scope_key, content_hash, subject_user_id, id)
+           select distinct on (m.scope_key, m.kind, m.content_hash, m.subject_user_id) m.id
+             from taken_in(p_agent, p_erased) as i join memories m on m.agent_id = p_agent and m.id = i
+            where not exists (select from memories t where t.agent_id = p_agent and t.state = 'active' and are_twins(t, m))
+            order by m.scope_key, m.kind, m.content_hash, m.subject_user_id, m.id)
 $$;
 
 -- The messages that memories rest on, but those that somebody else said.
@@ -475,7 +493,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
 $$;
 
 -- With these memories those that may repeat them, now or back then: facts that replaced them, for the two may have been
--- merged, and consolidations that took them in.
+-- merged, consolidations that took them in, memories that they were merged into, and what tells of a refinement that saw them.
 create function with_repeating(p_agent text, p_ids uuid[]) returns uuid[]
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive repeating(id) as (
@@ -487,6 +505,13 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
          -- of what was erased before, the operation still tells
          cross join lateral (
                select coalesce(c.after ->> 'superseded_by', c.after ->> 'consolidated_into')::uuid as id
+               union all
+               select o.memory_id from history o
+                where h.event = 'MERGE' and o.agent_id = p_agent and o.op_id = h.op_id and o.event = 'ADD'
+               union all
+               select j.id from memories j
+                where h.event = 'ADD' and j.agent_id = p_agent and j.scope_key = h.scope_key and j.kind = 'journal'
+                  and j.created_at >= h.ts
                union all
                select o.memory_id from history o join memories m on m.agent_id = p_agent and m.id = o.memory_id
                 where c.seq is null and o.agent_id = p_agent and o.op_id = h.op_id and o.scope_key = h.scope_key
@@ -665,7 +690,7 @@ create policy administrator on heads for select to mnemic_admin
 
 revoke execute on function refuse_contents_change, tells_of_memory, operations_after, rolled_back, are_twins, roll_back,
     write_finals, roll_back_links, undo_operations, first_links, restore_scope, seq_at, undo, restore, own_keys,
-    undo_as_administrator, restore_as_administrator, as_of_blind, wipe, set_free, own_sources, said_by,
+    undo_as_administrator, restore_as_administrator, as_of_blind, wipe, set_free, taken_in, own_sources, said_by,
     formed_from, with_repeating, erase, erase_person, purge_expired, audit_problems,
     agent_ids, chain_links from public;
 grant select on history, heads to mnemic_admin;

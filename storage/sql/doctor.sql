@@ -21,7 +21,8 @@ with recursive tables as (
            ('memories', 'record_update', 'record_history'), ('memories', 'record_delete', 'record_history'),
            ('memories', 'entries_follow', 'keep_entries'), ('memories', 'never_truncated', 'refuse_change'),
            ('relations', 'record_insert', 'record_history'), ('relations', 'record_delete', 'record_history'),
-           ('history', 'append_only', 'refuse_change'), ('history_contents', 'append_only', 'refuse_contents_change')
+           ('history', 'append_only', 'refuse_change'), ('history_contents', 'append_only', 'refuse_contents_change'),
+           ('refinements', 'record_begin', 'record_session'), ('refinements', 'record_end', 'record_session')
 ), granted as ( -- by the migrations
     select *
       from unnest(%(grantees)s::text[], %(privileges)s::text[], %(objects)s::text[]) as g(grantee, privilege, object)

@@ -89,6 +89,10 @@ update memories set private = true
 -- The allowlist of the role that asked has done its work.
 select set_config('mnemic.categories', '', true);
 
+-- see_categories --
+-- And has some to do again.
+select set_config('mnemic.categories', %(categories)s, true);
+
 -- forget --
 -- A memory is soft-deleted, if it is still as it was read; its entries follow by trigger. What was said stays searched only
 -- where another living memory rests on it, or the forgotten would come back in the words it was formed from; whatever

@@ -12,7 +12,12 @@ with told as (
      cross join unnest(%(scope_keys)s::text[]) as k(scope_key)
      cross join lateral (
            select h.seq, h.event, h.memory_id, h.category,
-                  m.state, m.importance, m.content, coalesce(m.superseded_by, m.consolidated_into) as successor
+                  m.state, m.importance, m.content,
+                  coalesce(m.superseded_by, m.consolidated_into, case when h.event = 'MERGE' and m.state = 'soft_deleted' then (
+                      select r.from_id from relations r
+                       where r.agent_id = %(agent_id)s and r.to_id = m.id and r.relation_type = 'merged_from'
+                         and r.scope_key = any(%(scope_keys)s) and r.to_scope_key = any(%(scope_keys)s)
+                       order by r.created_at desc limit 1) end) as successor
              from history h left join memories m on m.agent_id = h.agent_id and m.id = h.memory_id
             where h.agent_id = %(agent_id)s and h.scope_key = k.scope_key and h.seq > told.seen_seq
               and h.event = any(%(events)s)

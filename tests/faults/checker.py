@@ -38,7 +38,7 @@ _WRONG: Mapping[str, LiteralString] = {
          where hash <> made or (seq > 1 and prev is distinct from before)""",
     "history has no contents": """
         select agent_id, seq from mnemic.history full join mnemic.history_contents c using (agent_id, seq)
-         where c.salt is null or op_id is null""",
+         where (c.salt is null or op_id is null) and event is distinct from 'SESSION'""",
     "a memory and its history disagree": """
         select m.id from mnemic.memories m left join mnemic.history h
                on h.agent_id = m.agent_id and h.memory_id = m.id and h.event <> 'LINK'
@@ -50,7 +50,8 @@ _WRONG: Mapping[str, LiteralString] = {
             or count(*) filter (where h.event = 'UPDATE') > 0 and m.kind <> 'consolidation'""",
     "history knows a memory that is not there": """
         select h.memory_id from mnemic.history h
-         where not exists (select from mnemic.memories m where m.agent_id = h.agent_id and m.id = h.memory_id)""",
+         where h.memory_id is not null
+           and not exists (select from mnemic.memories m where m.agent_id = h.agent_id and m.id = h.memory_id)""",
     "a memory cannot be found, or is found though it is closed": """
         select m.id from mnemic.memories m
           left join mnemic.entries e on e.agent_id = m.agent_id and e.item_id = m.id

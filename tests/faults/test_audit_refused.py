@@ -1,21 +1,28 @@
 """What cannot be recorded does not happen: the audit's insert fails in every kind of write, and nothing has changed."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import product
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 
+from mnemic.nodes import knife
+from mnemic.nodes.finish_refinement import complete
+from mnemic.nodes.refining import Refining
+from mnemic.nodes.resources import Resources
 from mnemic.service.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefusedError
 from mnemic.state.records import Relation
-from mnemic.storage import erasure
+from mnemic.state.refinement import LedgerEntry
+from mnemic.storage import erasure, refinements
+from mnemic.storage.database import Scoped
+from mnemic.storage.refinements import Session
 from tests.support.audited import administration
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -37,7 +44,9 @@ from tests.support.worlds import AGENT, identity, memory, remember
 ANA = identity("ana", session="s1")
 #: The tables that hold memories and what happened to them. Leases, tries and the price of a model's answers may move.
 TABLES = ("memories", "entries", "sources", "relations", "messages", "history", "history_contents", "heads", "scopes",
-          "memory_use")  # fmt: skip
+          "memory_use", "refinements")  # fmt: skip
+#: What the knife is set to; the last two differ in their white space.
+CORE = ("Ana wants brief replies.", "Ana wants no jokes.", "Ana counts  all spaces.", "Ana counts all spaces.")
 #: Fails in the nth row that a transaction adds to one of the audit's tables.
 TRAP = """
 create function public.trap() returns trigger language plpgsql as $$
@@ -62,6 +71,7 @@ class Place:
     model: LoopbackModel
     clone: Clone
     superuser: psycopg.Connection
+    refining: Refining
 
     async def operations(self) -> list[UUID]:
         """Newest first."""
@@ -81,10 +91,12 @@ class Place:
 
 @asynccontextmanager
 async def placed(clone: Clone) -> AsyncIterator[Place]:
-    """Two related facts with a source, reflections enough to consolidate, a procedure, what expired and was undone."""
+    """Two related facts with a source, reflections enough to consolidate, what expired, and a refinement that runs."""
     with scripted_model() as model, clone.as_superuser() as superuser:
         async with scripted_resources(clone, model) as resources, administration(clone) as opened:
-            place = Place(Mnemic(resources), opened, model, clone, superuser)
+            core = [memory(text, kind="core") for text in CORE]
+            await remember(resources.database, ANA, *core)
+            place = Place(Mnemic(resources), opened, model, clone, superuser, await _refining(resources))
             await _settle_in(place)
             first = memory("Ana keeps bees.")
             second = replace(memory("Ana keeps hens."), relations=(Relation(to_id=first.id, strength=0.8),))
@@ -96,6 +108,20 @@ async def placed(clone: Clone) -> AsyncIterator[Place]:
                 values = {"id": expired.id}
                 await scoped.execute("update memories set state = 'soft_deleted' where id = %(id)s", values)
             yield place
+
+
+async def _refining(resources: Resources) -> Refining:
+    """A session that has begun."""
+    session = Session(id=uuid4(), scope_key="user:ana", holder=uuid4())
+    refining = Refining(resources=resources, settings=resources.settings, identity=ANA, session=session)
+    ledger = await refining.ledger()
+    await refining.write(lambda scoped: _begin(scoped, session, ledger))
+    return refining
+
+
+async def _begin(scoped: Scoped, session: Session, ledger: Sequence[LedgerEntry]) -> None:
+    await scoped.begin_operation("refinement")
+    await refinements.begin(scoped, session, ledger, target=5000, seconds=600)
 
 
 async def _settle_in(place: Place) -> None:
@@ -159,6 +185,30 @@ async def _purge(place: Place) -> object:
         return await erasure.purge_expired(scoped, timedelta(0))
 
 
+async def _merge(place: Place) -> object:
+    return await knife.consolidate(place.refining, [1, 2], "Ana wants brief replies, and no jokes.")
+
+
+async def _rewrite(place: Place) -> object:
+    return await knife.update(place.refining, 3, "Ana counts spaces.")
+
+
+async def _delete(place: Place) -> object:
+    return await knife.delete(place.refining, 3)
+
+
+async def _protect_in_refinement(place: Place) -> object:
+    return await knife.protect(place.refining, 3)
+
+
+async def _remove_duplicates(place: Place) -> object:
+    return await place.refining.cut("dedup", lambda scoped, _: refinements.remove_duplicates(scoped))
+
+
+async def _complete(place: Place) -> object:
+    return await complete(place.refining, "Nothing was to be done.")
+
+
 async def _protect(place: Place) -> object:
     call = "select mnemic.set_protection(%s, %s, true, 'a')"
     with place.clone.as_role("mnemic_admin") as admin:
@@ -180,6 +230,12 @@ WRITES: dict[str, tuple[Callable[[Place], Awaitable[object]], int]] = {
     "erase_person": (_erase_person, 5),
     "purge": (_purge, 1),
     "set_protection": (_protect, 1),
+    "merge": (_merge, 5),
+    "update": (_rewrite, 1),
+    "delete": (_delete, 1),
+    "protect_in_refinement": (_protect_in_refinement, 1),
+    "dedup": (_remove_duplicates, 1),
+    "complete": (_complete, 1),
 }
 
 
@@ -205,6 +261,32 @@ async def test_a_write_that_cannot_be_recorded_does_not_happen(fresh_db: Clone, 
         assert after["memories"] != before["memories"]
         assert len(after["history"]) >= len(before["history"]) + most
         assert await place.administration.verify(AGENT) == []
+
+
+async def test_a_session_whose_end_cannot_be_recorded_goes_on(fresh_db: Clone) -> None:
+    """Its last row has no contents, and comes after that of its journal."""
+    async with placed(fresh_db) as place:
+        place.superuser.execute(TRAP.encode())
+        before = place.dump()
+        place.superuser.execute(
+            "create trigger trap before insert on mnemic.history for each row execute function public.trap(2)"
+        )
+        with pytest.raises(RefusedError):
+            await _complete(place)
+        assert place.dump() == before
+
+
+async def test_a_session_whose_beginning_cannot_be_recorded_does_not_begin(fresh_db: Clone) -> None:
+    async with placed(fresh_db) as place:
+        await _complete(place)
+        place.superuser.execute(TRAP.encode())
+        before = place.dump()
+        place.superuser.execute(
+            "create trigger trap before insert on mnemic.history for each row execute function public.trap(1)"
+        )
+        with pytest.raises(RefusedError):
+            await place.memory.refine(ANA, "user:ana", force=True)
+        assert place.dump() == before
 
 
 #: What a careless author might have written: the memory is what matters, its record comes along where it can.

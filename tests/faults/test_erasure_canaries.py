@@ -1,14 +1,15 @@
-"""Fifty strings that went in by every path of the product: after an erasure none is left, and rollbacks say so."""
+"""Sixty strings that went in by every path of the product: after an erasure none is left, and rollbacks say so."""
 
 import logging
 import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -20,8 +21,11 @@ from mnemic.state.records import Memory, ScopeSettings
 from mnemic.state.rollback import Rollback
 from mnemic.storage.embedded import EmbeddedPostgres
 from mnemic.storage.embedded.binaries import find_binaries
+from tests.faults.refining import shown
+from tests.faults.traps import REFINE
 from tests.support.erasing import problems
-from tests.support.loopback import LoopbackModel
+from tests.support.loopback import LoopbackModel, Request, calling, offering
+from tests.support.mutating import mutate
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
@@ -39,14 +43,15 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone, Server, cloned, ensure_template, fast_directory
-from tests.support.worlds import identity
+from tests.support.worlds import identity, remember
+from tests.support.worlds import memory as draft
 
 ANA = identity("ana", groups=["crew"], session="s1")
 SHARED = identity("ana", groups=["crew"], session="s2")
 BO = identity("bo", groups=["crew"], session="s2")
 STEM = "quok"
 #: Letters alone, for numbers make a text personal.
-CANARIES = [f"{STEM}{first}{second}zz" for first, second in product("abcde", "bcdfghjklm")]
+CANARIES = [f"{STEM}{first}{second}zz" for first, second in product("abcdef", "bcdfghjklm")]
 Way = Callable[..., Awaitable[Rollback]]
 AT_WORK = "Ana works every day at the big old harbor office near the {} bridge in {}."
 
@@ -93,6 +98,8 @@ class Planting:
         await self.conversation()
         await self.correction()
         await self.explicit()
+        await self.refined()
+        await self.refined_for_all()
         await self.shared()
         await self.pending()
         assert not self.left
@@ -149,6 +156,49 @@ class Planting:
             await self.memory.forget(ANA, known.id)
         await self.memory.query(ANA, f"What does Ana keep, {STEM}?")
         await self.memory.context(ANA, "What does Ana keep at home?", search="always")
+
+    async def refined(self) -> None:
+        """A merge, an update, a deletion and the summary of a refinement, and what it was asked to look for."""
+        for of in ("spoons", "more spoons", "forks", "knives"):
+            text = f"Ana counts {self.canary()} {of} on her own long table at home."
+            await self.remember_core(text, "user:ana", "s1")
+        merged = f"Ana counts {self.canary()} spoons and more."
+        updated = f"Ana counts {self.canary()} forks at home."
+
+        def cut(request: Request) -> dict[str, Any]:
+            by_text = {text: number for number, _, text in shown(request)}
+            spoons = [number for text, number in by_text.items() if "spoons" in text]
+            (forks,) = (number for text, number in by_text.items() if "forks" in text)
+            (knives,) = (number for text, number in by_text.items() if "knives" in text)
+            return calling(
+                ("search_memories", {"query": self.left[0]}),
+                ("consolidate_memories", {"ids_to_merge": spoons, "new_content": merged}),
+                ("update_memory", {"id": forks, "content": updated}),
+                ("delete_memory", {"id": knives}),
+            )
+
+        summary = f"Put the {self.canary()} spoons together."
+        self.model.answer(offering(REFINE), cut, calling(("complete_refinement", {"summary": summary})))
+        result = await self.memory.refine(ANA, "user:ana", force=True)
+        assert (result["merged"], result["updated"], result["deleted"]) == (2, 1, 1)
+
+    async def refined_for_all(self) -> None:
+        """A merge of what the agent keeps for all: one part was stored in a session of Ana's, the other in Bo's."""
+        await self.remember_core(f"The office keeps {self.canary()} forks for all of its guests.", "agent:harbor", "s1")
+        await self.remember_core("The office keeps sixty forks for all of its guests.", "agent:harbor", "s9")
+        merged = f"The office keeps {self.canary()} and sixty forks for guests."
+
+        def cut(request: Request) -> dict[str, Any]:
+            numbers = [number for number, _, text in shown(request) if "forks" in text]
+            return calling(("consolidate_memories", {"ids_to_merge": numbers, "new_content": merged}))
+
+        summary = f"Put the {self.canary()} forks together."
+        self.model.answer(offering(REFINE), cut, calling(("complete_refinement", {"summary": summary})))
+        assert (await self.memory.refine(ANA, "agent:harbor", force=True))["merged"] == 2
+
+    async def remember_core(self, text: str, key: str, session: str) -> None:
+        new = replace(draft(text, kind="core", key=key), source_session_id=session)
+        await remember(self.memory._resources.database, ANA, new)
 
     async def shared(self) -> None:
         """A group's fact, a shared session's reflection and the consolidation that takes it in, beside Bo's."""
@@ -223,10 +273,31 @@ async def test_after_erasing_a_person_no_canary_is_left_anywhere(
             "select count(*) from pg_stats s where s::text ilike %s", (f"%{STEM}%",)
         ).fetchone() == (0,)
         kinds = superuser.execute("select distinct kind from mnemic.memories where state = 'purged'").fetchall()
-    assert {kind for (kind,) in kinds} == {"fact", "reflection", "consolidation", "core", "episode", "procedure"}
+    assert {kind for (kind,) in kinds} == {
+        "fact", "reflection", "consolidation", "core", "episode", "procedure", "journal"
+    }  # fmt: skip
     assert len(erased) > 15
-    assert sorted(left) == ["Berth ten is free for the crew.", "The berth list is at the gate."]
+    assert sorted(left) == [
+        "Berth ten is free for the crew.",
+        "The berth list is at the gate.",
+        "The office keeps sixty forks for all of its guests.",  # in use again without what it was merged with
+    ]
     assert "berth ten is free for the crew." in after  # what Bo said is Bo's
+
+
+@pytest.mark.parametrize("followed", ["h.event = 'MERGE'", "j.kind = 'journal'"], ids=["a merge", "a journal"])
+async def test_an_erasure_that_does_not_follow_refinements_leaves_canaries(
+    ordinary_db: Clone, model: LoopbackModel, followed: str
+) -> None:
+    """The control: what was merged from a person's part, and what tells of it, belongs to the agent."""
+    async with scripted_memory(ordinary_db, model) as memory:
+        planting = Planting(memory, model)
+        await planting.conversation()
+        await planting.refined_for_all()
+        with ordinary_db.as_superuser() as superuser:
+            mutate(superuser, "with_repeating", followed, "false")
+        await memory.erase_person(ANA)
+    assert found(dumped(ordinary_db))
 
 
 async def test_after_erasing_memories_by_their_ids_nothing_of_them_is_left(
@@ -238,6 +309,7 @@ async def test_after_erasing_memories_by_their_ids_nothing_of_them_is_left(
         await planting.conversation()
         await planting.correction()
         await planting.explicit()
+        await planting.refined()
         own = await everything(memory)
         before = found(dumped(ordinary_db))
         assert {*await memory.erase(ANA, *(one.id for one in own))} == {one.id for one in own}

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from mnemic.nodes import knife
 from mnemic.nodes.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import DatabaseUnavailableError
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
 from tests.faults.chaos import busy_backends
+from tests.faults.refining import KEY, script_refinement, settle_in
+from tests.faults.traps import EMBEDDINGS, REFINE, step_of
 from tests.support.loopback import LoopbackModel, Request
-from tests.support.loopback_wire import schema_name
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
@@ -44,7 +46,6 @@ ANA = identity("ana", session="s1")
 OSLO, BERGEN = "Ana lives in Oslo with two cats.", "Ana lives in Bergen with two cats."
 WISH = "Ana wants answers of 12 words at most."
 SAID = "I say what I say.", "assistant: So you do.", "Well then.", "Good."
-EMBEDDINGS = "embeddings"
 
 
 @dataclass
@@ -62,7 +63,7 @@ class Watch:
         reply_to = model.reply_to
 
         def note(path: str, request: dict[str, Any]) -> tuple[int, str, bytes]:
-            what = EMBEDDINGS if path.endswith("/embeddings") else schema_name(request) or ""
+            what = step_of(path, request) or ""
             stats = self.resources.database._pool.get_stats()
             taken, busy = stats["pool_size"] - stats["pool_available"], busy_backends(self.clone)
             self.asked.append(what)
@@ -109,16 +110,16 @@ async def test_no_connection_is_held_at_any_request(clean_db: Clone, extraction:
     assert watch.held == []
 
 
-def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
+def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str, asking: str = "perform") -> None:
     """Makes a node keep its transaction open while it asks the model, as a careless one would."""
     module = importlib.import_module(f"mnemic.nodes.{node}")
-    perform = module.perform
+    perform = getattr(module, asking)
 
     async def careless(resources: Resources, who: Identity, *rest: Any) -> Any:
         async with resources.database.scoped(who):
             return await perform(resources, who, *rest)
 
-    monkeypatch.setattr(module, "perform", careless)
+    monkeypatch.setattr(module, asking, careless)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +137,49 @@ async def test_control_a_node_that_holds_its_transaction_is_seen_by_the_model(
             await ask_everything(model, Mnemic(resources))
 
     assert {(what, taken, busy[0][0]) for what, taken, busy in watch.held} == {(step, 1, "idle in transaction")}
+
+
+async def refine(clone: Clone) -> Watch:
+    """A refinement of two turns, with an update that is embedded and a journal."""
+    with scripted_model() as model:
+        script_refinement(model)
+        async with scripted_resources(clone, model, pool_size=3) as resources:
+            await settle_in(resources.database)
+            watch = Watch(clone, resources)
+            watch.follow(model)
+            await Mnemic(resources).refine(ANA, KEY, force=True)
+    return watch
+
+
+async def test_no_connection_is_held_at_any_request_of_a_refinement(clean_db: Clone) -> None:
+    watch = await refine(clean_db)
+
+    assert watch.asked == [REFINE, EMBEDDINGS, REFINE, EMBEDDINGS]
+    assert watch.held == []
+
+
+async def test_control_a_turn_that_holds_its_transaction_is_seen_by_the_model(
+    clean_db: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding_a_transaction(monkeypatch, "take_turn", "perform_turn")
+    watch = await refine(clean_db)
+
+    assert [(what, taken, busy[0][0]) for what, taken, busy in watch.held] == [(REFINE, 1, "idle in transaction")] * 2
+
+
+async def test_control_an_update_that_embeds_in_its_transaction_is_seen_by_the_embedder(
+    clean_db: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed = knife._vector
+
+    async def careless(refining: Any, *rest: Any) -> Any:
+        async with refining.resources.database.scoped(refining.identity):
+            return await embed(refining, *rest)
+
+    monkeypatch.setattr(knife, "_vector", careless)
+    watch = await refine(clean_db)
+
+    assert [(what, taken) for what, taken, _ in watch.held] == [(EMBEDDINGS, 1)]
 
 
 POOL, CALLERS = 4, 16

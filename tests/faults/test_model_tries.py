@@ -11,7 +11,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 
-from mnemic.models import structured
+from mnemic.models import answers
 from mnemic.models.embedders import openai as embedder
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import EmbeddingError, ModelError
@@ -143,7 +143,7 @@ async def test_texts_that_the_embedder_refuses_come_to_rest(
     assert counts(superuser) == (0, 16)
 
 
-@pytest.mark.parametrize(("module", "answer", "vectors"), [(structured, narrow, None), (embedder, GOOD, 400)])
+@pytest.mark.parametrize(("module", "answer", "vectors"), [(answers, narrow, None), (embedder, GOOD, 400)])
 async def test_control_a_refusal_taken_for_an_outage_is_paid_for_for_ever(
     script: tuple[Mnemic, LoopbackModel],
     superuser: psycopg.Connection,

@@ -14,10 +14,12 @@ import psycopg
 
 from tests.faults.processes import PATIENCE_SECONDS
 from tests.support.loopback import LoopbackModel, Request
-from tests.support.loopback_wire import schema_name
+from tests.support.loopback_wire import offered, schema_name
 
-#: The step name of an embedding request; a chat request has the name of the output it asks for.
+#: The step names of an embedding request and of a turn of a refinement; any other request has the name of the output it
+#: asks for.
 EMBEDDINGS = "embeddings"
+REFINE = "complete_refinement"
 _POLL_SECONDS = 0.01
 
 
@@ -47,13 +49,20 @@ class TrappedModel(LoopbackModel):
         return trap.sprung
 
     def reply_to(self, path: str, request: Request) -> tuple[int, str, bytes]:
-        step = EMBEDDINGS if path.endswith("/embeddings") else schema_name(request)
+        step = step_of(path, request)
         for trap in [trap for trap in self._traps if trap.step == step]:
             trap.left -= 1
             if trap.left == 0:
                 trap.act()
                 trap.sprung.set()
         return super().reply_to(path, request)
+
+
+def step_of(path: str, request: Request) -> str | None:
+    """Which step a request is part of."""
+    if path.endswith("/embeddings"):
+        return EMBEDDINGS
+    return REFINE if REFINE in offered(request) else schema_name(request)
 
 
 class Roadblock:

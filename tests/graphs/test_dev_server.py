@@ -19,7 +19,7 @@ from langgraph_sdk.client import LangGraphClient
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
-from tests.support.loopback import LoopbackModel
+from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.scripted import CONSOLIDATION, REFLECTIONS, consolidation, reflection, reflections, turns
 from tests.support.server import Clone, Server, cloned
 from tests.support.worlds import identity
@@ -38,10 +38,13 @@ NODES = {
     },
     "consolidation": {"collect", "write", "save"},
     "recall": {"decide", "read_context", "render"},
+    "refinement": {"open", "agent", "knife", "close"},
 }
 ANA = identity("ana", session="s1")
 WISH = "Ana wants short answers."
 TEXT = "Ana wants short answers, always."
+RULES = ("Ana is never called before nine.", "Ana is never called after six.")
+MERGED = "Ana is called between nine and six only."
 
 
 @dataclass
@@ -61,6 +64,11 @@ def dev_server(server: Server, template: str, tmp_path_factory: pytest.TempPathF
     with cloned(server, template) as clone, LoopbackModel() as model:
         model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
         model.answer(CONSOLIDATION, consolidation(TEXT))
+        model.answer(
+            offering("complete_refinement"),
+            calling(("consolidate_memories", {"ids_to_merge": [2, 3], "new_content": MERGED})),
+            calling(("complete_refinement", {"summary": "Two rules are one."})),
+        )
         with _running(directory, _values(clone, model)) as running:
             yield running
 
@@ -177,11 +185,20 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
     written = await _run(client, "consolidation", {"scope_key": "user:ana", "force": True})
     assert written == {"scope_key": "user:ana", "outcome": "saved", "absorbed": 1, "kept_share": 1.0}
 
+    async with Mnemic.open(**dev_server.settings.model_dump(exclude_unset=True)) as memory:
+        for rule in RULES:
+            await memory.remember(ANA, rule, category="constraints", kind="core")
+    refined = await _run(client, "refinement", {"scope_key": "user:ana", "force": True})
+    assert (refined["outcome"], refined["ended"], refined["resumed"]) == ("ended", "completed", False)
+    assert (refined["merged"], refined["memories_before"], refined["memories_after"]) == (2, 3, 2)
+
     recalled = await _run(client, "recall", {"question": "Where did I say that I live?"})
     assert recalled["searched"] == "phrase"
     assert TEXT in recalled["context"]
+    assert MERGED in recalled["context"]
     assert "Lisbon" in recalled["context"]
     assert recalled["memories"]
+    assert recalled["over_budget"] == []
 
     assert "BlockingError" not in "".join(dev_server.log)
 

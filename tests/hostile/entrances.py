@@ -199,6 +199,9 @@ ASKING: dict[str, Act] = {
     "consolidate: identity": _of("consolidate", scope_key="user:ana"),
     "consolidate: scope_key": _of("consolidate", "scope_key"),
     "consolidate: force": _of("consolidate", "force", scope_key="user:ana"),
+    "refine: identity": _of("refine"),
+    **{f"refine: {argument}": _of("refine", argument) for argument in ("scope_key", "force", "dry_run")},
+    "refine: a scope key to refine at once": _of("refine", "scope_key", force=True),
     "context: identity": _of("context"),
     "context: question": _of("context", "question"),
     "context: a question to search for": _of("context", "question", search="always"),
@@ -240,6 +243,13 @@ ROLLING_BACK: dict[str, Act] = {
         f"undo_session: {argument}": _of("undo_session", argument, **_SESSION)
         for argument in ("session_id", "since", *_SWITCHES)
     },
+    "refinements: identity": _of("refinements"),
+    "refinements: limit": _of("refinements", "limit"),
+    "undo_refinement: identity": _of("undo_refinement", refinement_id=_ID),
+    **{
+        f"undo_refinement: {argument}": _of("undo_refinement", argument, refinement_id=_ID)
+        for argument in ("refinement_id", *_SWITCHES)
+    },
     "restore: identity": _of("restore", **_MOMENT),
     **{
         f"restore: {argument}": _of("restore", argument, **_MOMENT)
@@ -265,6 +275,17 @@ GOVERNING: dict[str, Governing] = {
         for argument in ("agent_id", "session_id", "since", *_SWITCHES)
     },
     **{
+        f"undo_refinement: {argument}": _governing("undo_refinement", argument, refinement_id=_ID)
+        for argument in ("agent_id", "refinement_id", *_SWITCHES)
+    },
+    "refinements: agent_id": _governing("refinements", "agent_id"),
+    "refinements: limit": _governing("refinements", "limit"),
+    **{
+        f"{method}: {argument}": _governing(method, argument, memory_id=_ID)
+        for method in ("protect", "unprotect")
+        for argument in ("agent_id", "memory_id")
+    },
+    **{
         f"restore: {argument}": _governing("restore", argument, **_MOMENT)
         for argument in ("agent_id", "scope_key", "moment", "skip_erased", "dry_run")
     },
@@ -282,17 +303,24 @@ CONFIGURING: dict[str, Act] = {
     "configure_agent: identity": _of("configure_agent", rag=False),
     "configure_agent: no such setting": _of("configure_agent", "no such setting"),
     # one of each type; `SETTINGS` has them all
-    **{f"configure_agent: {name}": _of("configure_agent", name) for name in ("rag", "keep_messages", "recall_limit")},
+    **{
+        f"configure_agent: {name}": _of("configure_agent", name)
+        for name in ("rag", "keep_messages", "recall_limit", "agent_model", "persona")
+    },
     "configure_scope: identity": _of("configure_scope", overrides=ScopeSettings(scope_key="user:ana")),
     "configure_scope: overrides": _of("configure_scope", "overrides"),
     **{f"configure_scope: {field}": _scope(field) for field in ScopeSettings.__dataclass_fields__},
 }
 GRAPHS: dict[str, Act] = {
-    **{f"{graph}: context": _context(graph) for graph in ("formation", "consolidation", "recall")},
+    **{f"{graph}: context": _context(graph) for graph in ("formation", "consolidation", "recall", "refinement")},
     "formation: force": _input("formation", "force"),
     "formation: retry": _input("formation", "retry"),
     "consolidation: scope_key": _input("consolidation", "scope_key"),
     "consolidation: force": lambda memory, who, value: memory.consolidation().ainvoke(
+        {"scope_key": "user:ana", "force": value}, context=who
+    ),
+    "refinement: scope_key": _input("refinement", "scope_key"),
+    "refinement: force": lambda memory, who, value: memory.refinement().ainvoke(
         {"scope_key": "user:ana", "force": value}, context=who
     ),
     **{f"recall: {field}": _input("recall", field) for field in ("question", "search", "budget_tokens")},

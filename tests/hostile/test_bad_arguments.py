@@ -38,6 +38,14 @@ def _blind(*command: str, name: str = "") -> dict[str, Callable[[str], list[str]
     return {f"{name or command[0]}: --agent, blind": lambda word: [*command, "--agent", word]}
 
 
+def _protection(command: str) -> dict[str, Callable[[str], list[str]]]:
+    return {
+        "ID": lambda word: [command, "--agent", "harbor", "--", word],
+        "--agent": lambda word: [command, ID, "--agent", word],
+        "--actor": lambda word: [command, ID, "--agent", "harbor", "--actor", word],
+    }
+
+
 def _recall(option: str) -> Callable[[str], list[str]]:
     return lambda word: ["recall", "bees", *WHO, option, word]
 
@@ -65,6 +73,21 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     **_options("undo", ID, "--yes", further="--session"),
     **_blind("undo", ID, "--yes"),
     "undo: --actor": lambda word: ["undo", ID, "--agent", "harbor", "--yes", "--actor", word],
+    "undo: --refinement": lambda word: ["undo", *WHO, "--yes", "--refinement", word],
+    "undo: --refinement, blind": lambda word: ["undo", "--agent", "harbor", "--yes", "--refinement", word],
+    "refine: SCOPE_KEY": lambda word: ["refine", "--agent", "harbor", "--force", "--", word],
+    "refine: SCOPE_KEY's owner": lambda word: ["refine", "--agent", "harbor", "--force", "--", f"user:{word}"],
+    "refine: --actor": lambda word: ["refine", "user:ana", "--agent", "harbor", "--force", "--actor", word],
+    **_blind("refine", "--force"),
+    "refinements: --limit": lambda word: ["refinements", *WHO, "--limit", word],
+    "refinements: --session": lambda word: ["refinements", *WHO, "--session", word],
+    **_options("refinements"),
+    **_blind("refinements"),
+    **{
+        f"{command}: {place}": words
+        for command in ("protect", "unprotect")
+        for place, words in _protection(command).items()
+    },
     "restore: SCOPE_KEY": lambda word: ["restore", *WHO, "--at", "0", "--yes", "--", word],
     "restore: SCOPE_KEY, blind": lambda word: ["restore", "--agent", "harbor", "--at", "0", "--yes", "--", word],
     "restore: --at": lambda word: ["restore", "user:ana", *WHO, "--yes", "--at", word],

@@ -18,7 +18,7 @@ from tests.support.worlds import identity
 
 NO_MEMORY: Any = None
 #: They take nothing: there is no place for a bad value.
-WITHOUT_ARGUMENTS = {"settings", "describe", "formation", "consolidation", "recall"}
+WITHOUT_ARGUMENTS = {"settings", "describe", "formation", "consolidation", "recall", "refinement"}
 #: Takes settings, as `Settings` itself does; tested in `test_bad_settings`.
 OPENING = {"open"}
 
@@ -95,7 +95,7 @@ async def kept(memory: Mnemic, superuser: psycopg.Connection, act: Act) -> set[s
     return found
 
 
-@pytest.mark.parametrize("graph", ["formation", "consolidation", "recall"])
+@pytest.mark.parametrize("graph", ["formation", "consolidation", "recall", "refinement"])
 async def test_a_graph_given_no_mapping_writes_nothing(
     memory: Mnemic, superuser: psycopg.Connection, graph: str
 ) -> None:
@@ -123,7 +123,7 @@ def test_every_argument_of_a_method_has_its_row(of: type, rows: dict[str, object
 
 
 def test_every_channel_that_a_graph_takes_has_its_row(memory: Mnemic) -> None:
-    for name in ("formation", "consolidation", "recall"):
+    for name in ("formation", "consolidation", "recall", "refinement"):
         fields = getattr(memory, name)().get_input_jsonschema()["properties"]
         assert {f"{name}: {field}" for field in fields} | {f"{name}: context"} == {
             entrance for entrance in GRAPHS if entrance.startswith(f"{name}:")

@@ -49,6 +49,19 @@ def test_formation_is_kept_out_of_a_hosts_stream_and_the_agents_own_words_are_no
     assert model.tags == tags
 
 
+def test_an_agents_own_model_is_made_once_for_all_who_name_it() -> None:
+    models = ChatModels.from_settings(Settings(api_key=SecretStr("k"), agent_model="openai:common"))
+    own = models.with_settings(Settings(api_key=SecretStr("k"), agent_model="openai:own"))
+    again = models.with_settings(Settings(api_key=SecretStr("k"), agent_model="openai:own"))
+
+    assert (models.name("agent"), own.name("agent")) == ("openai:common", "openai:own")
+    assert getattr(own.get("agent"), "model_name", None) == "own"
+    assert own.get("agent") is again.get("agent")
+    assert own.get("slow") is models.get("slow")
+    assert getattr(models.get("agent"), "model_name", None) == "common"
+    assert models.with_settings(Settings(agent_model="offline")).get("agent") is None
+
+
 async def test_a_base_url_alone_is_enough() -> None:
     with LoopbackModel() as server:
         server.answer("hello", "good morning")

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from mnemic.models.chat import ChatModels
 from mnemic.models.structured import structured
+from mnemic.models.tool_turn import tool_turn
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelError, ModelOutputError
 from mnemic.state.records import Usage
@@ -133,6 +134,15 @@ async def test_a_good_answer_of_another_provider_is_read() -> None:
     call = {"name": "Note", "args": {"text": "Mara swims."}, "id": "1", "type": "tool_call"}
 
     assert await ask(BrassChat(behave=lambda: AIMessage("", tool_calls=[call]))) == Note(text="Mara swims.")
+
+
+async def test_a_turn_of_another_provider_is_read() -> None:
+    calls = [{"name": "f", "args": args, "id": "1", "type": "tool_call"} for args in ({"a": 1}, {"a": object()})]
+    model = BrassChat(behave=lambda: AIMessage("", tool_calls=calls))
+
+    turn, _ = await tool_turn(model, [HumanMessage(SECRET)], (), (), spent=Usage(step="note", model="brass:m"))
+
+    assert [call.arguments for call in turn.calls] == [{"a": 1}, None]
 
 
 async def test_a_cancelled_call_stays_cancelled() -> None:

@@ -98,6 +98,7 @@ async def test_with_every_connection_in_use_the_turn_goes_without_memory(
         "tokens": 0,
         "revision": None,
         "updates": [],
+        "over_budget": [],
     }
     assert context == {**nothing, "degraded": "no_memory"}
     warnings = [record for record in caplog.records if record.name == "mnemic"]

@@ -1,7 +1,10 @@
 """Prompts are files with two sections and named slots; a mistake is said, not sent."""
 
+from pathlib import Path
+
 import pytest
 
+from mnemic import prompts
 from mnemic.prompts.loader import load_prompt, parse_prompt
 from mnemic.state.errors import ConfigurationError, InvalidInputError
 
@@ -49,3 +52,26 @@ def test_a_malformed_prompt_is_refused(text: str, said: str) -> None:
 def test_an_unknown_prompt_is_named() -> None:
     with pytest.raises(ConfigurationError, match="no prompt 'poem'"):
         load_prompt("poem")
+
+
+def test_slots_of_the_system_text_are_filled_where_they_are_asked_for() -> None:
+    text = "# system\nBe kind to {{name}}.\n# user\nGreet {{name}} on {{day}}.\n"
+    prompt = parse_prompt("greeting", text, system_slots=True)
+
+    assert prompt.variables == {"name", "day"}
+    assert prompt.render(name="{{day}}", day="Monday") == ("Be kind to {{day}}.", "Greet {{day}} on Monday.")
+    with pytest.raises(InvalidInputError, match=r"missing \['day'\]"):
+        prompt.render(name="Mara")
+
+
+def test_one_prompt_alone_has_slots_in_its_system_text() -> None:
+    names = [path.stem for path in Path(prompts.__file__).parent.glob("*.md")]
+    with_slots = []
+    for name in names:
+        try:
+            load_prompt(name)
+        except ConfigurationError:
+            with_slots.append(name)
+
+    assert with_slots == ["refine"]
+    assert load_prompt("refine", system_slots=True).variables

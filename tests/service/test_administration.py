@@ -17,13 +17,15 @@ from mnemic import Administration, Mnemic, PastMemory
 from mnemic.nodes.resources import Resources
 from mnemic.state.errors import ConfigurationError, MnemicError, RollbackRefusedError
 from mnemic.storage.migrate import ADMIN_ROLE
+from tests.support.loopback import LoopbackModel
+from tests.support.refined import refined
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, saved, states
 from tests.support.scripted import turns
 from tests.support.server import Clone, fast_directory
 from tests.support.worlds import identity, remember
 
 CANARY = "quincunx"
-#: All that the role may read, in full: ids, times, codes, digests. What a memory says is in no history.
+#: All that the role may read, in full: ids, times, codes, digests, figures. What a memory says is in none of them.
 READABLE = {
     "history": {
         *("agent_id", "seq", "op_id", "event", "memory_id", "scope_key", "category", "actor", "actor_kind", "reason"),
@@ -31,6 +33,11 @@ READABLE = {
         *("ts", "prev", "hash"),
     },
     "heads": {"agent_id", "seq", "hash"},
+    "refinements": {
+        *("agent_id", "id", "scope_key", "actor", "started_at", "holder", "until", "steps", "model_tokens", "removed"),
+        *("target_tokens", "tokens_before", "memories_before", "ended", "ended_at", "tokens_after", "memories_after"),
+        *("duplicates", "merged", "updated", "deleted", "protected", "journal_id"),
+    },
 }
 #: Functions that act for it, of which none tells what a memory says.
 CALLABLE = {
@@ -134,14 +141,15 @@ async def told(*acts: Awaitable[object]) -> str:
 
 
 @pytest.fixture
-async def canaries(memory: Mnemic, resources: Resources, superuser: psycopg.Connection) -> None:
-    """A message, and memories changed, forgotten, doubled, protected and erased, that all say what nobody may read."""
+async def canaries(memory: Mnemic, model: LoopbackModel, resources: Resources, superuser: psycopg.Connection) -> None:
+    """A message, and memories forgotten, doubled, refined, protected and erased, that all say what nobody may read."""
     await memory.observe(ANA, turns(f"My word is {CANARY}."))
     first, second, third = await saved(resources.database, *(f"{CANARY} {number}" for number in range(3)))
     await forgotten(resources.database, first, second)
     await remember(resources.database, ANA, again(first))
     superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (third.id,))
     await memory.erase(ANA, second.id)
+    await refined(memory, model, f"{CANARY}, short.", f"{CANARY}, in English.", into=CANARY)
 
 
 @pytest.mark.usefixtures("canaries")
@@ -158,10 +166,15 @@ async def test_nothing_that_administration_answers_or_raises_says_what_a_memory_
         administration.restore("harbor", "user:ana", 3),
         administration.restore("harbor", "user:ana", 3, skip_erased=True, dry_run=True),
         administration.as_of("harbor", "user:ana", 3),
+        administration.refinements("harbor"),
+        *(administration.undo_refinement("harbor", one.id) for one in await memory.refinements(ANA)),
+        *(administration.protect("harbor", one.id) for one in await memory.memories(ANA, with_closed=True)),
     )
     assert "RollbackConflictError" in said
     assert "ContentErasedError" in said
     assert "PastMemory" in said
+    assert "Refinement(" in said
+    assert "UnknownMemoryError" in said
     assert CANARY not in said
     assert CANARY in await told(memory.as_of(ANA, "user:ana", 3))  # the control: the person sees it
 

@@ -137,4 +137,5 @@ def test_every_refusal_of_our_own_guards_has_its_words() -> None:
     assert raised - set(failures._REASONS) == {
         "an operation needs a scoped transaction",  # only outside of scoped()
         "a person is erased in a transaction of their own",  # only by other statements than our own
+        "a refinement begins and ends inside an operation",  # likewise
     }

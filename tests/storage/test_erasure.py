@@ -20,6 +20,7 @@ from mnemic.storage.database import Database, Scoped
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.erasing import ANA, CANARY, MINE, erase, erase_person, form, places, problems, states, told
 from tests.support.mutating import mutate
+from tests.support.refining import in_a_session
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, direction, identity, memory, message, operate, remember
 
@@ -33,7 +34,8 @@ async def told_and_changed(db: Database, clone: Clone) -> uuid.UUID:
         f"update memories set content = 'Ana has two {CANARY}s', tags = array['{CANARY}'], related_user_ids = '{{bo}}'"
     )
     use = "insert into memory_use select agent_id, id, scope_key, 1, now() from memories"
-    await operate(db, ANA, lambda scoped: scoped.execute(change, {}), lambda scoped: scoped.execute(use, {}))
+    changed = in_a_session("user:ana", lambda scoped: scoped.execute(change, {}))
+    await operate(db, ANA, changed, lambda scoped: scoped.execute(use, {}))
     with clone.as_role("mnemic_admin") as admin:
         admin.execute("select set_protection(%s, %s, true, 'the administrator')", (AGENT, kept.id))
     return kept.id

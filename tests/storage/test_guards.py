@@ -13,6 +13,7 @@ from mnemic.state.records import NewMemory, Supersession
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from tests.support.mutating import mutate
+from tests.support.refining import in_a_session
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, operate, remember
 
@@ -63,7 +64,8 @@ async def test_nothing_changes_a_protected_memory(
 
 @pytest.mark.parametrize("statement", [change for change in CHANGES if "protected" not in change])
 async def test_an_unprotected_one_takes_the_same_changes(db: Database, stored: NewMemory, statement: str) -> None:
-    await attempt(db, statement)
+    # what it says changes in a refinement alone
+    await operate(db, ME, in_a_session("user:ana", lambda scoped: scoped.execute(statement, {})))
 
 
 async def test_no_function_of_the_service_passes_the_protection(
@@ -82,7 +84,7 @@ async def test_a_lifted_protection_makes_it_an_ordinary_memory_again(
 ) -> None:
     assert [protect(clean_db, stored.id), protect(clean_db, stored.id)] == [True, False]
     assert protect(clean_db, stored.id, False)
-    await attempt(db, "update memories set content = 'other'")
+    await attempt(db, "update memories set importance = 5")
 
 
 async def test_without_the_guard_a_protected_memory_would_change(fresh_db: Clone) -> None:

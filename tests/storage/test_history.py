@@ -20,8 +20,9 @@ from mnemic.state.settings import Settings
 from mnemic.storage import history, memories
 from mnemic.storage.database import Database, Scoped
 from tests.support.chain import assert_chain_is_whole
+from tests.support.refining import in_a_session
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, remember
+from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, operate, remember
 
 ME = identity(session="s1")
 
@@ -55,11 +56,9 @@ async def test_each_kind_of_change_has_its_event(
     db: Database, superuser: psycopg.Connection, change: str, event: str, tokens: int
 ) -> None:
     await remember(db, ME, memory("Ana keeps bees."))  # 15 characters, 4 tokens
-    async with db.scoped(ME) as scoped:
-        await scoped.begin_operation("formation")
-        await scoped.execute(f"update memories set {change}", {})
+    await operate(db, ME, in_a_session("user:ana", lambda scoped: scoped.execute(f"update memories set {change}", {})))
     rows = superuser.execute(
-        "select event, token_delta, scope_key, category from mnemic.history order by seq"
+        "select event, token_delta, scope_key, category from mnemic.history where event <> 'SESSION' order by seq"
     ).fetchall()
     assert rows == [("ADD", 4, "user:ana", "profile"), (event, tokens, "user:ana", "profile")]
 

@@ -13,6 +13,8 @@ OFTEN = {
     *(f"undo: refused with {part}" for part in ("later", "twins")),
     *(f"restore: done with {part}" for part in ("changes", "links")),
     "undo: unknown",
+    *("DEDUP", "MERGE", "UPDATE", "DELETE", "PROTECT", "merge: refused"),
+    *(f"undo refinement: done with {part}" for part in ("changes", "later", "links")),
 }
 SELDOM = {
     *(

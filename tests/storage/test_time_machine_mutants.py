@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 from hypothesis import Phase, settings
 
-from mnemic.storage import time_machine
+from mnemic.storage import refinements, time_machine
 from tests.support.machine import run_machines
 from tests.support.mutating import mutate
 from tests.support.server import Clone
@@ -55,6 +55,81 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
     "what was said stays hidden": ("roll_back", "set living = true", "set living = false", "searched messages: "),
     "what was said stays searched": ("roll_back", "set living = false", "set living = true", "searched messages: "),
     "relations do not come back": ("roll_back_links", "where l.before is not null", "where false", "what changed: "),
+    "what comes back is searched by other words": (
+        "keep_entries",
+        "new.content <> old.content and new.state <> 'purged'",
+        "false",
+        "searched memories: ",
+    ),
+    "another operation passes for a refinement's": (
+        "open_operation",
+        "set_config('mnemic.refinement_id', '', true),",
+        "",
+        "the refinement of what changed: ",
+    ),
+    "a refinement begins and ends untold": (
+        "record_session",
+        "insert into history select * from unnest(array[h]);",
+        "",
+        r"audit: .*head",
+    ),
+    "a merge looks like deletions": ("record_history", "h.reason = 'merge'", "false", "what happened: "),
+    "what was removed as a duplicate looks deleted": (
+        "record_history",
+        "h.reason = 'dedup'",
+        "false",
+        "what happened: ",
+    ),
+    "a journal survives its person's erasure": (
+        "with_repeating",
+        "j.kind = 'journal'",
+        "false",
+        "erased of the person: ",
+    ),
+    "what was merged goes out of use with what is erased": (
+        "taken_in",
+        "r.from_id = any(p_erased)",
+        "false",
+        "what changed: ",
+    ),
+}
+#: The same of the statements of refinements: what is wrong with them, by their names.
+STATEMENTS: Mapping[str, tuple[str, str, str, str]] = {
+    "a merge rests on nothing": (
+        "insert_merged",
+        "cross join merged m join sources s on",
+        "cross join merged m join sources s on false and",
+        "sources: ",
+    ),
+    "a merge is not tied to what it was made of": (
+        "insert_merged",
+        "m.scope_key from stored n cross join merged m",
+        "m.scope_key from stored n cross join merged m where false",
+        "what changed: ",
+    ),
+    "a merge is as new as the newest": ("insert_merged", "least(min(", "least(max(", "memories: "),
+    "a merge is as important as the least": ("insert_merged", "max(importance)", "min(importance)", "memories: "),
+    "a merge tells a confidence": ("insert_merged", "bool_or(private)", "bool_and(private)", "memories: "),
+    "what is kept of duplicates does not rest on the others": (
+        "remove_duplicates",
+        "from gone g join sources s on",
+        "from gone g join sources s on false and",
+        "sources: ",
+    ),
+    "of duplicates a thought stays and no commitment": (
+        "remove_duplicates",
+        "kind = 'core' desc",
+        "kind = 'reflection' desc",
+        "what changed: ",
+    ),
+    "new words have no vector": ("set_vector", "model = ''", "false", "searched memories: "),
+    "a refinement's figures leave merges out": ("done", "'MERGE', ", "", "what the refinement did: "),
+    "an undone refinement leaves merges": (
+        "operations",
+        "h.refinement_id = %(id)s",
+        "h.refinement_id = %(id)s and h.reason <> 'merge'",
+        "operations of the refinement: ",
+    ),
 }
 
 
@@ -73,4 +148,18 @@ def test_a_look_at_the_past_that_stops_too_early_is_found_out(fresh_db: Clone, m
     assert wrong != right
     monkeypatch.setattr(time_machine, "_SQL", MappingProxyType({**time_machine._SQL, "as_of": wrong}))
     with fresh_db.as_superuser() as superuser, pytest.raises(AssertionError, match=r"^past contents: "):
+        run_machines(fresh_db, superuser, MOST)
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_wrong_statement_of_refinements_is_found_out(
+    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    statement, text, wrong, broken = STATEMENTS[name]
+    right = refinements._SQL[statement]
+    assert text in right
+    changed = {**refinements._SQL, statement: right.replace(text, wrong)}
+    monkeypatch.setattr(refinements, "_SQL", MappingProxyType(changed))
+    expected = re.compile(f"^{broken}", re.DOTALL)
+    with fresh_db.as_superuser() as superuser, pytest.raises(AssertionError, match=expected):
         run_machines(fresh_db, superuser, MOST)

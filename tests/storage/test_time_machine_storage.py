@@ -19,6 +19,7 @@ from mnemic.storage.database import Database, Scoped
 from tests.support.erasing import form
 from tests.support.fixtures import administration
 from tests.support.mutating import mutate
+from tests.support.refining import in_a_session
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, message, operate, remember
 
@@ -71,7 +72,9 @@ async def forget(db: Database, new: NewMemory, who: Identity = ME) -> None:
 
 async def reword(db: Database, new: NewMemory, content: str) -> None:
     old = await read(db, new)
-    await operate(db, ME, lambda scoped: memories.rewrite_consolidation(scoped, old, content))
+    await operate(
+        db, ME, in_a_session(new.scope_key, lambda scoped: memories.rewrite_consolidation(scoped, old, content))
+    )
 
 
 async def supersede(db: Database, new: NewMemory, by: NewMemory) -> None:

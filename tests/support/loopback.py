@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
-from tests.support.loopback_wire import completion, embeddings_body, events, schema_name
+from tests.support.loopback_wire import completion, embeddings_body, events, offered, schema_name, tool_call
 
 Request = dict[str, Any]
 
@@ -109,6 +109,26 @@ class LoopbackModel:
             assert not self.problems, self.problems
 
 
+def offering(tool: str) -> Callable[[Request], bool]:
+    """Fits requests that leave it to the model which tools it calls, this one among them."""
+
+    def fits(request: Request) -> bool:
+        return schema_name(request) is None and tool in offered(request)
+
+    return fits
+
+
+def calling(*calls: tuple[str, dict[str, Any] | str], text: str | None = None) -> dict[str, Any]:
+    """An answer that calls tools by name: arguments as they are, or as the text that comes over the wire.
+
+        server.answer(offering("complete_refinement"), calling(("protect_memory", {"id": 3})), calling(text="Done."))
+
+    As with some servers the calls of each answer are numbered from 1.
+    """
+    made = [tool_call(f"call_{number}", name, arguments) for number, (name, arguments) in enumerate(calls, start=1)]
+    return {"content": text, "tool_calls": made} if made else {"content": text}
+
+
 def hang_up(_: Request) -> Answer:
     """An answer that never comes: the connection ends."""
     raise ConnectionAbortedError
@@ -161,8 +181,7 @@ def _as_reply(answer: Any, request: Request) -> Reply:
     text = answer.model_dump_json()
     if "response_format" in request or not request.get("tools"):
         return Reply(content=text)
-    call = {"id": "call_1", "type": "function", "function": {"name": schema_name(request), "arguments": text}}
-    return Reply(message={"tool_calls": [call]})
+    return Reply(message={"tool_calls": [tool_call("call_1", schema_name(request), text)]})
 
 
 def _error(status: int) -> tuple[int, str, bytes]:

@@ -19,6 +19,17 @@ def schema_name(request: Request) -> str | None:
     return str(choice["function"]["name"]) if isinstance(choice, dict) else None
 
 
+def offered(request: Request) -> list[str]:
+    """The names of the tools that the model may call."""
+    return [str(tool["function"]["name"]) for tool in request.get("tools") or []]
+
+
+def tool_call(call_id: Any, name: Any, arguments: dict[str, Any] | str) -> dict[str, Any]:
+    """One call of a tool, as a message carries it."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
+
+
 def completion(
     request: Request, message: dict[str, Any], finish_reason: str | None, usage: tuple[int, int] | None
 ) -> dict[str, Any]:

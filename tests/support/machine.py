@@ -17,8 +17,10 @@ from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
 from mnemic.storage.migrate import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.machine_agent import NOW, Real, added, draft, linked, numbered
-from tests.support.machine_pair import Act, Pair, chosen
+from tests.support.machine_erased import of_person, with_repeating
+from tests.support.machine_pair import Act, Pair, chosen, same
 from tests.support.machine_past import BARE, KEPT, Row, Subject
+from tests.support.machine_refinements import RefinementSteps
 from tests.support.machine_rollbacks import OWN, RollbackSteps
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, message
@@ -26,7 +28,21 @@ from tests.support.worlds import MODEL, MORNING, message
 #: Chooses among what there is; 0 is the newest.
 CHOICE = st.integers(0, 30)
 CONTENTS = st.sampled_from(["Ana keeps bees.", "Ana sails.", "Ana is in Porto."])
+#: What is said in any case: a commitment, and a thought of the same words.
+SAID = [("core", "Ana rows."), ("reflection", "Ana rows.")]
 DRAFTS = st.lists(st.tuples(st.sampled_from(["fact", "reflection", "core"]), CONTENTS), min_size=1, max_size=3)
+#: The knife writes what others say too, and what nobody says.
+WORDS = CONTENTS | st.sampled_from(["Ana keeps bees and hens.", "Ana sails to Oslo."])
+#: What the knife does, to which memories, and what it writes.
+CUTS = st.lists(
+    st.tuples(
+        st.sampled_from(["merge", "merge", "update", "update", "delete", "protect", "dedup", "other"]),
+        CHOICE,
+        WORDS,
+    ),
+    min_size=1,
+    max_size=4,
+)
 KEY = st.integers(0, 1)
 YES_OR_NO = st.booleans()
 
@@ -38,6 +54,7 @@ class TimeMachine(RuleBasedStateMachine):
         super().__init__()
         self.both = Pair(real)
         self.rollback = RollbackSteps(self.both, met)
+        self.refinement = RefinementSteps(self.both, met)
 
     def _can_change(self) -> bool:
         return bool(self._kept())
@@ -45,16 +62,22 @@ class TimeMachine(RuleBasedStateMachine):
     def _kept(self) -> list[Row]:
         return self.both.rows(lambda row: row["state"] in KEPT and not row["protected"])
 
+    def _has_refinement(self) -> bool:
+        return bool(self.refinement.ids)
+
     def _has_past(self) -> bool:
         return bool(self.both.past.changes)
 
     # -- what the service does
 
-    @initialize(key=KEY, drafts=DRAFTS)
-    def begin(self, key: int, drafts: list[tuple[Any, str]]) -> None:
-        """Whatever comes next meets a few memories that were said."""
+    @initialize(key=KEY, drafts=DRAFTS, cuts=CUTS, is_finished=YES_OR_NO)
+    def begin(
+        self, key: int, drafts: list[tuple[Any, str]], cuts: list[tuple[str, int, str]], is_finished: bool
+    ) -> None:
+        """Whatever comes next meets a few memories that were said, and what a refinement made of some."""
         for each in (key, 1 - key):
-            self.form(key=each, drafts=drafts, spoken=1, beside=0, replaced=None)
+            self.form(key=each, drafts=[*drafts, *SAID], spoken=2, beside=0, replaced=None)
+        self.refine(key=key, cuts=cuts, is_finished=is_finished)
 
     @rule(key=KEY, drafts=DRAFTS, spoken=st.integers(0, 2), beside=st.none() | CHOICE, replaced=st.none() | CHOICE)
     def form(
@@ -67,12 +90,13 @@ class TimeMachine(RuleBasedStateMachine):
         near = chosen(neighbours, beside) if neighbours and beside is not None else None
         relations = (Relation(to_id=near["id"], strength=0.5),) if near else ()
         new = [
-            draft(self.both.new_id(), kind, scope_key, content, said[place:] or said, relations)
+            draft(self.both.new_id(), kind, scope_key, content, said[place % 3 :], relations)
             for place, (kind, content) in enumerate(drafts)
         ]
         stored = self.both.storable(new)
         after: dict[Subject, Row | None] = {one.id: added(one, self.both.real.who()) for one in stored}
-        after |= {(one.id, near["id"], "related_to"): linked(self.both.real.agent, one, near) for one in stored if near}
+        agent = self.both.real.agent
+        after |= {(one.id, near["id"], "related_to"): linked(agent, one.id, scope_key, near) for one in stored if near}
         acts = self._storing(new, said)
         old, facts = self.both.open(scope_key, "fact"), [one for one in stored if one.kind == "fact"]
         if old and facts and replaced is not None:
@@ -160,17 +184,34 @@ class TimeMachine(RuleBasedStateMachine):
         after: dict[Subject, Row | None] = {row["id"]: {**row, "private": True}} if changes else {}
         self.both.operate("privacy", None, after, [lambda scoped: memories.make_private(scoped, row["id"])])
 
-    @precondition(_can_change)
-    @rule(which=CHOICE, content=CONTENTS)
-    def reword(self, which: int, content: str) -> None:
-        """Any living memory gets another text, as a consolidation does, unless a twin stands there."""
-        row = chosen(self._kept(), which)
-        after = {**row, "content": content}
-        if row["state"] != "active" or self.both.twins_of(after):
-            return
-        memory = self.both.read(row)
-        acts: list[Act] = [lambda scoped: memories.rewrite_consolidation(scoped, memory, content)]
-        self.both.operate("rewriting", "s1", {row["id"]: after}, acts)
+    # -- what an agent does to its own memory
+
+    @rule(key=KEY)
+    def begin_refinement(self, key: int) -> None:
+        self.refinement.begin(self.both.real.keys[key])
+
+    @rule(key=KEY, cuts=CUTS, is_finished=YES_OR_NO)
+    def refine(self, key: int, cuts: list[tuple[str, int, str]], is_finished: bool) -> None:
+        """Some acts of the knife, in a session that is begun for them where none runs."""
+        scope_key, steps = self.both.real.keys[key], self.refinement
+        if not steps.is_running(scope_key):
+            steps.begin(scope_key)
+        for act, which, content in cuts:
+            match act:
+                case "merge":
+                    steps.merge(scope_key, which, content)
+                case "update":
+                    steps.update(scope_key, which, content)
+                case "delete":
+                    steps.delete(scope_key, which)
+                case "protect":
+                    steps.protect(scope_key, which)
+                case "dedup":
+                    steps.remove_duplicates(scope_key)
+                case _:
+                    steps.leave_open(scope_key, which)
+        if is_finished:
+            steps.finish(scope_key)
 
     # -- what others do
 
@@ -195,9 +236,23 @@ class TimeMachine(RuleBasedStateMachine):
             row for row in every if row["id"] in ids and row["scope_key"] == "user:ana" and row["state"] != "purged"
         ]
         erased = self.both.real.erase(sorted(ids))
-        assert erased == [row["id"] for row in gone], "erased"
+        assert set(erased) == {row["id"] for row in gone}, "erased"
         self.both.past.erase([row["id"] for row in gone])
         after: dict[Subject, Row] = {row["id"]: {**row, **BARE} for row in gone}
+        self.both.done("erasure", "person", None, after | self.both.freed(after))
+
+    @precondition(_has_refinement)
+    @rule(is_wanted=st.sampled_from([False, False, True]))
+    def erase_person(self, is_wanted: bool) -> None:
+        """A person erases all that is theirs, and all that may repeat it; seldom, for little is left then."""
+        if not is_wanted:
+            return
+        past, now = self.both.past, self.both.past.memories()
+        gone = with_repeating(past, of_person(past))
+        erased = self.both.real.erase_person()
+        same("erased of the person", set(erased), {one for one in gone if now[one]["state"] != "purged"})
+        past.searched.clear()  # nobody else has said anything
+        after: dict[Subject, Row] = {memory_id: {**now[memory_id], **BARE} for memory_id in erased}
         self.both.done("erasure", "person", None, after | self.both.freed(after))
 
     # -- rollback, and looks at the past
@@ -222,6 +277,13 @@ class TimeMachine(RuleBasedStateMachine):
     @rule(since=CHOICE, person=YES_OR_NO, skip=YES_OR_NO)
     def undo_session(self, since: int, person: bool, skip: bool) -> None:
         self.rollback.undo_session(chosen(self.both.past.changes, since).ts, person=person, skip_erased=skip)
+
+    @precondition(_has_refinement)
+    @rule(which=CHOICE, person=YES_OR_NO, cascade=YES_OR_NO, skip=YES_OR_NO)
+    def undo_refinement(self, which: int, person: bool, cascade: bool, skip: bool) -> None:
+        ops = self.refinement.operations(chosen(self.refinement.ids, which), OWN if person else None)
+        if ops:
+            self.rollback.undo(ops, person=person, cascade=cascade, skip_erased=skip, met_as="undo refinement")
 
     @precondition(_has_past)
     @rule(which=CHOICE, key=KEY, person=YES_OR_NO, skip=YES_OR_NO)

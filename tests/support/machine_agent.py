@@ -3,8 +3,8 @@
 from asyncio import Runner
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, LiteralString, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, LiteralString, NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -16,7 +16,7 @@ from mnemic.state.rollback import PastMemory, Rollback
 from mnemic.storage import erasure, time_machine
 from mnemic.storage.database import Database, Scoped
 from tests.support.machine_past import Link, Row, Subject
-from tests.support.worlds import memory
+from tests.support.worlds import MORNING, memory
 
 Result = TypeVar("Result")
 
@@ -25,11 +25,23 @@ NOW = object()
 #: What the database sets by itself at every change, or once and for all at the first.
 AUTOMATIC = ("agent_id", "created_at", "updated_at", "version", "content_hash", "tokens")
 _HISTORY: LiteralString = """
-select h.seq, h.op_id, h.event, h.memory_id, h.ts, h.undo_of, coalesce(c.after, c.before) as contents
+select h.seq, h.op_id, h.event, h.memory_id, h.refinement_id, h.ts, h.undo_of, coalesce(c.after, c.before) as contents
   from mnemic.history h left join mnemic.history_contents c using (agent_id, seq)
  where h.agent_id = %(agent)s and h.seq > %(after)s order by h.seq"""
-_ENTRIES: LiteralString = "select item_id, kind, living from mnemic.entries where agent_id = %(agent)s"
+_ENTRIES: LiteralString = """
+select e.item_id, e.kind, e.living, e.vec is not null as has_vector,
+       e.tsv @@ plainto_tsquery('english', t.content) as says
+  from mnemic.entries e left join unnest(%(ids)s::uuid[], %(contents)s::text[]) as t(id, content) on t.id = e.item_id
+ where e.agent_id = %(agent)s"""
 _SOURCES: LiteralString = "select memory_id, message_id from mnemic.sources where agent_id = %(agent)s"
+
+
+class Entry(NamedTuple):
+    """How a memory is searched: at all, by the words it says, by a vector."""
+
+    is_living: bool
+    says: bool
+    has_vector: bool
 
 
 @dataclass(frozen=True)
@@ -37,9 +49,11 @@ class Told:
     """A row of the real history."""
 
     op_id: UUID
+    event: str
     subject: Subject
     ts: datetime
     undo_of: UUID | None
+    refinement: UUID | None
 
 
 @dataclass(frozen=True)
@@ -59,11 +73,13 @@ class Real:
     def who(self, session: str | None = "s1") -> Identity:
         return Identity(agent_id=self.agent, user_id="ana", session_id=session)
 
-    def serve(self, act: Callable[[Scoped], Awaitable[Result]], session: str | None = "s1") -> Result:
-        """In one transaction of the service's role."""
+    def serve(
+        self, act: Callable[[Scoped], Awaitable[Result]], session: str | None = "s1", only: str | None = None
+    ) -> Result:
+        """In one transaction of the service's role, with one scope key where `only` names it."""
 
         async def run() -> Result:
-            async with self.service.scoped(self.who(session)) as scoped:
+            async with self.service.scoped(self.who(session), only=only) as scoped:
                 return await act(scoped)
 
         return self.runner.run(run())
@@ -105,6 +121,9 @@ class Real:
     def erase(self, ids: Sequence[UUID]) -> list[UUID]:
         return self.serve(lambda scoped: erasure.erase(scoped, ["user:ana"], ids))
 
+    def erase_person(self) -> list[UUID]:
+        return self.serve(lambda scoped: erasure.erase_person(scoped, "ana"))
+
     def of_session(self, keys: Sequence[str] | None, since: datetime) -> list[UUID]:
         async def act(scoped: Scoped) -> list[UUID]:
             return await time_machine.of_session(scoped, keys, "s1", since)
@@ -139,7 +158,10 @@ class Real:
         """The rows of history after a seq."""
         rows = self._look(_HISTORY, after=after)
         assert [row["seq"] for row in rows] == list(range(after + 1, after + 1 + len(rows))), "history has gaps"
-        return [Told(row["op_id"], _subject(row), row["ts"], row["undo_of"]) for row in rows]
+        return [
+            Told(row["op_id"], row["event"], _subject(row), row["ts"], row["undo_of"], row["refinement_id"])
+            for row in rows
+        ]
 
     def memories(self) -> tuple[dict[UUID, Row], dict[UUID, int]]:
         """Rows without what is automatic, and versions."""
@@ -151,17 +173,20 @@ class Real:
         rows = self._look("select * from mnemic.relations where agent_id = %(agent)s")
         return {(row["from_id"], row["to_id"], row["relation_type"]): row for row in rows}
 
-    def entries(self) -> tuple[dict[UUID, bool], dict[UUID, bool]]:
-        """Which memories and which messages are searched."""
-        rows = self._look(_ENTRIES)
-        memories = {row["item_id"]: row["living"] for row in rows if row["kind"] != "message"}
-        return memories, {row["item_id"]: row["living"] for row in rows if row["kind"] == "message"}
+    def entries(self, contents: Mapping[UUID, str]) -> tuple[dict[UUID, Entry], dict[UUID, bool]]:
+        """How memories that say this are searched, and which messages are."""
+        rows = self._look(_ENTRIES, ids=list(contents), contents=list(contents.values()))
+        found = {row["item_id"]: Entry(row["living"], row["says"], row["has_vector"]) for row in rows
+                 if row["kind"] != "message"}  # fmt: skip
+        return found, {row["item_id"]: row["living"] for row in rows if row["kind"] == "message"}
 
     def sources(self) -> set[tuple[UUID, UUID]]:
         return {(row["memory_id"], row["message_id"]) for row in self._look(_SOURCES)}
 
 
 def _subject(row: Mapping[str, Any]) -> Subject:
+    if row["event"] == "SESSION":
+        return str(row["refinement_id"])
     if row["event"] != "LINK":
         return UUID(str(row["memory_id"]))
     contents = row["contents"]
@@ -200,15 +225,17 @@ def added(new: NewMemory, who: Identity) -> Row:
     }
 
 
-def linked(agent: str, new: NewMemory, near: Row) -> Row:
-    """The row that storing its relation makes."""
+def linked(
+    agent: str, new_id: UUID, scope_key: str, near: Row, relation_type: str = "related_to", strength: float = 0.5
+) -> Row:
+    """The row that storing a relation of a new memory makes."""
     return {
         "agent_id": agent,
-        "from_id": new.id,
+        "from_id": new_id,
         "to_id": near["id"],
-        "relation_type": "related_to",
-        "strength": 0.5,
-        "scope_key": new.scope_key,
+        "relation_type": relation_type,
+        "strength": strength,
+        "scope_key": scope_key,
         "to_scope_key": near["scope_key"],
         "created_at": NOW,
     }
@@ -223,7 +250,13 @@ def draft(
     relations: tuple[Relation, ...] = (),
 ) -> NewMemory:
     """A new memory with an id that is known beforehand."""
-    return replace(memory(content, kind=kind, key=key, sources=said), id=memory_id, relations=relations)
+    return replace(
+        memory(content, kind=kind, key=key, sources=said, valid_from=MORNING - timedelta(hours=memory_id.int % 5)),
+        id=memory_id,
+        relations=relations,
+        importance=1 + memory_id.int % 4,
+        source_session_id="s1" if memory_id.int % 2 else None,
+    )
 
 
 def numbered(message: Message, number: int) -> Message:

@@ -70,7 +70,9 @@ def _with_later(past: Past, known: set[UUID], keys: Sequence[str] | None) -> set
 def restore(past: Past, key: str, seq: int, *, administers: bool, skip_erased: bool) -> Expected:
     """Of a scope key: everything in it that changed since, as it was then."""
     then = past.at(seq)
-    targets = {change.subject: then.get(change.subject) for change in past.changes[seq:] if change.scope_key == key}
+    targets = {
+        change.subject: then.get(change.subject) for at, change in past.touched(past.operations, [key]) if at > seq
+    }
     return _expected(past, targets, (), administers=administers, skip_erased=skip_erased)
 
 

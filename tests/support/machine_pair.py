@@ -1,5 +1,6 @@
 """A real agent and its model side by side: what is done to one is done to the other, and all of both is compared."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
@@ -7,7 +8,8 @@ from uuid import UUID
 from mnemic.state.records import Memory, NewMemory
 from mnemic.storage import memories
 from mnemic.storage.database import Scoped
-from tests.support.machine_agent import NOW, Real, added
+from tests.support.machine_agent import NOW, Entry, Real, added
+from tests.support.machine_erased import taken_in
 from tests.support.machine_past import Done, Past, Row, Subject, are_twins
 
 Item = TypeVar("Item")
@@ -72,17 +74,23 @@ class Pair:
         return any(are_twins(row, other) for other in self.rows(lambda other: bool(other["state"] == "active")))
 
     def freed(self, erased: Mapping[Subject, Row]) -> dict[Subject, Row]:
-        """What erased consolidations had taken in stands for itself again, but for what a living memory says."""
+        """What erased memories had taken in stands for itself again, but for what a living memory says."""
         living = self.rows(lambda row: row["state"] == "active" and row["id"] not in erased)
         freed: dict[Subject, Row] = {}
-        for row in self.rows(lambda row: row["consolidated_into"] in erased and row["id"] not in erased):
+        waiting = taken_in(self.past, erased)
+        for row in sorted(self.rows(lambda row: row["id"] in waiting), key=lambda row: str(row["id"])):
             if not any(are_twins(row, other) for other in living):
                 freed[row["id"]] = {**row, "state": "active", "absorbed_at": None, "consolidated_into": None}
                 living.append(freed[row["id"]])
         return freed
 
     def operate(
-        self, reason: str, session: str | None, after: After, acts: Sequence[Act], gone: Sequence[UUID] = ()
+        self,
+        reason: str,
+        session: str | None,
+        after: After,
+        acts: Sequence[Act],
+        gone: Sequence[UUID] = (),
     ) -> None:
         """One operation of the service, and what the model says of it.
 
@@ -107,14 +115,24 @@ class Pair:
         *,
         gone: Sequence[UUID] = (),
         back: Sequence[UUID] = (),
+        refinement: UUID | None = None,
+        events: Mapping[str, int] | None = None,
     ) -> UUID | None:
-        """Writes into the model what the database has to have done, and compares; the operation's id, if it is one."""
+        """Writes into the model what the database has to have done, and compares; the operation's id, if it is one.
+
+        Args:
+            refinement: the session that all of it is part of.
+            events: how often what happens, where that is not told by what changed.
+        """
         told = self.real.told(len(self.past.changes))
         same("what changed", {row.subject for row in told}, set(after))
+        same("the refinement of what changed", {row.refinement for row in told}, {refinement} if told else set())
+        if events is not None:
+            same("what happened", Counter(row.event for row in told), Counter(events))
         op_ids = {row.op_id for row in told}
         assert len(op_ids) <= 1, "one operation"
         for op_id in op_ids:
-            done = Done(op_id, reason, actor_kind, session)
+            done = Done(op_id, reason, actor_kind, session, refinement)
             self.past.write(done, self._timed(after), [(row.subject, row.ts) for row in told])
         self.past.hide(gone)
         self.past.show(back)
@@ -135,9 +153,10 @@ class Pair:
         same("memories", rows, model)
         same("versions", versions, {memory_id: self.past.version(memory_id) for memory_id in model})
         same("relations", self.real.links(), self.past.links())
-        of_memories, of_messages = self.real.entries()
         indexed = {memory_id: row for memory_id, row in model.items() if _has_entry(row)}
-        same("searched memories", of_memories, {memory_id: _is_searched(row) for memory_id, row in indexed.items()})
+        of_memories, of_messages = self.real.entries({memory_id: row["content"] for memory_id, row in indexed.items()})
+        searched = {one: Entry(_is_searched(row), True, one in self.past.vectors) for one, row in indexed.items()}
+        same("searched memories", of_memories, searched)
         same("searched messages", of_messages, self.past.searched)
         pairs = {(memory_id, said) for memory_id, messages in self.past.sources.items() for said in messages}
         same("sources", self.real.sources(), pairs)

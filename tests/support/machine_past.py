@@ -13,7 +13,8 @@ from uuid import UUID
 Row = Mapping[str, Any]
 #: From, to, type.
 Link = tuple[UUID, UUID, str]
-Subject = UUID | Link
+#: A memory, a relation, or a refinement as it begins and ends.
+Subject = UUID | Link | str
 World = dict[Subject, Row]
 
 KEPT = ("active", "absorbed")
@@ -53,6 +54,8 @@ class Done:
     reason: str
     actor_kind: str
     session_id: str | None
+    #: The refinement it is part of.
+    refinement: UUID | None = None
 
 
 @dataclass
@@ -65,6 +68,10 @@ class Past:
     sources: dict[UUID, list[UUID]] = field(default_factory=dict)
     #: Whether a message is searched.
     searched: dict[UUID, bool] = field(default_factory=dict)
+    #: The memories whose words have a vector.
+    vectors: set[UUID] = field(default_factory=set)
+    #: Those whose new words the next operation brings a vector for.
+    indexed_anew: set[UUID] = field(default_factory=set)
 
     def at(self, seq: int) -> World:
         """Everything as it was after a seq."""
@@ -79,10 +86,12 @@ class Past:
         return self.at(len(self.changes))
 
     def memories(self) -> dict[UUID, Row]:
-        return {subject: row for subject, row in sorted_rows(self.now()) if isinstance(subject, UUID)}
+        """The oldest first, so that a choice among them depends on nothing else."""
+        now, born = self.now(), dict.fromkeys(change.subject for change in self.changes)
+        return {subject: now[subject] for subject in born if isinstance(subject, UUID)}
 
     def links(self) -> dict[Link, Row]:
-        return {subject: row for subject, row in self.now().items() if not isinstance(subject, UUID)}
+        return {subject: row for subject, row in self.now().items() if isinstance(subject, tuple)}
 
     def version(self, memory_id: UUID) -> int:
         return sum(change.subject == memory_id for change in self.changes)
@@ -91,6 +100,8 @@ class Past:
         """What operations changed in scope keys (None: in all), with the seqs."""
         wanted = set(ops)
         for seq, change in enumerate(self.changes, 1):
+            if isinstance(change.subject, str):
+                continue
             if change.op_id in wanted and (keys is None or change.scope_key in keys):
                 yield seq, change
 
@@ -107,6 +118,9 @@ class Past:
             row = {**(before or {}), "state": "soft_deleted"} if subject in left else after[subject]
             named = row or before or {}
             self.changes.append(Change(done.op_id, subject, named["scope_key"], before, row, ts))
+            if isinstance(subject, UUID) and before and row and before["content"] != row["content"]:
+                self.vectors = self.vectors - {subject} | (self.indexed_anew & {subject})
+        self.indexed_anew.clear()
 
     def rests(self, message_id: UUID) -> Iterator[Row]:
         """The memories that rest on a message."""
@@ -132,11 +146,6 @@ class Past:
 
     def _said(self, memory_ids: Iterable[UUID]) -> list[UUID]:
         return [message_id for memory_id in memory_ids for message_id in self.sources.get(memory_id, ())]
-
-
-def sorted_rows(world: Mapping[Subject, Row]) -> list[tuple[Subject, Row]]:
-    """Memories by id, so that a choice among them depends on nothing else."""
-    return sorted(world.items(), key=lambda item: str(item[0]))
 
 
 def are_twins(one: Row, other: Row) -> bool:

@@ -29,14 +29,17 @@ class RollbackSteps:
     def _past_now(self) -> Mapping[UUID, Row]:
         return self._both.past.memories()
 
-    def undo(self, ops: Sequence[UUID], *, person: bool, cascade: bool, skip_erased: bool) -> None:
+    def undo(
+        self, ops: Sequence[UUID], *, person: bool, cascade: bool, skip_erased: bool, met_as: str = "undo"
+    ) -> None:
+        """Undoes operations as one; what that meets is counted under a name."""
         keys = OWN if person else None
         expected = undo(self._both.past, ops, keys, cascade=cascade, skip_erased=skip_erased)
 
         def real(apply: bool) -> Rollback:
             return self._real.undo(ops, keys, cascade=cascade, skip_erased=skip_erased, apply=apply)
 
-        undone = self._roll_back("undo", expected, real, person=person)
+        undone = self._roll_back("undo", expected, real, person=person, met_as=met_as)
         if undone and len(ops) == 1:
             (undo_of,) = {told.undo_of for told in self._real.told(0) if told.op_id == undone}
             same("what was undone", undo_of, ops[0])
@@ -63,7 +66,7 @@ class RollbackSteps:
         def real(apply: bool) -> Rollback:
             return self._real.restore(key, seq, administers=administers, skip_erased=skip_erased, apply=apply)
 
-        self._roll_back("restore", expected, real, person=not administers)
+        self._roll_back("restore", expected, real, person=not administers, met_as="restore")
 
     def _whole(self, key: str, seq: int) -> int:
         """The seq, or that before the operation which it would divide; such a one is refused."""
@@ -77,7 +80,7 @@ class RollbackSteps:
         return seqs[0] - 1
 
     def _roll_back(
-        self, reason: str, expected: Expected, real: Callable[[bool], Rollback], *, person: bool
+        self, reason: str, expected: Expected, real: Callable[[bool], Rollback], *, person: bool, met_as: str
     ) -> UUID | None:
         told, _ = _outcome(lambda: real(False))
         same(f"dry run of {reason}", told, expected.told)
@@ -85,7 +88,7 @@ class RollbackSteps:
         done, error = _outcome(lambda: real(True))
         same(f"refusal of {reason}", error, expected.error)
         same(f"what {reason} tells", done, expected.told)
-        self._met.update(_met(reason, expected))
+        self._met.update(_met(met_as, expected))
         moved = {
             memory_id: (self._past_now[memory_id]["state"], row["state"])
             for memory_id, row in expected.after.items()

@@ -31,6 +31,8 @@ class Surface(Protocol):
 
     async def undo_session(self, session_id: str, since: datetime, **switches: bool) -> Rollback: ...
 
+    async def undo_refinement(self, refinement_id: UUID, **switches: bool) -> Rollback: ...
+
     async def restore(self, key: str, moment: int | datetime, **switches: bool) -> Rollback: ...
 
 
@@ -49,6 +51,10 @@ class Methods:
 
     async def undo_session(self, session_id: str, since: datetime, **switches: bool) -> Rollback:
         done: Rollback = await self.machine.undo_session(self.whose, session_id, since, **switches)
+        return done
+
+    async def undo_refinement(self, refinement_id: UUID, **switches: bool) -> Rollback:
+        done: Rollback = await self.machine.undo_refinement(self.whose, refinement_id, **switches)
         return done
 
     async def restore(self, key: str, moment: int | datetime, **switches: bool) -> Rollback:
@@ -74,6 +80,9 @@ class Commands:
 
     async def undo_session(self, session_id: str, since: datetime, **switches: bool) -> Rollback:
         return await self._run(["undo", "--session", session_id, "--since", since.isoformat()], switches)
+
+    async def undo_refinement(self, refinement_id: UUID, **switches: bool) -> Rollback:
+        return await self._run(["undo", "--refinement", str(refinement_id)], switches)
 
     async def restore(self, key: str, moment: int | datetime, **switches: bool) -> Rollback:
         at = moment.isoformat() if isinstance(moment, datetime) else str(moment)

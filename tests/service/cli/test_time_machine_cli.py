@@ -164,6 +164,12 @@ def test_an_unknown_operation_is_one_line(mnemic: Command, ops: list[UUID], who:
         (("undo", "OP", *BLIND, "--session", ""), "name operations"),
         (("undo", "OP", *BLIND, "--actor", ""), "an id is printable text"),
         (("undo", "OP", *PERSON, "--session", "s1", "--since", "2026-03-02T09:14:00Z"), "name operations"),
+        (("undo", "OP", *PERSON, "--refinement", str(UUID(int=1))), "name operations"),
+        (("undo", *BLIND, "--session", "s1", "--refinement", str(UUID(int=1))), "name operations"),
+        (
+            ("undo", *PERSON, "--session", "s1", "--since", "2026-03-02T09:14:00Z", "--refinement", str(UUID(int=1))),
+            "name operations",
+        ),
         (("undo", "OP", *PERSON, "--yes", "--dry-run"), "say one of them"),
         (("undo", *PERSON, "--session", "s1", "--since", "2026-03-02"), "with its zone, such as"),
         (("undo", *PERSON, "--session", "s1", "--since", "2026-03-02T09:14:00"), "with its zone, such as"),

@@ -1,0 +1,1 @@
+"""How far a refinement shortens a core memory, and what that costs."""

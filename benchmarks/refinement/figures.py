@@ -1,0 +1,81 @@
+"""What a refinement kept: names, numbers and dates, and what is protected."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from benchmarks.recall_quality.porter import stem
+from benchmarks.refinement.refining import Refined
+from mnemic.policy.common_words import FUNCTION_WORDS
+from mnemic.policy.details import details
+from mnemic.policy.numbers import find_numbers
+from mnemic.policy.retention import missing_details
+from mnemic.policy.tokens import count_tokens
+from mnemic.policy.words import folded_words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Of one core memory; shares from 0 to 1."""
+
+    memories_before: int
+    memories_after: int
+    tokens_before: int
+    tokens_after: int
+    #: Distinct names, numbers, dates and quotations that stand anywhere in the core memory afterwards.
+    kept_whole: float
+    #: Of each memory's, those that stand in the living memory that took it in.
+    kept_each: float
+    #: Of the words of the answers to questions that the memories said, those that are still said where they went.
+    answers_kept: float
+    protected: int
+    #: Protected ones whose text is no original's any more: none may be.
+    protected_changed: int
+
+
+def figures(refined: Refined) -> Figures:
+    """Counted from the texts, not taken from the refinement's own report."""
+    old = [memory.text for memory in refined.core.memories]
+    living = {id_: memory.content for memory in refined.after for id_ in refined.taken[memory.id]}
+    wanted = [(given.text, living.get(id_, "")) for id_, given in refined.before.items()]
+    shielded = [memory for memory in refined.after if memory.protected]
+    return Figures(
+        memories_before=len(old),
+        memories_after=len(refined.after),
+        tokens_before=refined.core.tokens,
+        tokens_after=sum(count_tokens(memory.content) for memory in refined.after),
+        kept_whole=_kept([("\n".join(old), "\n".join(memory.content for memory in refined.after))]),
+        kept_each=_kept(wanted),
+        answers_kept=_answers_kept(refined, living),
+        protected=len(shielded),
+        protected_changed=sum(
+            memory.id not in refined.before or refined.before[memory.id].text != memory.content for memory in shielded
+        ),
+    )
+
+
+def _kept(pairs: Sequence[tuple[str, str]]) -> float:
+    """The share of the details of all old texts that their new texts hold."""
+    count = sum(_details(old) for old, _ in pairs)
+    return 1 - sum(len(missing_details([old], new)) for old, new in pairs) / max(1, count)
+
+
+def _details(text: str) -> int:
+    found = details(text)
+    return sum(
+        len({one.casefold() for one in kind}) for kind in (found.names, found.numbers, found.dates, found.quoted)
+    )
+
+
+def _answers_kept(refined: Refined, living: Mapping[UUID, str]) -> float:
+    said = kept = 0
+    for question in refined.core.questions:
+        ids = [id_ for id_, given in refined.before.items() if given.turn_ids & question.evidence]
+        words = _stems(question.answer) & _stems(" ".join(refined.before[id_].text for id_ in ids))
+        said += len(words)
+        kept += len(words & _stems(" ".join(living.get(id_, "") for id_ in ids)))
+    return kept / max(1, said)
+
+
+def _stems(text: str) -> set[str]:
+    return {stem(word) for word in folded_words(text) if word not in FUNCTION_WORDS} | set(find_numbers(text))

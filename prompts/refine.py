@@ -1,0 +1,75 @@
+"""The step `refine`: one turn of an agent that compresses its own core memory (seed C)."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from mnemic.prompts.conversation import as_data
+from mnemic.prompts.loader import load_prompt
+from mnemic.state.refinement import Budget, LedgerEntry, Turn
+
+PROMPT = load_prompt("refine", system_slots=True)
+
+
+class RefineInput(NamedTuple):
+    """What the agent sees in one turn of a batch."""
+
+    #: Who the agent is, in its own words; empty where nobody said.
+    persona: str
+    #: The scope, and the display name of whose memory it is.
+    scope: str
+    owner: str
+    #: As it was when the batch began; what the turns changed is told by their answers.
+    budget: Budget
+    #: The number of this batch, from 1, of so many.
+    batch: int
+    batches: int
+    ledger: tuple[LedgerEntry, ...]
+    #: What was called in this batch so far, with the answers.
+    turns: tuple[Turn, ...] = ()
+
+
+def variables(step_input: RefineInput) -> dict[str, str]:
+    """The values of the prompt's slots, escaped."""
+    budget = step_input.budget
+    return {
+        "persona": as_data(step_input.persona or "(nothing was said of it)"),
+        "scope": step_input.scope,
+        "owner": as_data(step_input.owner),
+        "now": f"{budget.now:,}",
+        "target": f"{budget.target:,}",
+        "protected": f"{budget.protected:,}",
+        "most_protected": f"{budget.most_protected:,}",
+        "removable": f"{budget.removable:,}",
+        "batch": f"{step_input.batch} of {step_input.batches}",
+        "ledger": render_ledger(step_input.ledger) or "(nothing)",
+    }
+
+
+def render_ledger(entries: Sequence[LedgerEntry]) -> str:
+    """`[3] core, goals, since 2026-03-02, stored 2026-03-04, 18 tokens, protected: text`, one after the other.
+
+    Further lines of a text are set in, so that no memory can pass for another one.
+    """
+    return "\n".join(map(_entry, entries))
+
+
+def _entry(entry: LedgerEntry) -> str:
+    flags = [name for name in ("protected", "pinned", "private") if getattr(entry, name)]
+    marks = [
+        entry.kind,
+        entry.category,
+        f"since {_day(entry.valid_from)}",
+        f"stored {_day(entry.created_at)}",
+        f"importance {entry.importance}",
+        f"{entry.tokens} tokens",
+        f"about {' '.join(entry.subject.split())}",
+        *(["tags " + " ".join(" ".join(entry.tags).split())] if entry.tags else []),
+        *flags,
+    ]
+    text = "\n    | ".join(as_data(entry.content).splitlines())
+    return f"[{entry.handle}] {as_data(', '.join(marks))}: {text}"
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d}"

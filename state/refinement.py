@@ -1,0 +1,134 @@
+"""Refinement: what a session sees of the memories it works on, what its agent does in turn, and what came of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+from typing_extensions import TypedDict
+
+from mnemic.state.records import Kind
+
+#: Why a session ended: its agent said so; no further call came after the last batch; or a limit was reached.
+Ended = Literal["completed", "finished", "steps", "tokens", "time"]
+#: `planned`: a dry run. `not_due`: the core memory is within its budget, and nobody insists.
+RefinementOutcome = Literal["ended", "not_due", "planned"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerEntry:
+    """One core memory as the ledger shows it."""
+
+    #: What the model calls it by; never its id.
+    handle: int
+    id: UUID
+    version: int
+    kind: Kind
+    category: str
+    content: str
+    #: Who it is about: a display name, and the user's id where there is one.
+    subject: str
+    subject_user_id: str | None
+    #: Since when it holds: the origin date, which a merge keeps.
+    valid_from: datetime
+    created_at: datetime
+    tokens: int
+    importance: int
+    protected: bool
+    pinned: bool
+    private: bool
+    tags: tuple[str, ...] = ()
+
+
+class Budget(NamedTuple):
+    """How much there is, and may be done; tokens are characters / 4."""
+
+    #: Tokens of the whole core memory now.
+    now: int
+    #: What it shall come down to.
+    target: int
+    #: Tokens of protected memories now, and at most.
+    protected: int
+    most_protected: int
+    #: Memories that the session may still take away without keeping them elsewhere.
+    removable: int
+
+
+class ToolCall(NamedTuple):
+    """One tool call of a model, with what it was answered."""
+
+    #: As the provider numbered it.
+    id: str
+    name: str
+    #: None: they could not be read.
+    arguments: Mapping[str, Any] | None
+    answer: str = ""
+
+
+class Turn(NamedTuple):
+    """One answer of a model that may call tools."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refinement:
+    """One session, running or ended: figures only."""
+
+    id: UUID
+    scope_key: str
+    started_at: datetime
+    #: Who had it started.
+    actor: str
+    #: None: it runs, or waits to be resumed.
+    ended: Ended | None
+    ended_at: datetime | None
+    #: Whether somebody works on it now.
+    is_held: bool
+    #: Turns of the agent.
+    steps: int
+    #: Tokens of the model's calls.
+    model_tokens: int
+    target_tokens: int
+    tokens_before: int
+    tokens_after: int | None
+    memories_before: int
+    memories_after: int | None
+    #: Duplicates removed before the agent began; then what it did, in memories.
+    duplicates: int
+    merged: int
+    updated: int
+    deleted: int
+    protected: int
+    #: Memories taken away without being kept elsewhere.
+    removed: int
+    #: The memory that tells of the outcome.
+    journal_id: UUID | None
+
+
+class RefinementResult(TypedDict, total=False):
+    """What became of a refinement that was asked for; a dry run tells what there is to do."""
+
+    scope_key: str
+    outcome: RefinementOutcome
+    #: The session; None: none was needed.
+    refinement_id: str | None
+    #: Whether it had been begun before, and broken off.
+    resumed: bool
+    ended: Ended | None
+    #: Tokens of the whole core memory, and what it shall come down to.
+    tokens_before: int
+    tokens_after: int
+    target_tokens: int
+    memories_before: int
+    memories_after: int
+    #: In memories: duplicates removed first, then what the agent did.
+    duplicates: int
+    merged: int
+    updated: int
+    deleted: int
+    protected: int
+    steps: int
+    journal_id: str | None

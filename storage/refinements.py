@@ -1,0 +1,243 @@
+"""Refinement sessions: their rows, and what the knife does. The caller owns the transaction.
+
+Every change begins with `begin_knife`, which no session outlives: one that has ended, or that another run has taken up,
+changes nothing any more.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+from psycopg.types.json import Jsonb
+
+from mnemic.state.errors import RefinementOverError
+from mnemic.state.records import Kind
+from mnemic.state.refinement import Ended, LedgerEntry, Refinement
+from mnemic.storage.database import Scoped
+from mnemic.storage.memories import STANDING
+from mnemic.storage.statements import load_statements
+from mnemic.storage.vectors import half_vectors
+
+_SQL = load_statements("refinements")
+#: What one search of a session may return.
+MOST_FOUND = 20
+
+
+class Session(NamedTuple):
+    """A session as the run that holds it knows it."""
+
+    id: UUID
+    scope_key: str
+    #: The run.
+    holder: UUID
+
+
+class Running(NamedTuple):
+    """The session that has not ended on a scope key."""
+
+    id: UUID
+    #: Seconds since it began.
+    age: float
+    #: Whether somebody works on it now; else it was broken off.
+    is_held: bool
+
+
+class Progress(NamedTuple):
+    """How far a session has come."""
+
+    steps: int
+    model_tokens: int
+    seconds: float
+    removed: int
+    memories_before: int
+
+
+async def running(scoped: Scoped, key: str) -> Running | None:
+    """The session of this scope key that has not ended, if there is one."""
+    rows = await scoped.tuples(_SQL["running"], {"key": key})
+    return Running(*rows[0]) if rows else None
+
+
+async def begin(scoped: Scoped, session: Session, ledger: Sequence[LedgerEntry], *, target: int, seconds: int) -> None:
+    """Stores a new session; within an operation, whose history tells of it.
+
+    Raises:
+        ConcurrentChangeError: another one was begun meanwhile.
+    """
+    values = {
+        **_values(session),
+        "actor": scoped.identity.actor,
+        "seconds": seconds,
+        "target": target,
+        "tokens": sum(entry.tokens for entry in ledger),
+        "memories": len(ledger),
+    }
+    await scoped.execute(_SQL["begin"], values)
+
+
+async def take_over(scoped: Scoped, session: Session, *, seconds: int) -> bool:
+    """Takes a session up that was broken off; False where somebody else was faster."""
+    return bool(await scoped.tuples(_SQL["take_over"], {**_values(session), "seconds": seconds}))
+
+
+async def release(scoped: Scoped, session: Session) -> None:
+    """Leaves a session to whoever resumes it."""
+    await scoped.execute(_SQL["release"], _values(session))
+
+
+async def step(scoped: Scoped, session: Session, *, seconds: int) -> Progress:
+    """Counts a turn that is about to begin, and holds the session for as long again.
+
+    Raises:
+        RefinementOverError: the session is no longer this run's.
+    """
+    rows = await scoped.tuples(_SQL["step"], {**_values(session), "seconds": seconds})
+    if not rows:
+        raise RefinementOverError
+    return Progress(*rows[0])
+
+
+async def spend(scoped: Scoped, session: Session, tokens: int) -> None:
+    """Adds what a turn's model took."""
+    await scoped.execute(_SQL["spend"], {**_values(session), "tokens": tokens})
+
+
+async def begin_knife(scoped: Scoped, session: Session, reason: str, *, meta: Mapping[str, Any] | None = None) -> UUID:
+    """Opens an operation of a session; as `Scoped.begin_operation`.
+
+    Raises:
+        RefinementOverError: the session has ended, or is no longer this run's.
+    """
+    op_id = uuid4()
+    values = {
+        **_values(session),
+        "op_id": op_id,
+        "actor": scoped.identity.actor,
+        "reason": reason,
+        "meta": Jsonb(dict(meta or {})),
+        "lock": scoped.lock,
+        "head": scoped.head,
+    }
+    ((is_running, _),) = await scoped.tuples(_SQL["begin_knife"], values)
+    if not is_running:
+        raise RefinementOverError
+    return op_id
+
+
+async def ledger(scoped: Scoped) -> list[LedgerEntry]:
+    """The core memory of the transaction's scope key, oldest first, numbered from 1."""
+    rows = await scoped.rows(dict, _SQL["ledger"], {"kinds": list(STANDING)})
+    return [LedgerEntry(**{**row, "tags": tuple(row["tags"])}, handle=place) for place, row in enumerate(rows, start=1)]
+
+
+async def find(scoped: Scoped, query: str, *, after: datetime | None, before: datetime | None) -> list[UUID]:
+    """Core memories that have one of the query's words and hold since a time between these, the most fitting first."""
+    values = {"query": query, "after": after, "before": before, "kinds": list(STANDING), "most": MOST_FOUND}
+    return [memory_id for (memory_id,) in await scoped.tuples(_SQL["find"], values)]
+
+
+async def count_duplicates(scoped: Scoped) -> int:
+    """How many `remove_duplicates` would remove."""
+    ((count,),) = await scoped.tuples(_SQL["count_duplicates"], {})
+    return int(count)
+
+
+async def remove_duplicates(scoped: Scoped) -> int:
+    """Soft-deletes what says exactly the same as another core memory of the scope key; how many that were."""
+    return len(await scoped.tuples(_SQL["remove_duplicates"], {}))
+
+
+async def merge(scoped: Scoped, merged: Sequence[LedgerEntry], category: str, content: str) -> UUID | None:
+    """Replaces memories by one; None where a living memory says that already.
+
+    Raises:
+        RefinementOverError: one of them is not as it was read.
+    """
+    ordered = sorted(merged, key=lambda entry: entry.id)
+    closing = {"ids": [entry.id for entry in ordered], "versions": [entry.version for entry in ordered]}
+    if len(await scoped.tuples(_SQL["close_merged"], closing)) != len(ordered):
+        raise RefinementOverError("one of these memories was changed meanwhile; nothing was written")
+    new_id = uuid4()
+    values = {
+        "ids": closing["ids"],
+        "id": new_id,
+        "category": category,
+        "content": content,
+        "actor_id": scoped.identity.actor,
+        "role": scoped.identity.role,
+    }
+    return new_id if await scoped.tuples(_SQL["insert_merged"], values) else None
+
+
+async def rewrite(
+    scoped: Scoped, entry: LedgerEntry, content: str, *, model: str, vector: Sequence[float] | None
+) -> bool:
+    """Gives a core memory other words, and their vector where it is searched; False where it is not as it was read."""
+    kinds: list[Kind] = list(STANDING)
+    values = {"memory_id": entry.id, "version": entry.version, "content": content, "kinds": kinds}
+    if not await scoped.tuples(_SQL["rewrite"], values):
+        return False
+    if vector is not None:
+        indexed = {"memory_id": entry.id, "model": model, "vectors": half_vectors([vector])}
+        await scoped.execute(_SQL["set_vector"], indexed)
+    return True
+
+
+async def protect(scoped: Scoped, entry: LedgerEntry) -> bool:
+    """Protects a core memory; False where it is not as it was read."""
+    ((done,),) = await scoped.tuples(_SQL["protect"], {"memory_id": entry.id, "version": entry.version})
+    return bool(done)
+
+
+async def remove(scoped: Scoped, session: Session, memories: int) -> tuple[int, int]:
+    """Counts memories that are taken away: all that were so far, and what there was when the session began."""
+    ((removed, before),) = await scoped.tuples(_SQL["removed"], {**_values(session), "removed": memories})
+    return int(removed), int(before)
+
+
+async def done(scoped: Scoped, refinement_id: UUID) -> dict[str, int]:
+    """How many memories a session has dealt with, by what it did, as the history tells it."""
+    return dict(await scoped.tuples(_SQL["done"], {"id": refinement_id}))
+
+
+async def finish(
+    scoped: Scoped,
+    session: Session,
+    ended: Ended,
+    ledger_after: Sequence[LedgerEntry],
+    counts: Mapping[str, int],
+    journal_id: UUID | None,
+) -> None:
+    """Ends a session with its outcome; within an operation, whose history tells of it."""
+    values = {
+        **_values(session),
+        "ended": ended,
+        "tokens": sum(entry.tokens for entry in ledger_after),
+        "memories": len(ledger_after),
+        "duplicates": counts.get("DEDUP", 0),
+        "merged": counts.get("MERGE", 0),
+        "updated": counts.get("UPDATE", 0),
+        "deleted": counts.get("DELETE", 0),
+        "protected": counts.get("PROTECT", 0),
+        "journal_id": journal_id,
+    }
+    await scoped.execute(_SQL["finish"], values)
+
+
+async def listed(
+    scoped: Scoped, keys: Sequence[str] | None, *, refinement_id: UUID | None = None, most: int = 1
+) -> list[Refinement]:
+    """Sessions of these scope keys, or of all that the transaction sees, newest first."""
+    values = {"keys": None if keys is None else list(keys), "id": refinement_id, "most": most}
+    return await scoped.rows(Refinement, _SQL["listed"], values)
+
+
+async def operations(scoped: Scoped, keys: Sequence[str] | None, refinement_id: UUID) -> list[UUID]:
+    """What a session did to memories of these scope keys, or of all, as operations."""
+    values = {"keys": None if keys is None else list(keys), "id": refinement_id}
+    return [op_id for (op_id,) in await scoped.tuples(_SQL["operations"], values)]
+
+
+def _values(session: Session) -> dict[str, Any]:
+    return {"id": session.id, "key": session.scope_key, "holder": session.holder}

@@ -1,0 +1,178 @@
+-- running --
+-- The session that has not ended on this scope key, how long it has run, and whether somebody works on it now.
+select id, extract(epoch from clock_timestamp() - started_at)::float8, until > clock_timestamp()
+  from refinements where agent_id = %(agent_id)s and scope_key = %(key)s and scope_key = any(%(scope_keys)s) and ended is null;
+
+-- begin --
+-- A session's row, with what there is when it begins.
+insert into refinements (agent_id, id, scope_key, actor, holder, until, target_tokens, tokens_before, memories_before)
+values (%(agent_id)s, %(id)s, %(key)s, %(actor)s, %(holder)s, clock_timestamp() + make_interval(secs => %(seconds)s),
+        %(target)s, %(tokens)s, %(memories)s);
+
+-- take_over --
+-- A session that was broken off passes to who resumes it.
+update refinements set holder = %(holder)s, until = clock_timestamp() + make_interval(secs => %(seconds)s)
+ where agent_id = %(agent_id)s and id = %(id)s and ended is null and until <= clock_timestamp()
+returning id;
+
+-- release --
+-- A run that broke off leaves the session to be resumed at once.
+update refinements set until = clock_timestamp()
+ where agent_id = %(agent_id)s and id = %(id)s and holder = %(holder)s and ended is null;
+
+-- step --
+-- Counts a turn before its model is asked, so that one that always breaks off ends too; tells how far the session has come.
+update refinements set steps = steps + 1, until = clock_timestamp() + make_interval(secs => %(seconds)s)
+ where agent_id = %(agent_id)s and id = %(id)s and holder = %(holder)s and ended is null and until > clock_timestamp()
+returning steps, model_tokens, extract(epoch from clock_timestamp() - started_at)::float8, removed, memories_before;
+
+-- spend --
+-- What a turn of the model took.
+update refinements set model_tokens = model_tokens + %(tokens)s
+ where agent_id = %(agent_id)s and id = %(id)s and holder = %(holder)s and ended is null;
+
+-- begin_knife --
+with patient as materialized (select set_config('lock_timeout', %(head)s, true)), begun as materialized (
+    select begin_knife(%(id)s, %(holder)s, %(op_id)s, %(actor)s, %(reason)s, %(meta)s) as is_running from patient)
+select is_running, set_config('lock_timeout', %(lock)s, true) from begun;
+
+-- removed --
+-- What the session takes away now, all that it has taken away, and what there was when it began.
+update refinements set removed = removed + %(removed)s where agent_id = %(agent_id)s and id = %(id)s
+returning removed, memories_before;
+
+-- ledger --
+-- The core memory of the scope key: all that is always in context, oldest first.
+select id, version, kind, category, content, subject, subject_user_id, valid_from, created_at, tokens,
+       importance::integer as importance, protected, pinned, private, coalesce(tags, '{}') as tags
+  from memories
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = any(%(kinds)s)
+ order by valid_from, id;
+
+-- find --
+-- Core memories that have one of the words, since and before a moment; the most fitting first.
+select m.id from memories m
+ cross join lateral (
+       select string_agg(quote_literal(lexeme)::tsquery::text, ' | ')::tsquery as words
+         from unnest(tsvector_to_array(to_tsvector('english', %(query)s))) as lexeme) as q
+ where m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.state = 'active' and m.kind = any(%(kinds)s)
+   and (%(query)s = '' or to_tsvector('english', m.subject || ' ' || m.content) @@ q.words)
+   and (%(after)s::timestamptz is null or m.valid_from >= %(after)s)
+   and (%(before)s::timestamptz is null or m.valid_from < %(before)s)
+ order by ts_rank(to_tsvector('english', m.subject || ' ' || m.content), q.words) desc nulls last, m.valid_from, m.id
+ limit %(most)s;
+
+-- count_duplicates --
+-- What remove_duplicates would remove.
+with ranked as (
+    select protected, row_number() over same as nth
+      from memories
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind in ('core', 'reflection')
+    window same as (partition by scope_key, subject_user_id, category, private,
+                                 btrim(regexp_replace(normalize(content, nfkc), '\s+', ' ', 'g'))
+                        order by protected desc, kind = 'core' desc, valid_from, id)
+)
+select count(*) from ranked where nth > 1 and not protected;
+
+-- remove_duplicates --
+-- What says exactly the same but for white space and Unicode form lives once; nobody reads it for that. A protected one
+-- stays, then a commitment, then the oldest; it rests on what the others rested on.
+with ranked as (
+    select id, protected, row_number() over same as nth, first_value(id) over same as kept
+      from memories
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind in ('core', 'reflection')
+    window same as (partition by scope_key, subject_user_id, category, private,
+                                 btrim(regexp_replace(normalize(content, nfkc), '\s+', ' ', 'g'))
+                        order by protected desc, kind = 'core' desc, valid_from, id)
+), gone as (
+    update memories m set state = 'soft_deleted' from ranked r
+     where m.agent_id = %(agent_id)s and m.id = r.id and r.nth > 1 and not r.protected
+    returning m.id, r.kept
+), sourced as (
+    insert into sources (agent_id, memory_id, message_id, scope_key)
+    select distinct %(agent_id)s, g.kept, s.message_id, s.scope_key
+      from gone g join sources s on s.agent_id = %(agent_id)s and s.memory_id = g.id
+    on conflict do nothing
+)
+select id from gone;
+
+-- close_merged --
+-- What is merged goes, if it is still as it was read.
+update memories m set state = 'soft_deleted'
+  from unnest(%(ids)s::uuid[], %(versions)s::integer[]) as g(id, version)
+ where m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.id = g.id and m.version = g.version
+   and m.state = 'active' and m.kind in ('core', 'reflection')
+returning m.id;
+
+-- insert_merged --
+-- The memory that takes its place: as old as the oldest of them, as important, pinned and confidential as any of them; it
+-- rests on all that they rested on.
+with merged as (
+    select * from memories where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = any(%(ids)s)
+), stored as (
+    insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance, pinned,
+                          private, tags, provenance, valid_from, source_session_id, actor_id, role)
+    select %(agent_id)s, %(id)s, 'core', min(scope_key), (array_agg(subject order by valid_from, id))[1],
+           min(subject_user_id), %(category)s, %(content)s, max(importance), bool_or(pinned), bool_or(private),
+           (select array_agg(distinct tag order by tag) from merged cross join unnest(tags) as tag), 'consolidated',
+           least(min(valid_from), clock_timestamp()),
+           case when count(distinct coalesce(source_session_id, '')) = 1 then min(source_session_id) end,
+           %(actor_id)s, %(role)s
+      from merged
+    on conflict do nothing
+    returning id, scope_key
+), sourced as (
+    insert into sources (agent_id, memory_id, message_id, scope_key)
+    select distinct %(agent_id)s, n.id, s.message_id, n.scope_key
+      from stored n cross join merged m join sources s on s.agent_id = %(agent_id)s and s.memory_id = m.id
+), related as (
+    insert into relations (agent_id, from_id, to_id, relation_type, strength, scope_key, to_scope_key)
+    select %(agent_id)s, n.id, m.id, 'merged_from', 1, n.scope_key, m.scope_key from stored n cross join merged m
+)
+select id from stored;
+
+-- protect --
+select protect_in_refinement(%(memory_id)s, %(version)s);
+
+-- done --
+-- How often the session did what, in memories.
+select event, count(*)::integer from history
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and refinement_id = %(id)s
+   and event in ('DEDUP', 'MERGE', 'UPDATE', 'DELETE', 'PROTECT')
+ group by event;
+
+-- finish --
+-- The session ends, with its outcome.
+update refinements
+   set ended = %(ended)s, ended_at = clock_timestamp(), tokens_after = %(tokens)s, memories_after = %(memories)s,
+       duplicates = %(duplicates)s, merged = %(merged)s, updated = %(updated)s, deleted = %(deleted)s,
+       protected = %(protected)s, journal_id = %(journal_id)s
+ where agent_id = %(agent_id)s and id = %(id)s and ended is null;
+
+-- listed --
+-- Sessions of the visible scope keys, or all that the transaction sees, newest first.
+select id, scope_key, started_at, actor, ended, ended_at, ended is null and until > clock_timestamp() as is_held, steps,
+       model_tokens, target_tokens, tokens_before, tokens_after, memories_before, memories_after, duplicates, merged,
+       updated, deleted, protected, removed, journal_id
+  from refinements
+ where agent_id = %(agent_id)s and (%(keys)s::text[] is null or scope_key = any(%(keys)s))
+   and (%(id)s::uuid is null or id = %(id)s)
+ order by started_at desc, id limit %(most)s;
+
+-- operations --
+-- What one session did to memories.
+select distinct op_id from history h
+ where h.agent_id = %(agent_id)s and (%(keys)s::text[] is null or h.scope_key = any(%(keys)s))
+   and h.refinement_id = %(id)s and (h.event = 'LINK' or tells_of_memory(h));
+
+-- rewrite --
+-- A core memory in other words, if it is still as it was read; its entries follow by trigger, without a vector.
+update memories set content = %(content)s
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(memory_id)s and version = %(version)s
+   and state = 'active' and kind = any(%(kinds)s)
+returning id;
+
+-- set_vector --
+-- The vector of the new words.
+update entries set model = %(model)s, vec = (%(vectors)b::halfvec[])[1]
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and item_id = %(memory_id)s and model = '';

@@ -1,0 +1,212 @@
+"""A core memory that a refinement has something of everything to do with, and a model that does it and words it anew.
+
+Each memory speaks of crates, so that what is left of them can be counted, whatever their words.
+"""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, LiteralString
+
+import psycopg
+
+from mnemic.state.records import Kind
+from mnemic.storage import inbox, memories
+from mnemic.storage.database import Database
+from tests.faults.jobs import crates_in
+from tests.faults.strikes import Command
+from tests.faults.traps import REFINE
+from tests.support.loopback import LoopbackModel, Request, calling, offering
+from tests.support.server import Clone
+from tests.support.worlds import AGENT, MORNING, identity, memory, message
+
+ANA = identity("ana", session="s1")
+KEY = "user:ana"
+REFINING = Command("refine", (ANA, KEY))
+#: What there is to do: two merges, an update that is embedded, a deletion, a protection, a duplicate.
+_CORE: tuple[tuple[Kind, str], ...] = (
+    ("core", "Ana stores crate 11 in the hall named alpha, all the year long."),
+    ("core", "Ana stores crate 12 in the hall named alpha, all the year long."),
+    ("reflection", "Ana stores crate 21 in the hall named beta, all the year long."),
+    ("reflection", "Ana stores crate 22 in the hall named beta, all the year long."),
+    ("core", "Ana stores crate 23 in the hall named beta, all the year long."),
+    ("reflection", "Ana says at great length that crate 31 is heavy, and says so again at great length."),
+    ("core", "Ana kept the obsolete crate 41 once."),
+    ("core", "A promise to Ana: crate 51 stays shut."),
+    ("core", "Ana counts crate 61."),
+    ("core", "Ana counts  crate 61."),
+)
+#: The crates of each memory that is left.
+LEFT = [{11, 12}, {21, 22, 23}, {31}, {51}, {61}]
+#: What happens once, whatever else happens, in memories.
+DONE = {"DEDUP": 1, "MERGE": 5, "UPDATE": 1, "DELETE": 1, "PROTECT": 1}
+_LINE = re.compile(r"^\[(\d+)\] ([^:]*): (.*)$", re.MULTILINE)
+
+
+async def settle_in(database: Database) -> None:
+    """Stores the core memory, each with the message that it rests on."""
+    said = [message(f"I say it of {place}.", said_at=MORNING + timedelta(minutes=place)) for place in range(len(_CORE))]
+    new = [
+        replace(memory(text, kind=kind, sources=[one]), valid_from=MORNING + timedelta(days=place))
+        for place, ((kind, text), one) in enumerate(zip(_CORE, said, strict=True))
+    ]
+    async with database.scoped(ANA) as scoped:
+        await inbox.observe(scoped, "s1", said)
+        await scoped.begin_operation("formation")
+        await memories.insert(scoped, new, model="", vectors={}, run_id=None)
+
+
+def script_refinement(model: LoopbackModel) -> None:
+    """Merges and updates in the first turn; deletes, protects and completes in the second; of what is left to do."""
+    words = map(_word, itertools.count(1))
+
+    def turn(request: Request) -> dict[str, Any]:
+        first, second = _merging(request, words), _ending(request, words)
+        is_first = not any(sent["role"] == "assistant" for sent in request["messages"])
+        return calling(*(first if is_first and first else second))
+
+    model.answer(offering(REFINE), turn)
+
+
+def shown(request: Request) -> list[tuple[int, str, str]]:
+    """The ledger as the model reads it: number, marks and text of each memory."""
+    prompt = str(request["messages"][0]["content"])
+    ledger = prompt.split("<ledger>")[1].split("</ledger>")[0]
+    return [(int(number), marks, text) for number, marks, text in _LINE.findall(ledger)]
+
+
+def _merging(request: Request, words: Iterator[str]) -> list[tuple[str, dict[str, Any]]]:
+    calls: list[tuple[str, dict[str, Any]]] = []
+    for hall in ("alpha", "beta"):
+        alike = [(number, text) for number, _, text in shown(request) if hall in text]
+        crates = ", ".join(map(str, sorted({crate for _, text in alike for crate in crates_in(text)})))
+        if len(alike) > 1:
+            text = f"Ana stores crates {crates} in hall {hall}, {next(words)}."
+            calls.append(("consolidate_memories", {"ids_to_merge": [one for one, _ in alike], "new_content": text}))
+    for number, _, text in shown(request):
+        if "at great length" in text:
+            calls.append(("update_memory", {"id": number, "content": f"Ana says crate 31 is heavy, {next(words)}."}))
+    return calls
+
+
+def _ending(request: Request, words: Iterator[str]) -> list[tuple[str, dict[str, Any]]]:
+    calls: list[tuple[str, dict[str, Any]]] = []
+    calls += [("delete_memory", {"id": number}) for number, _, text in shown(request) if "obsolete" in text]
+    calls += [
+        ("protect_memory", {"id": number})
+        for number, marks, text in shown(request)
+        if "promise" in text and "protected" not in marks
+    ]
+    return [*calls, ("complete_refinement", {"summary": f"Put halls together, {next(words)}."})]
+
+
+def answers(request: Request) -> list[str]:
+    """What the calls of the turns so far were answered."""
+    return [str(sent["content"]) for sent in request["messages"] if sent["role"] == "tool"]
+
+
+def _word(number: int) -> str:
+    return "".join("abcdefghij"[int(digit)] for digit in str(number)) + "ing"
+
+
+# -- exactly once
+
+#: Each statement returns what is wrong.
+_WRONG: Mapping[str, LiteralString] = {
+    "a session has not ended with a reason": "select id from mnemic.refinements where ended is null",
+    "a session is not told by a row for its beginning and one for its end": """
+        select r.id from mnemic.refinements r
+          left join mnemic.history h on h.agent_id = r.agent_id and h.refinement_id = r.id and h.event = 'SESSION'
+         group by r.agent_id, r.id having count(h.seq) <> 2""",
+    "a session's figures are not those of the history": """
+        select r.id from mnemic.refinements r
+          left join mnemic.history h on h.agent_id = r.agent_id and h.refinement_id = r.id
+         group by r.agent_id, r.id
+        having (r.duplicates, r.merged, r.updated, r.deleted, r.protected)
+               is distinct from (count(*) filter (where h.event = 'DEDUP'), count(*) filter (where h.event = 'MERGE'),
+                                 count(*) filter (where h.event = 'UPDATE'), count(*) filter (where h.event = 'DELETE'),
+                                 count(*) filter (where h.event = 'PROTECT'))
+            or r.removed <> count(*) filter (where h.event = 'DELETE')""",
+    "a session has not one journal": """
+        select r.id, m.id from mnemic.refinements r
+          full join (select * from mnemic.memories where kind = 'journal') as m
+               on m.agent_id = r.agent_id and m.id = r.journal_id and m.scope_key = r.scope_key
+         where r.id is null or m.id is null""",
+    "a merge is not one operation with all that belongs to it": """
+        select h.op_id from mnemic.history h where h.reason = 'merge'
+         group by h.op_id
+        having count(*) filter (where h.event = 'ADD') <> 1 or count(*) filter (where h.event = 'MERGE') < 2
+            or count(*) filter (where h.event = 'LINK') <> count(*) filter (where h.event = 'MERGE')
+            or count(*) filter (where h.event = 'MERGE' and not exists (
+                   select from mnemic.relations l where l.to_id = h.memory_id and l.relation_type = 'merged_from')) > 0
+            or bool_or(h.refinement_id is null)""",
+    "a memory was merged twice": """
+        select memory_id from mnemic.history where event = 'MERGE' group by memory_id having count(*) > 1""",
+    "a merged memory does not rest on what the merged rested on": """
+        select l.from_id, s.message_id from mnemic.relations l
+          join mnemic.sources s on s.agent_id = l.agent_id and s.memory_id = l.to_id
+         where l.relation_type = 'merged_from'
+           and not exists (select from mnemic.sources n where n.agent_id = l.agent_id and n.memory_id = l.from_id
+                              and n.message_id = s.message_id)""",
+    "a memory is not as old as the oldest that it was merged from": """
+        select l.from_id from mnemic.relations l
+          join mnemic.memories n on n.id = l.from_id join mnemic.memories m on m.id = l.to_id
+         where l.relation_type = 'merged_from'
+         group by l.from_id, n.valid_from having min(m.valid_from) <> n.valid_from""",
+    "a memory is indexed by words that it does not say": """
+        select m.id from mnemic.memories m join mnemic.entries e on e.agent_id = m.agent_id and e.item_id = m.id
+         where m.kind = 'reflection' and m.content like '%crate 31 is heavy%' and m.content not like '%length%'
+           and (e.tsv <> to_tsvector('english', mnemic.indexed_text(m)) or e.vec is null)""",
+    "the last session's outcome is not what there is": """
+        select r.id from mnemic.refinements r
+         cross join (select sum(tokens) as tokens, count(*) as memories from mnemic.memories
+                      where state = 'active' and kind in ('core', 'reflection', 'consolidation')) as now
+         where (r.tokens_after, r.memories_after) is distinct from (now.tokens, now.memories)
+           and r.ended_at = (select max(ended_at) from mnemic.refinements)""",
+}
+
+
+def check_refined_once(clone: Clone) -> None:
+    """Everything done, once, in sessions that have ended, with the right figures, and the audit finds nothing."""
+    wrong = what_is_wrong(clone)
+    assert not wrong, wrong
+
+
+def what_is_wrong(clone: Clone) -> dict[str, Any]:
+    """What should not be, by what is wrong with it."""
+    with clone.as_superuser() as superuser:
+        found: dict[str, Any] = {name: superuser.execute(statement).fetchall() for name, statement in _WRONG.items()}
+        left, done = _left(superuser), happened(superuser)
+    found["crates are lost, or told twice"] = left if left != LEFT else None
+    found["something was not done once"] = done if done != DONE else None
+    found["the audit finds something"] = audit_problems(clone)
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def audit_problems(clone: Clone) -> list[tuple[Any, ...]]:
+    """What verification finds."""
+    with clone.as_role("mnemic_admin") as admin:
+        admin.execute(f"set mnemic.agent_id = '{AGENT}'")
+        return admin.execute("select * from audit_problems()").fetchall()
+
+
+def happened(superuser: psycopg.Connection) -> Mapping[str, int]:
+    """How many memories the knife has dealt with, by what it did."""
+    rows = superuser.execute("select event from mnemic.history where reason <> 'formation' and memory_id is not null")
+    return Counter(event for (event,) in rows if event in DONE)
+
+
+def all_ended(superuser: psycopg.Connection) -> bool:
+    """Whether there was a session, and none is left to be resumed."""
+    row = superuser.execute("select count(*) > 0 and bool_and(ended is not null) from mnemic.refinements").fetchone()
+    return row == (True,)
+
+
+def _left(superuser: psycopg.Connection) -> list[set[int]]:
+    rows = superuser.execute(
+        "select content from mnemic.memories where state = 'active' and kind in ('core', 'reflection')"
+    ).fetchall()
+    return sorted((crates_in(text) for (text,) in rows), key=sorted)

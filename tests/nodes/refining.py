@@ -1,0 +1,119 @@
+"""Refinement sessions as tests play them: what the agent calls turn by turn, and what it is answered."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from mnemic.service.memory import Mnemic
+from mnemic.state.identity import Identity
+from mnemic.state.records import NewMemory
+from mnemic.state.refinement import RefinementResult
+from tests.support.loopback import LoopbackModel, Request, calling, offering
+from tests.support.worlds import MORNING, identity, memory, remember
+
+ANA = identity("ana")
+KEY = "user:ana"
+Call = tuple[str, dict[str, Any]]
+
+SHORT, ENGLISH = "Ana always wants short answers.", "Ana wants answers in English."
+OSLO = "Ana sails from Oslo on 9 May 2026."
+BOTH = "Ana always wants short answers in English."
+#: What every answer of a call that was done ends with.
+USAGE = re.compile(r"Now [\d,]+ tokens in \d+ memories; target [\d,]+\.$")
+DONE: Call = ("complete_refinement", {"summary": "Said in fewer words."})
+
+
+def merge(*numbers: int, into: str = BOTH) -> Call:
+    return "consolidate_memories", {"ids_to_merge": list(numbers), "new_content": into}
+
+
+def update(number: int, content: str) -> Call:
+    return "update_memory", {"id": number, "content": content}
+
+
+def delete(number: int) -> Call:
+    return "delete_memory", {"id": number}
+
+
+def protect(number: int) -> Call:
+    return "protect_memory", {"id": number}
+
+
+def search(**given: Any) -> Call:
+    return "search_memories", given
+
+
+def drafts(*new: NewMemory | str) -> list[NewMemory]:
+    """Core memories of Ana that began to hold one day after the other; so the first has the number 1."""
+    made = [memory(one, kind="core") if isinstance(one, str) else one for one in new]
+    return [replace(one, valid_from=MORNING + timedelta(days=place)) for place, one in enumerate(made)]
+
+
+async def keep(service: Mnemic, *new: NewMemory | str, who: Identity = ANA, key: str = KEY) -> list[NewMemory]:
+    """Stores them as a scope key's core memory."""
+    made = [replace(one, scope_key=key) for one in drafts(*new)]
+    await remember(service._resources.database, who, *made)
+    return made
+
+
+async def play(
+    service: Mnemic, model: LoopbackModel, *calls: Call, who: Identity = ANA, key: str = KEY, ends: bool = True
+) -> tuple[list[str], RefinementResult]:
+    """A session whose agent makes one call a turn and then ends it: what each call was answered, and the outcome."""
+    model.chat_requests.clear()
+    turns = [calling(call) for call in calls] + ([calling(DONE)] if ends else [calling(text="That is all.")])
+    model.answer(offering("complete_refinement"), *turns)
+    result = await service.refine(who, key, force=True)
+    return answers(model.chat_requests[-1]), result
+
+
+def answers(request: Request) -> list[str]:
+    """What the calls of earlier turns were answered, as the model sees it."""
+    return [message["content"] for message in request["messages"] if message["role"] == "tool"]
+
+
+def shown(request: Request) -> str:
+    """The prompt."""
+    return str(request["messages"][0]["content"])
+
+
+async def living(service: Mnemic, *kinds: Any, who: Identity = ANA) -> list[str]:
+    """What is left, in alphabetical order."""
+    return sorted(one.content for one in await service.memories(who, list(kinds) or ["core"]))
+
+
+def columns(superuser: psycopg.Connection, memory_id: UUID, *names: str) -> tuple[Any, ...]:
+    """Of one memory."""
+    row = superuser.execute(
+        f"select {', '.join(names)} from mnemic.memories where id = %s".encode(), (memory_id,)
+    ).fetchone()
+    assert row
+    return row
+
+
+def newest(superuser: psycopg.Connection, content: str) -> UUID:
+    """The memory that says this."""
+    row = superuser.execute(
+        "select id from mnemic.memories where content = %s order by created_at desc", (content,)
+    ).fetchone()
+    assert row
+    memory_id: UUID = row[0]
+    return memory_id
+
+
+def set_protected(superuser: psycopg.Connection, *given: NewMemory) -> None:
+    """As an administrator does."""
+    for one in given:
+        superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (one.id,))
+
+
+def events(superuser: psycopg.Connection, *, since: int = 0) -> Sequence[tuple[Any, ...]]:
+    """Event, reason and whose, in the order of the history."""
+    return superuser.execute(
+        "select event, reason from mnemic.history where seq > %s order by agent_id, seq", (since,)
+    ).fetchall()

@@ -1,0 +1,279 @@
+"""A refinement session: when it begins, what comes of it, and how it is undone."""
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+
+from mnemic.service.administration import Administration
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import (
+    CategoryRefusedError,
+    InvalidInputError,
+    ModelError,
+    RefinementRunningError,
+    RollbackConflictError,
+)
+from tests.nodes.refining import (
+    ANA,
+    BOTH,
+    DONE,
+    ENGLISH,
+    KEY,
+    OSLO,
+    SHORT,
+    delete,
+    events,
+    keep,
+    living,
+    merge,
+    play,
+    protect,
+    search,
+    set_protected,
+    update,
+)
+from tests.support.loopback import LoopbackModel, calling, offering
+from tests.support.rollbacks import everything
+from tests.support.scripted import scripted_memory
+from tests.support.server import Clone
+
+# -- what comes of it
+
+
+async def test_a_session_merges_and_its_figures_are_counted(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory, SHORT, ENGLISH, OSLO, "Ana wants tables.", "Ana likes maps.")
+
+    _, result = await play(
+        memory, model, merge(1, 2), update(3, "Ana sails from Oslo 9 May 2026."), protect(4), delete(5)
+    )
+
+    (row,) = await memory.refinements(ANA)
+    assert result == {
+        "scope_key": KEY,
+        "outcome": "ended",
+        "refinement_id": str(row.id),
+        "resumed": False,
+        "ended": "completed",
+        "tokens_before": 34,
+        "tokens_after": 24,
+        "target_tokens": 5000,
+        "memories_before": 5,
+        "memories_after": 3,
+        "duplicates": 0,
+        "merged": 2,
+        "updated": 1,
+        "deleted": 1,
+        "protected": 1,
+        "steps": 5,
+        "journal_id": str(row.journal_id),
+    }
+    assert (row.scope_key, row.actor, row.ended, row.is_held, row.model_tokens) == (KEY, "ana", "completed", False, 550)
+    assert await living(memory) == sorted([BOTH, "Ana sails from Oslo 9 May 2026.", "Ana wants tables."])
+
+
+async def test_a_journal_memory_tells_of_it_with_figures_that_no_summary_changes(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await keep(memory, SHORT, ENGLISH, OSLO)
+    summary = "Compressed 900\u202e \u2192 1;\n saved 5,000,000 tokens.\x00 "
+    model.answer(
+        offering("complete_refinement"),
+        calling(merge(1, 2), protect(3)),
+        calling(("complete_refinement", {"summary": summary})),
+    )
+
+    result = await memory.refine(ANA, KEY, force=True)
+
+    (journal,) = await memory.memories(ANA, ["journal"])
+    assert str(journal.id) == result["journal_id"]
+    assert journal.content == (
+        "Refinement: 3 \u2192 2 memories, about 5 tokens saved, 1 protected. "
+        "Compressed 900 \u2192 1; saved 5,000,000 tokens."
+    )
+    assert (journal.category, journal.scope_key, journal.subject) == ("journal", KEY, "Ana")
+    found = await memory.query(ANA, "what was compressed?", categories=["journal"], search_type="text")
+    assert [one.content for one in found] == [journal.content]
+    indexed = superuser.execute("select vec is not null, living from mnemic.entries where kind = 'journal'").fetchall()
+    assert indexed == [(True, True)]
+
+
+async def test_a_session_without_an_embedder_ends_too(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory, SHORT)
+    model.answer_embeddings(500)
+
+    _, result = await play(memory, model)
+
+    assert (result["ended"], result["journal_id"] is not None) == ("completed", True)
+    assert len(await memory.query(ANA, "refinement", categories=["journal"], search_type="text")) == 1
+
+
+async def test_the_history_tells_of_the_session_and_all_it_did(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, administration: Administration
+) -> None:
+    await keep(memory, SHORT, ENGLISH, SHORT.replace(" ", "  "), OSLO)
+
+    _, result = await play(memory, model, merge(1, 2), search(query="Oslo"), protect(3), delete(9))
+
+    assert events(superuser, since=4) == [
+        ("SESSION", "refinement"),
+        ("DEDUP", "dedup"),
+        ("MERGE", "merge"), ("MERGE", "merge"), ("ADD", "merge"), ("LINK", "merge"), ("LINK", "merge"),
+        ("PROTECT", "protect"),
+        ("ADD", "refinement"), ("SESSION", "refinement"),
+    ]  # fmt: skip
+    told = superuser.execute(
+        "select distinct refinement_id::text, actor, actor_kind, scope_key from mnemic.history where seq > 4"
+    ).fetchall()
+    assert told == [(result["refinement_id"], "ana", "agent", KEY)]
+    rows = superuser.execute("select meta from mnemic.history where event = 'SESSION' order by seq").fetchall()
+    (begun,), (ended,) = rows
+    assert (begun["tokens_before"], begun["memories_before"], begun["target_tokens"]) == (34, 4, 5000)
+    assert "ended" not in begun
+    assert {name: ended[name] for name in ("ended", "duplicates", "merged", "protected", "memories_after")} == {
+        "ended": "completed", "duplicates": 1, "merged": 2, "protected": 1, "memories_after": 2,
+    }  # fmt: skip
+    # figures and codes alone
+    assert not {"content", "summary", "holder"} & (begun.keys() | ended.keys())
+    assert await administration.verify() == []
+
+
+async def test_what_is_told_of_the_session_cannot_be_changed_afterwards(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, administration: Administration
+) -> None:
+    await keep(memory, SHORT)
+    await play(memory, model)
+    with superuser.transaction():
+        superuser.execute("set local session_replication_role = replica")
+        superuser.execute(
+            "update mnemic.history set meta = jsonb_set(meta, '{merged}', '7') where event = 'SESSION' and seq > 2"
+        )
+
+    assert await administration.verify() != []
+
+
+# -- undone
+
+
+async def test_a_person_undoes_a_whole_session_in_one_call(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await keep(memory, SHORT, ENGLISH, OSLO, OSLO.replace(" ", "  "), "Ana wants tables.")
+    _, result = await play(memory, model, merge(1, 2), update(3, "Ana sails from Oslo, 9 May '26."), delete(4))
+    assert len(await living(memory)) == 2
+    # one of the duplicates went before the agent was asked, and comes back too
+
+    rolled = await memory.undo_refinement(ANA, result["refinement_id"] or "")
+
+    assert rolled.op_id is not None
+    assert await living(memory) == sorted([SHORT, ENGLISH, OSLO, OSLO.replace(" ", "  "), "Ana wants tables."])
+    assert await memory.memories(ANA, ["journal"]) == []
+
+
+async def test_one_that_protected_is_undone_by_an_administrator_alone(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    (made,) = await keep(memory, SHORT)
+    _, result = await play(memory, model, protect(1))
+
+    with pytest.raises(RollbackConflictError):
+        await memory.undo_refinement(ANA, result["refinement_id"] or "")
+
+    assert superuser.execute("select protected from mnemic.memories where id = %s", (made.id,)).fetchone() == (True,)
+
+
+# -- when it begins
+
+
+async def test_within_the_budget_nothing_is_due_unless_somebody_insists(clean_db: Clone, model: LoopbackModel) -> None:
+    async with scripted_memory(clean_db, model, refinement_budget_tokens=20) as service:
+        await keep(service, SHORT, ENGLISH)
+        within = await service.refine(ANA, KEY)
+        await keep(service, OSLO)
+        model.answer(offering("complete_refinement"), calling(DONE))
+        over = await service.refine(ANA, KEY)
+        empty = await service.refine(ANA, "agent:harbor", force=True)
+
+    assert (within["outcome"], within["tokens_before"], within["memories_before"]) == ("not_due", 16, 2)
+    assert within["refinement_id"] is None
+    assert (over["outcome"], over["tokens_before"]) == ("ended", 25)
+    assert (empty["outcome"], empty["memories_before"]) == ("not_due", 0)
+    assert len(model.chat_requests) == 1
+
+
+async def test_a_dry_run_tells_what_there_is_to_do_and_writes_nothing(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    async with scripted_memory(clean_db, model, refinement_budget_tokens=30) as service:
+        made = await keep(service, SHORT, ENGLISH, SHORT.replace(" ", "  "))
+        set_protected(superuser, made[1])
+        before = everything(superuser)
+        within, insisted = [await service.refine(ANA, KEY, dry_run=True, force=force) for force in (False, True)]
+        assert everything(superuser) == before
+        await keep(service, OSLO)
+        over = await service.refine(ANA, KEY, dry_run=True)
+
+    assert (within["outcome"], insisted["outcome"], over["outcome"]) == ("not_due", "planned", "planned")
+    assert {name: value for name, value in over.items() if name not in ("outcome", "scope_key")} == {
+        "tokens_before": 34,
+        "target_tokens": 5000,
+        "memories_before": 4,
+        "protected": 1,
+        "duplicates": 1,
+        "refinement_id": None,
+        "resumed": False,
+    }
+    assert model.chat_requests == []
+
+
+async def test_only_scope_keys_of_ones_own_are_refined(memory: Mnemic, model: LoopbackModel) -> None:
+    for key in ("user:bo", "group:crew", "agent:museum", "Ana"):
+        for dry_run in (True, False):
+            with pytest.raises(InvalidInputError):
+                await memory.refine(ANA, key, force=True, dry_run=dry_run)
+    assert model.chat_requests == []
+
+
+async def test_a_role_that_reads_no_core_memory_refines_none(memory: Mnemic) -> None:
+    for dry_run in (True, False):
+        with pytest.raises(CategoryRefusedError):
+            await memory.refine(ANA.model_copy(update={"role": "stylist"}), KEY, force=True, dry_run=dry_run)
+
+
+async def test_one_session_runs_on_a_scope_key_at_a_time(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory, SHORT)
+    await keep(memory, ENGLISH, key="agent:harbor")
+    loop, met = asyncio.get_running_loop(), []
+
+    async def again(dry_run: bool) -> None:
+        with pytest.raises(RefinementRunningError, match=r"has been running for \d+ seconds: wait until it has ended"):
+            await memory.refine(ANA, KEY, force=True, dry_run=dry_run)
+        met.append((await memory.refine(ANA, "agent:harbor", force=True, dry_run=True))["outcome"])
+
+    def meanwhile(_: Any) -> Any:
+        for dry_run in (True, False):
+            asyncio.run_coroutine_threadsafe(again(dry_run), loop).result(timeout=30)
+        return calling(DONE)
+
+    model.answer(offering("complete_refinement"), meanwhile)
+
+    assert (await memory.refine(ANA, KEY, force=True))["ended"] == "completed"
+    assert met == ["planned", "planned"]
+
+
+async def test_a_session_that_broke_off_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory, SHORT, ENGLISH, OSLO)
+    model.answer(offering("complete_refinement"), calling(merge(1, 2)), 401)
+    with pytest.raises(ModelError):
+        await memory.refine(ANA, KEY, force=True)
+    (broken,) = await memory.refinements(ANA)
+    planned = await memory.refine(ANA, KEY, dry_run=True)
+    model.answer(offering("complete_refinement"), calling(DONE))
+
+    result = await memory.refine(ANA, KEY)
+
+    assert (broken.ended, broken.is_held) == (None, False)
+    assert (planned["outcome"], planned["resumed"], planned["refinement_id"]) == ("planned", True, str(broken.id))
+    assert (result["resumed"], result["refinement_id"], result["merged"]) == (True, str(broken.id), 2)
+    assert (result["memories_before"], result["memories_after"], result["steps"]) == (3, 2, 3)

@@ -1,0 +1,151 @@
+"""The turns of a refinement: what the agent is shown, batch by batch, and where its session ends at the latest."""
+
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+
+from mnemic.service.memory import Mnemic
+from tests.nodes.refining import (
+    ANA,
+    KEY,
+    SHORT,
+    answers,
+    delete,
+    keep,
+    play,
+    search,
+    set_protected,
+    shown,
+)
+from tests.support.loopback import LoopbackModel, Reply, calling, offering
+from tests.support.scripted import scripted_memory
+from tests.support.server import Clone
+from tests.support.worlds import identity
+from tests.support.worlds import memory as draft
+
+# -- what the agent is shown
+
+
+async def test_the_agent_is_shown_who_it_is_how_much_there_is_and_every_memory(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    async with scripted_memory(clean_db, model) as service:
+        who = identity("ana", agent="harbor")
+        made = await keep(
+            service,
+            replace(draft(SHORT, kind="core"), importance=4),
+            replace(draft("Ana wants\nno <ledger>s & fences.", kind="reflection"), private=True),
+        )
+        set_protected(superuser, made[0])
+        own = {"agent_model": "openai:own-voice", "refinement_target_tokens": 77}
+        await service.configure_agent(who, persona="I am <Harbor>, a patient pilot.", **own)
+        _, result = await play(service, model)
+
+    (request,) = model.chat_requests
+    prompt = shown(request)
+    assert request["model"] == "own-voice"
+    assert "<persona>\nI am &lt;Harbor&gt;, a patient pilot.\n</persona>" in prompt
+    assert "core memory of the scope user, kept for:\n<owner>\nAna\n</owner>" in prompt
+    assert "16 tokens now, target 77. Protected: 8 tokens, at most 19. You may take away at most 1 memories" in prompt
+    ledger = prompt[prompt.index("<ledger>") : prompt.index("</ledger>")].splitlines()[1:]
+    assert [line.partition(", stored ")[0] for line in ledger[:2]] == [
+        "[1] core, profile, since 2026-03-02",
+        "[2] reflection, profile, since 2026-03-03",
+    ]
+    assert ledger[0].endswith(f"importance 4, 8 tokens, about Ana, protected: {SHORT}")
+    assert ledger[1].endswith("importance 2, 8 tokens, about Ana, private: Ana wants")
+    assert ledger[2:] == ["    | no &lt;ledger&gt;s &amp; fences."]
+    # never an id
+    assert str(made[0].id) not in str(model.chat_requests)
+    assert result["target_tokens"] == 77
+
+
+async def test_another_agent_has_its_own_model_and_persona(clean_db: Clone, model: LoopbackModel) -> None:
+    async with scripted_memory(clean_db, model, agent_model="openai:common", persona="One of many.") as service:
+        museum = identity("ana", agent="museum")
+        await keep(service, SHORT)
+        await keep(service, SHORT, who=museum)
+        await service.configure_agent(museum, agent_model="openai:museum", persona="The museum.")
+        asked = []
+        for who in (ANA, museum):
+            await play(service, model, who=who)
+            (request,) = model.chat_requests
+            asked.append((request["model"], "The museum." in shown(request), "One of many." in shown(request)))
+
+    assert asked == [("common", False, True), ("museum", True, False)]
+
+
+async def test_a_long_memory_is_shown_batch_by_batch(clean_db: Clone, model: LoopbackModel) -> None:
+    texts = [f"Ana keeps boat number {place} at the quay of Porto." for place in range(12)]
+    async with scripted_memory(clean_db, model, refinement_batch_tokens=40) as service:
+        await keep(service, *texts)
+        silent = calling(text="Done with these.")
+        model.answer(offering("complete_refinement"), calling(delete(1)), silent)
+        result = await service.refine(ANA, KEY, force=True)
+
+    prompts = [shown(request) for request in model.chat_requests]
+    numbers = [prompt.partition("\nBatch ")[2].partition(".")[0] for prompt in prompts]
+    assert numbers == ["1 of 4", *[f"{place} of 4" for place in range(1, 5)]]
+    ledgers = [prompt[prompt.index("<ledger>") :].count("\n[") for prompt in prompts]
+    assert ledgers == [3, 3, 3, 3, 3]
+    held = [text for text in texts if any(text in prompt for prompt in prompts)]
+    assert held == texts
+    # what was done before is told within its batch alone; each batch begins with the figures of then
+    assert [len(answers(request)) for request in model.chat_requests] == [0, 1, 0, 0, 0]
+    assert ["132 tokens now" in prompt for prompt in prompts] == [False, False, True, True, True]
+    assert (result["ended"], result["steps"], result["deleted"]) == ("finished", 5, 1)
+
+
+# -- limits
+
+
+async def test_a_session_ends_at_its_limit_of_turns(clean_db: Clone, model: LoopbackModel) -> None:
+    async with scripted_memory(clean_db, model, refinement_steps=4) as service:
+        await keep(service, SHORT)
+        model.answer(offering("complete_refinement"), calling(search(query="answers")))
+        result = await service.refine(ANA, KEY, force=True)
+        (journal,) = await service.memories(ANA, ["journal"])
+
+    assert (result["ended"], len(model.chat_requests)) == ("steps", 4)
+    assert journal.content == (
+        "Refinement: 1 \u2192 1 memories, about 0 tokens saved. It was ended at its limit of turns."
+    )
+
+
+async def test_a_session_ends_at_its_limit_of_tokens(clean_db: Clone, model: LoopbackModel) -> None:
+    async with scripted_memory(clean_db, model, refinement_model_tokens=2500) as service:
+        await keep(service, SHORT)
+        again = Reply(message=calling(search(query="answers")), usage=(900, 100))
+        model.answer(offering("complete_refinement"), again)
+        result = await service.refine(ANA, KEY, force=True)
+        (journal,) = await service.memories(ANA, ["journal"])
+        (row,) = await service.refinements(ANA)
+
+    assert (result["ended"], len(model.chat_requests), row.model_tokens) == ("tokens", 3, 3000)
+    assert journal.content.endswith("It was ended at its limit of tokens.")
+
+
+async def test_a_session_ends_at_its_limit_of_time(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await keep(memory, SHORT)
+
+    def slowly(_: Any) -> Any:
+        superuser.execute("update mnemic.refinements set started_at = started_at - interval '61 minutes'")
+        return calling(search(query="answers"))
+
+    model.answer(offering("complete_refinement"), slowly)
+    result = await memory.refine(ANA, KEY, force=True)
+    (journal,) = await memory.memories(ANA, ["journal"])
+
+    assert (result["ended"], len(model.chat_requests)) == ("time", 1)
+    assert journal.content.endswith("It was ended at its limit of time.")
+
+
+async def test_a_turn_without_a_call_ends_a_session_of_one_batch(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory, SHORT)
+
+    _, result = await play(memory, model, ends=False)
+
+    assert result["ended"] == "finished"

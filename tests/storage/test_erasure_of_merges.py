@@ -1,0 +1,183 @@
+"""What was merged with something that is erased comes back into use: with a control for each rule about it."""
+
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from mnemic.state.errors import MnemicError
+from mnemic.state.records import NewMemory
+from mnemic.storage import memories, refinements, time_machine
+from mnemic.storage.database import Database, Scoped
+from mnemic.storage.refinements import Session
+from tests.support.erasing import ANA, CANARY, erase, erase_person, form, places, problems, states
+from tests.support.knife import begun, within
+from tests.support.mutating import mutate
+from tests.support.server import Clone
+from tests.support.worlds import identity, memory, message, remember
+
+BO = identity("bo", session="s9")
+OFFICE, MINE = "agent:harbor", "user:ana"
+Shown = Callable[[Database, Clone, psycopg.Connection], Awaitable[None]]
+
+
+def core(content: str, *, key: str = MINE) -> NewMemory:
+    return memory(content, kind="core", key=key)
+
+
+async def merged(db: Database, session: Session, text: str, *ids: UUID) -> UUID:
+    """What the knife makes one memory of, in a refinement that runs."""
+
+    made: list[UUID | None] = []
+
+    async def act(scoped: Scoped) -> None:
+        ledger = await refinements.ledger(scoped)
+        made.append(await refinements.merge(scoped, [one for one in ledger if one.id in ids], "profile", text))
+
+    await within(db, ANA, session, act, reason="merge")
+    assert made[0]
+    return made[0]
+
+
+async def test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    hers = memory(f"nine {CANARY} forks", kind="core", key=OFFICE, sources=[said := message(f"nine {CANARY}")])
+    his = core("six cups", key=OFFICE)
+    third = core("two pans", key=OFFICE)
+    await form(db, ANA, [said], hers)
+    await remember(db, BO, his, third)
+    session = await begun(db, ANA, OFFICE)
+    first = await merged(db, session, f"nine {CANARY} forks, six cups", hers.id, his.id)
+    second = await merged(db, session, f"{CANARY}, six cups, two pans", first, third.id)
+    assert states(superuser, hers.id, his.id, first, third.id, second) == ["soft_deleted"] * 4 + ["active"]
+
+    assert await erase_person(db) == {hers.id, first, second}
+
+    assert (
+        states(superuser, hers.id, his.id, third.id, first, second) == ["purged", "active", "active"] + ["purged"] * 2
+    )
+    assert places(superuser) == set()
+    assert problems(clean_db) == []
+
+
+async def test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    """Only what became that very memory, and only where nobody says it by now; of a core memory and a thought, both."""
+    one, other, again = core("nine forks"), core("six cups"), core("two pans")
+    thought = memory("two pans", kind="reflection")
+    await remember(db, ANA, one, other, again, thought)
+    session = await begun(db, ANA)
+    first = await merged(db, session, "forks and cups", one.id, other.id)
+    second = await merged(db, session, "forks, cups, pans", first, again.id, thought.id)
+    await remember(db, ANA, twin := core("two pans"))
+
+    assert await erase(db, second) == [second]
+    assert states(superuser, one.id, other.id, first) == ["soft_deleted", "soft_deleted", "active"]
+    assert states(superuser, again.id, twin.id, thought.id) == ["soft_deleted", "active", "active"]
+    assert await erase(db, first) == [first]
+    assert states(superuser, one.id, other.id, second) == ["active", "active", "purged"]
+    assert problems(clean_db) == []
+
+
+async def test_of_what_was_merged_twice_in_the_same_words_one_comes_back(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    made = []
+    await remember(db, ANA, core("Ana sails."))
+    session = await begun(db, ANA)
+    for text in ("forks and cups", "cups and forks"):
+        one, other = core("nine forks"), core("six cups")
+        await remember(db, ANA, one, other)
+        made.append(await merged(db, session, text, one.id, other.id))
+
+    assert {*await erase(db, *made)} == {*made}
+
+    said = superuser.execute("select content from mnemic.memories where state = 'active' order by content").fetchall()
+    assert said == [("Ana sails.",), ("nine forks",), ("six cups",)]
+    assert problems(clean_db) == []
+
+
+async def test_what_was_forgotten_merged_stays_so_when_that_is_erased(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    one, other = core("nine forks"), core("six cups")
+    await remember(db, ANA, one, other)
+    both = await merged(db, await begun(db, ANA), "forks and cups", one.id, other.id)
+    async with db.scoped(ANA) as scoped:
+        await scoped.begin_operation("forget")
+        known = await memories.one(scoped, both)
+        assert known
+        await memories.forget(scoped, known)
+
+    await erase(db, both)
+
+    assert states(superuser, one.id, other.id, both) == ["soft_deleted", "soft_deleted", "purged"]
+    assert problems(clean_db) == []
+
+
+async def test_a_merge_that_was_undone_and_done_again_is_one(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    one, other = core("nine forks"), core("six cups")
+    await remember(db, ANA, one, other)
+    both = await merged(db, await begun(db, ANA), "forks and cups", one.id, other.id)
+    for expected in ("active", "soft_deleted"):
+        last = superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
+        assert last
+        async with db.scoped(ANA) as scoped:
+            await time_machine.undo(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
+        assert states(superuser, one.id, other.id) == [expected] * 2
+
+    await erase(db, both)
+
+    assert states(superuser, one.id, other.id, both) == ["active", "active", "purged"]
+    assert problems(clean_db) == []
+
+
+#: A rule about what comes back: the test that shows it, the function, its text, what stands there without it.
+RULES: dict[str, tuple[Shown, str, str, str]] = {
+    "a person's erasure gives back": (
+        test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with,
+        "taken_in", "r.from_id = any(p_erased)", "false",
+    ),
+    "only what is out of use comes back": (
+        test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with,
+        "taken_in", "and m.state = 'soft_deleted'", "",
+    ),
+    "the relation tells": (
+        test_a_merge_that_was_undone_and_done_again_is_one,
+        "taken_in", "r.relation_type = 'merged_from'", "r.relation_type = 'related_to'",
+    ),
+    "of what a living memory says none comes back": (
+        test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
+        "set_free", "and are_twins(t, m)", "and false",
+    ),
+    "a thought is no twin of a commitment": (
+        test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
+        "set_free", "on (m.scope_key, m.kind, m.content_hash, m.subject_user_id)", "on (m.scope_key)",
+    ),
+    "of the same words one comes back": (
+        test_of_what_was_merged_twice_in_the_same_words_one_comes_back,
+        "set_free", "on (m.scope_key, m.kind, m.content_hash, m.subject_user_id)",
+        "on (m.scope_key, m.kind, m.content_hash, m.subject_user_id, m.id)",
+    ),
+    "what was forgotten stays so": (
+        test_what_was_forgotten_merged_stays_so_when_that_is_erased,
+        "taken_in", "<> 'DELETE'", "<> ''",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+async def test_each_rule_about_what_comes_back_is_needed(fresh_db: Clone, rule: str) -> None:
+    shown_by, function, text, wrong = RULES[rule]
+    with fresh_db.as_superuser() as superuser:
+        mutate(superuser, function, text, wrong)
+        async with fresh_db.database() as db:
+            with pytest.raises(
+                (AssertionError, MnemicError), match=r"active|stored the same|erased memory does not change"
+            ):
+                await shown_by(db, fresh_db, superuser)

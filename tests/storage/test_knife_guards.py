@@ -1,0 +1,342 @@
+"""Outside of a refinement SQL refuses what the knife does, to the service's own role and whatever it pretends."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from mnemic.state.errors import ConcurrentChangeError, MnemicError, RefinementOverError, RefusedError
+from mnemic.state.identity import Identity
+from mnemic.state.records import Kind, NewMemory
+from mnemic.storage import refinements
+from mnemic.storage.database import Database, Scoped
+from mnemic.storage.refinements import Session
+from tests.support.knife import begun, ended, within
+from tests.support.mutating import mutate
+from tests.support.server import Clone
+from tests.support.worlds import identity, memory, operate, remember
+
+ANA = identity("ana")
+MUSEUM = identity("ana", agent="museum")
+KEY, SHARED = "user:ana", "agent:harbor"
+Act = Callable[[Scoped], Awaitable[object]]
+REFUSED = "memories are merged and rewritten in a running refinement alone"
+
+
+@pytest.fixture
+async def core(db: Database) -> NewMemory:
+    """A core memory of Ana, and others of every kind beside it."""
+    return await _stored(db)
+
+
+async def _stored(db: Database) -> NewMemory:
+    kinds: tuple[Kind, ...] = ("fact", "reflection", "consolidation", "episode", "journal", "insight", "procedure")
+    core = memory("Ana wants short answers.", kind="core")
+    await remember(db, ANA, core, *(memory(f"Ana has a {kind}.", kind=kind) for kind in kinds))
+    await remember(db, ANA, memory("The harbour opens at eight.", kind="core", key=SHARED))
+    await remember(db, MUSEUM, memory("The museum opens at nine.", kind="core"))
+    return core
+
+
+def rewriting(kind: str) -> Act:
+    """Gives memories of a kind other words."""
+    statement: Any = f"update memories set content = 'Other words.' where kind = '{kind}' and scope_key = '{KEY}'"
+    return lambda scoped: scoped.execute(statement, {})
+
+
+async def merging(scoped: Scoped) -> None:
+    """Stores a memory that passes for a merged one."""
+    columns = "agent_id, id, kind, scope_key, subject, category, content, importance, provenance, valid_from"
+    values = f"%(agent_id)s, gen_random_uuid(), 'core', '{KEY}', 'Ana', 'profile', 'All.', 2, 'consolidated', now()"
+    statement: Any = f"insert into memories ({columns}) values ({values})"
+    await scoped.execute(statement, {})
+
+
+def protecting(core: NewMemory) -> Act:
+    """Protects it, or fails."""
+
+    async def act(scoped: Scoped) -> None:
+        statement: Any = "select protect_in_refinement(id, version) from memories where id = %(id)s"
+        if await scoped.tuples(statement, {"id": core.id}) != [(True,)]:
+            raise RefusedError(REFUSED)
+
+    return act
+
+
+def pretending(refinement_id: UUID) -> Act:
+    """Names a session by hand, as `begin_knife` does."""
+    statement: Any = "select set_config('mnemic.refinement_id', %(id)s, true)"
+    return lambda scoped: scoped.execute(statement, {"id": str(refinement_id)})
+
+
+def knife(core: NewMemory) -> list[Act]:
+    """All that a session alone may do."""
+    return [rewriting("core"), rewriting("reflection"), rewriting("fact"), merging, protecting(core)]
+
+
+async def refused(db: Database, core: NewMemory, *first: Act, who: Identity = ANA) -> None:
+    """Each of them is refused to an operation that begins so; nothing is written."""
+    for act in knife(core):
+        with pytest.raises(RefusedError, match=REFUSED):
+            await operate(db, who, *first, act)
+
+
+async def done(db: Database, core: NewMemory, *first: Act, who: Identity = ANA) -> int:
+    """How many of them such an operation may do; for controls."""
+    count = 0
+    for act in knife(core):
+        try:
+            await operate(db, who, *first, act)
+        except (RefusedError, ConcurrentChangeError):
+            continue
+        count += 1
+    return count
+
+
+# -- no session
+
+
+@pytest.mark.parametrize("kind", ["core", "reflection", "fact", "episode", "journal", "insight", "procedure"])
+async def test_what_a_memory_says_does_not_change_in_a_conversation(db: Database, core: NewMemory, kind: str) -> None:
+    with pytest.raises(RefusedError, match=REFUSED):
+        await operate(db, ANA, rewriting(kind))
+
+
+async def test_but_the_consolidation_is_rewritten(db: Database, core: NewMemory, superuser: psycopg.Connection) -> None:
+    await operate(db, ANA, rewriting("consolidation"))
+    rows = superuser.execute("select content from mnemic.memories where kind = 'consolidation'").fetchall()
+    assert rows == [("Other words.",)]
+
+
+async def test_nothing_of_the_knife_is_done_without_a_session(
+    db: Database, core: NewMemory, superuser: psycopg.Connection
+) -> None:
+    before = superuser.execute("select to_jsonb(m) from mnemic.memories m order by id").fetchall()
+    await refused(db, core)
+    await refused(db, core, pretending(uuid4()))
+    assert superuser.execute("select to_jsonb(m) from mnemic.memories m order by id").fetchall() == before
+
+
+async def test_within_a_session_all_of_it_is_done(db: Database, core: NewMemory) -> None:
+    session = await begun(db, ANA)
+    for act in (protecting(core), rewriting("reflection"), rewriting("fact"), merging):
+        await within(db, ANA, session, act)
+
+
+async def test_protection_is_no_function_of_the_service_otherwise(db: Database, core: NewMemory) -> None:
+    session = await begun(db, ANA)
+    statement: Any = "select set_protection('harbor', %(id)s, %(protected)s, 'ana')"
+    for protected in (True, False):
+        with pytest.raises(RefusedError, match="permission denied"):
+            await within(db, ANA, session, _executing(statement, {"id": core.id, "protected": protected}))
+    # what it protected itself it cannot free either
+    await within(db, ANA, session, protecting(core))
+    with pytest.raises(RefusedError, match="this memory is protected"):
+        await within(db, ANA, session, _executing("update memories set protected = false", {}))
+
+
+def _executing(statement: Any, values: dict[str, Any]) -> Act:
+    return lambda scoped: scoped.execute(statement, values)
+
+
+async def test_only_standing_memories_of_the_session_are_protected(db: Database, core: NewMemory) -> None:
+    session = await begun(db, ANA)
+    new = [memory("Ana sails.", kind="fact"), memory("Bo sails.", kind="core", key=SHARED)]
+    await remember(db, ANA, *new)
+    for one in new:
+        with pytest.raises(RefusedError):
+            await within(db, ANA, session, protecting(one))
+
+
+# -- pretended sessions
+
+
+async def test_a_session_that_has_ended_is_none(db: Database, core: NewMemory) -> None:
+    session = await begun(db, ANA)
+    await ended(db, ANA, session)
+
+    with pytest.raises(RefinementOverError):
+        await within(db, ANA, session, merging)
+    await refused(db, core, pretending(session.id))
+
+
+async def test_a_session_whose_lease_has_run_out_is_none(
+    db: Database, core: NewMemory, superuser: psycopg.Connection
+) -> None:
+    session = await begun(db, ANA)
+    superuser.execute("update mnemic.refinements set until = clock_timestamp()")
+
+    with pytest.raises(RefinementOverError):
+        await within(db, ANA, session, merging)
+    await refused(db, core, pretending(session.id))
+
+
+async def test_a_session_that_somebody_else_has_taken_up_is_over_for_who_had_it(
+    db: Database, core: NewMemory, superuser: psycopg.Connection
+) -> None:
+    first = await begun(db, ANA)
+    superuser.execute("update mnemic.refinements set until = clock_timestamp()")
+    second = first._replace(holder=uuid4())
+    async with db.scoped(ANA, only=KEY) as scoped:
+        assert await refinements.take_over(scoped, second, seconds=60)
+        assert not await refinements.take_over(scoped, first, seconds=60)
+
+    with pytest.raises(RefinementOverError):
+        await within(db, ANA, first, merging)
+    await within(db, ANA, second, merging)
+
+
+async def test_a_session_of_another_scope_key_is_none(db: Database, core: NewMemory) -> None:
+    session = await begun(db, ANA, SHARED)
+
+    await refused(db, core, pretending(session.id))
+    for act in (rewriting("core"), merging):
+        with pytest.raises(RefusedError):
+            await operate(db, ANA, lambda scoped: _knife_of(scoped, session), act)
+
+
+async def _knife_of(scoped: Scoped, session: Session) -> None:
+    statement: Any = "select set_config('mnemic.refinement_id', %(id)s, true)"
+    await scoped.execute(statement, {"id": str(session.id)})
+
+
+async def test_a_session_of_another_agent_is_none(db: Database, core: NewMemory) -> None:
+    session = await begun(db, MUSEUM)
+
+    await refused(db, core, pretending(session.id))
+    with pytest.raises(RefinementOverError):
+        await within(db, ANA, session, merging)
+
+
+async def test_a_session_of_a_scope_key_that_is_not_ones_own_does_not_begin(db: Database, core: NewMemory) -> None:
+    session = await begun(db, ANA)
+    for other in (identity("bo"), identity(None), identity("bo", groups=["crew"])):
+        with pytest.raises(RefinementOverError):
+            async with db.scoped(other) as scoped:
+                await refinements.begin_knife(scoped, session, "merge")
+
+
+async def test_nobody_begins_a_session_on_a_scope_key_that_is_not_theirs(
+    db: Database, core: NewMemory, superuser: psycopg.Connection
+) -> None:
+    session = Session(id=uuid4(), scope_key=KEY, holder=uuid4())
+
+    async def begin(scoped: Scoped) -> None:
+        await refinements.begin(scoped, session, [], target=10, seconds=60)
+
+    with pytest.raises(MnemicError):
+        await operate(db, identity("bo"), begin)
+    assert superuser.execute("select count(*) from mnemic.refinements").fetchone() == (0,)
+
+
+async def test_two_sessions_never_run_on_one_scope_key(db: Database, core: NewMemory) -> None:
+    first = await begun(db, ANA)
+    with pytest.raises(ConcurrentChangeError):
+        await begun(db, ANA)
+    await begun(db, ANA, SHARED)
+    await begun(db, MUSEUM)
+    await ended(db, ANA, first)
+    await begun(db, ANA)
+
+
+async def test_a_session_is_told_of_or_there_is_none(db: Database, core: NewMemory) -> None:
+    session = Session(id=uuid4(), scope_key=KEY, holder=uuid4())
+    with pytest.raises(RefusedError, match="42501"):
+        async with db.scoped(ANA) as scoped:
+            await refinements.begin(scoped, session, [], target=10, seconds=60)
+    session = await begun(db, ANA)
+    with pytest.raises(RefusedError, match="42501"):
+        async with db.scoped(ANA) as scoped:
+            await refinements.finish(scoped, session, "completed", [], {}, None)
+
+
+@pytest.mark.parametrize("statement", ["delete from refinements", "truncate refinements"])
+async def test_no_session_is_unmade(db: Database, core: NewMemory, statement: str) -> None:
+    await begun(db, ANA)
+    text: Any = statement
+    with pytest.raises(RefusedError, match="permission denied"):
+        await operate(db, ANA, lambda scoped: scoped.execute(text, {}))
+
+
+async def test_administrators_see_figures_and_begin_none(db: Database, clean_db: Clone, core: NewMemory) -> None:
+    session = await begun(db, ANA)
+    with clean_db.as_role("mnemic_admin") as admin:
+        admin.execute("select set_config('mnemic.agent_id', 'harbor', false)")
+        assert admin.execute("select id from refinements").fetchall() == [(session.id,)]
+        for statement in (
+            "update refinements set ended = 'completed', ended_at = now()",
+            "select begin_knife(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'a', 'b', '{}')",
+            "select protect_in_refinement(gen_random_uuid(), 1)",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                admin.execute(statement)
+
+
+# -- controls: each guard is what keeps it out
+
+
+CONTROLS: dict[str, tuple[str, str, str]] = {
+    "no session": ("guard_memory", "not in_refinement(new.agent_id, new.scope_key)", "false"),
+    "an ended session": ("in_refinement", "and r.ended is null", ""),
+    "an expired lease": ("in_refinement", "and r.until > clock_timestamp()", ""),
+    "another scope key's session": ("in_refinement", "and r.scope_key = p_key", ""),
+}
+
+
+@pytest.mark.parametrize("pretence", CONTROLS)
+async def test_control_without_its_guard_a_pretended_session_cuts(fresh_db: Clone, pretence: str) -> None:
+    async with fresh_db.database() as db:
+        core = await _stored(db)
+        session = await begun(db, ANA, SHARED if pretence == "another scope key's session" else KEY)
+        if pretence == "an ended session":
+            await ended(db, ANA, session)
+        with fresh_db.as_superuser() as superuser:
+            if pretence == "an expired lease":
+                superuser.execute("update mnemic.refinements set until = clock_timestamp()")
+            first = [] if pretence == "no session" else [pretending(session.id)]
+            assert await done(db, core, *first) == 0
+            mutate(superuser, *CONTROLS[pretence])
+        assert await done(db, core, *first) == (4 if pretence == "no session" else 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [("and holder = p_holder ", "another holder"), ("cardinality(own_keys(array[scope_key])) = 1", "another person")],
+)
+async def test_control_without_its_fence_a_session_is_taken_by_others(fresh_db: Clone, text: str, what: str) -> None:
+    async with fresh_db.database() as db:
+        await _stored(db)
+        session = await begun(db, ANA)
+        if what == "another holder":
+            who, session = ANA, session._replace(holder=uuid4())
+        else:
+            who = identity("bo")
+        with pytest.raises(RefinementOverError):
+            async with db.scoped(who) as scoped:
+                await refinements.begin_knife(scoped, session, "merge")
+        with fresh_db.as_superuser() as superuser:
+            mutate(superuser, "begin_knife", text, "" if what == "another holder" else "true")
+        async with db.scoped(who) as scoped:
+            await refinements.begin_knife(scoped, session, "merge")
+
+
+async def test_control_without_the_agent_in_it_another_agents_session_would_protect(fresh_db: Clone) -> None:
+    async with fresh_db.database() as db:
+        core = await _stored(db)
+        session = await begun(db, MUSEUM)
+        with pytest.raises(RefusedError):
+            await operate(db, ANA, pretending(session.id), protecting(core))
+        with fresh_db.as_superuser() as superuser:
+            mutate(superuser, "in_refinement", "r.agent_id = p_agent and ", "")
+        await operate(db, ANA, pretending(session.id), protecting(core))
+
+
+async def test_control_without_the_index_two_sessions_run(fresh_db: Clone) -> None:
+    async with fresh_db.database() as db:
+        await _stored(db)
+        with fresh_db.as_superuser() as superuser:
+            superuser.execute("drop index mnemic.refinements_one_running")
+        await begun(db, ANA)
+        await begun(db, ANA)

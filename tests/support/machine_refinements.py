@@ -1,0 +1,288 @@
+"""Refinements, done to the real agent and to the model: sessions, what the knife does in them, and how they end."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+import pytest
+
+from mnemic.state.errors import ConcurrentChangeError
+from mnemic.state.refinement import LedgerEntry
+from mnemic.storage import memories, refinements
+from mnemic.storage.database import Scoped
+from mnemic.storage.refinements import Session
+from tests.support.machine_agent import added, draft, linked
+from tests.support.machine_pair import Act, Pair, chosen, same
+from tests.support.machine_past import Row, Subject, are_twins
+from tests.support.worlds import MODEL, direction
+
+MERGEABLE = ("core", "reflection")
+STANDING = (*MERGEABLE, "consolidation")
+
+
+class _RefusedError(Exception):
+    """Takes a transaction back, as the knife does when it refuses."""
+
+
+@dataclass
+class _Running:
+    session: Session
+    #: What it did, in memories.
+    done: Counter[str] = field(default_factory=Counter)
+
+
+class RefinementSteps:
+    """What the state machine does with refinements."""
+
+    def __init__(self, both: Pair, met: Counter[str]) -> None:
+        self._both = both
+        self._met = met
+        self._running: dict[str, _Running] = {}
+        #: All that there were.
+        self.ids: list[UUID] = []
+
+    # -- sessions
+
+    def begin(self, key: str) -> None:
+        """Begins a session; a second one of the same scope key is refused."""
+        session = Session(id=self._both.new_id(), scope_key=key, holder=self._both.new_id())
+
+        async def act(scoped: Scoped) -> None:
+            await scoped.begin_operation("refinement")
+            await refinements.begin(scoped, session, await refinements.ledger(scoped), target=10, seconds=600)
+
+        if key in self._running:
+            with pytest.raises(ConcurrentChangeError):
+                self._both.real.serve(act, "s1", key)
+            return
+        self._both.real.serve(act, "s1", key)
+        self._running[key] = _Running(session)
+        self.ids.append(session.id)
+        after: dict[Subject, Row | None] = {str(session.id): {"scope_key": key, "ended": False}}
+        self._both.done("refinement", "agent", "s1", after, refinement=session.id, events={"SESSION": 1})
+
+    def finish(self, key: str) -> None:
+        """Ends it, with figures and a journal."""
+        running = self._running.pop(key)
+        session = running.session
+        new = draft(self._both.new_id(), "journal", key, f"A refinement of {len(self.ids)} memories.")
+        journal = replace(new, category="journal", provenance="consolidated", source_session_id=None)
+
+        async def act(scoped: Scoped) -> None:
+            counts = await refinements.done(scoped, session.id)
+            same("what the refinement did", Counter(counts), running.done)
+            await refinements.begin_knife(scoped, session, "refinement")
+            await memories.insert(scoped, [journal], model=MODEL, vectors={}, run_id=None)
+            ledger = await refinements.ledger(scoped)
+            await refinements.finish(scoped, session, "completed", ledger, counts, journal.id)
+
+        self._both.real.serve(act, "s1", key)
+        self._both.past.sources[journal.id] = []
+        after: dict[Subject, Row | None] = {
+            journal.id: added(journal, self._both.real.who()),
+            str(session.id): {"scope_key": key, "ended": True},
+        }
+        events = {"SESSION": 1, "ADD": 1}
+        self._both.done("refinement", "agent", None, after, refinement=session.id, events=events)
+
+    def is_running(self, key: str) -> bool:
+        return key in self._running
+
+    # -- the knife
+
+    def merge(self, key: str, which: int, content: str) -> None:
+        """Two or three memories become one, unless a living one says that already."""
+        open_now = self._both.open(key, *MERGEABLE)
+        if len(open_now) < 2:
+            return
+        first = which % len(open_now)
+        merged = [*open_now[first:], *open_now[:first]][: 2 + which % 2]
+        closed = {row["id"]: {**row, "state": "soft_deleted"} for row in merged}
+        made: list[UUID] = []
+
+        async def act(scoped: Scoped) -> None:
+            entries = [entry for entry in await self._ledger(scoped, key) if entry.id in closed]
+            new_id = await refinements.merge(scoped, entries, "profile", content)
+            if new_id is None:
+                raise _RefusedError
+            made.append(new_id)
+
+        living = self._both.rows(lambda row: row["state"] == "active" and row["id"] not in closed)
+        if any(are_twins(self._merged(UUID(int=0), merged, content), other) for other in living):
+            with pytest.raises(_RefusedError):
+                self._serve(key, "merge", act)
+            self._done(key, "merge", {}, {})
+            self._met["merge: refused"] += 1
+            return
+        self._serve(key, "merge", act)
+        (new_id,) = made
+        past = self._both.past
+        past.sources[new_id] = sorted({said for row in merged for said in past.sources[row["id"]]})
+        after: dict[Subject, Row | None] = {**closed, new_id: self._merged(new_id, merged, content)}
+        after |= {
+            (new_id, row["id"], "merged_from"): linked(self._both.real.agent, new_id, key, row, "merged_from", 1)
+            for row in merged
+        }
+        self._done(key, "merge", after, {"MERGE": len(merged)}, beside={"ADD": 1, "LINK": len(merged)})
+
+    def _merged(self, new_id: UUID, merged: Sequence[Row], content: str) -> Row:
+        oldest = min(merged, key=lambda row: (row["valid_from"], str(row["id"])))
+        told = {row["source_session_id"] for row in merged}
+        new = draft(new_id, "core", oldest["scope_key"], content)
+        return {
+            **added(new, self._both.real.who()),
+            "subject": oldest["subject"],
+            "importance": max(row["importance"] for row in merged),
+            "pinned": any(row["pinned"] for row in merged),
+            "private": any(row["private"] for row in merged),
+            "provenance": "consolidated",
+            "valid_from": oldest["valid_from"],
+            "source_session_id": told.pop() if len(told) == 1 else None,
+        }
+
+    def update(self, key: str, which: int, content: str) -> None:
+        """Another text and, where it is searched, its vector."""
+        open_now = self._both.open(key, *STANDING)
+        if not open_now:
+            return
+        row = chosen(open_now, which)
+        after = {**row, "content": content}
+        if content == row["content"] or (self._both.twins_of(after) and row["kind"] != "consolidation"):
+            return
+        vector = direction(10, 384) if row["kind"] in memories.INDEXED else None
+
+        async def act(scoped: Scoped) -> None:
+            (entry,) = [entry for entry in await self._ledger(scoped, key) if entry.id == row["id"]]
+            assert await refinements.rewrite(scoped, entry, content, model=MODEL, vector=vector)
+
+        self._serve(key, "update", act)
+        if vector:
+            self._both.past.indexed_anew.add(row["id"])
+        self._done(key, "update", {row["id"]: after}, {"UPDATE": 1})
+
+    def delete(self, key: str, which: int) -> None:
+        open_now = self._both.open(key, *MERGEABLE)
+        if not open_now:
+            return
+        row = chosen(open_now, which)
+
+        async def act(scoped: Scoped) -> None:
+            memory = await memories.one(scoped, row["id"])
+            assert memory
+            await memories.forget(scoped, memory)
+
+        self._serve(key, "delete", act)
+        # what a person said is not the agent's to take out of search
+        gone = [row["id"]] if key.startswith("user:") else []
+        self._done(key, "delete", {row["id"]: {**row, "state": "soft_deleted"}}, {"DELETE": 1}, gone=gone)
+
+    def protect(self, key: str, which: int) -> None:
+        open_now = self._both.open(key, *MERGEABLE)
+        if not open_now:
+            return
+        row = chosen(open_now, which)
+
+        async def act(scoped: Scoped) -> None:
+            (entry,) = [entry for entry in await self._ledger(scoped, key) if entry.id == row["id"]]
+            assert await refinements.protect(scoped, entry)
+
+        self._serve(key, "protect", act)
+        self._done(key, "protect", {row["id"]: {**row, "protected": True}}, {"PROTECT": 1})
+
+    def remove_duplicates(self, key: str) -> None:
+        """What says the same lives once: a protected one, or else a commitment, or else the oldest."""
+        alike: dict[tuple[object, ...], list[Row]] = {}
+        living = self._both.rows(lambda row: row["scope_key"] == key and row["state"] == "active")
+        for row in living:
+            if row["kind"] in MERGEABLE:
+                said = " ".join(row["content"].split())
+                alike.setdefault((row["subject_user_id"], row["category"], row["private"], said), []).append(row)
+        after: dict[Subject, Row | None] = {}
+        for rows in alike.values():
+            kept, *others = sorted(
+                rows, key=lambda row: (not row["protected"], row["kind"] != "core", row["valid_from"], str(row["id"]))
+            )
+            for row in others:
+                if not row["protected"]:
+                    after[row["id"]] = {**row, "state": "soft_deleted"}
+                    said_of = self._both.past.sources
+                    said_of[kept["id"]] = sorted({*said_of[kept["id"]], *said_of[row["id"]]})
+
+        async def act(scoped: Scoped) -> None:
+            same("duplicates", await refinements.count_duplicates(scoped), len(after))
+            same("removed duplicates", await refinements.remove_duplicates(scoped), len(after))
+
+        self._serve(key, "dedup", act)
+        self._done(key, "dedup", after, {"DEDUP": len(after)} if after else {})
+
+    def leave_open(self, key: str, which: int) -> None:
+        """The session's transaction goes on with an operation that is none of its own."""
+        open_now = self._both.open(key, *STANDING)
+        if not open_now:
+            return
+        row = chosen(open_now, which)
+
+        async def act(scoped: Scoped) -> None:
+            await scoped.begin_operation("privacy")
+            await memories.make_private(scoped, row["id"])
+
+        self._serve(key, "protect", act)
+        after: dict[Subject, Row | None] = {} if row["private"] else {row["id"]: {**row, "private": True}}
+        self._both.done("privacy", "agent", "s1", after)
+
+    # -- what all of them do
+
+    async def _ledger(self, scoped: Scoped, key: str) -> list[LedgerEntry]:
+        """As it is shown, and as the model says."""
+        rows = self._both.rows(
+            lambda row: row["scope_key"] == key and row["state"] == "active" and row["kind"] in STANDING
+        )
+        entries = await refinements.ledger(scoped)
+        rows.sort(key=lambda row: (row["valid_from"], str(row["id"])))
+        same(
+            "ledger",
+            [(entry.id, entry.version, entry.content, entry.protected) for entry in entries],
+            [(row["id"], self._both.past.version(row["id"]), row["content"], row["protected"]) for row in rows],
+        )
+        return entries
+
+    def _serve(self, key: str, reason: str, act: Act) -> None:
+        session = self._running[key].session
+
+        async def operation(scoped: Scoped) -> None:
+            await refinements.begin_knife(scoped, session, reason)
+            await act(scoped)
+
+        self._both.real.serve(operation, "s1", key)
+
+    def _done(
+        self,
+        key: str,
+        reason: str,
+        after: dict[Subject, Row | None],
+        events: dict[str, int],
+        *,
+        beside: dict[str, int] | None = None,
+        gone: Sequence[UUID] = (),
+    ) -> None:
+        running = self._running[key]
+        told = {**events, **(beside or {})}
+        self._both.done(reason, "agent", None, after, gone=gone, refinement=running.session.id, events=told)
+        running.done.update(events)
+        self._met.update(events)
+
+    # -- as one
+
+    def operations(self, refinement_id: UUID, keys: Sequence[str] | None) -> list[UUID]:
+        """What it did to memories of these scope keys, the oldest first."""
+        past = self._both.past
+        own = [op_id for op_id, done in past.operations.items() if done.refinement == refinement_id]
+        touched = {change.op_id for _, change in past.touched(own, keys)}
+
+        async def act(scoped: Scoped) -> list[UUID]:
+            return await refinements.operations(scoped, keys, refinement_id)
+
+        found = self._both.real.administer(act) if keys is None else self._both.real.serve(act)
+        same("operations of the refinement", set(found), touched)
+        return [op_id for op_id in past.operations if op_id in touched]
