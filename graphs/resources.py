@@ -14,8 +14,8 @@ from mnemic.state.settings import Settings
 from mnemic.storage.opening import open_database
 
 _opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Resources]] = WeakKeyDictionary()
-#: Keeps what was opened from the environment open as long as the process lives.
-_open: AsyncExitStack = AsyncExitStack()
+#: Keeps what was opened from the environment open until it is closed, or as long as the process lives.
+_open: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncExitStack] = WeakKeyDictionary()
 
 
 @asynccontextmanager
@@ -48,6 +48,18 @@ async def from_environment() -> Resources:
     return await asyncio.shield(task)
 
 
+async def close_environment() -> None:
+    """Closes what this event loop opened from the environment, once the work in the background is done."""
+    loop = asyncio.get_running_loop()
+    _opening.pop(loop, None)
+    if stack := _open.pop(loop, None):
+        await stack.aclose()
+
+
 async def _open_from_environment() -> Resources:
     settings = await asyncio.to_thread(Settings)
-    return await _open.enter_async_context(open_resources(settings))
+    async with AsyncExitStack() as stack:
+        resources = await stack.enter_async_context(open_resources(settings))
+        stack.push_async_callback(resources.uses.write_all, resources.database)
+        _open[asyncio.get_running_loop()] = stack.pop_all()
+    return resources

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from langchain_core.messages import AIMessage
 from langgraph.graph import END
 from langgraph.types import Send
 
 from mnemic.state.graphs import ConsolidationState, FormationState, RefinementState
+from mnemic.state.supervisor import SupervisorState
 
 # Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.
 
@@ -59,3 +61,11 @@ def after_turn(state: RefinementState) -> str:
 def after_knife(state: RefinementState) -> str:
     """The agent has ended the session, or goes on."""
     return "close" if state["ending"] else "agent"
+
+
+def after_answer(state: SupervisorState) -> str:
+    """Calls are to be done, some of them only if the user agrees; or the turn is over."""
+    last = state["messages"][-1]
+    if not isinstance(last, AIMessage) or not last.tool_calls:
+        return "observe"
+    return "confirm" if state["questions"] else "tools"

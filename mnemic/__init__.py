@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mnemic.state.refinement import Refinement, RefinementResult
     from mnemic.state.rollback import Operation, PastMemory, Rollback
     from mnemic.state.settings import Settings
+    from mnemic.state.threads import ThreadStanding
 
 __all__ = [
     "Administration",
@@ -37,6 +38,7 @@ __all__ = [
     "Rollback",
     "ScopeSettings",
     "Settings",
+    "ThreadStanding",
 ]
 
 _HOMES = {
@@ -54,6 +56,7 @@ _HOMES = {
     "PastMemory": "mnemic.state.rollback",
     "Rollback": "mnemic.state.rollback",
     "Settings": "mnemic.state.settings",
+    "ThreadStanding": "mnemic.state.threads",
 }
 
 _here = Path(__file__).parent

@@ -62,6 +62,18 @@ async def tool_turn(
     return Turn(text=text, calls=tuple(_numbered(calls[:MAX_CALLS], taken))), spent
 
 
+def readable_calls(answer: AIMessage, taken: set[str]) -> list[ToolCall]:
+    """The calls of an answer, at most 16: each with a name and a number that can be sent back.
+
+    Arguments that cannot be read are None, and so are all of an answer that was cut off.
+
+    Args:
+        answer: a model's.
+        taken: the numbers of earlier calls; those of these are added.
+    """
+    return list(_numbered(_read(answer)[1][:MAX_CALLS], taken))
+
+
 def _bind(model: "BaseChatModel", tools: Sequence["BaseTool"]) -> Bound:
     """The model with its tools, hidden from whoever streams the graph around it.
 

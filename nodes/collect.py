@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from mnemic.nodes.holding import holder_of, returned
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import ConsolidationNode
-from mnemic.nodes.who import identity_of
+from mnemic.nodes.who import identity_of, require_own
 from mnemic.nodes.wire import to_plain
 from mnemic.policy.names import display_name
 from mnemic.state.checking import checked
@@ -42,6 +42,8 @@ def collect(provide: Provider) -> ConsolidationNode:
         key, forced = asked.get("scope_key", ""), asked.get("force", False)
         if key not in identity.scope_keys:
             raise InvalidInputError("the scope key to consolidate is none of this identity's")
+        if forced:
+            require_own(identity, key)
         lease = Lease(work="consolidation", scope_key=key, holder=holder_of(runtime))
 
         async def act(scoped: Scoped) -> _Due | Outcome:

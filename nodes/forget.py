@@ -1,5 +1,6 @@
 """A memory forgotten because somebody asked for it: undoable, and never more than a few in a conversation."""
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from mnemic.nodes.resources import Resources
@@ -11,6 +12,18 @@ from mnemic.storage import history, memories
 from mnemic.storage.database import Scoped
 
 REASON = "forget"
+
+
+async def forgettable(resources: Resources, identity: Identity, memory_ids: Iterable[UUID]) -> list[Memory]:
+    """Those of these memories that `forget` would take, each once.
+
+    Raises:
+        CategoryRefusedError: the role has no allowlist.
+    """
+    allowlist = resources.categories.of_role(identity.role)
+    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+        found = [await memories.one(scoped, memory_id) for memory_id in dict.fromkeys(memory_ids)]
+    return [one for one in found if one and is_known(one, allowlist) and _is_forgettable(one)]
 
 
 async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, by_model: bool = False) -> bool:
@@ -51,6 +64,14 @@ def is_known(memory: Memory, allowlist: Allowlist) -> bool:
     """Whether the role reads it: of the standing kinds only absorbed reflections are searched."""
     is_searched = memory.kind not in memories.STANDING or memory.state == "absorbed"
     return memory.category in allowlist.categories and (is_searched or allowlist.standing)
+
+
+def _is_forgettable(memory: Memory) -> bool:
+    try:
+        _require_forgettable(memory)
+    except NotForgottenError:
+        return False
+    return memory.state in memories.KEPT
 
 
 def _require_forgettable(memory: Memory) -> None:

@@ -7,10 +7,11 @@ from uuid import UUID, uuid5
 
 from mnemic.nodes.lines import session_of
 from mnemic.nodes.said import HostMessage, Said
+from mnemic.nodes.who import Bound
 from mnemic.policy.hygiene import clean_text, clip_text, says_nothing, strip_recalled
 from mnemic.policy.names import display_name
 from mnemic.prompts.memory_context import PREAMBLE
-from mnemic.state.errors import InvalidInputError
+from mnemic.state.errors import InvalidInputError, RefusedIdentityError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, Role
 
@@ -38,6 +39,7 @@ def to_messages(items: Sequence[HostMessage], identity: Identity, *, now: dateti
 
     Raises:
         InvalidInputError: no session, no list, too many items, or one that is no message.
+        RefusedIdentityError: one is said to be of somebody else than the authenticated user.
     """
     require_list(items)
     session_id = session_of(identity)
@@ -47,7 +49,7 @@ def to_messages(items: Sequence[HostMessage], identity: Identity, *, now: dateti
         try:
             message = _message(Said.of(item), identity, session_id, now, known)
         except InvalidInputError as error:
-            raise InvalidInputError(f"message {place}: {error}") from None
+            raise type(error)(f"message {place}: {error}") from None
         made += [message] if message else []
     return made
 
@@ -73,6 +75,8 @@ def _message(said: Said, identity: Identity, session_id: str, now: datetime, kno
     user_id = (said.user or said.author or identity.user_id or said.name) if role == "user" else None
     if role == "user" and user_id is None:
         raise InvalidInputError("it is a user's, but neither it nor the identity says whose")
+    if role == "user" and isinstance(identity, Bound) and user_id != identity.user_id:
+        raise RefusedIdentityError("user: whoever was authenticated speaks for nobody else; leave it out")
     return Message(
         id=uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, _own_id(said, content, known)])),
         session_id=session_id,

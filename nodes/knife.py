@@ -8,7 +8,7 @@ from uuid import UUID
 from mnemic.nodes.refining import Core, Refining
 from mnemic.policy.degenerate import is_degenerate
 from mnemic.policy.hygiene import MAX_TEXT_BYTES, clean_text, says_nothing
-from mnemic.policy.knife import gives_up, merged_category, protectable
+from mnemic.policy.knife import merged_category, protectable
 from mnemic.policy.retention import missing_details
 from mnemic.policy.search_text import search_text
 from mnemic.policy.tokens import count_tokens
@@ -44,7 +44,7 @@ async def consolidate(refining: Refining, numbers: Sequence[int], content: str) 
         if len(merged) < 2:
             raise KnifeRefusedError(told.too_few())
         _require_shorter(text, merged)
-        if gives_up([entry.content for entry in merged], text, about=[entry.subject for entry in merged]):
+        if await core.gives_up(merged, text):
             await core.take_away(len(merged) - 1)
         category = merged_category([entry.category for entry in merged], refining.resources.categories)
         new_id = await refinements.merge(scoped, merged, category, text)
@@ -76,7 +76,7 @@ async def update(refining: Refining, number: int, content: str) -> str:
         _require_shorter(text, [entry])
         if twin := _twin(core, text, of=entry):
             raise KnifeRefusedError(told.twin(_number(refining, twin)))
-        if gives_up([entry.content], text, about=[entry.subject]):
+        if await core.gives_up([entry], text):
             await core.take_away(1)
         if not await refinements.rewrite(scoped, entry, text, model=refining.resources.embedder.name, vector=vector):
             raise KnifeRefusedError(told.unknown([number]))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from mnemic.nodes.refining import Core, Refining, let_go, note_taken
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.typing import RefinementNode
-from mnemic.nodes.who import identity_of
+from mnemic.nodes.who import identity_of, require_own
 from mnemic.policy.batching import batches
 from mnemic.state.checking import checked
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRunningError
@@ -104,11 +104,13 @@ def require_refinable(resources: Resources, identity: Identity, key: str) -> tup
 
     Raises:
         InvalidInputError: the scope key is none of this identity's.
+        RefusedIdentityError: others share it, and a server's client asks.
         CategoryRefusedError: the role has no allowlist, or does not read what is always in context.
     """
     split_scope_key(key)
     if key not in identity.scope_keys:
         raise InvalidInputError("scope_key: the one to refine is none of this identity's")
+    require_own(identity, key)
     allowlist = resources.categories.of_role(identity.role)
     if not allowlist.standing:
         raise CategoryRefusedError("this role does not read core memories, so it cannot refine them")
@@ -195,8 +197,3 @@ async def _remove_duplicates(scoped: Scoped, _: Core) -> int:
 
 def _ids(batch: Sequence[LedgerEntry]) -> list[str]:
     return [str(entry.id) for entry in batch]
-
-
-def ids_of(rows: Sequence[str]) -> set[UUID]:
-    """The ids of a batch."""
-    return {UUID(row) for row in rows}

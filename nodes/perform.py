@@ -4,7 +4,10 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from langchain_core.messages import AIMessage, BaseMessage
+
 from mnemic.models.chat import ChatModels
+from mnemic.models.converse import Speaking, converse
 from mnemic.models.run_step import run_step, run_turn
 from mnemic.models.step import In, Out, Step, ToolStep
 from mnemic.nodes.resources import Resources
@@ -12,7 +15,9 @@ from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError,
 from mnemic.state.identity import Identity
 from mnemic.state.records import Usage
 from mnemic.state.refinement import Turn
-from mnemic.storage import usage
+from mnemic.state.settings import Settings
+from mnemic.storage import scopes, usage
+from mnemic.storage.database import Scoped
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -60,6 +65,32 @@ async def perform_turn(
     return result.turn, result.usage.input_tokens + result.usage.output_tokens
 
 
+async def agent_models(resources: Resources, identity: Identity) -> tuple[Settings, ChatModels]:
+    """The settings that hold for the identity's agent, and the models they name."""
+    async with resources.database.scoped(identity) as scoped:
+        settings = resources.settings.overridden(await scopes.agent_settings(scoped))
+    return settings, resources.models.with_settings(settings)
+
+
+async def perform_answer(
+    resources: Resources,
+    identity: Identity,
+    models: ChatModels,
+    tools: Sequence["BaseTool"],
+    messages: Sequence[BaseMessage],
+    speaking: Speaking = Speaking(),  # noqa: B008 - immutable
+) -> AIMessage:
+    """The agent's next message in a conversation; otherwise as `perform`.
+
+    Args:
+        models: the agent's own.
+
+    Raises:
+        ModelError: the model failed; nothing was written but what it had cost.
+    """
+    return (await _recorded(resources, identity, converse(models, tools, messages, speaking))).message
+
+
 async def _recorded(resources: Resources, identity: Identity, running: Awaitable[Result]) -> Result:
     try:
         result = await running
@@ -73,7 +104,12 @@ async def _recorded(resources: Resources, identity: Identity, running: Awaitable
 async def _record(resources: Resources, identity: Identity, spent: Usage | None) -> None:
     if spent is None or not spent.calls:
         return
+
+    async def act(scoped: Scoped) -> None:
+        await scopes.enter_agent(scoped)  # its first turn may come before its first message is stored
+        await usage.record(scoped, spent)
+
     try:
-        await resources.database.write(identity, lambda scoped: usage.record(scoped, spent))
+        await resources.database.write(identity, act)
     except (DatabaseUnavailableError, ConcurrentChangeError) as error:
         _LOG.warning("the tokens of step %s are missing from its agent's usage: %s", spent.step, error)

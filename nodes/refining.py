@@ -15,7 +15,7 @@ from mnemic.nodes.handles import Handles
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.typing import RefinementNode
 from mnemic.nodes.who import identity_of
-from mnemic.policy.knife import protectable, removable
+from mnemic.policy.knife import gives_up, protectable, removable
 from mnemic.prompts import knife as told
 from mnemic.state.errors import KnifeRefusedError, MnemicError
 from mnemic.state.graphs import RefinementState
@@ -135,6 +135,11 @@ class Core:
         for entry in entries:
             self._require_unchanged(entry)
         return entries
+
+    async def gives_up(self, replaced: Sequence[LedgerEntry], text: str) -> bool:
+        """Whether a text takes away what these said when the session began: many small steps lose no more than one."""
+        said = await refinements.originals(self._scoped, self._refining.session, replaced)
+        return gives_up([content for content, _ in said], text, about=[subject for _, subject in said])
 
     async def take_away(self, memories: int) -> int:
         """Counts memories that are not kept elsewhere; how many more there may be.

@@ -7,6 +7,7 @@ from langgraph.runtime import Runtime
 
 from mnemic.state.graphs import ConsolidationState, FormationState, RecallState, RefinementState
 from mnemic.state.identity import Identity
+from mnemic.state.supervisor import SupervisorState
 
 State = TypeVar("State")
 
@@ -21,3 +22,4 @@ FormationNode = Node[FormationState]
 ConsolidationNode = Node[ConsolidationState]
 RecallNode = Node[RecallState]
 RefinementNode = Node[RefinementState]
+SupervisorNode = Node[SupervisorState]

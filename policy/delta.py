@@ -31,7 +31,15 @@ _REMOVING: Final = ("DELETE", "PURGE", "ERASE")
 
 
 def header(changes: Changes) -> Delta | None:
-    """What to announce; None where there is nothing to say.
+    """What to announce; None where there is nothing to say."""
+    told = bullets(changes)
+    if changes.since is None or not told:
+        return None
+    return Delta(since=changes.since, bullets=told[:MOST_BULLETS], total=len(told))
+
+
+def bullets(changes: Changes) -> tuple[Bullet, ...]:
+    """Everything there is to tell.
 
     What happened to one memory is one bullet, and so is a memory with those that it superseded or took in. The most
     important come first, of equally important ones the newest.
@@ -41,11 +49,8 @@ def header(changes: Changes) -> Delta | None:
         bullet = _bullet(end, own, changes.known)
         if bullet:
             ranked.append((-_importance(end, own, changes.known), -own[-1].seq, bullet))
-    if changes.since is None or not ranked:
-        return None
     ranked.sort(key=lambda entry: entry[:2])
-    bullets = tuple(bullet for _, _, bullet in ranked[:MOST_BULLETS])
-    return Delta(since=changes.since, bullets=bullets, total=len(ranked))
+    return tuple(bullet for _, _, bullet in ranked)
 
 
 def shortened(text: str) -> str:

@@ -49,6 +49,11 @@ def clean_text(text: str) -> str:
     return _lower_stacks(unicodedata.normalize("NFC", flat)).strip()
 
 
+def visible(piece: str) -> str:
+    """A piece of a longer text without unwanted characters, its white space as it is."""
+    return _UNWANTED().sub("", _LINE_END.sub("\n", piece))
+
+
 def _lower_stacks(text: str) -> str:
     return _MAYBE_STACK.sub(lambda found: _stack().sub(r"\1", found.group()), text)
 

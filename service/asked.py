@@ -15,7 +15,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from mnemic.service.turn import Asked
+from mnemic.nodes.turn import Asked
 from mnemic.state.explicit import ProcedureRequest, RememberRequest
 from mnemic.state.identity import HostId
 from mnemic.state.query import MemoryQuery
@@ -85,6 +85,10 @@ class Rolling:
     dry_run: StrictBool
 
 
+class _ThreadIds(TypedDict):
+    thread_ids: Annotated[list[str] | tuple[str, ...], Field(min_length=1, max_length=MAX_LISTED)]
+
+
 class _Refining(TypedDict):
     #: None: the agent's own.
     scope_key: str | None
@@ -118,5 +122,7 @@ ASKED = TypeAdapter(Asked)
 KEY = TypeAdapter(str)
 SWITCH = TypeAdapter(bool)
 ROLLING = TypeAdapter(Rolling)
+THREAD_ID = TypeAdapter(HostId)
+THREAD_IDS = TypeAdapter(_ThreadIds)
 REFINING = TypeAdapter(_Refining)
 REFINEMENTS = TypeAdapter(_Refinements)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from langgraph.runtime import Runtime
 
-from mnemic.nodes.who import to_identity
-from mnemic.service.turn import Asked, observe_turn, recall_turn
+from mnemic.nodes.turn import Asked, observe_turn, recall_turn
+from mnemic.nodes.who import identity_of
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.host import MemoryState
 
@@ -24,7 +24,7 @@ def recall_node(memory: "Mnemic", asked: Asked, messages_key: str) -> HostNode:
     """A node that leaves what memory says to this turn in `memory_context`."""
 
     async def recall(state: Any, runtime: Runtime[Any]) -> MemoryState:
-        own = to_identity(runtime.context)
+        own = identity_of(runtime)
         identity = asked.identity(own)
         recalled = await recall_turn(memory, identity, _conversation(state, messages_key), asked)
         if identity.role != own.role:
@@ -39,7 +39,7 @@ def observe_node(memory: "Mnemic", messages_key: str) -> HostNode:
 
     async def observe(state: Any, runtime: Runtime[Any]) -> None:
         revision = state.get("memory_revision")
-        await observe_turn(memory, to_identity(runtime.context), _conversation(state, messages_key), revision=revision)
+        await observe_turn(memory, identity_of(runtime), _conversation(state, messages_key), revision=revision)
 
     return observe
 
@@ -48,7 +48,7 @@ def formation_node(memory: "Mnemic") -> HostNode:
     """A node that has formed what is due, once the turn is over."""
 
     async def form(state: Any, runtime: Runtime[Any]) -> None:
-        await memory.form_later(to_identity(runtime.context))
+        await memory.form_later(identity_of(runtime))
 
     return form
 

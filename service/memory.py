@@ -13,21 +13,23 @@ from mnemic.graphs.consolidation import ConsolidationGraph, build_consolidation
 from mnemic.graphs.formation import FormationGraph, build_formation
 from mnemic.graphs.recall import RecallGraph, build_recall
 from mnemic.graphs.resources import open_resources
+from mnemic.nodes.forming import form_due, form_pending, formation_name
 from mnemic.nodes.holding import returned
 from mnemic.nodes.incoming import to_messages
 from mnemic.nodes.observe import observe as observe_messages
 from mnemic.nodes.resources import Resources
+from mnemic.nodes.run_graph import run_graph
 from mnemic.nodes.said import HostMessage
 from mnemic.nodes.who import to_identity
 from mnemic.policy.overrides import checked_overrides
 from mnemic.service.asked import ASKED, KEY, REVISION, ROLE, SCOPE_KEY, SWITCH
 from mnemic.service.audit_export import AuditExport
 from mnemic.service.explicit import ExplicitWrites
-from mnemic.service.forming import form_due, form_pending, formation_name
 from mnemic.service.host_nodes import HostNode, formation_node, observe_node, recall_node
 from mnemic.service.reads import ExplicitReads
 from mnemic.service.refining import Refining
-from mnemic.service.run_graph import run_graph
+from mnemic.service.supervising import Supervising
+from mnemic.service.threads import Threads
 from mnemic.service.time_machine import OwnTimeMachine
 from mnemic.state.checking import checked
 from mnemic.state.errors import InvalidInputError
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from mnemic.service.middleware import MemoryMiddleware
 
 
-class Mnemic(ExplicitReads, ExplicitWrites, Refining, OwnTimeMachine, AuditExport):
+class Mnemic(ExplicitReads, ExplicitWrites, Refining, OwnTimeMachine, AuditExport, Threads, Supervising):
     """Long-term memory for agents: the compiled graphs, and a plain method for each.
 
     Every method takes the `Identity` of the run; it sees and writes that identity's scope keys and nothing else.
@@ -277,6 +279,11 @@ class Mnemic(ExplicitReads, ExplicitWrites, Refining, OwnTimeMachine, AuditExpor
         who = to_identity(identity)
         values = self.settings.overridden(overrides).model_dump(mode="json", include=set(overrides))
         await self._resources.database.write(who, lambda scoped: scopes.configure_agent(scoped, values))
+
+    async def agent_settings(self, identity: Identity) -> Settings:
+        """The settings in force for the identity's agent, with what it overrides."""
+        async with self._resources.database.scoped(to_identity(identity)) as scoped:
+            return self.settings.overridden(await scopes.agent_settings(scoped))
 
     async def configure_scope(self, identity: Identity, overrides: ScopeSettings) -> None:
         """Replaces what one of the identity's scope keys overrides: its name, guidance, threshold and word limit.

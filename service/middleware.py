@@ -15,8 +15,8 @@ from langgraph.types import Command
 
 from mnemic.nodes.lines import session_of
 from mnemic.nodes.on_loop import on_loop
-from mnemic.nodes.who import to_identity
-from mnemic.service.turn import Asked, observe_turn, recall_turn
+from mnemic.nodes.turn import Asked, observe_turn, recall_turn
+from mnemic.nodes.who import identity_of
 from mnemic.state.host import MemoryState
 from mnemic.state.identity import Identity
 
@@ -112,7 +112,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         return await recall_turn(self._memory, self._identity(runtime), state["messages"], self._asked)
 
     def _identity(self, runtime: Runtime[Any]) -> Identity:
-        return self._asked.identity(to_identity(runtime.context))
+        return self._asked.identity(identity_of(runtime))
 
 
 def _has_context(request: ModelRequest[Any]) -> bool:

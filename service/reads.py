@@ -1,19 +1,24 @@
 """What an application looks up on purpose: a search, a listing, one memory's history, as methods of `Mnemic`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from mnemic.nodes.forget import is_known
 from mnemic.nodes.query import query as ask
 from mnemic.nodes.resources import Resources
 from mnemic.nodes.who import to_identity
-from mnemic.service.asked import ALL_KINDS, LISTING, MEMORY_ID, QUERY
+from mnemic.policy.delta import bullets
+from mnemic.service.asked import ALL_KINDS, LISTING, MEMORY_ID, QUERY, REVISION
+from mnemic.state.changes import Updates
 from mnemic.state.checking import MAPPING, checked
 from mnemic.state.identity import Identity, Scope
 from mnemic.state.query import METHOD_TOP_K, MemoryFilters
 from mnemic.state.records import Found, HistoryEvent, Kind, Memory, SearchType
-from mnemic.storage import history, memories
+from mnemic.storage import history, memories, revisions
+
+#: No history comes so far.
+_END: Final = 2**63 - 1
 
 
 class ExplicitReads:
@@ -86,6 +91,26 @@ class ExplicitReads:
         readable = [kind for kind in asked["kinds"] if allowlist.standing or kind not in memories.STANDING]
         async with self._resources.database.scoped(who, categories=allowlist.categories) as scoped:
             return await memories.living(scoped, readable, most=asked["limit"], with_closed=asked["with_closed"])
+
+    async def updates(self, identity: Identity, since: int | None = None) -> Updates:
+        """What happened to the identity's memories, each with its sign and its words as they are now.
+
+        Those that the identity's role may read: for the person's own view give it the role `owner`. No session's own
+        updates are touched.
+
+        Args:
+            identity: whose memories they are.
+            since: the revision of an earlier answer; None: nothing but the revision is wanted.
+
+        Raises:
+            CategoryRefusedError: the role has no allowlist.
+            InvalidInputError: no revision.
+        """
+        who, told = to_identity(identity), checked(REVISION, since)
+        allowlist = self._resources.categories.of_role(who.role)
+        async with self._resources.database.scoped(who, categories=allowlist.categories) as scoped:
+            changes = await revisions.since(scoped, _END if told is None else told, standing=allowlist.standing)
+        return Updates(revision=max(changes.revision, told or 0), bullets=bullets(changes))
 
     async def history(self, identity: Identity, memory_id: UUID | str) -> list[HistoryEvent]:
         """Everything that happened to one memory, oldest first; empty for an unknown or foreign id.

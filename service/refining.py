@@ -6,11 +6,11 @@ from uuid import UUID
 
 from mnemic.nodes.refining import letting_go
 from mnemic.nodes.resources import Provider, Resources
+from mnemic.nodes.run_graph import run_graph
 from mnemic.nodes.who import to_identity
 from mnemic.service import rolling_back
 from mnemic.service.asked import MEMORY_ID, REFINEMENTS, REFINING, ROLLING
 from mnemic.service.own import owner
-from mnemic.service.run_graph import run_graph
 from mnemic.state.checking import checked
 from mnemic.state.identity import Identity
 from mnemic.state.identity import scope_key as key_of

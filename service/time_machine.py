@@ -177,7 +177,8 @@ class OwnTimeMachine:
         audit chain still verifies. Other memories stay, those too that rest on the same messages, and so do messages
         that somebody else said. What took an erased memory in or replaced it, a consolidation or a newer fact, may
         repeat it: erase that by its id as well, or everything with `erase_person`. What an erased consolidation had
-        taken in stands for itself again.
+        taken in stands for itself again. Threads stay as they are, with what was said there and the arguments of tool
+        calls: delete them with `prune_threads(..., keep_latest=False)`.
 
         Args:
             memory_ids: what `memories` lists; with `with_closed` those too that are no longer in force.
@@ -200,7 +201,8 @@ class OwnTimeMachine:
         """Erases all that the agent has of the identity's user: memories of and about them, and what they said.
 
         Their messages go with the answers to them, sessions in which nobody else spoke go whole, and so does every
-        memory that any of it went into, in shared scope keys too. What other people said stays (docs/erasure.md).
+        memory that any of it went into, in shared scope keys too. Their threads go as well. What other people said
+        stays (docs/erasure.md).
 
         Returns:
             The ids of the memories that were erased.

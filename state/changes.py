@@ -60,6 +60,16 @@ class Bullet:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Updates:
+    """What happened to the memories that somebody sees."""
+
+    #: Up to where it is told; ask from here on the next time.
+    revision: int
+    #: The most important first.
+    bullets: tuple[Bullet, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Delta:
     """The delta header: what an agent is told before everything else."""
 

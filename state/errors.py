@@ -24,6 +24,10 @@ class InvalidInputError(MnemicError, ValueError):
     """The given value cannot be used; nothing was written."""
 
 
+class RefusedIdentityError(InvalidInputError):
+    """The run names somebody who is not the authenticated user; nothing was read."""
+
+
 class MissingIdentityError(MnemicError):
     """No identity was given. Pass context=Identity(agent_id=..., user_id=...) with the run."""
 

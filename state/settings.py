@@ -160,6 +160,10 @@ class Settings(BaseSettings):
     #: The secret that signs the anchors of the audit; whoever can read the database must not have it.
     anchor_key: Annotated[SecretStr, Field(min_length=16)] | None = None
 
+    # -- the server
+    #: The secret that signs the server's bearer tokens (`mnemic token`). None: development, where everybody is let in.
+    server_key: Annotated[SecretStr, Field(min_length=16)] | None = None
+
     # -- failures
     #: How long a run keeps a session, or a scope key, for itself; a killed one's work is taken up after that. A run of
     #: three steps with a healthy model takes a minute.
@@ -186,7 +190,7 @@ class Settings(BaseSettings):
     #: Tokens of one scope key's core memory above which a refinement is due, and what it shall come down to.
     refinement_budget_tokens: PositiveInt = 8000
     refinement_target_tokens: PositiveInt = 5000
-    #: Who an agent is, in its own words, for it refines its memory in its own voice.
+    #: Who an agent is, in its own words: for the supervisor's answers, and refinement in the agent's own voice.
     persona: Annotated[str, Field(min_length=1, max_length=4000)] | None = None
     #: Where a session ends at the latest: turns of the agent, tokens of the model's calls, minutes since it began.
     refinement_steps: PositiveInt = 60

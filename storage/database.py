@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 from pgvector.psycopg import register_vector_async
 from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor, AsyncRawCursor, Error, ProgrammingError
-from psycopg.rows import class_row, tuple_row
+from psycopg.rows import DictRow, class_row, dict_row, tuple_row
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -41,10 +41,11 @@ _RETRIED: Final = ("40001", "40P01", "55P03")
 
 #: One message with BEGIN: an exchange costs as much as a small statement. They end with the transaction, so they hold
 #: behind a pooler too.
-_LIMITS: LiteralString = (
-    "begin; set local statement_timeout = %(statement)s; set local lock_timeout = %(lock)s;"
+_WITHIN: LiteralString = (
+    " set local statement_timeout = %(statement)s; set local lock_timeout = %(lock)s;"
     " set local idle_in_transaction_session_timeout = %(idle)s;"
 )
+_LIMITS: LiteralString = "begin;" + _WITHIN
 _SCOPE: LiteralString = (
     _LIMITS + " set local mnemic.agent_id = %(agent_id)s; set local mnemic.scope_keys = %(scope_keys)s;"
     " set local mnemic.categories = %(categories)s;"
@@ -53,6 +54,15 @@ _SCOPE: LiteralString = (
     " set local plan_cache_mode = force_generic_plan"
 )
 _AGENT: LiteralString = _LIMITS + " set local mnemic.agent_id = %(agent_id)s; set local timezone = 'UTC'"
+#: The same without a BEGIN, for the one transaction that a pipeline is.
+_THREADS: LiteralString = (
+    "select set_config('mnemic.threads', %(threads)s, true),"
+    " set_config('statement_timeout', %(statement)s, true), set_config('lock_timeout', %(lock)s, true),"
+    " set_config('idle_in_transaction_session_timeout', %(idle)s, true)"
+)
+_THREADS_AT_ONCE: LiteralString = (
+    "begin isolation level repeatable read;" + _WITHIN + " set local mnemic.threads = %(threads)s"
+)
 _CATALOG: LiteralString = _LIMITS + " set local transaction_read_only = on"
 #: Each part reads the one before, so the longer wait is set before the head is asked for, and ends with it.
 _BEGIN: LiteralString = (
@@ -255,6 +265,34 @@ class Database:
             identity = Identity(agent_id=agent_id, actor_id=actor)
             yield Scoped(connection, identity, (), limits["lock"], limits["head"])
 
+    @property
+    def pool(self) -> AsyncConnectionPool[Any]:
+        """The pool itself, for a library that insists on one; what it does with it goes through `threads`."""
+        return self._pool
+
+    @asynccontextmanager
+    async def threads(self, prefix: str, *, at_once: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
+        """A cursor of a transaction in which the threads of one owner exist and nothing else.
+
+        Args:
+            prefix: how the ids of these threads begin.
+            at_once: all statements see the same moment; for whoever opens transactions in it, which are savepoints.
+
+        Raises:
+            MnemicError: as `scoped` does.
+        """
+        patience = self._settings.statement_timeout_seconds
+        values = {**self._limits(patience), "threads": prefix}
+        if at_once:
+            async with self._transaction(patience, _THREADS_AT_ONCE, values) as connection:
+                yield connection.cursor(binary=True, row_factory=dict_row)
+            return
+        # up to its end a pipeline is one transaction, which costs no exchange for its BEGIN and COMMIT
+        async with self._connected(patience) as connection, connection.pipeline():
+            cursor = connection.cursor(binary=True, row_factory=dict_row)
+            await cursor.execute(_THREADS, values)
+            yield cursor
+
     @asynccontextmanager
     async def catalog(self) -> AsyncIterator[AsyncConnection]:
         """A read-only transaction without a scope, for questions about the database itself.
@@ -275,13 +313,18 @@ class Database:
         self, patience: float, begin: LiteralString, values: Mapping[str, str]
     ) -> AsyncIterator[AsyncConnection]:
         """Commits at the end; after an error the pool rolls back."""
+        async with self._connected(patience) as connection:
+            await AsyncClientCursor(connection).execute(begin, values)
+            yield connection
+            await connection.commit()
+
+    @asynccontextmanager
+    async def _connected(self, patience: float) -> AsyncIterator[PatientConnection]:
         wait = min(patience, self._settings.pool_timeout_seconds)
         try:
             async with self._pool.connection(wait) as connection:
                 with connection.within(patience):
-                    await AsyncClientCursor(connection).execute(begin, values)
                     yield connection
-                    await connection.commit()
         except (Error, UnicodeEncodeError) as error:
             raise typed_error(error) from None
 

@@ -3,10 +3,11 @@
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from langgraph.checkpoint.postgres.base import MIGRATIONS
 from psycopg import AsyncConnection
 
 from mnemic.state.errors import DatabaseSetupError
@@ -38,6 +39,8 @@ _REMEDIES: Final = {
     "privileges": "",
     "functions": "drop it if it is your own; Mnemic's own comes back only from a dump of a sound database",
     "triggers": "a missing or changed one comes back only from a dump of a sound database",
+    "checkpoints": "install a release of langgraph-checkpoint-postgres that goes with them, an earlier one where "
+    "it expects a higher version, or a release of Mnemic that knows it",
     "replication role": "the triggers do not run: a superuser takes the setting back where it was made, with "
     "`alter role ... reset session_replication_role` or `alter database ... reset session_replication_role`",
 }
@@ -71,6 +74,8 @@ async def check(database: Database) -> list[Finding]:
             found[name].append((offence, statement))
         if "migrations" not in found:  # their record can be read
             found["migrations"] += [(difference, None) for difference in await _unapplied(connection)]
+            if not found["migrations"]:
+                found["checkpoints"] += [(difference, None) async for difference in _foreign_saver(connection)]
     return [Finding(name, not found[name], _told(found[name], advice)) for name, advice in _REMEDIES.items()]
 
 
@@ -131,6 +136,14 @@ def _told(offences: Sequence[tuple[str, str | None]], advice: str) -> str:
 async def _unapplied(connection: AsyncConnection) -> list[str]:
     recorded: dict[int, str] = dict(await (await connection.execute(_SQL["record"])).fetchall())
     return list(_differences(recorded))
+
+
+async def _foreign_saver(connection: AsyncConnection) -> AsyncIterator[str]:
+    """A checkpointer's library that works with other tables than Mnemic's migrations make."""
+    row = await (await connection.execute(_SQL["saver_version"])).fetchone()
+    made, expected = row[0] if row else None, len(MIGRATIONS) - 1
+    if made != expected:
+        yield f"the tables have version {made}, and the installed langgraph-checkpoint-postgres expects {expected}"
 
 
 def _differences(recorded: dict[int, str]) -> Iterator[str]:

@@ -190,6 +190,12 @@ async def protect(scoped: Scoped, entry: LedgerEntry) -> bool:
     return bool(done)
 
 
+async def originals(scoped: Scoped, session: Session, entries: Sequence[LedgerEntry]) -> list[tuple[str, str]]:
+    """What these memories said when the session began, each with whom it is about; of merged ones all that went in."""
+    values = {"ids": [entry.id for entry in entries], "id": session.id}
+    return [(content, subject) for content, subject in await scoped.tuples(_SQL["originals"], values)]
+
+
 async def remove(scoped: Scoped, session: Session, memories: int) -> tuple[int, int]:
     """Counts memories that are taken away: all that were so far, and what there was when the session began."""
     ((removed, before),) = await scoped.tuples(_SQL["removed"], {**_values(session), "removed": memories})

@@ -24,12 +24,20 @@ async def changes(scoped: Scoped, session_id: str, *, standing: bool) -> Changes
         session_id: whose cursor counts; a session without one is told of nothing.
         standing: whether the memories that are always in context may be read: consolidations, reflections, core.
     """
+    return await _read(scoped, {"session_id": session_id, "since": None, "standing": standing, "explicit": EXPLICIT})
+
+
+async def since(scoped: Scoped, seq: int, *, standing: bool) -> Changes:
+    """What happened to the visible memories after a seq, what their agent did on purpose included; writes nothing."""
+    return await _read(scoped, {"session_id": None, "since": seq, "standing": standing, "explicit": ()})
+
+
+async def _read(scoped: Scoped, asked: Mapping[str, Any]) -> Changes:
     values = {
-        "session_id": session_id,
+        **asked,
         "reader": _reader(scoped.identity),
-        "standing": standing,
         "events": list(SIGNS),
-        "explicit": list(EXPLICIT),
+        "explicit": list(asked["explicit"]),
         "longest": 2 * LONGEST_TEXT,  # white space is folded later
         "most": MOST_CHANGES,
     }

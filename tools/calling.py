@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from mnemic.nodes.on_loop import on_loop
 from mnemic.nodes.resources import Provider, Resources
-from mnemic.nodes.who import to_identity
+from mnemic.nodes.who import turn_identity
 from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
 from mnemic.state.checking import first_problem
 from mnemic.state.errors import (
@@ -66,7 +66,7 @@ def make_tool(
 
     async def acall(runtime: ToolRuntime[Any, Any], **given: Any) -> Answer:
         try:
-            identity = to_identity(runtime.context).model_copy(update={"role": caller.role})
+            identity = turn_identity(runtime).model_copy(update={"role": caller.role})
             return await act(await caller.provide(), identity, given, _messages(runtime.state))
         except MnemicError as error:
             raise ToolException(_told(name, error)) from None

@@ -6,6 +6,7 @@ import sys
 import typer
 
 from mnemic.service.cli import audit
+from mnemic.service.cli.chat import chat
 from mnemic.service.cli.database import doctor, dump, migrate
 from mnemic.service.cli.demo import demo
 from mnemic.service.cli.erasure import erase, purge
@@ -16,6 +17,7 @@ from mnemic.service.cli.recall import context, recall
 from mnemic.service.cli.refinement import refine, refinements
 from mnemic.service.cli.running import blocking
 from mnemic.service.cli.time_machine import as_of, restore, undo
+from mnemic.service.cli.token import token
 
 app = typer.Typer(
     name="mnemic",
@@ -28,9 +30,9 @@ database = typer.Typer(help="Set up and dump the database.", no_args_is_help=Tru
 audits = typer.Typer(help="What was done, and whether the record of it is whole.", no_args_is_help=True)
 
 for command in (
-    *(demo, form, recall, context, memories, history),
+    *(demo, chat, form, recall, context, memories, history),
     *(refine, refinements, protect, unprotect),
-    *(undo, restore, as_of, erase, purge, doctor),
+    *(undo, restore, as_of, erase, purge, doctor, token),
 ):
     app.command()(blocking(command))
 database.command()(blocking(migrate))

@@ -45,6 +45,12 @@ def say(text: str) -> None:
     Console(stderr=True, soft_wrap=True).print(Text(clean_text(text)))
 
 
+def note(text: str) -> None:
+    """A line beside what is going on, on standard error, set in and as it is."""
+    console = Console(stderr=True, soft_wrap=True)
+    console.print(Text("  ") + plain(text, "dim"), highlight=False)
+
+
 def columns(*titles: str) -> Table:
     """An open table for lines with several values."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(titles), header_style="dim")

@@ -22,7 +22,8 @@ with recursive tables as (
            ('memories', 'entries_follow', 'keep_entries'), ('memories', 'never_truncated', 'refuse_change'),
            ('relations', 'record_insert', 'record_history'), ('relations', 'record_delete', 'record_history'),
            ('history', 'append_only', 'refuse_change'), ('history_contents', 'append_only', 'refuse_contents_change'),
-           ('refinements', 'record_begin', 'record_session'), ('refinements', 'record_end', 'record_session')
+           ('refinements', 'record_begin', 'record_session'), ('refinements', 'record_end', 'record_session'),
+           ('checkpoints', 'stands_at', 'note_standing')
 ), granted as ( -- by the migrations
     select *
       from unnest(%(grantees)s::text[], %(privileges)s::text[], %(objects)s::text[]) as g(grantee, privilege, object)
@@ -98,16 +99,19 @@ select 'ownership', o.object || ' belongs to ' || pg_get_userbyid(o.owner),
  where pg_get_userbyid(o.owner) <> %(owner)s::text
 union all
 select 'row security', relname, format('alter table %%s enable row level security, force row level security', named)
-  from tables where not (relrowsecurity and relforcerowsecurity) and relname <> 'migrations'
+  from tables where not (relrowsecurity and relforcerowsecurity)
+                and relname not in ('migrations', 'checkpoint_migrations')
 union all
 select distinct case setting when 'categories' then 'allowlists' else 'policies' end, p.polname || ' on ' || p.relname,
        case when p.polname not in ('service', 'administrator')
             then format('drop policy %%I on %%s', p.polname, p.named) end
-  from conditions p cross join (values ('agent_id'), ('scope_keys'), ('categories')) as s(setting)
+  from conditions p cross join (values ('agent_id'), ('scope_keys'), ('categories'), ('threads')) as s(setting)
  where p.condition not like '%%mnemic.' || setting || '%%'
-   and case setting
-       when 'agent_id' then true
-       when 'scope_keys' then p.kind = %(service)s::text and p.relname not in ('agents', 'heads', 'token_usage')
+   and case when p.relname in ('supervisor_checkpoints', 'checkpoints', 'checkpoint_blobs', 'checkpoint_writes')
+            then setting = 'threads'
+       when setting = 'agent_id' then true
+       when setting = 'threads' then false
+       when setting = 'scope_keys' then p.kind = %(service)s::text and p.relname not in ('agents', 'heads', 'token_usage')
        else p.kind = %(service)s::text
             and p.relname in ('memories', 'entries', 'history', 'history_contents', 'messages')
             and p.condition like '%%mnemic.agent_id%%' and p.condition like '%%mnemic.scope_keys%%' end
@@ -152,6 +156,10 @@ union all
 select 'replication role', current_setting('session_replication_role'), null
  where current_setting('session_replication_role') <> 'origin'
  order by 1, 2;
+
+-- saver_version --
+-- That of the checkpointer's tables.
+select max(v) from mnemic.checkpoint_migrations;
 
 -- record --
 -- The migrations that have run.

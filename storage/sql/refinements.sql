@@ -176,3 +176,23 @@ returning id;
 -- The vector of the new words.
 update entries set model = %(model)s, vec = (%(vectors)b::halfvec[])[1]
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and item_id = %(memory_id)s and model = '';
+
+-- originals --
+-- What memories said when the session began: of those that it made itself, what went into them.
+with recursive part(id) as (
+    select unnest(%(ids)s::uuid[])
+    union
+    select r.to_id from part p
+      join history h on h.agent_id = %(agent_id)s and h.memory_id = p.id and h.refinement_id = %(id)s and h.event = 'ADD'
+      join relations r on r.agent_id = h.agent_id and r.from_id = p.id and r.relation_type = 'merged_from'
+)
+select coalesce(b.content, m.content), m.subject
+  from part p join memories m on m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.id = p.id
+  left join lateral (
+       select c.before ->> 'content' as content
+         from history h join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
+        where h.agent_id = %(agent_id)s and h.memory_id = p.id and h.refinement_id = %(id)s and h.event <> 'LINK'
+        order by h.seq limit 1) as b on true
+ where not exists (select from history h
+                    where h.agent_id = %(agent_id)s and h.memory_id = p.id and h.refinement_id = %(id)s and h.event = 'ADD')
+ order by p.id;

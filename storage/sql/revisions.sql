@@ -1,9 +1,10 @@
 -- changes --
 -- How far the agent's history has come, how far the reader was told of it in this session, and what happened in between to
 -- the memories that it may see, oldest first, with what took their place. One statement, so that all of it is of one moment:
--- what commits while it runs has a higher seq than the head it reads. Who was never told is told of nothing.
+-- what commits while it runs has a higher seq than the head it reads. Who was never told is told of nothing,
+-- but from a seq on that the caller names.
 with told as (
-    select h.seq as head, t.seen_seq
+    select h.seq as head, coalesce(%(since)s::bigint, t.seen_seq) as seen_seq
       from heads h left join thread_revisions t
            on t.agent_id = h.agent_id and t.session_id = %(session_id)s and t.reader = %(reader)s
      where h.agent_id = %(agent_id)s

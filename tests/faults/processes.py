@@ -11,7 +11,7 @@ fresh interpreter takes one and a half.
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import wait
 from types import TracebackType
@@ -53,8 +53,10 @@ class Worker:
         self._process.start()
         there.close()
 
-    def ask(self, method: str, *arguments: Any, **named: Any) -> None:
+    def ask(self, method: str | Callable[..., Awaitable[Any]], *arguments: Any, **named: Any) -> None:
         """Hands over a command, a method of `Mnemic` and its arguments; `answer` waits for what comes of it.
+
+        A function of a test's own is given the worker's `Mnemic` first.
 
         Raises:
             WorkerDiedError: nobody is there to hear it.
@@ -79,7 +81,7 @@ class Worker:
             raise WorkerDiedError from None
         return answer
 
-    def do(self, method: str, *arguments: Any, **named: Any) -> Any:
+    def do(self, method: str | Callable[..., Awaitable[Any]], *arguments: Any, **named: Any) -> Any:
         """The result of a command that must succeed."""
         self.ask(method, *arguments, **named)
         answer = self.answer()

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from langgraph.types import Command
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ContentErasedError
@@ -43,6 +44,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone, Server, cloned, ensure_template, fast_directory
+from tests.support.threads import answering, asking, said, words
 from tests.support.worlds import identity, remember
 from tests.support.worlds import memory as draft
 
@@ -298,6 +300,51 @@ async def test_an_erasure_that_does_not_follow_refinements_leaves_canaries(
             mutate(superuser, "with_repeating", followed, "false")
         await memory.erase_person(ANA)
     assert found(dumped(ordinary_db))
+
+
+async def test_after_erasing_a_person_their_threads_are_gone_and_nobody_elses(
+    ordinary_db: Clone, model: LoopbackModel
+) -> None:
+    """Messages, plain values, metadata, questions and their answers, and what a subgraph knows."""
+    nobody = ANA.model_copy(update={"user_id": None, "session_id": "s3"})
+    async with scripted_memory(ordinary_db, model) as memory:
+        saver = memory.checkpointer()
+        for number, who in enumerate((ANA, SHARED, nobody, BO)):
+            canary = CANARIES[number] if who is not BO else "wombatzz"
+            config = memory.thread(who)
+            told = {**said(f"My {canary}"), "note": f"my {canary}"}
+            await answering(saver).ainvoke(told, {**config, "metadata": {"mine": canary}})
+            await asking(saver).ainvoke(said(f"More {canary}"), config)
+        await asking(saver).ainvoke(Command(resume=CANARIES[3]), memory.thread(ANA))
+        await memory.observe(nobody, [{"role": "user", "content": f"Hm {CANARIES[4]}", "user": "ana"}])
+        with ordinary_db.as_superuser() as superuser:
+            superuser.execute("analyze")
+            assert in_bytes(superuser) == [*CANARIES[:4], "wombatzz"]
+            await memory.erase_person(ANA)
+            superuser.execute("analyze")
+            assert in_bytes(superuser) == ["wombatzz"]
+            assert superuser.execute(
+                "select count(*) from pg_stats s where s::text ilike %s", (f"%{STEM}%",)
+            ).fetchone() == (0,)
+        assert await memory.threads(ANA) == await memory.threads(nobody) == []
+        done = await asking(saver).ainvoke(Command(resume="yes"), memory.thread(BO))
+        assert words(done)[-1] == "Asked: yes"
+        begun = await answering(saver).ainvoke(said("Again"), memory.thread(ANA))
+        assert words(begun) == ["Again", "Heard Again"]
+    after = dumped(ordinary_db)
+    assert STEM not in after
+    assert STEM.encode().hex() not in after  # bytes are dumped so
+    assert b"wombatzz".hex() in after
+    assert STEM not in logged(ordinary_db)
+
+
+def in_bytes(superuser: psycopg.Connection) -> list[str]:
+    """The canaries that stand in blobs of threads."""
+    found = superuser.execute(
+        "select blob from mnemic.checkpoint_blobs union all select blob from mnemic.checkpoint_writes"
+    )
+    blobs = b"".join(blob for (blob,) in found if blob)
+    return [canary for canary in (*CANARIES, "wombatzz") if canary.encode() in blobs]
 
 
 async def test_after_erasing_memories_by_their_ids_nothing_of_them_is_left(

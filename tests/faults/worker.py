@@ -5,8 +5,9 @@ It knows no fault: whatever happens to it is done from outside, by signals, by t
 
 import asyncio
 import importlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -17,8 +18,8 @@ from mnemic.state.settings import Settings
 #: Exit code of a worker that found no database when it started; any other failure to start is a traceback and 1.
 NO_DATABASE = 3
 
-#: A method of `Mnemic` by its name, and its arguments.
-Command = tuple[str, tuple[Any, ...], dict[str, Any]]
+#: A method of `Mnemic` by its name, or a test's own function of one, and its arguments.
+Command = tuple[str | Callable[..., Awaitable[Any]], tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ def _next(connection: Connection) -> Command | None:
 async def _perform(memory: Mnemic, command: Command) -> Answer:
     method, arguments, named = command
     try:
-        return Answer(result=await getattr(memory, method)(*arguments, **named))
+        act = getattr(memory, method) if isinstance(method, str) else partial(method, memory)
+        return Answer(result=await act(*arguments, **named))
     except MnemicError as error:
         return Answer(error=type(error))
 

@@ -1,31 +1,24 @@
 """`langgraph dev` with the repository's langgraph.json, asked through the real SDK as Studio asks it; offline."""
 
-import os
-import shutil
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
-from mnemic.state.settings import Settings
+from tests.support.dev_server import DevServer, dev_environment, running_dev_server
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.scripted import CONSOLIDATION, REFLECTIONS, consolidation, reflection, reflections, turns
 from tests.support.server import Clone, Server, cloned
 from tests.support.worlds import identity
 
-ROOT = Path(__file__).parents[2]
 NODES = {
+    "supervisor": {"recall", "agent", "confirm", "tools", "observe"},
     "formation": {
         "gate",
         "extract_facts",
@@ -47,16 +40,6 @@ RULES = ("Ana is never called before nine.", "Ana is never called after six.")
 MERGED = "Ana is called between nine and six only."
 
 
-@dataclass
-class DevServer:
-    """A running server and what it has said so far."""
-
-    url: str
-    settings: Settings
-    log: list[str] = field(default_factory=list)
-    started: threading.Event = field(default_factory=threading.Event)
-
-
 @pytest.fixture(scope="module")
 def dev_server(server: Server, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     """One for all tests: it takes some seconds to start. The rules find the facts, a scripted model the rest."""
@@ -69,7 +52,7 @@ def dev_server(server: Server, template: str, tmp_path_factory: pytest.TempPathF
             calling(("consolidate_memories", {"ids_to_merge": [2, 3], "new_content": MERGED})),
             calling(("complete_refinement", {"summary": "Two rules are one."})),
         )
-        with _running(directory, _values(clone, model)) as running:
+        with running_dev_server(directory, _values(clone, model)) as running:
             yield running
 
 
@@ -84,65 +67,9 @@ def _values(clone: Clone, model: LoopbackModel) -> dict[str, str]:
     }
 
 
-def _environment(directory: Path, **values: str) -> dict[str, str]:
-    """Without the developer's own settings; the package is imported from this checkout, whatever is installed."""
-    shutil.copy(ROOT / "langgraph.json", directory)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MNEMIC_", "OPENAI_", "LANG"))}
-    path = os.pathsep.join([str(ROOT), *filter(None, [kept.get("PYTHONPATH")])])
-    quiet = {"LANGGRAPH_CLI_NO_ANALYTICS": "1", "LANGGRAPH_NO_VERSION_CHECK": "true", "LANGSMITH_TRACING": "false"}
-    return {**kept, "PYTHONPATH": path, **quiet, **values}
-
-
-@contextmanager
-def _running(directory: Path, values: dict[str, str]) -> Iterator[DevServer]:
-    port = _free_port()
-    command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload", "--port", str(port)]
-    process = subprocess.Popen(
-        command,
-        cwd=directory,
-        env=_environment(directory, **values),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    named: dict[str, Any] = {name.removeprefix("MNEMIC_").lower(): value for name, value in values.items()}
-    running = DevServer(f"http://127.0.0.1:{port}", Settings(**named))
-    reader = threading.Thread(target=_read, args=(process, running))
-    reader.start()
-    try:
-        assert running.started.wait(timeout=60), "the server did not start"
-        assert process.poll() is None, "".join(running.log)
-        yield running
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        reader.join()
-        if process.stdout:
-            process.stdout.close()
-        process.wait()
-
-
-def _read(process: "subprocess.Popen[str]", running: DevServer) -> None:
-    for line in process.stdout or ():
-        running.log.append(line)
-        if "Application started up" in line:
-            running.started.set()
-    running.started.set()  # it has ended
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture
 async def client(dev_server: DevServer) -> AsyncIterator[LangGraphClient]:
-    async with get_client(url=dev_server.url) as opened:
+    async with dev_server.client() as opened:
         yield opened
 
 
@@ -154,7 +81,13 @@ async def _assistant(client: LangGraphClient, graph: str) -> str:
 def test_the_configuration_is_valid(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "langgraph_cli", "validate", "--config", "langgraph.json"]
     result = subprocess.run(
-        command, cwd=tmp_path, env=_environment(tmp_path), capture_output=True, text=True, timeout=60, check=False
+        command,
+        cwd=tmp_path,
+        env=dev_environment(tmp_path, {}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert "unknown" not in (result.stdout + result.stderr).lower()
@@ -169,6 +102,7 @@ async def test_every_graph_shows_its_forms_and_its_drawing(client: LangGraphClie
     for name in ("input_schema", "output_schema", "context_schema"):
         assert schemas[name]["properties"], name
     assert schemas["context_schema"]["required"] == ["agent_id"]
+    assert (await client.assistants.get(assistant))["description"]
     assert {node["id"] for node in drawing["nodes"]} == NODES[graph] | {"__start__", "__end__"}
 
 
@@ -206,6 +140,16 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
 async def test_a_run_without_an_identity_is_told_what_is_missing(client: LangGraphClient) -> None:
     with pytest.raises(Exception, match="agent_id"):
         await _run(client, "recall", {"question": "Where?"}, who=None)
+
+
+async def test_without_a_key_everybody_is_let_in_and_told_once_that_this_is_for_development(
+    dev_server: DevServer, client: LangGraphClient
+) -> None:
+    for _ in range(2):
+        await client.threads.search()
+    assert "".join(dev_server.log).count("MNEMIC_SERVER_KEY is not set") == 1
+    health: Any = await client.http.get("/mnemic/health")
+    assert health["database"] == "ok"
 
 
 async def _run(client: LangGraphClient, graph: str, given: dict[str, Any], who: Identity | None = ANA) -> Any:

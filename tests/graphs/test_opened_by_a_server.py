@@ -27,8 +27,7 @@ async def nobody(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
         monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
         monkeypatch.setenv("MNEMIC_POOL_TIMEOUT_SECONDS", "0.3")
         yield dsn
-    resources._opening.clear()
-    await resources._open.aclose()
+    await resources.close_environment()
 
 
 async def ask() -> Any:

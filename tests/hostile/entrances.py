@@ -10,6 +10,7 @@ from langgraph.runtime import Runtime
 from mnemic import Administration, Identity, Mnemic, ScopeSettings, Settings
 from mnemic.service.asked import ALL_KINDS
 from mnemic.state.query import MemoryFilters
+from tests.hostile.thread_entrances import THREADS
 
 #: What one call does with the bad value; the identity's session is the cell's own.
 Act = Callable[[Mnemic, Identity, Any], Awaitable[object]]
@@ -92,6 +93,15 @@ def _filter(name: str) -> Act:
 
 async def _tools(memory: Mnemic, who: Identity, value: Any) -> object:
     return memory.tools(value)
+
+
+async def _turn(memory: Mnemic, context: Any, *messages: Any) -> object:
+    supervisor: Any = memory.supervisor()
+    return await supervisor.ainvoke({"messages": list(messages)}, context=context)
+
+
+async def _supervisor(memory: Mnemic, who: Identity, value: Any) -> object:
+    return memory.supervisor(value)
 
 
 async def _middleware_of(memory: Mnemic, **given: Any) -> object:
@@ -221,6 +231,9 @@ ASKING: dict[str, Act] = {
     "query: no such filter": _filter("no such filter"),
     **{f"query: filter {name}": _filter(name) for name in MemoryFilters.model_fields},
     "tools: role": _tools,
+    "supervisor: checkpointer": _supervisor,
+    "updates: identity": _of("updates"),
+    "updates: since": _of("updates", "since"),
     "memories: identity": _of("memories"),
     "memories: kinds": _of("memories", "kinds"),
     "memories: a kind": lambda memory, who, value: memory.memories(who, [*ALL_KINDS, value]),
@@ -229,6 +242,7 @@ ASKING: dict[str, Act] = {
     "history: identity": _of("history", memory_id=_ID),
     "history: memory_id": _of("history", "memory_id"),
     "usage: identity": _of("usage"),
+    "agent_settings: identity": _of("agent_settings"),
 }
 #: The Time Machine and what else belongs to the person concerned.
 ROLLING_BACK: dict[str, Act] = {
@@ -324,6 +338,11 @@ GRAPHS: dict[str, Act] = {
         {"scope_key": "user:ana", "force": value}, context=who
     ),
     **{f"recall: {field}": _input("recall", field) for field in ("question", "search", "budget_tokens")},
+    "supervisor: context": lambda memory, _, value: _turn(memory, value, _GOOD),
+    "supervisor: messages": _input("supervisor", "messages"),
+    "supervisor: a message": lambda memory, who, value: _turn(memory, who, _GOOD, value),
+    "supervisor: content": lambda memory, who, value: _turn(memory, who, {**_GOOD, "content": value}),
+    "supervisor: a LangChain message": lambda memory, who, value: _turn(memory, who, _langchain(content=value)),
 }
 BUILDING: dict[str, Act] = {
     **{f"Identity: {field}": _identity(field) for field in Identity.model_fields},
@@ -342,5 +361,5 @@ SETTINGS: dict[str, Act] = {
     "no such setting": _setting("no such setting"),
 }
 #: Of every public method of `Mnemic`.
-METHODS: dict[str, Act] = {**OBSERVING, **ASKING, **ROLLING_BACK, **CONFIGURING}
+METHODS: dict[str, Act] = {**OBSERVING, **ASKING, **ROLLING_BACK, **THREADS, **CONFIGURING}
 ENTRANCES: dict[str, Act] = {**METHODS, **GRAPHS, **BUILDING}

@@ -64,6 +64,8 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "memories: --session": lambda word: ["memories", *WHO, "--session", word],
     **_options("memories"),
     "history: ID": lambda word: ["history", *WHO, "--", word],
+    **_options("chat", further="--session"),
+    "chat: --group": lambda word: ["chat", *WHO, "--group", word],
     "undo: OP": lambda word: ["undo", *WHO, "--yes", "--", word],
     "undo: OP, blind": lambda word: ["undo", "--agent", "harbor", "--yes", "--", word],
     "undo: --since": lambda word: ["undo", *WHO, "--yes", "--session", "s1", "--since", word],
@@ -114,6 +116,10 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "export: --output": lambda word: ["audit", "export", *WHO, "--output", word + "/nowhere/export"],
     **_options("audit", "export", name="export", further="--session"),
     "check: FILE": lambda word: ["audit", "check", "--", word],
+    **{
+        f"token: {option}": lambda word, option=option: ["token", "--user", "ana", option, word]  # type: ignore[misc]
+        for option in ("--user", "--agent", "--group", "--days")
+    },
     "demo: DIR": lambda word: ["demo", word + "/nowhere"],
     "dump: FILE": lambda word: ["db", "dump", word + "/nowhere/all.dump"],
 }
@@ -128,7 +134,8 @@ def test_a_bad_argument_is_one_message_or_an_answer(
     monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
     monkeypatch.setenv("MNEMIC_MIGRATION_URL", clean_db.superuser_dsn)
     monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
-    monkeypatch.setenv("MNEMIC_ANCHOR_KEY", "a key of sixteen characters")
+    for key in ("MNEMIC_ANCHOR_KEY", "MNEMIC_SERVER_KEY"):
+        monkeypatch.setenv(key, "a key of sixteen characters")
     monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "talk.jsonl"

@@ -95,7 +95,7 @@ async def kept(memory: Mnemic, superuser: psycopg.Connection, act: Act) -> set[s
     return found
 
 
-@pytest.mark.parametrize("graph", ["formation", "consolidation", "recall", "refinement"])
+@pytest.mark.parametrize("graph", ["formation", "consolidation", "recall", "refinement", "supervisor"])
 async def test_a_graph_given_no_mapping_writes_nothing(
     memory: Mnemic, superuser: psycopg.Connection, graph: str
 ) -> None:

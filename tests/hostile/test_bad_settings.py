@@ -15,7 +15,8 @@ KINDS = ["a null character", "a lone surrogate", "two lines", "130 bytes", "SQL"
 
 
 @pytest.mark.parametrize(
-    "setting", ["database_url", "base_url", "fast_model", "embedder", "api_key", "minilm_path", "anchor_key"]
+    "setting",
+    ["database_url", "base_url", "fast_model", "embedder", "api_key", "minilm_path", "anchor_key", "server_key"],
 )
 async def test_a_bad_setting_opens_nothing_or_is_harmless(
     clean_db: Clone, superuser: psycopg.Connection, setting: str

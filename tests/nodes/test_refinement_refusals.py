@@ -10,6 +10,7 @@ import pytest
 from mnemic.nodes import knife
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import NewMemory
+from mnemic.storage import refinements
 from tests.nodes.refining import (
     ANA,
     DONE,
@@ -139,7 +140,6 @@ async def test_what_is_refused_says_why_and_what_to_do_and_writes_nothing(
         ("_mergeable", [merge(1, 6)]),
         ("is_degenerate", [update(1, "safe " * 6)]),
         ("says_nothing", [update(1, "\u200d\u200c")]),
-        ("gives_up", [delete(1), delete(2), update(3, "Fine.")]),
     ],
 )
 async def test_control_without_its_rule_a_call_is_not_refused(
@@ -306,3 +306,44 @@ async def test_memories_of_others_are_not_found_and_have_no_number(
 
     assert told == "Nothing was found."
     assert await living(memory, who=identity("bo")) == ["Bo wants long answers at night.", "Visitors come at night."]
+
+
+LONG = "Ana mends sails, paints boats, repairs engines, sells anchors, teaches knots and rents canoes near Bergen."
+#: Each keeps a third of the words of the one before it, and the second none of the first.
+STEPS = (
+    "Ana mends sails, boats, anchors, knots, says Olaf Svensson of the Viken yard.",
+    "Olaf Svensson has the Viken yard.",
+)
+
+
+@pytest.mark.parametrize("is_bounded", [True, False])
+async def test_many_small_steps_take_away_no_more_than_one(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, is_bounded: bool
+) -> None:
+    """A text is measured by what the memory said when the session began; the control measures by the last one."""
+    await keep(memory, LONG, SHORT)
+    if not is_bounded:
+
+        async def of_now(_: Any, __: Any, entries: list[Any]) -> list[tuple[str, str]]:
+            return [(entry.content, entry.subject) for entry in entries]
+
+        monkeypatch.setattr(refinements, "originals", of_now)
+    await play(memory, model, *(update(1, text) for text in STEPS))
+
+    (session,) = await memory.refinements(ANA)
+    assert (session.removed > 0) == is_bounded
+
+
+async def test_what_went_into_a_merge_is_what_its_text_is_measured_by(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory, LONG, SHORT, ENGLISH)
+    told, _ = await play(
+        memory,
+        model,
+        merge(1, 2, into=f"{LONG} {SHORT}"),
+        update(4, "Ana sells anchors near Bergen."),
+        update(4, "Ana."),
+    )
+
+    assert "became [4]" in told[0]
+    (session,) = await memory.refinements(ANA)
+    assert session.removed == 1

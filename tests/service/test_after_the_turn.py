@@ -10,8 +10,8 @@ from langchain_core.messages import HumanMessage
 
 from mnemic.nodes import background as background_module
 from mnemic.nodes.background import Background, background
+from mnemic.nodes.turn import observe_turn
 from mnemic.service.memory import Mnemic
-from mnemic.service.turn import observe_turn
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1")

@@ -62,6 +62,48 @@ MENDED = [
         "drop policy anywhere on mnemic.memories",
     ),
     (
+        "create policy shared on mnemic.checkpoint_blobs to mnemic_app using (true)",
+        "policies",
+        "shared on checkpoint_blobs",
+        "drop policy shared on mnemic.checkpoint_blobs",
+    ),
+    (
+        f"create policy of_agents on mnemic.supervisor_checkpoints to mnemic_app using ({OF_THE_AGENT})",
+        "policies",
+        "of_agents on supervisor_checkpoints",
+        "drop policy of_agents on mnemic.supervisor_checkpoints",
+    ),
+    (
+        "alter table mnemic.checkpoint_writes no force row level security",
+        "row security",
+        "checkpoint_writes",
+        "alter table mnemic.checkpoint_writes enable row level security, force row level security",
+    ),
+    (
+        "grant truncate on mnemic.checkpoints to mnemic_app",
+        "privileges",
+        "truncate on checkpoints to mnemic_app",
+        "revoke truncate on mnemic.checkpoints from mnemic_app",
+    ),
+    (
+        "grant insert on mnemic.checkpoint_migrations to mnemic_app",
+        "privileges",
+        "insert on checkpoint_migrations to mnemic_app",
+        "revoke insert on mnemic.checkpoint_migrations from mnemic_app",
+    ),
+    (
+        "grant execute on function mnemic.delete_threads to mnemic_app",
+        "privileges",
+        "execute on function delete_threads to mnemic_app",
+        "revoke execute on function mnemic.delete_threads from mnemic_app",
+    ),
+    (
+        "alter table mnemic.checkpoints disable trigger stands_at",
+        "triggers",
+        "stands_at on checkpoints",
+        "alter table mnemic.checkpoints enable trigger stands_at",
+    ),
+    (
         f"create policy neighbours on mnemic.relations to mnemic_app using ({OF_THE_AGENT})",
         "policies",
         "neighbours on relations",
@@ -196,6 +238,25 @@ ADVISED = [
         for table in ("memories", "entries", "history", "history_contents", "messages")
     ),
     (f"alter policy service on mnemic.memory_use using ({OF_THE_AGENT})", "policies", "service on memory_use: .*dump"),
+    *(
+        (f"alter policy service on mnemic.{table} using (true)", "policies", f"service on {table}: .*dump")
+        for table in ("supervisor_checkpoints", "checkpoints", "checkpoint_blobs", "checkpoint_writes")
+    ),
+    (
+        "delete from mnemic.checkpoint_migrations where v = 9",
+        "checkpoints",
+        "version 8, and the installed langgraph-checkpoint-postgres expects 9: install a release .*, an earlier one",
+    ),
+    (
+        "insert into mnemic.checkpoint_migrations values (10)",
+        "checkpoints",
+        "version 10, and the installed langgraph-checkpoint-postgres expects 9: install a release",
+    ),
+    (
+        "drop trigger stands_at on mnemic.checkpoints",
+        "triggers",
+        "stands_at on checkpoints: .* dump of a sound database",
+    ),
     ("drop trigger append_only on mnemic.history", "triggers", "append_only on history: .* dump of a sound database"),
     (
         "create or replace trigger guard before insert or update or delete on mnemic.memories"
@@ -318,7 +379,9 @@ async def test_every_table_needs_row_security(fresh_db: Clone) -> None:
             connection.execute(f"alter table mnemic.{table} no force row level security".encode())
     async with fresh_db.database() as db:
         broken, told = await refusal(db)
-        assert broken["row security"].split(": ")[0].split(", ") == sorted({*tables} - {"migrations"})
+        assert broken["row security"].split(": ")[0].split(", ") == sorted(
+            {*tables} - {"migrations", "checkpoint_migrations"}
+        )
         assert list(broken) == ["row security"]
         carry_out(fresh_db, told)
         await require_sound(db)

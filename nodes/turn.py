@@ -1,9 +1,9 @@
-"""What a host does around each of its turns, as its middleware and its nodes do it."""
+"""What is done around each turn of an agent, by a host's middleware and nodes and by the supervisor."""
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, Protocol
 
 from langchain_core.messages import BaseMessage
 from pydantic import Field
@@ -12,16 +12,32 @@ from mnemic.nodes.incoming import require_list
 from mnemic.nodes.lines import session_of
 from mnemic.nodes.said import HostMessage, Said
 from mnemic.state.errors import InvalidInputError, MnemicError
-from mnemic.state.graphs import SearchMode
+from mnemic.state.graphs import RecallOutput, SearchMode
 from mnemic.state.host import MemoryState
 from mnemic.state.identity import HostId, Identity
 from mnemic.state.query import MAX_BUDGET_TOKENS
 
-if TYPE_CHECKING:
-    from mnemic.service.memory import Mnemic
-
 _LOG = logging.getLogger("mnemic")
 _USER = frozenset({"user", "human"})
+
+
+class TurnMemory(Protocol):
+    """What remembers: `Mnemic`, or what a graph of a server makes of its resources."""
+
+    async def context(
+        self,
+        identity: Identity,
+        question: str = "",
+        *,
+        search: SearchMode = "auto",
+        budget_tokens: int | None = None,
+    ) -> RecallOutput:
+        """What belongs into the prompt."""
+        ...
+
+    async def observe(self, identity: Identity, messages: Sequence[HostMessage], *, revision: int | None = None) -> Any:
+        """Stores messages for formation."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +56,7 @@ class Asked:
 
 
 async def recall_turn(
-    memory: "Mnemic", identity: Identity, messages: Sequence[HostMessage], asked: Asked
+    memory: TurnMemory, identity: Identity, messages: Sequence[HostMessage], asked: Asked
 ) -> MemoryState:
     """What memory says to the turn that answers the last message of a user."""
     recalled = await memory.context(
@@ -54,7 +70,7 @@ async def recall_turn(
 
 
 async def observe_turn(
-    memory: "Mnemic", identity: Identity, messages: Sequence[HostMessage], *, revision: int | None
+    memory: TurnMemory, identity: Identity, messages: Sequence[HostMessage], *, revision: int | None
 ) -> None:
     """Stores the turn's messages for formation, and that the changes up to `revision` were announced.
 

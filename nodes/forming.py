@@ -1,16 +1,20 @@
 """Formation of what a session has pending: run after run, now or while the application goes on."""
 
 import logging
+from typing import Any
 from uuid import uuid4
 
-from mnemic.graphs.formation import FormationGraph
+from langgraph.pregel import Pregel
+
 from mnemic.nodes.holding import formation_lease, returned
 from mnemic.nodes.lines import session_of
 from mnemic.nodes.resources import Resources
-from mnemic.service.run_graph import run_graph
+from mnemic.nodes.run_graph import run_graph
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from mnemic.state.graphs import FormationOutput
 from mnemic.state.identity import Identity
+
+FormationGraph = Pregel[Any, Identity, Any, Any]
 
 _LOG = logging.getLogger("mnemic")
 #: Times in a row that other runs may be faster before a caller hears of it.

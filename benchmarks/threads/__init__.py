@@ -1,0 +1,1 @@
+"""What it costs to keep agents' threads in Mnemic's database, beside LangGraph's own Postgres checkpointer."""

@@ -1,0 +1,81 @@
+"""The supervisor: `recall -> agent <-> (confirm ->) tools -> observe`, the agent to begin with and to copy."""
+
+from langchain_core.tools import BaseTool
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Checkpointer
+
+from mnemic.graphs.formation import FormationGraph
+from mnemic.graphs.formation import graph as formation_graph
+from mnemic.graphs.recall import RecallGraph
+from mnemic.graphs.recall import graph as recall_graph
+from mnemic.graphs.resources import from_environment
+from mnemic.graphs.routes import after_answer
+from mnemic.nodes.answer import answer
+from mnemic.nodes.confirm import confirm
+from mnemic.nodes.graph_memory import GraphMemory
+from mnemic.nodes.observe_said import observe_said
+from mnemic.nodes.recall import recall
+from mnemic.nodes.resources import Provider
+from mnemic.nodes.use_tools import use_tools
+from mnemic.policy.categories import Categories
+from mnemic.prompts.supervise import SUBAGENTS
+from mnemic.state.identity import Identity
+from mnemic.state.supervisor import SupervisorInput, SupervisorState
+from mnemic.tools import make_tools
+from mnemic.tools.subagents import subagent
+
+SupervisorGraph = CompiledStateGraph[SupervisorState, Identity, SupervisorInput, SupervisorInput]
+
+
+def build_supervisor(
+    provide: Provider,
+    recalls: RecallGraph,
+    formation: FormationGraph,
+    *,
+    categories: Categories | None = None,
+    checkpointer: Checkpointer = None,
+) -> SupervisorGraph:
+    """The compiled graph.
+
+    Args:
+        provide: what the nodes work with.
+        recalls: made for the same resources.
+        formation: likewise.
+        categories: those that the tools' descriptions name; None: they name none.
+        checkpointer: where its threads are kept; None: that of the host or server, if it has one.
+    """
+    memory = GraphMemory(provide, recalls)
+    tools = _tools(provide, categories)
+    builder = StateGraph(
+        SupervisorState, context_schema=Identity, input_schema=SupervisorInput, output_schema=SupervisorInput
+    )
+    builder.add_node("recall", recall(memory))
+    builder.add_node("agent", answer(provide, memory, tools))
+    builder.add_node("confirm", confirm)
+    builder.add_node("tools", use_tools(tools))
+    builder.add_node("observe", observe_said(provide, memory, formation))
+    builder.add_edge(START, "recall")
+    builder.add_edge("recall", "agent")
+    builder.add_conditional_edges("agent", after_answer, ["confirm", "tools", "observe"])
+    builder.add_edge("confirm", "tools")
+    builder.add_edge("tools", "agent")
+    builder.add_edge("observe", END)
+    return builder.compile(name="supervisor", checkpointer=checkpointer)
+
+
+def _tools(provide: Provider, categories: Categories | None) -> list[BaseTool]:
+    """The supervisor's own, and a sub-agent for each other role with the tools of that role."""
+
+    def of(role: str) -> list[BaseTool]:
+        if categories is None:
+            return make_tools(provide, role)
+        allowed, writable = categories.of_role(role).categories, categories.writable(role)
+        return make_tools(provide, role, allowed=allowed, writable=writable)
+
+    # a categories file may leave roles out
+    helpers = [role for role in SUBAGENTS if categories is None or role in categories.allowlists]
+    return [*of("supervisor"), *(subagent(provide, role, of(role)) for role in helpers)]
+
+
+graph = build_supervisor(from_environment, recall_graph, formation_graph)

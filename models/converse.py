@@ -1,0 +1,138 @@
+"""The next message of a chat model in a conversation: the agent's own words, streamed where its host streams."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
+
+from mnemic.models.answers import Aftermath, Flaw, ask, stopped
+from mnemic.models.chat import ChatModels
+from mnemic.models.tool_turn import readable_calls
+from mnemic.state.errors import ConfigurationError, ModelOutputError
+from mnemic.state.records import Usage
+from mnemic.state.settings import OFFLINE
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.tools import BaseTool
+
+_AFTERMATH = Aftermath(
+    left="the conversation is as it was before this answer",
+    check="A model that takes no tools looks the same: check MNEMIC_AGENT_MODEL, or the agent's own agent_model,",
+)
+
+
+class Spoken(NamedTuple):
+    """What a chat model said, and what that cost."""
+
+    message: AIMessage
+    usage: Usage
+
+
+class Speaking(NamedTuple):
+    """In what part the model speaks."""
+
+    #: What its tokens are recorded under.
+    step: str = "converse"
+    #: Whether a host that streams shows the words as they come.
+    shown: bool = True
+
+
+async def converse(
+    models: ChatModels, tools: Sequence["BaseTool"], messages: Sequence[BaseMessage], speaking: Speaking
+) -> Spoken:
+    """The model's next message, with calls of these tools where it makes any.
+
+    Without tools it calls none, whatever it answers. Every call in it can be sent back and told from the others of the
+    conversation. One whose arguments cannot be read, or broke off, has none; each of our tools refuses that and says
+    what is missing.
+
+    Raises:
+        ModelError: no answer came over the wire; the message names the kind of failure.
+        ModelOutputError: the provider refused the request, or there is nothing to show or do in the answer.
+        ConfigurationError: the model cannot be made, or takes no tools.
+    """
+    spent = Usage(step=speaking.step, model=models.name("agent"))
+    model = await asyncio.to_thread(_model, models, speaking)
+    if spent.model == OFFLINE:
+        return Spoken(message=await model.bind_tools(list(tools)).ainvoke(list(messages)), usage=spent)
+    streamed = _Streamed()
+    listened = model.model_copy(update={"callbacks": [streamed]})
+    try:
+        bound = listened.bind_tools(list(tools)) if tools else listened  # providers refuse an empty list
+    except NotImplementedError:
+        raise ConfigurationError(f"{spent.model} takes no tools: name another MNEMIC_AGENT_MODEL") from None
+    answer, spent = await ask(bound, messages, spent, _AFTERMATH)
+    flaw = answer if isinstance(answer, Flaw) else stopped(answer)
+    if isinstance(answer, Flaw) or (flaw and not answer.text):
+        raise ModelOutputError(f"{spent.model} gave no usable answer: {flaw.kind if flaw else ''}", spent=spent)
+    if not tools:  # a call that was not offered is none
+        return Spoken(message=AIMessage(answer.content, id=answer.id), usage=spent)
+    return Spoken(message=_with_calls(answer, streamed.broken(), messages), usage=spent)
+
+
+def _model(models: ChatModels, speaking: Speaking) -> "BaseChatModel":
+    """The model of the tier `agent`; where none is configured the offline one."""
+    from mnemic.models.offline.chat import OfflineChat  # 30 ms that few processes need
+
+    model = models.get("agent") or OfflineChat()
+    # a host that streams sees neither its words nor makes it stream
+    hidden = {"tags": ["nostream"], "disable_streaming": True}
+    return model if speaking.shown else model.model_copy(update=hidden)
+
+
+def _with_calls(answer: AIMessage, broken: set[str], messages: Sequence[BaseMessage]) -> AIMessage:
+    """The answer as it is where every call in it is sound; otherwise its text, with the calls made sound."""
+    taken = {str(call["id"]) for one in messages if isinstance(one, AIMessage) for call in one.tool_calls}
+    whole = [{**call, "args": {} if call["id"] in broken else call["args"]} for call in answer.tool_calls]
+    calls: list[Any] = [
+        {"name": call.name, "args": dict(call.arguments or {}), "id": call.id}
+        for call in readable_calls(answer.model_copy(update={"tool_calls": whole}), taken)
+    ]
+    made = [{"name": call["name"], "args": call["args"], "id": call["id"]} for call in answer.tool_calls]
+    if calls == made and not answer.invalid_tool_calls:
+        return answer
+    return AIMessage(
+        answer.text,
+        id=answer.id,
+        tool_calls=calls,
+        usage_metadata=answer.usage_metadata,
+        response_metadata=answer.response_metadata,
+    )
+
+
+class _Streamed(AsyncCallbackHandler):
+    """Keeps the calls as they came where a host makes the model stream.
+
+    langchain-core completes arguments that broke off (`parse_partial_json`), and half of a memory would pass for the
+    whole of it.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: list[AIMessageChunk] = []
+
+    async def on_llm_new_token(
+        self, token: object, *, chunk: GenerationChunk | ChatGenerationChunk | None = None, **_: Any
+    ) -> None:
+        message = chunk.message if isinstance(chunk, ChatGenerationChunk) else None
+        if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
+            self._chunks.append(AIMessageChunk(content="", tool_call_chunks=message.tool_call_chunks))
+
+    def broken(self) -> set[str]:
+        """The ids of calls whose arguments are no whole JSON."""
+        whole = reduce(add, self._chunks) if self._chunks else AIMessageChunk(content="")
+        return {str(call["id"]) for call in whole.tool_call_chunks if not _is_json(call["args"] or "{}")}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

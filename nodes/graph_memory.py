@@ -1,0 +1,44 @@
+"""Memory for a graph that has resources and no `Mnemic`, such as one that a server loads by its name."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from langgraph.pregel import Pregel
+
+from mnemic.nodes.incoming import to_messages
+from mnemic.nodes.observe import observe
+from mnemic.nodes.resources import Provider
+from mnemic.nodes.run_graph import run_graph
+from mnemic.nodes.said import HostMessage
+from mnemic.state.graphs import RecallOutput, SearchMode
+from mnemic.state.identity import Identity
+from mnemic.state.records import Observed
+
+
+class GraphMemory:
+    """What remembers (`TurnMemory`), made of resources and the recall graph."""
+
+    def __init__(self, provide: Provider, recall: Pregel[Any, Identity, Any, Any]) -> None:
+        self._provide = provide
+        self._recall = recall
+
+    async def context(
+        self,
+        identity: Identity,
+        question: str = "",
+        *,
+        search: SearchMode = "auto",
+        budget_tokens: int | None = None,
+    ) -> RecallOutput:
+        """As `Mnemic.context`."""
+        asked = {"question": question, "search": search, "budget_tokens": budget_tokens}
+        recalled: RecallOutput = await run_graph(self._recall, asked, identity)
+        return recalled
+
+    async def observe(
+        self, identity: Identity, messages: Sequence[HostMessage], *, revision: int | None = None
+    ) -> Observed:
+        """As `Mnemic.observe`."""
+        new = to_messages(messages, identity, now=datetime.now(UTC))
+        return await observe(await self._provide(), identity, new, revision)

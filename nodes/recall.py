@@ -1,0 +1,27 @@
+"""The supervisor's first node: what memory says to the turn that begins."""
+
+from langchain_core.messages import HumanMessage
+from langgraph.runtime import Runtime
+
+from mnemic.nodes.progress import tell
+from mnemic.nodes.turn import Asked, TurnMemory, recall_turn
+from mnemic.nodes.typing import SupervisorNode
+from mnemic.nodes.who import supervising
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import Identity
+from mnemic.state.supervisor import SupervisorState
+
+
+def recall(memory: TurnMemory) -> SupervisorNode:
+    """Leaves the context in a channel that no checkpoint holds; what an earlier turn left in the others goes."""
+
+    async def recall(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
+        tell(runtime, "recall")
+        messages = state["messages"]
+        if not messages or not isinstance(messages[-1], HumanMessage) or messages[-1].content is None:
+            raise InvalidInputError("messages: a turn begins with a message of the user")
+        recalled = await recall_turn(memory, supervising(runtime), messages, Asked())
+        fresh: SupervisorState = {"tool_answers": {}, "questions": {}, "declined": []}
+        return {**fresh, **recalled}
+
+    return recall

@@ -1,0 +1,87 @@
+"""The supervisor's state: a conversation, and what memory adds to a turn of it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from langchain_core.messages import AnyMessage
+from langgraph.channels import UntrackedValue
+from langgraph.graph.message import add_messages
+from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict
+
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.host import MemoryState
+
+#: What langchain-core raises of what is no message, beside what the given objects' own methods raise.
+_NO_MESSAGE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError)
+
+
+def joined(known: Any, new: Any) -> Any:
+    """LangGraph's `add_messages`; its errors would quote what was said.
+
+    Raises:
+        InvalidInputError: there is no message among the new ones that can be used, or one to be removed is not there.
+    """
+    try:
+        if all(map(_may_be_read, new if isinstance(new, list) else [new])):
+            return add_messages(known, new)
+    except _NO_MESSAGE:
+        pass
+    raise InvalidInputError(
+        "messages are LangChain messages or mappings with role and content; what is removed has to be there"
+    ) from None
+
+
+def _may_be_read(item: Any) -> bool:
+    """Pydantic makes a list of any iterable, and one that never ends would end the process."""
+    content = item.get("content") if isinstance(item, Mapping) else None
+    if isinstance(item, tuple | list):
+        content = item[-1] if item else None
+    return isinstance(content, str | list | None)
+
+
+class SupervisorInput(TypedDict, total=False):
+    """What is said; also the supervisor's output."""
+
+    messages: Annotated[list[AnyMessage], joined]
+
+
+class Question(TypedDict):
+    """A memory that the user is asked about: its id and figures, for no checkpoint holds what it says."""
+
+    id: str
+    kind: str
+    importance: int
+
+
+class SupervisorState(SupervisorInput, MemoryState, total=False):
+    """The supervisor's channels; no checkpoint holds what memory says."""
+
+    #: What tools answered in this turn, by the ids of the calls; the conversation itself says only that they did.
+    tool_answers: Annotated[Mapping[str, str], UntrackedValue]
+    #: Memories that the last answer wants forgotten, and that the user is asked about first; by the ids of the calls.
+    questions: dict[str, Question]
+    #: Calls of the last answer that the user does not want done. Tracked: a process that is killed must not do them.
+    declined: list[str]
+
+
+class Consent(BaseModel):
+    """What the user answers."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    approved: bool
+
+
+class Asking(TypedDict):
+    """The interrupt that asks."""
+
+    action: str
+    memories: list[Question]
+
+
+class Progress(TypedDict, total=False):
+    """A custom event of the supervisor's stream: the step that begins, and the tools that it uses."""
+
+    step: str
+    tools: list[str]

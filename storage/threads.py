@@ -1,0 +1,220 @@
+"""Checkpoints of agents' threads: LangGraph's own Postgres checkpointer over the service's pool, one owner at a time.
+
+The library's statements run as they are. What is added is whose threads exist for them, by row-level security; a
+trigger keeps one row for each thread in `supervisor_checkpoints`, in the transaction of its checkpoint.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from psycopg import AsyncCursor
+from psycopg.rows import DictRow
+
+from mnemic.state.threads import ThreadStanding
+from mnemic.storage.database import Database
+from mnemic.storage.statements import load_statements
+
+_SQL = load_statements("threads")
+
+
+class Owner(NamedTuple):
+    """Whose threads they are: an agent's with one user, or with nobody in particular."""
+
+    agent_id: str
+    #: Empty for nobody.
+    user_id: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """How the ids of these threads begin in the saver's tables."""
+        return f"{_quoted(self.agent_id)}/{_quoted(self.user_id)}/"
+
+
+#: Says whose thread a call is about, by its config; a listing of everything, a deletion and a pruning have none.
+OwnerOf = Callable[[RunnableConfig | None], Owner]
+
+
+class _Call(NamedTuple):
+    prefix: str
+    #: Whether its statements have to see one moment.
+    at_once: bool
+
+
+#: What the call of the saver that goes on in this context is about; the library passes it on to no method of its own.
+_CALL: Final[ContextVar[_Call]] = ContextVar("mnemic_threads")
+
+
+class ThreadSaver(AsyncPostgresSaver):
+    """A checkpointer for agents of many users; any number of calls go on side by side, each on a connection of its own.
+
+    Threads of others are not there: they are neither found nor listed, and to delete or prune them does nothing. A type
+    that was not allowed comes back as plain data, so that no checkpoint makes objects that its reader did not ask for.
+    Beside what LangGraph's checkpointers raise, every call raises `MissingIdentityError` where nobody's thread is asked
+    for, and the errors of `Database.scoped`.
+
+    Args:
+        database: whose pool it works over.
+        owner_of: whose thread a call is about; it raises where nobody can be found.
+    """
+
+    def __init__(self, database: Database, owner_of: OwnerOf) -> None:
+        super().__init__(database.pool, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+        self._database = database
+        self._owner_of = owner_of
+
+    async def setup(self) -> None:
+        """Does nothing: `mnemic db migrate` makes the tables, as the library's own set-up would."""
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """A checkpoint by its id, or the thread's latest; None where there is none."""
+        with self._about(config) as prefix:
+            found = await super().aget_tuple(_inside(config, prefix))
+        return _outside_tuple(found, prefix) if found else None
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - the library's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Checkpoints of a thread, or of all the owner's, newest first."""
+        with self._about(config) as prefix:
+            inside = _inside(config, prefix) if config else None
+            # all at once: whoever reads them slowly must not keep a connection meanwhile
+            found = [one async for one in super().alist(inside, filter=filter, before=before, limit=limit)]
+        for one in found:
+            yield _outside_tuple(one, prefix)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Saves a checkpoint, its new values and where its thread stands in one transaction."""
+        with self._about(config) as prefix:
+            saved = await super().aput(_inside(config, prefix), checkpoint, metadata, new_versions)
+        return _outside(saved, prefix)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Saves what a task wrote after a checkpoint, in one transaction."""
+        with self._about(config) as prefix:
+            await super().aput_writes(_inside(config, prefix), writes, task_id, task_path)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What was written to channels that are kept as changes, up to a checkpoint."""
+        if not config["configurable"].get("checkpoint_id"):  # the library would look for the latest as if from outside
+            found = await self.aget_tuple(config)
+            if found is None:
+                return {channel: {"writes": []} for channel in channels}
+            latest = found.config["configurable"]["checkpoint_id"]
+            config = {**config, "configurable": {**config["configurable"], "checkpoint_id": latest}}
+        with self._about(config) as prefix:
+            return await super().aget_delta_channel_history(config=_inside(config, prefix), channels=channels)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Deletes a thread."""
+        await self.aprune([thread_id], strategy="delete")
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Deletes the checkpoints that these runs made, so that their threads stand where they stood before."""
+        values = {"run_ids": [str(run_id) for run_id in run_ids]}
+        with self._about(None):
+            async with self._cursor() as cursor:
+                await cursor.execute(_SQL["delete_of_runs"], values)
+                threads = {"threads": [row["thread_id"] for row in await cursor.fetchall()]}
+                for statement in ("delete_unused", "delete_standings", "stand_again"):
+                    await cursor.execute(_SQL[statement], threads)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copies a thread with its whole history under another id of the same owner, in one transaction."""
+        with self._about(None) as prefix:
+            values = {"source": prefix + str(source_thread_id), "target": prefix + str(target_thread_id)}
+            async with self._cursor() as cursor:
+                await cursor.execute(_SQL["copy"], values)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Deletes threads, or all of them but what they need to go on: the latest checkpoint, its pending writes.
+
+        Raises:
+            ConcurrentChangeError: a thread was changed meanwhile; those before it in the list are done.
+            NotImplementedError: a thread has channels that are kept as changes, which rest on its history.
+        """
+        if strategy == "delete" and not isinstance(thread_ids, str):
+            await self._delete([str(thread_id) for thread_id in thread_ids])
+            return
+        with self._about(None, at_once=True) as prefix:
+            named = thread_ids if isinstance(thread_ids, str) else [f"{prefix}{one}" for one in thread_ids]
+            await super().aprune(named, strategy=strategy)
+
+    async def standings(self) -> list[ThreadStanding]:
+        """Where the owner's threads stand, the one that moved last first."""
+        values = self._owner_of(None)._asdict()
+        with self._about(None):
+            async with self._cursor() as cursor:
+                await cursor.execute(_SQL["standings"], values)
+                return [ThreadStanding(**row) for row in await cursor.fetchall()]
+
+    async def _delete(self, thread_ids: list[str]) -> None:
+        values = {**self._owner_of(None)._asdict(), "thread_ids": thread_ids}
+        with self._about(None):
+            async with self._cursor() as cursor:
+                await cursor.execute(_SQL["delete"], values)
+
+    @contextmanager
+    def _about(self, config: RunnableConfig | None, *, at_once: bool = False) -> Iterator[str]:
+        """While it lasts, cursors see the threads of the config's owner; how their ids begin."""
+        prefix = self._owner_of(config).prefix
+        token = _CALL.set(_Call(prefix, at_once))
+        try:
+            yield prefix
+        finally:
+            _CALL.reset(token)
+
+    @asynccontextmanager
+    async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
+        """The library's own way to a cursor; here a transaction on a connection of its own, without its lock."""
+        call = _CALL.get()
+        async with self._database.threads(call.prefix, at_once=call.at_once) as cursor:
+            yield cursor
+
+
+def _quoted(text: str) -> str:
+    return text.replace("%", "%25").replace("/", "%2F")
+
+
+def _inside(config: RunnableConfig, prefix: str) -> RunnableConfig:
+    """The config with the thread's id as it stands in the tables."""
+    configurable = config["configurable"]
+    return {**config, "configurable": {**configurable, "thread_id": f"{prefix}{configurable['thread_id']}"}}
+
+
+def _outside(config: RunnableConfig, prefix: str) -> RunnableConfig:
+    configurable = config["configurable"]
+    return {**config, "configurable": {**configurable, "thread_id": configurable["thread_id"].removeprefix(prefix)}}
+
+
+def _outside_tuple(found: CheckpointTuple, prefix: str) -> CheckpointTuple:
+    parent = found.parent_config
+    return found._replace(
+        config=_outside(found.config, prefix), parent_config=_outside(parent, prefix) if parent else None
+    )

@@ -1,0 +1,223 @@
+"""The supervisor's turns: memory comes in, what was said goes out, and tools do what its model asks, once."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from mnemic import Mnemic
+from mnemic.nodes.answer import MOST_CALLING
+from mnemic.nodes.resources import Resources
+from mnemic.prompts.supervise import ANSWERED, NOT_DONE
+from mnemic.state.errors import InvalidInputError, MissingIdentityError, ModelError, ModelOutputError
+from tests.support.agents import storing_nothing
+from tests.support.fixtures import memory as memory
+from tests.support.loopback import LoopbackModel, Reply, Request, calling
+from tests.support.scripted import FACTS, fact, facts, last_prompt
+from tests.support.supervised import (
+    ANA,
+    BEES,
+    QUESTION,
+    SAID,
+    answers_of,
+    forgetting,
+    keep,
+    requests,
+    says,
+    system_of,
+    thread,
+    turn,
+)
+
+
+def stored(superuser: psycopg.Connection) -> list[tuple[str, str]]:
+    rows = superuser.execute("select role, content from mnemic.messages where session_id = 'friday' order by 1, 2")
+    return [(role, content) for role, content in rows]
+
+
+async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await memory.configure_agent(ANA, persona="You are the harbour master.")
+    await keep(memory)
+    says(model, SAID)
+
+    done = await turn(memory.supervisor())
+
+    (request,) = requests(model)
+    assert BEES in system_of(request)
+    assert "You are the harbour master." in system_of(request)
+    assert [one.text for one in done["messages"]] == [QUESTION, SAID]
+    assert set(done) == {"messages"}
+    assert stored(superuser) == [("assistant", SAID), ("user", QUESTION)]
+
+
+async def test_the_session_is_the_thread_where_the_identity_names_none(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    says(model, SAID)
+    graph = memory.supervisor(InMemorySaver())
+    nowhere = ANA.model_copy(update={"session_id": None})
+    await graph.ainvoke({"messages": [HumanMessage("Hello there.")]}, thread(), context=nowhere)
+    assert stored(superuser) == [("assistant", SAID), ("user", "Hello there.")]
+
+
+async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await keep(memory)
+    model.answer(FACTS, facts(fact("Ana asked.")))
+    says(model, calling(("memory_query", {"query": "bees"})), SAID, SAID)
+    graph = memory.supervisor(InMemorySaver())
+
+    done = await turn(graph, "Well?")
+    (answer,) = answers_of(requests(model)[-1])
+    assert BEES in answer
+    assert [one.text for one in done["messages"] if isinstance(one, ToolMessage)] == [ANSWERED]
+    assert [one.artifact for one in done["messages"] if isinstance(one, ToolMessage)] == [None]
+
+    await turn(graph, "Go on.")
+    assert answers_of(requests(model)[-1]) == [ANSWERED]  # of an earlier turn
+    await memory.form(ANA)
+    assert {role for role, _ in stored(superuser)} == {"assistant", "user"}
+    assert BEES not in last_prompt(model, FACTS)
+
+
+async def test_a_refused_call_says_why_and_the_turn_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
+    says(model, calling(("memory_query", {}), ("no_such_tool", {"query": "bees"})), SAID)
+    done = await turn(memory.supervisor())
+    refused, unknown = answers_of(requests(model)[-1])
+    assert "query: Field required" in refused
+    assert "no_such_tool is not a valid tool" in unknown
+    assert done["messages"][-1].text == SAID
+
+
+async def test_calls_numbered_alike_in_every_answer_keep_their_own_answers(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    asks = calling(("memory_query", {"query": "bees"}), ("memory_query", {"query": "ferries"}))
+    says(model, asks, asks, SAID)
+    done = await turn(memory.supervisor())
+
+    ids = [str(call["id"]) for one in done["messages"] if isinstance(one, AIMessage) for call in one.tool_calls]
+    assert len(set(ids)) == 4
+    assert sorted(ids) == sorted(one.tool_call_id for one in done["messages"] if isinstance(one, ToolMessage))
+
+
+async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: Mnemic, model: LoopbackModel) -> None:
+    kept = await keep(memory, importance=5)
+    says(model, forgetting(kept), SAID)
+    graph = memory.supervisor(InMemorySaver())
+    assert "__interrupt__" in await turn(graph, "Forget my bees.")
+
+    await turn(graph, "Never mind, tell me of the quay.")  # nobody has answered
+
+    *_, call, answer, said = requests(model)[-1]["messages"]
+    assert (call["role"], answer["role"], said["role"]) == ("assistant", "tool", "user")
+    assert (answer["content"], answer["tool_call_id"]) == (NOT_DONE, call["tool_calls"][0]["id"])
+    assert [str(one.id) for one in await memory.memories(ANA)] == [kept]
+
+
+async def test_a_model_that_fails_is_an_error_and_the_thread_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
+    says(model, 500, 500, 500, SAID)
+    graph = memory.supervisor(InMemorySaver())
+    with pytest.raises(ModelError, match="converse"):
+        await turn(graph, "Hello?")
+    done = await turn(graph, "Are you there?")
+    assert [one.text for one in done["messages"]] == ["Hello?", "Are you there?", SAID]
+
+
+async def test_a_call_of_an_answer_that_was_cut_off_is_not_done(memory: Mnemic, model: LoopbackModel) -> None:
+    told = {"content": "Ana sells her boat", "category": "interests", "importance": 3}
+    says(model, Reply(message=calling(("remember", told), text="I keep that."), finish_reason="length"), SAID)
+    done = await turn(memory.supervisor())
+    assert answers_of(requests(model)[-1])[0].startswith("Refused: ")
+    assert done["messages"][-1].text == SAID
+    assert await memory.memories(ANA) == []
+
+
+async def test_an_answer_that_says_nothing_because_it_was_refused_is_an_error(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    says(model, Reply(message={"refusal": "I will not."}))
+    with pytest.raises(ModelOutputError, match="a refusal"):
+        await turn(memory.supervisor())
+
+
+async def test_messages_that_could_not_be_stored_come_with_the_next_turn(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    says(model, SAID)
+    graph = memory.supervisor(InMemorySaver())
+    with storing_nothing(superuser):
+        await turn(graph, "My boat is blue.")
+    assert stored(superuser) == []
+    await turn(graph, "And my house is red.")
+    assert [content for role, content in stored(superuser) if role == "user"] == [
+        "And my house is red.",
+        "My boat is blue.",
+    ]
+
+
+async def test_its_tokens_are_recorded(memory: Mnemic, model: LoopbackModel) -> None:
+    says(model, calling(("memory_query", {"query": "bees"})), SAID)
+    await turn(memory.supervisor())
+    (used,) = [used for used in await memory.usage(ANA) if used.step == "converse"]
+    assert (used.calls, used.input_tokens, used.output_tokens) == (2, 200, 20)
+
+
+@pytest.mark.parametrize("messages", [[], [AIMessage("I begin.")], [{"role": "assistant", "content": "I begin."}]])
+async def test_a_turn_begins_with_a_user(memory: Mnemic, messages: Any) -> None:
+    with pytest.raises(InvalidInputError, match="begins with a message of the user"):
+        await memory.supervisor().ainvoke({"messages": messages}, context=ANA)
+
+
+async def test_nobody_is_refused(memory: Mnemic) -> None:
+    with pytest.raises(MissingIdentityError):
+        await memory.supervisor().ainvoke({"messages": [HumanMessage("Hello.")]})
+
+
+async def test_what_it_may_be_asked_for_is_named_in_its_tools(memory: Mnemic, model: LoopbackModel) -> None:
+    says(model, SAID)
+    await turn(memory.supervisor())
+    (request,) = requests(model)
+    tools = {tool["function"]["name"]: str(tool) for tool in request["tools"]}
+    assert set(tools) == {
+        *("memory_query", "remember", "forget", "remember_procedure"),
+        *("planner", "researcher", "executor"),
+    }
+    assert "relationship_dynamic" in tools["memory_query"]
+
+
+async def test_formation_waits_for_nobody_and_is_done_when_the_service_ends(
+    resources: Resources, memory: Mnemic, model: LoopbackModel
+) -> None:
+    model.answer(FACTS, facts(fact(BEES)))
+    await memory.configure_agent(ANA, formation_mode="per_turn", formation_min_messages=1)
+    says(model, SAID)
+    await turn(memory.supervisor(), "I keep bees.")
+    await resources.background.finish()
+    assert [one.content for one in await memory.memories(ANA, ["fact"])] == [BEES]
+
+
+async def test_what_its_tools_do_is_done_in_the_threads_session(memory: Mnemic, model: LoopbackModel) -> None:
+    nowhere = ANA.model_copy(update={"session_id": None})
+    kept = await keep(memory)
+    says(model, forgetting(kept), calling(text=SAID))
+    await turn(memory.supervisor(InMemorySaver()), "Forget my bees.", nowhere)
+
+    (forgotten,) = [one for one in await memory.operations(ANA) if one.reason == "forget"]
+    assert forgotten.session_id == "t"
+
+
+async def test_a_model_that_never_stops_calling_is_brought_to_an_answer(memory: Mnemic, model: LoopbackModel) -> None:
+    def asks_again(request: Request) -> Any:
+        return calling(("memory_query", {"query": "bees"})) if request.get("tools") else SAID
+
+    model.answer(lambda request: True, asks_again)
+    done = await turn(memory.supervisor(InMemorySaver()))
+
+    assert done["messages"][-1].text == SAID
+    assert sum(isinstance(one, AIMessage) for one in done["messages"]) == MOST_CALLING + 1

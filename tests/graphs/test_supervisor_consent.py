@@ -1,0 +1,176 @@
+"""`forget` of something important asks the user first: what they did not agree to is not done, and nothing twice."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from pydantic import ValidationError
+
+from mnemic import Mnemic
+from mnemic.graphs.supervisor import SupervisorGraph
+from mnemic.nodes import answer as answering
+from mnemic.prompts.supervise import DECLINED
+from tests.support.fixtures import memory as memory
+from tests.support.loopback import LoopbackModel, calling
+from tests.support.supervised import ANA, CANARY, SAID, answers_of, forgetting, keep, requests, says, thread, turn
+
+
+async def resumed(graph: SupervisorGraph, answer: Any) -> Any:
+    return await graph.ainvoke(Command(resume=answer), thread(), context=ANA)
+
+
+async def living(memory: Mnemic) -> set[str]:
+    return {str(one.id) for one in await memory.memories(ANA)}
+
+
+def questions(done: Any) -> list[Any]:
+    return [question for one in done.get("__interrupt__", ()) for question in one.value["memories"]]
+
+
+async def test_an_important_memory_is_forgotten_once_the_user_agrees(memory: Mnemic, model: LoopbackModel) -> None:
+    kept = await keep(memory, importance=4)
+    says(model, forgetting(kept), SAID)
+    graph = memory.supervisor(InMemorySaver())
+    asked = await turn(graph)
+
+    (interrupt,) = asked["__interrupt__"]
+    assert interrupt.value == {"action": "forget", "memories": [{"id": kept, "kind": "fact", "importance": 4}]}
+    assert interrupt.response_schema["properties"] == {"approved": {"title": "Approved", "type": "boolean"}}
+    assert CANARY not in str(interrupt)
+    assert await living(memory) == {kept}
+
+    done = await resumed(graph, {"approved": True})
+    assert done["messages"][-1].text == SAID
+    assert await living(memory) == set()
+
+
+async def test_it_is_kept_where_they_do_not(memory: Mnemic, model: LoopbackModel) -> None:
+    kept = await keep(memory, importance=5)
+    says(model, forgetting(kept.upper()), SAID)  # models copy ids as they like
+    graph = memory.supervisor(InMemorySaver())
+    assert [one["id"] for one in questions(await turn(graph))] == [kept]
+    await resumed(graph, {"approved": False})
+    assert answers_of(requests(model)[-1]) == [DECLINED]
+    assert await living(memory) == {kept}
+
+
+@pytest.mark.parametrize("kind", ["core", "fact"])
+async def test_what_every_prompt_shows_is_important_and_little_things_are_not(
+    memory: Mnemic, model: LoopbackModel, kind: Any
+) -> None:
+    kept = await keep(memory, importance=2, kind=kind)
+    says(model, forgetting(kept), SAID)
+    asked = await turn(memory.supervisor(InMemorySaver()))
+    assert [one["id"] for one in questions(asked)] == ([kept] if kind == "core" else [])
+    assert await living(memory) == ({kept} if kind == "core" else set())
+
+
+@pytest.mark.parametrize("wrong", ["yes", {"approved": "yes"}, {"approved": 1}, {"approved": True, "also": 1}, [], 0])
+async def test_a_wrong_answer_leaves_the_question_open(memory: Mnemic, model: LoopbackModel, wrong: Any) -> None:
+    kept = await keep(memory, importance=4)
+    says(model, forgetting(kept), SAID)
+    graph = memory.supervisor(InMemorySaver())
+    await turn(graph)
+    with pytest.raises(ValidationError):
+        await resumed(graph, wrong)
+    assert await living(memory) == {kept}
+    assert len((await graph.aget_state(thread())).interrupts) == 1
+
+    await resumed(graph, {"approved": True})
+    assert await living(memory) == set()
+
+
+async def test_no_answer_asks_again(memory: Mnemic, model: LoopbackModel) -> None:
+    kept = await keep(memory, importance=4)
+    says(model, forgetting(kept), SAID)
+    graph = memory.supervisor(InMemorySaver())
+    await turn(graph)
+    assert [one["id"] for one in questions(await resumed(graph, {}))] == [kept]
+    assert await living(memory) == {kept}
+
+
+async def test_of_several_calls_each_is_done_once_and_the_declined_not_at_all(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    important = await keep(memory, "Ana keeps bees on the quay.", importance=4)
+    little = await keep(memory, "Ana wears a blue hat.", importance=2)
+    told = {"content": "Ana rows on Sundays.", "category": "interests", "importance": 3}
+    forgets = [("forget", {"id": one}) for one in (important, little)]
+    says(model, calling(*forgets, ("remember", told), ("forget", {"id": "no id"})), SAID)
+    graph = memory.supervisor(InMemorySaver())
+    assert [one["id"] for one in questions(await turn(graph))] == [important]
+    assert await living(memory) == {important, little}  # nothing is done before the answer
+
+    await resumed(graph, {"approved": False})
+
+    assert {one.content for one in await memory.memories(ANA)} == {
+        "Ana keeps bees on the quay.",
+        "Ana rows on Sundays.",
+    }
+    events = superuser.execute(
+        "select event, reason from mnemic.history where event <> 'LINK' order by event, seq"
+    ).fetchall()
+    assert events == [*[("ADD", "remember")] * 3, ("DELETE", "forget")]
+
+
+async def test_what_the_tool_would_refuse_is_not_asked_for(memory: Mnemic, model: LoopbackModel) -> None:
+    foreign = ANA.model_copy(update={"user_id": "bob"})
+    bobs = await memory.remember(foreign, "Bob keeps goats.", category="interests", importance=5)
+    says(model, forgetting(bobs.id, "no id", "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"), SAID)
+    done = await turn(memory.supervisor(InMemorySaver()))
+    assert "__interrupt__" not in done
+    assert [one.content for one in await memory.memories(foreign)] == ["Bob keeps goats."]
+
+
+async def test_what_was_shown_is_what_was_agreed_to(memory: Mnemic, model: LoopbackModel) -> None:
+    """A memory that became important, or lost that, while the question was open changes neither."""
+    kept = await keep(memory, importance=4)
+    says(model, forgetting(kept), SAID)
+    graph = memory.supervisor(InMemorySaver())
+    await turn(graph)
+    await memory.forget(ANA, kept)  # on the person's own page
+    await resumed(graph, {"approved": False})
+    assert await living(memory) == set()
+
+
+async def test_a_process_that_was_killed_behind_the_answer_does_not_do_what_was_declined(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    kept = await keep(memory, importance=4)
+    says(model, forgetting(kept), SAID)
+    saver = InMemorySaver()
+    graph = memory.supervisor(saver)
+    await turn(graph)
+    stream = graph.astream(
+        Command(resume={"approved": False}), thread(), context=ANA, durability="sync", stream_mode="updates",
+        interrupt_before=["tools"],
+    )  # fmt: skip
+    parts = [list(part) async for part in stream]
+    assert parts == [["confirm"], ["__interrupt__"]]
+
+    await memory.supervisor(saver).ainvoke(None, thread(), context=ANA)
+
+    assert await living(memory) == {kept}
+    assert DECLINED in answers_of(requests(model)[-1])
+
+
+async def test_control_without_the_question_it_would_be_gone(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "_is_important", lambda memory: False)
+    kept = await keep(memory, importance=5)
+    says(model, forgetting(kept), SAID)
+    assert "__interrupt__" not in await turn(memory.supervisor(InMemorySaver()))
+    assert await living(memory) == set()
+
+
+async def test_the_user_is_asked_whatever_role_the_run_names(memory: Mnemic, model: LoopbackModel) -> None:
+    """The tools act in the supervisor's role, so that is the one that counts."""
+    kept = await keep(memory, importance=5)
+    says(model, forgetting(kept), SAID)
+    asked = await turn(memory.supervisor(InMemorySaver()), who=ANA.model_copy(update={"role": "stylist"}))
+
+    assert [one["id"] for one in questions(asked)] == [kept]
+    assert kept in await living(memory)

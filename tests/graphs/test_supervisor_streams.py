@@ -1,0 +1,95 @@
+"""What a host sees that streams the supervisor: its own words as they come, names of steps, nothing of the memory."""
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessageChunk, HumanMessage
+
+from mnemic import Mnemic
+from mnemic.models import converse
+from mnemic.nodes.resources import Resources
+from mnemic.service.memory import Mnemic as Service
+from tests.support.fixtures import memory as memory
+from tests.support.loopback import LoopbackModel, calling
+from tests.support.scripted import FACTS, fact, facts, scripted_resources
+from tests.support.server import Clone
+from tests.support.supervised import ANA, BEES, CANARY, keep, requests, says
+
+ASKED = "Do you remember where my bees are?"
+WORDS = "They are on the quay."
+
+
+async def streamed(memory: Mnemic, mode: Any, text: str = ASKED, **given: Any) -> list[Any]:
+    stream = memory.supervisor().astream({"messages": [HumanMessage(text)]}, context=ANA, stream_mode=mode, **given)
+    return [part async for part in stream]
+
+
+def delegating(model: LoopbackModel) -> None:
+    """A turn with a search of its own, a sub-agent's, and words beside them."""
+    asks = calling(("memory_query", {"query": "bees"}), ("researcher", {"task": "What of the bees?"}))
+    says(model, asks, WORDS)
+    of_researcher = calling(("memory_query", {"query": "bees"}))
+    model.answer(lambda request: "as its researcher" in str(request), of_researcher, f"They are called {CANARY}.")
+    model.answer(FACTS, facts(fact(BEES)))
+
+
+@pytest.mark.parametrize("subgraphs", [False, True])
+async def test_its_own_words_come_piece_by_piece_and_no_others(
+    memory: Mnemic, resources: Resources, model: LoopbackModel, subgraphs: bool
+) -> None:
+    await memory.configure_agent(ANA, formation_mode="per_turn", formation_min_messages=1)
+    await keep(memory)
+    delegating(model)
+    parts = await streamed(memory, "messages", subgraphs=subgraphs)
+    await resources.background.finish()
+
+    messages = [part[1][0] if subgraphs else part[0] for part in parts]
+    pieces = [one.text for one in messages if isinstance(one, AIMessageChunk) and one.text]
+    assert "".join(pieces) == WORDS
+    assert len(pieces) == len(WORDS.split())
+    assert CANARY not in str(parts)
+    assert sum(request.get("stream", False) for request in model.chat_requests) == len(requests(model)) == 2
+
+
+async def test_progress_is_names(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory)
+    delegating(model)
+    assert await streamed(memory, "custom") == [
+        {"step": "recall"},
+        {"step": "answer"},
+        {"step": "tools", "tools": ["memory_query", "researcher"]},
+        {"step": "answer"},
+        {"step": "observe"},
+    ]
+
+
+async def test_what_a_model_calls_a_tool_is_not_repeated(memory: Mnemic, model: LoopbackModel) -> None:
+    says(model, calling((CANARY, {"query": "bees"})), WORDS)
+    assert CANARY not in str(await streamed(memory, "custom"))
+
+
+async def test_the_offline_model_streams_too(clean_db: Clone, model: LoopbackModel) -> None:
+    async with scripted_resources(clean_db, model, agent_model="offline") as resources:
+        memory = Service(resources)
+        await keep(memory, "Ana keeps bees on the quay.")
+        pieces = [part[0].text for part in await streamed(memory, "messages")]
+    assert "".join(pieces).endswith("Ana keeps bees on the quay.")
+    assert len(pieces) > 5
+
+
+HALF = '{"content": "Ana sells her boat'
+
+
+async def test_a_call_that_broke_off_while_it_was_streamed_is_not_done(memory: Mnemic, model: LoopbackModel) -> None:
+    says(model, calling(("remember", f'{HALF}", "category": "interests", "importance": 3, "priv')), WORDS)
+    await streamed(memory, "messages", "I sell my boat.")
+    assert await memory.memories(ANA) == []
+
+
+async def test_control_langchain_would_have_completed_it(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(converse, "_is_json", lambda text: True)
+    says(model, calling(("remember", f'{HALF}", "category": "interests", "importance": 3, "priv')), WORDS)
+    await streamed(memory, "messages", "I sell my boat.")
+    assert [one.content for one in await memory.memories(ANA)] == ["Ana sells her boat"]

@@ -1,0 +1,133 @@
+"""The offline chat model: it says what it was shown, calls tools where the words ask for them, and invents nothing."""
+
+import json
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+
+from mnemic.models.offline.chat import OfflineChat
+from mnemic.prompts.memory_query import query_answer
+from mnemic.prompts.supervise import subagent_prompt, system_prompt
+
+CONTEXT = """<MemoryContext>
+Reference material.
+<Updates since="3">
+Memory updates since rev 3:
+- ↑updated: [Profile] Ana lives in Bergen.
+</Updates>
+<UserMemory user="Ana">
+- [2 March 2026] Ana lives in Bergen &amp; rows.
+- [2 March 2026] Ana prefers tea to coffee.
+</UserMemory>
+</MemoryContext>"""
+TEA = {"id": "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10", "category": "preferences", "text": "Ana prefers tea to coffee."}
+MESSAGE = {"id": "1", "category": "message", "text": '[2 March 2026] Ana said: "I like coffee and tea."'}
+
+
+@tool
+def memory_query(query: str) -> str:
+    """Searches."""
+    raise AssertionError("the tools are shown to the model, and not called")
+
+
+@tool
+def forget(id: str) -> str:  # noqa: A002 - what the model calls it
+    """Forgets."""
+    raise AssertionError("the tools are shown to the model, and not called")
+
+
+@tool
+def planner(task: str) -> str:
+    """Plans."""
+    raise AssertionError("the tools are shown to the model, and not called")
+
+
+ALL = [memory_query, forget, planner]
+
+
+def answer(*said: BaseMessage, tools: Any = ALL, context: str = "") -> AIMessage:
+    model = OfflineChat().bind_tools(tools)
+    message = model.invoke([SystemMessage(system_prompt(None, context)), *said])
+    assert isinstance(message, AIMessage)
+    return message
+
+
+def calls(message: AIMessage) -> list[tuple[str, Any]]:
+    return [(call["name"], call["args"]) for call in message.tool_calls]
+
+
+def answered(name: str, content: str, *, status: Any = "success") -> tuple[AIMessage, ToolMessage]:
+    """A call of an earlier answer, and what came of it."""
+    call = {"name": name, "args": {}, "id": "call_9", "type": "tool_call"}
+    return AIMessage("", tool_calls=[call]), ToolMessage(content, tool_call_id="call_9", name=name, status=status)
+
+
+@pytest.mark.parametrize("said", ["I prefer tea to coffee.", "Good morning.", "", "\x00", "Thank you!"])
+def test_what_is_no_question_is_heard_and_nothing_else(said: str) -> None:
+    message = answer(HumanMessage(said), context=CONTEXT)
+    assert (message.text, message.tool_calls) == ("I see.", [])
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("Where do I live now, in Bergen?", "[2 March 2026] Ana lives in Bergen & rows."),
+        ("Tell me of tea", "[2 March 2026] Ana prefers tea to coffee."),
+    ],
+)
+def test_a_question_is_answered_by_what_is_shown(question: str, told: str) -> None:
+    message = answer(HumanMessage(question), context=CONTEXT)
+    assert (message.text, message.tool_calls) == (told, [])
+
+
+def test_where_nothing_shown_fits_it_searches_once_and_says_what_it_found() -> None:
+    asked = HumanMessage("What do I drink, tea or coffee?")
+    assert calls(answer(asked)) == [("memory_query", {"query": asked.text, "top_k": 10})]
+    assert answer(asked, *answered("memory_query", query_answer([TEA, MESSAGE]))).text == TEA["text"]
+    assert answer(asked, *answered("memory_query", query_answer([]))).text == "I do not know."
+    assert answer(asked, tools=[]).text == "I do not know."
+
+
+@pytest.mark.parametrize("content", ["", "[", "[1, 2]", '{"a": 1}', "Refused: x.", "[[[[", '[{"text": 5}]'])
+def test_an_answer_of_a_tool_that_cannot_be_read_is_no_knowledge(content: str) -> None:
+    message = answer(HumanMessage("What do I drink?"), *answered("memory_query", content))
+    assert (message.text, message.tool_calls) == ("I do not know.", [])
+
+
+def test_it_forgets_what_it_found_and_says_what_became_of_it() -> None:
+    asked = HumanMessage("Please forget that I prefer tea to coffee.")
+    assert calls(answer(asked)) == [("memory_query", {"query": "I prefer tea to coffee.", "top_k": 10})]
+    assert calls(answer(asked, *answered("memory_query", query_answer([MESSAGE, TEA])))) == [
+        ("forget", {"id": TEA["id"]})
+    ]
+    other = {**TEA, "text": "Ana rows on Sundays."}
+    assert answer(asked, *answered("memory_query", query_answer([other]))).text == "I remember nothing like that."
+    assert answer(asked, *answered("forget", "gone")).text == "It is forgotten."
+    assert answer(asked, *answered("forget", "declined", status="error")).text == "I kept it."
+
+
+def test_it_delegates_by_name_and_only_to_whom_it_may() -> None:
+    asked = HumanMessage("Ask the planner to plan my week in Oslo.")
+    assert calls(answer(asked)) == [("planner", {"task": "plan my week in Oslo."})]
+    assert answer(asked, *answered("planner", "Row on Sunday.")).text == "Row on Sunday."
+    assert answer(asked, tools=[memory_query]).tool_calls == []
+
+
+def test_a_sub_agent_takes_every_task_for_a_question() -> None:
+    model = OfflineChat().bind_tools([memory_query])
+    message = model.invoke([SystemMessage(subagent_prompt("planner")), HumanMessage("plan a week with tea")])
+    assert isinstance(message, AIMessage)
+    assert calls(message) == [("memory_query", {"query": "plan a week with tea", "top_k": 10})]
+
+
+async def test_it_streams_word_by_word_and_calls_come_whole() -> None:
+    model = OfflineChat().bind_tools(ALL)
+    said = [SystemMessage(system_prompt(None, CONTEXT)), HumanMessage("Tell me of tea")]
+    words = [str(chunk.text) async for chunk in model.astream(said)]
+    assert [word for word in words if word] == ["[2 ", "March ", "2026] ", "Ana ", "prefers ", "tea ", "to ", "coffee."]
+    whole = None
+    async for chunk in model.astream([HumanMessage("What do I drink?")]):
+        whole = chunk if whole is None else whole + chunk
+    assert json.loads(json.dumps(calls(whole))) == [["memory_query", {"query": "What do I drink?", "top_k": 10}]]  # type: ignore[arg-type]

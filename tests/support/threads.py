@@ -1,0 +1,130 @@
+"""Hosts whose threads are saved, one of which asks its user from a subgraph, and all that a saver has of a thread."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import psycopg
+from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import interrupt
+from typing_extensions import TypedDict
+
+from mnemic.state.identity import Identity
+from mnemic.storage.database import Database
+from mnemic.storage.threads import Owner, ThreadSaver
+
+#: The saver's tables, and the one that says where threads stand.
+TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "supervisor_checkpoints")
+Host = CompiledStateGraph[Any, Any, Any, Any]
+
+
+class Talk(TypedDict, total=False):
+    messages: Annotated[list[AnyMessage], add_messages]
+    #: Plain text, which the library saves in another place.
+    note: str
+    count: int
+    #: Of the host alone, not of its subgraph.
+    work: str
+
+
+class Consulted(TypedDict, total=False):
+    messages: Annotated[list[AnyMessage], add_messages]
+    count: int
+
+
+def saver_of(db: Database, user: str = "ana", agent: str = "harbor") -> ThreadSaver:
+    """A saver of one person's threads."""
+    return ThreadSaver(db, lambda _: Owner(agent, user))
+
+
+def at(thread_id: str, **more: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", **more}}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+def words(state: Any) -> list[str]:
+    return [str(message.content) for message in state["messages"]]
+
+
+async def _answer(state: Talk) -> Talk:
+    heard = words(state)[-1]
+    return {"messages": [AIMessage(f"Heard {heard}")], "note": f"note {heard}", "count": state.get("count", 0) + 1}
+
+
+def answering(saver: BaseCheckpointSaver[Any] | None) -> Host:
+    """A host that answers each message with its words."""
+    graph = StateGraph(Talk, context_schema=Identity)
+    graph.add_node("answer", _answer)
+    graph.add_edge(START, "answer")
+    graph.add_edge("answer", END)
+    return graph.compile(checkpointer=saver)
+
+
+def asking(saver: BaseCheckpointSaver[Any] | None, worked: list[str] | None = None) -> Host:
+    """A host that works on two things at once, one of which, in a subgraph, has a question for its user.
+
+    Args:
+        worked: gets a word for each time that the other thing is done.
+    """
+
+    async def ask(state: Consulted) -> Consulted:
+        return {"messages": [AIMessage(f"Asked: {interrupt('Really?')}")]}
+
+    async def work(state: Talk) -> Talk:
+        (worked if worked is not None else []).append("worked")
+        return {"work": "worked"}
+
+    within = StateGraph(Consulted)
+    within.add_node("prepare", lambda state: {"count": 7})
+    within.add_node("ask", ask)
+    within.add_edge(START, "prepare")
+    within.add_edge("prepare", "ask")
+    graph = StateGraph(Talk)
+    graph.add_node("greet", _answer)
+    graph.add_node("consult", within.compile())
+    graph.add_node("work", work)
+    for before, after in ((START, "greet"), ("greet", "consult"), ("greet", "work"), ("consult", END), ("work", END)):
+        graph.add_edge(before, after)
+    return graph.compile(checkpointer=saver)
+
+
+async def everything(saver: BaseCheckpointSaver[Any], thread_id: str) -> list[Any]:
+    """All that a checkpointer has of a thread, in every namespace; writes by their tasks."""
+    found = [one async for one in saver.alist({"configurable": {"thread_id": thread_id}})]
+    return sorted(
+        (
+            [
+                one.config["configurable"]["checkpoint_ns"],
+                one.checkpoint["id"],
+                one.parent_config and one.parent_config["configurable"]["checkpoint_id"],
+                one.checkpoint,
+                {name: value for name, value in one.metadata.items() if name != "thread_id"},
+                sorted((task, channel, repr(value)) for task, channel, value in one.pending_writes or ()),
+            ]
+            for one in found
+        ),
+        key=lambda row: (str(row[0]), str(row[1])),
+    )
+
+
+def counts(superuser: psycopg.Connection, tables: Sequence[str] = TABLES) -> dict[str, int]:
+    """Rows of the tables, everybody's."""
+    rows = {table: superuser.execute(f"select count(*) from mnemic.{table}".encode()).fetchone() for table in tables}
+    return {table: row[0] for table, row in rows.items() if row}
+
+
+def misplaced(superuser: psycopg.Connection) -> list[tuple[object, ...]]:
+    """Threads whose row is missing, stands elsewhere than at the latest checkpoint, or has no thread."""
+    return superuser.execute(
+        "select thread, latest, stands from (select thread_id as thread, max(checkpoint_id) as latest"
+        " from mnemic.checkpoints where checkpoint_ns = '' group by 1) as c full join (select"
+        " mnemic.threads_of(agent_id, user_id) || thread_id as thread, checkpoint_data ->> 'checkpoint_id' as stands"
+        " from mnemic.supervisor_checkpoints) as s using (thread) where latest is distinct from stands"
+    ).fetchall()

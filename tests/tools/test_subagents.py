@@ -1,0 +1,138 @@
+"""Sub-agents work in their own role: what it may read and nothing else, with its tools, and unheard."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from langchain_core.tools import BaseTool
+
+from mnemic import Mnemic
+from mnemic.prompts.supervise import SUBAGENTS, UNFINISHED
+from mnemic.state.records import Usage
+from mnemic.tools import make_tools
+from mnemic.tools.subagents import MOST_TURNS, subagent
+from tests.support.fixtures import memory as memory
+from tests.support.loopback import LoopbackModel, Request, calling
+from tests.support.loopback_wire import offered
+from tests.support.tool_calls import called, host
+from tests.support.worlds import identity
+
+ANA = identity("ana", session="s1", groups=["crew"])
+GOAL = "Ana means to sail to Ryd."
+TONE = "Ana likes a dry tone in Ryd."
+ALWAYS = "Never quote prices to Ana."
+
+
+def of(memory: Mnemic, role: str, tools_of: str | None = None) -> BaseTool:
+    return subagent(memory._provide, role, make_tools(memory._provide, tools_of or role))
+
+
+async def asked(memory: Mnemic, role: str, task: str = "Find out about Ryd.", tools_of: str | None = None) -> Any:
+    return await called(host([of(memory, role, tools_of)]), ANA, role, {"task": task})
+
+
+def works(model: LoopbackModel, *answers: Any) -> list[Request]:
+    """A sub-agent's model says this; what it is sent."""
+    sent: list[Request] = []
+
+    def is_subagents(request: Request) -> bool:
+        fits = "You work alone on one task" in str(request["messages"][0]["content"])
+        sent.extend([request] if fits else [])
+        return fits
+
+    model.answer(is_subagents, *(answers or (calling(("memory_query", {"query": "Ryd"})), "Found.")))
+    return sent
+
+
+async def keep(memory: Mnemic) -> None:
+    await memory.remember(ANA, GOAL, category="goals")
+    await memory.remember(ANA, TONE, category="tone")
+    await memory.remember(ANA, ALWAYS, category="goals", kind="core")
+
+
+async def test_each_works_with_what_its_role_may_read(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory)
+    for role, sees in {"planner": (True, False), "executor": (False, False), "researcher": (False, False)}.items():
+        sent = works(model)
+        answer = await asked(memory, role)
+        assert (answer.status, answer.text) == ("success", "Found.")
+        told = str(sent[-1]["messages"])
+        assert (role, GOAL in told, TONE in told) == (role, *sees)
+        assert ALWAYS not in told  # the standing part is the supervisor's
+
+
+async def test_control_with_the_supervisors_tools_it_would_read_all(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory)
+    sent = works(model)
+    await asked(memory, "planner", tools_of="supervisor")
+    assert TONE in str(sent[-1]["messages"])
+
+
+async def test_asking_for_more_is_refused(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory)
+    sent = works(model, calling(("memory_query", {"query": "Ryd", "categories": ["tone"]})), "Nothing.")
+    await asked(memory, "planner")
+    assert "not allowed for this role: tone" in sent[-1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("role", SUBAGENTS)
+async def test_none_writes_more_than_its_role(memory: Mnemic, model: LoopbackModel, role: str) -> None:
+    await keep(memory)
+    first, *_ = await memory.memories(ANA)
+    writes = calling(
+        ("forget", {"id": str(first.id)}),
+        ("remember", {"content": "Ana sinks ships.", "category": "goals", "importance": 3}),
+    )
+    sent = works(model, writes, "Done.")
+    await asked(memory, role)
+    own = {"executor": ["memory_query", "remember_procedure"]}.get(role, ["memory_query"])
+    assert offered(sent[0]) == own
+    assert len(await memory.memories(ANA)) == 3
+    assert [one["content"] for one in sent[-1]["messages"] if one["role"] == "tool"] == [
+        f"Error: {name} is not a valid tool, try one of [{', '.join(own)}]." for name in ("forget", "remember")
+    ]
+
+
+async def test_its_words_are_not_observed_and_its_tokens_are_recorded(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    works(model)
+    await asked(memory, "planner")
+    assert superuser.execute("select count(*) from mnemic.messages").fetchall() == [(0,)]
+    assert [used for used in await memory.usage(ANA) if used.step == "planner"] == [
+        Usage(step="planner", model="openai:gpt-5.1", calls=2, input_tokens=200, output_tokens=20)
+    ]
+
+
+async def test_it_is_told_its_task_and_nothing_else(memory: Mnemic, model: LoopbackModel) -> None:
+    sent = works(model, "Done.")
+    await asked(memory, "researcher", "What of \x1b Ryd?")
+    system, task = sent[0]["messages"]
+    assert "as its researcher" in system["content"]
+    assert task["content"] == "What of  Ryd?"
+
+
+async def test_one_that_comes_to_no_end_is_ended(memory: Mnemic, model: LoopbackModel) -> None:
+    sent = works(model, calling(("memory_query", {"query": "Ryd"})))
+    answer = await asked(memory, "planner")
+    assert answer.text == UNFINISHED.format(turns=MOST_TURNS)
+    assert len(sent) == MOST_TURNS
+
+
+async def test_a_model_that_fails_is_an_answer_and_no_crash(memory: Mnemic, model: LoopbackModel) -> None:
+    works(model, 500)
+    answer = await asked(memory, "planner")
+    assert answer.status == "error"
+    assert "scripted" not in answer.text
+
+
+@pytest.mark.parametrize("task", ["", None, 5, "x" * 20_001])
+async def test_a_task_that_cannot_be_used_is_refused(memory: Mnemic, task: Any) -> None:
+    answer = await called(host([of(memory, "planner")]), ANA, "planner", {"task": task})
+    assert answer.status == "error"
+    assert answer.text.startswith("Refused: task: ")
+
+
+async def test_without_an_identity_nothing_is_asked(memory: Mnemic) -> None:
+    answer = await called(host([of(memory, "planner")]), None, "planner", {"task": "Find out."})
+    assert answer.status == "error"
