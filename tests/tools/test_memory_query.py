@@ -234,7 +234,7 @@ async def test_a_tool_that_took_an_identity_from_elsewhere_would_be_seen(
     known: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the test above."""
-    monkeypatch.setattr("mnemic.tools.calling.identity_of", lambda _: BO)
+    monkeypatch.setattr("mnemic.tools.calling.turn_identity", lambda _: BO)
     found = rows(await answered(model, known.tools(), ANA, query="the catalogue"))
     assert any("Bo" in text for text in texts(found))
 
