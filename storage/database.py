@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from pgvector.psycopg import register_vector_async
 from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor, AsyncRawCursor, Error, ProgrammingError
 from psycopg.rows import DictRow, class_row, dict_row, tuple_row
+from psycopg.sql import SQL
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -54,11 +55,12 @@ _SCOPE: LiteralString = (
     " set local plan_cache_mode = force_generic_plan"
 )
 _AGENT: LiteralString = _LIMITS + " set local mnemic.agent_id = %(agent_id)s; set local timezone = 'UTC'"
-#: The same without a BEGIN, for the one transaction that a pipeline is.
+#: The same without a BEGIN, for the one transaction that a pipeline is; in one column, for each would be read. The
+#: library's statements are planned once, since their values decide nothing.
 _THREADS: LiteralString = (
-    "select set_config('mnemic.threads', %(threads)s, true),"
-    " set_config('statement_timeout', %(statement)s, true), set_config('lock_timeout', %(lock)s, true),"
-    " set_config('idle_in_transaction_session_timeout', %(idle)s, true)"
+    "select length(set_config('mnemic.threads', %s, true) || set_config('statement_timeout', {statement}, true)"
+    " || set_config('lock_timeout', {lock}, true) || set_config('idle_in_transaction_session_timeout', {idle}, true)"
+    " || set_config('plan_cache_mode', 'force_generic_plan', true))"
 )
 _THREADS_AT_ONCE: LiteralString = (
     "begin isolation level repeatable read;" + _WITHIN + " set local mnemic.threads = %(threads)s"
@@ -163,6 +165,9 @@ class Database:
             name="mnemic",
         )
         self._settings = settings
+        # the limits stand in the statement: as values they would cost a turn's checkpoints a hundredth
+        limits = self._limits(settings.statement_timeout_seconds)
+        self._threads = SQL(_THREADS).format(**limits).as_string()
         #: The event loop that its connections belong to; None: not opened yet.
         self.loop: asyncio.AbstractEventLoop | None = None
 
@@ -282,15 +287,15 @@ class Database:
             MnemicError: as `scoped` does.
         """
         patience = self._settings.statement_timeout_seconds
-        values = {**self._limits(patience), "threads": prefix}
         if at_once:
+            values = {**self._limits(patience), "threads": prefix}
             async with self._transaction(patience, _THREADS_AT_ONCE, values) as connection:
                 yield connection.cursor(binary=True, row_factory=dict_row)
             return
         # up to its end a pipeline is one transaction, which costs no exchange for its BEGIN and COMMIT
         async with self._connected(patience) as connection, connection.pipeline():
             cursor = connection.cursor(binary=True, row_factory=dict_row)
-            await cursor.execute(_THREADS, values)
+            await cursor.execute(self._threads, [prefix])
             yield cursor
 
     @asynccontextmanager
