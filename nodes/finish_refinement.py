@@ -19,7 +19,7 @@ from mnemic.storage.database import Scoped
 
 _LOG = logging.getLogger("mnemic")
 MAX_SUMMARY_CHARS = 500
-#: As that of an episode: it is recalled only when somebody asks for journals.
+#: Recalled only where a request names it.
 _CATEGORY = "journal"
 
 

@@ -187,7 +187,6 @@ async def _first_look(refining: Refining, opened: _Opened) -> RefinementState:
         "shown": [],
         "turns": [],
         "ending": None,
-        "summary": "",
     }
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -155,11 +155,8 @@ class Core:
 
     def _living(self, number: int) -> LedgerEntry | None:
         shown = self._refining.handles.shown(number)
-        return self._numbered(shown.id, number) if shown else None
-
-    def _numbered(self, memory_id: UUID, number: int) -> LedgerEntry | None:
-        entry = self.entries.get(memory_id)
-        return LedgerEntry(**{**vars(entry), "handle": number}) if entry else None
+        entry = self.entries.get(shown.id) if shown else None
+        return replace(entry, handle=number) if entry else None
 
     def _require_unchanged(self, entry: LedgerEntry) -> None:
         shown = self._refining.handles.shown(entry.handle)

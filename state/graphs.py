@@ -161,8 +161,6 @@ class RefinementState(RefinementInput, RefinementResult, total=False):
     shown: Rows
     budget: Annotated[tuple[int, ...], UntrackedValue]
     turns: Rows
-    #: What the agent says of it.
-    summary: Text
     #: Why the session is over; None: it goes on.
     ending: Annotated[Ended | None, UntrackedValue]
 
