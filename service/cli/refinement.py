@@ -23,7 +23,7 @@ from mnemic.service.cli.options import (
 )
 from mnemic.service.cli.output import columns, emit, plain, say, show, show_text
 from mnemic.service.memory import Mnemic
-from mnemic.state.identity import Identity, scope_key
+from mnemic.state.identity import scope_key
 from mnemic.state.refinement import Refinement, RefinementResult
 from mnemic.state.settings import OFFLINE
 
@@ -51,23 +51,16 @@ async def refine(
     who = owner_of(agent, key, actor)
     async with Mnemic.open() as memory:
         result = await memory.refine(who, key, force=force, dry_run=dry_run)
-        by_rules = not dry_run and await _is_by_rules(memory, who, result)
+        by_rules = (await memory.agent_settings(who)).model_for("agent") == OFFLINE
     if as_json:
         emit(result)
     else:
         show_text(_told(result))
-    if by_rules:
+    if by_rules and result["outcome"] == "ended":
         say("the offline rules did it: MNEMIC_AGENT_MODEL names the agent's own model")
     if result["outcome"] == "ended" and not as_json:
         undo = ["mnemic", "undo", "--refinement", str(result["refinement_id"]), "--agent", agent]
         say(f"to undo it: {shlex.join(undo)}")
-
-
-async def _is_by_rules(memory: Mnemic, who: Identity, result: RefinementResult) -> bool:
-    if memory.settings.model_for("agent") != OFFLINE:
-        return False
-    rows = await memory.refinements(who)  # an agent may have a model of its own, and its calls cost tokens
-    return any(str(row.id) == result["refinement_id"] and not row.model_tokens for row in rows)
 
 
 def _told(result: RefinementResult) -> str:
