@@ -4,13 +4,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from html import unescape
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from mnemic.models.offline.text import stem
 from mnemic.policy.common_words import FUNCTION_WORDS
 from mnemic.policy.words import folded_words
+from mnemic.prompts.supervise import ALONE
 
 _QUESTION = re.compile(
     r"\?\s*$|^\s*(?:what|who|whom|whose|where|when|why|how|which|do|does|did|is|are|was|were|can|could|will|would|should"
@@ -26,7 +27,6 @@ _LINE = re.compile(r"^- (?P<line>.+)$", re.MULTILINE)
 _UPDATES = re.compile(r"<Updates\b.*?</Updates>", re.DOTALL)
 #: A kept message, and no memory.
 _SAID = re.compile(r"^(?:\[[^\]]*\] )?[^:]{1,200} said: ")
-_TASK: Final = "You work alone on one task"
 #: Lines told at once.
 _MOST = 5
 
@@ -100,7 +100,7 @@ def _rows(text: str) -> list[dict[str, Any]]:
 
 def _is_task(messages: Sequence[BaseMessage]) -> bool:
     """Whether another agent asks: then whatever it says is a question."""
-    return isinstance(messages[0], SystemMessage) and messages[0].text.startswith(_TASK)
+    return isinstance(messages[0], SystemMessage) and messages[0].text.startswith(ALONE)
 
 
 def _shown(messages: Sequence[BaseMessage]) -> list[str]:
