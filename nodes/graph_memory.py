@@ -1,4 +1,4 @@
-"""Memory for a graph that has resources and no `Mnemic`, such as one that a server loads by its name."""
+"""What a turn asks of the memory and tells it, for `Mnemic` and for a graph that a server loads by its name."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
@@ -14,9 +13,8 @@ from mnemic.graphs.formation import FormationGraph, build_formation
 from mnemic.graphs.recall import RecallGraph, build_recall
 from mnemic.graphs.resources import open_resources
 from mnemic.nodes.forming import form_due, form_pending, formation_name
+from mnemic.nodes.graph_memory import GraphMemory
 from mnemic.nodes.holding import returned
-from mnemic.nodes.incoming import to_messages
-from mnemic.nodes.observe import observe as observe_messages
 from mnemic.nodes.resources import Resources
 from mnemic.nodes.run_graph import run_graph
 from mnemic.nodes.said import HostMessage
@@ -57,6 +55,7 @@ class Mnemic(ExplicitReads, ExplicitWrites, Refining, OwnTimeMachine, AuditExpor
         self._consolidation = build_consolidation(self._provide)
         self._formation = build_formation(self._provide, self._consolidation)
         self._recall = build_recall(self._provide)
+        self._turns = GraphMemory(self._provide, self._recall)
 
     @classmethod
     @asynccontextmanager
@@ -119,8 +118,7 @@ class Mnemic(ExplicitReads, ExplicitWrites, Refining, OwnTimeMachine, AuditExpor
         """
         who = to_identity(identity)
         told = checked(REVISION, revision)
-        new = to_messages(messages, who, now=datetime.now(UTC))
-        return await observe_messages(self._resources, who, new, told)
+        return await self._turns.observe(who, messages, revision=told)
 
     async def form(self, identity: Identity, *, force: bool = True, retry: bool = False) -> list[FormationOutput]:
         """Forms what the session has pending, run after run until nothing is due.
@@ -183,9 +181,7 @@ class Mnemic(ExplicitReads, ExplicitWrites, Refining, OwnTimeMachine, AuditExpor
         Where the embedder or the database fails, the turn goes on with less, and `degraded` says so. The context begins
         with what changed since the session was told last; `observe` takes the `revision`.
         """
-        asked = {"question": question, "search": search, "budget_tokens": budget_tokens}
-        result: RecallOutput = await run_graph(self._recall, asked, identity)
-        return result
+        return await self._turns.context(identity, question, search=search, budget_tokens=budget_tokens)
 
     async def recall_text(self, identity: Identity, question: str) -> str:
         """The context for a turn as text; empty where there is nothing to say."""
