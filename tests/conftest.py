@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
@@ -33,6 +34,8 @@ hypothesis_settings.load_profile("mnemic")
 
 def pytest_configure() -> None:
     os.environ.setdefault(RUN_VARIABLE, uuid.uuid4().hex[:12])
+    # a shell starts what runs in its background with Ctrl-C ignored, and the programs that tests start would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
@@ -83,16 +82,19 @@ async def caught(clone: Clone, *mutation: str) -> str:
     return str(failure.value).splitlines()[0]
 
 
-def as_free(self: Core, memory_id: UUID, number: int) -> LedgerEntry | None:
+LIVING = Core._living
+
+
+def as_free(self: Core, number: int) -> LedgerEntry | None:
     """For the knife nothing is protected."""
-    entry = self.entries.get(memory_id)
-    return replace(entry, handle=number, protected=False) if entry else None
+    entry = LIVING(self, number)
+    return replace(entry, protected=False) if entry else None
 
 
 async def test_control_without_the_check_and_without_the_guard_a_protected_memory_changes(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Core, "_numbered", as_free)
+    monkeypatch.setattr(Core, "_living", as_free)
     guard = "new.protected or (tg_op = 'UPDATE' and old.protected)"
 
     assert await caught(fresh_db, "guard_memory", guard, "false") == "a protected memory changed"
@@ -101,7 +103,7 @@ async def test_control_without_the_check_and_without_the_guard_a_protected_memor
 async def test_the_guard_alone_keeps_protected_memories_too(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Core, "_numbered", as_free)
+    monkeypatch.setattr(Core, "_living", as_free)
     async with opened(clean_db, superuser, AGENTS[:3]) as world:
         await misbehave(world, 30)
 
