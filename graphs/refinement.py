@@ -8,8 +8,8 @@ from langgraph.graph.state import CompiledStateGraph
 from mnemic.graphs.resources import from_environment
 from mnemic.graphs.routes import after_knife, after_open, after_turn
 from mnemic.nodes.close_refinement import close_refinement
+from mnemic.nodes.letting_go import held
 from mnemic.nodes.open_refinement import open_refinement
-from mnemic.nodes.refining import held
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.take_turn import take_turn
 from mnemic.nodes.use_knife import use_knife

@@ -5,7 +5,8 @@ from datetime import UTC, date, datetime, time
 from typing import Any
 from uuid import UUID
 
-from mnemic.nodes.refining import Core, Refining
+from mnemic.nodes.core import Core
+from mnemic.nodes.refining import Refining
 from mnemic.policy.degenerate import is_degenerate
 from mnemic.policy.hygiene import MAX_TEXT_BYTES, clean_text, says_nothing
 from mnemic.policy.knife import merged_category, protectable

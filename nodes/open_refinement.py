@@ -8,7 +8,9 @@ from uuid import uuid4
 from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
 
-from mnemic.nodes.refining import Core, Refining, let_go, note_taken
+from mnemic.nodes.core import Core
+from mnemic.nodes.letting_go import let_go, note_taken
+from mnemic.nodes.refining import Refining
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.typing import RefinementNode
 from mnemic.nodes.who import identity_of, require_own

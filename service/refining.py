@@ -4,7 +4,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
-from mnemic.nodes.refining import letting_go
+from mnemic.nodes.letting_go import letting_go
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.run_graph import run_graph
 from mnemic.nodes.who import to_identity

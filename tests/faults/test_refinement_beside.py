@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.nodes.refining import Core
+from mnemic.nodes.core import Core
 from mnemic.service.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from mnemic.nodes import close_refinement
-from mnemic.nodes.refining import Core, Refining
+from mnemic.nodes.core import Core
+from mnemic.nodes.refining import Refining
 from mnemic.service.administration import Administration
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import refinements

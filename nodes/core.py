@@ -1,0 +1,80 @@
+"""The core memory inside one operation of the knife, and the rules by which a model's numbers become memories."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mnemic.nodes.handles import Handles
+from mnemic.policy.knife import gives_up, removable
+from mnemic.prompts import knife as told
+from mnemic.state.errors import KnifeRefusedError
+from mnemic.state.refinement import LedgerEntry
+from mnemic.state.settings import Settings
+from mnemic.storage import refinements
+from mnemic.storage.database import Scoped
+from mnemic.storage.refinements import Session
+
+
+class Core:
+    """The core memory inside one operation, and the rules by which numbers become memories."""
+
+    def __init__(
+        self,
+        scoped: Scoped,
+        entries: Sequence[LedgerEntry],
+        *,
+        session: Session,
+        handles: Handles,
+        settings: Settings,
+    ) -> None:
+        self._scoped = scoped
+        self._session = session
+        self._handles = handles
+        self._settings = settings
+        #: As they are now.
+        self.entries = {entry.id: entry for entry in entries}
+
+    def held(self, *numbers: int) -> list[LedgerEntry]:
+        """The memories behind these numbers, as the model knows them.
+
+        Raises:
+            KnifeRefusedError: a number is named twice or unknown, or its memory is gone, was changed meanwhile, or is
+                protected; all of them are named.
+        """
+        if twice := [number for number in dict.fromkeys(numbers) if numbers.count(number) > 1]:
+            raise KnifeRefusedError(told.repeated(twice))
+        found = {number: self._living(number) for number in numbers}
+        if gone := [number for number, entry in found.items() if entry is None]:
+            raise KnifeRefusedError(told.unknown(gone))
+        entries = [entry for entry in found.values() if entry is not None]
+        if fixed := [entry.handle for entry in entries if entry.protected]:
+            raise KnifeRefusedError(told.is_protected(fixed))
+        for entry in entries:
+            self._require_unchanged(entry)
+        return entries
+
+    async def gives_up(self, replaced: Sequence[LedgerEntry], text: str) -> bool:
+        """Whether a text takes away what these said when the session began: many small steps lose no more than one."""
+        said = await refinements.originals(self._scoped, self._session, replaced)
+        return gives_up([content for content, _ in said], text, about=[subject for _, subject in said])
+
+    async def take_away(self, memories: int) -> int:
+        """Counts memories that are not kept elsewhere; how many more there may be.
+
+        Raises:
+            KnifeRefusedError: that would be too many.
+        """
+        removed, before = await refinements.remove(self._scoped, self._session, memories)
+        most = removable(self._settings.refinement_removed_percent, before)
+        if removed > most:
+            raise KnifeRefusedError(told.no_more_removed(most))
+        return most - removed
+
+    def _living(self, number: int) -> LedgerEntry | None:
+        shown = self._handles.shown(number)
+        entry = self.entries.get(shown.id) if shown else None
+        return replace(entry, handle=number) if entry else None
+
+    def _require_unchanged(self, entry: LedgerEntry) -> None:
+        shown = self._handles.shown(entry.handle)
+        if shown is not None and shown.version != entry.version:
+            raise KnifeRefusedError(told.changed(entry.handle))
