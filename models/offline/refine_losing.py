@@ -3,7 +3,7 @@
 import heapq
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -35,10 +35,14 @@ class Losing:
     Args:
         groups: the statements that stand together.
         covered: the share of a whole statement's words that has to be said of the same person elsewhere if it goes.
+        is_kept_in: whether a text holds enough of what a group was, by the group's number.
     """
 
-    def __init__(self, groups: Sequence[Sequence[Statement]], covered: float) -> None:
+    def __init__(
+        self, groups: Sequence[Sequence[Statement]], covered: float, is_kept_in: Callable[[int, str], bool]
+    ) -> None:
         self._covered = covered
+        self._is_kept_in = is_kept_in
         self.groups: list[list[Statement | None]] = [list(group) for group in groups]
         every = [statement for group in groups for statement in group]
         self._said = Counter(stem for statement in every for stem in _stems(statement.body))
@@ -55,6 +59,10 @@ class Losing:
     def group(self, number: int) -> list[Statement]:
         """What is left of a group."""
         return [statement for statement in self.groups[number] if statement is not None]
+
+    def text(self, number: int) -> str:
+        """A group in one text."""
+        return merged(self.group(number), shared=True)
 
     def next(self) -> int | None:
         """Leaves out the cheapest thing; the group it stood in, or None when nothing is left to leave out."""
@@ -93,8 +101,9 @@ class Losing:
             return False
         group = self.groups[cut.group]
         group[cut.place] = replace(statement, body=cut.rest) if cut.rest else None
-        wanted = [statement.source, statement.body]  # of the body the days, which were made dates
-        if not cut.rest and missing_details(wanted, merged(self.group(cut.group), shared=False)):
+        text = self.text(cut.group)
+        undated = not cut.rest and missing_details([statement.body], text)  # the days that were made dates
+        if undated or not self._is_kept_in(cut.group, text):
             group[cut.place] = statement
             return False
         lost = _stems(statement.body) - _stems(cut.rest)

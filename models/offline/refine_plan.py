@@ -53,13 +53,16 @@ class _Group:
         """Tokens saved so far."""
         return self.tokens - count_tokens(self.text) if self.text else 0
 
-    def take(self, text: str) -> None:
-        """Takes a text where it keeps everything and is shorter than what stands."""
-        shorter = self.tokens - count_tokens(text) > self.saved
+    def is_kept_in(self, text: str) -> bool:
+        """Whether a text holds every detail of them, and tells enough of the rest."""
         about = [entry.subject for entry in self.entries]
-        kept = not missing_details(self.sources, text) and not gives_up(self.sources, text, about=about)
-        if text and shorter and kept:
-            self.text = text if not is_degenerate(text) else self.text
+        return not missing_details(self.sources, text) and not gives_up(self.sources, text, about=about)
+
+    def take(self, text: str) -> None:
+        """Takes a text that keeps them where it is shorter than what stands, and does not repeat itself."""
+        shorter = self.tokens - count_tokens(text) > self.saved
+        if text and shorter and self.is_kept_in(text) and not is_degenerate(text):
+            self.text = text
 
 
 def rewrites(entries: Sequence[LedgerEntry], needed: int) -> list[Rewrite]:
@@ -143,9 +146,9 @@ def _left_out(groups: Sequence[_Group], needed: int) -> None:
     texts: dict[int, str] = {}
     missing = needed - sum(saved)
     for covered in _COVERED:
-        losing = Losing(left, covered)
+        losing = Losing(left, covered, lambda number, text: groups[number].is_kept_in(text))
         while missing > 0 and (number := losing.next()) is not None:
-            texts[number] = merged(losing.group(number), shared=True)
+            texts[number] = losing.text(number)
             before, saved[number] = (
                 saved[number],
                 max(saved[number], groups[number].tokens - count_tokens(texts[number])),

@@ -12,6 +12,7 @@ from mnemic.models import offline
 from mnemic.models.offline.refine_cuts import remarks
 from mnemic.policy.degenerate import is_degenerate
 from mnemic.policy.hygiene import clean_text
+from mnemic.policy.knife import gives_up
 from mnemic.policy.retention import missing_details
 from mnemic.policy.tokens import count_tokens
 from mnemic.prompts.refine import RefineInput
@@ -346,6 +347,19 @@ def test_what_nobody_else_says_stays_although_the_target_is_not_reached() -> Non
     text = merged_text("Mara paints boats.", "Mara is pregnant.", "Mara lives alone.", "Bo knits socks.")
     for word in ("boats", "pregnant", "alone", "socks"):
         assert word in text
+
+
+def test_what_others_say_goes_only_as_far_as_the_knife_takes_it_and_that_far() -> None:
+    nouns = iter(_name(number)[-3:] * 2 for number in range(48))
+    seen = [f"Mara has seen the {a} and the {b} near the {c}." for a, b, c in zip(nouns, nouns, nouns, strict=True)]
+    told = [f"{one.removesuffix('.')} at {_name(place)}." for place, one in enumerate(seen)]
+    plain = ledger(*seen)
+    named = tuple(entry(len(seen) + place, one, category="goals") for place, one in enumerate(told, start=1))
+    texts = after((*plain, *named), calls_of(all_turns(given_of((*plain, *named), 1))))
+    left = {texts[one.handle] for one in plain}
+    assert sum(map(count_tokens, left)) < tokens_of(plain) / 4
+    for text in left:
+        assert not gives_up([one.content for one in plain if texts[one.handle] == text], text, about=["Mara"])
 
 
 def test_people_categories_and_what_is_private_stay_apart() -> None:
