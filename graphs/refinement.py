@@ -32,7 +32,7 @@ def build_refinement(provide: Provider) -> RefinementGraph:
     builder.add_node("knife", holding(use_knife(provide, make_knife)))
     builder.add_node("close", holding(close_refinement(provide)))
     builder.add_edge(START, "open")
-    builder.add_conditional_edges("open", after_open, ["agent", END])
+    builder.add_conditional_edges("open", after_open, ["agent", "close", END])
     builder.add_conditional_edges("agent", after_turn, ["knife", "agent", "close"])
     builder.add_conditional_edges("knife", after_knife, ["agent", "close"])
     builder.add_edge("close", END)

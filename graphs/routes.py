@@ -47,7 +47,9 @@ def to_due_scopes(state: FormationState) -> Sequence[Send] | str:
 
 
 def after_open(state: RefinementState) -> str:
-    """A session is held, or nothing is due."""
+    """A session is held, with memories left to work on or none; or nothing is due."""
+    if state["ending"]:
+        return "close"
     return "agent" if state["batches"] else END
 
 

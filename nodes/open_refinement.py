@@ -188,7 +188,7 @@ async def _first_look(refining: Refining, opened: _Opened) -> RefinementState:
         "batch": 1,
         "shown": [],
         "turns": [],
-        "ending": None,
+        "ending": None if shown else "finished",  # all that there was may be gone when a session is resumed
     }
 
 

@@ -277,3 +277,17 @@ async def test_a_session_that_broke_off_goes_on(memory: Mnemic, model: LoopbackM
     assert (planned["outcome"], planned["resumed"], planned["refinement_id"]) == ("planned", True, str(broken.id))
     assert (result["resumed"], result["refinement_id"], result["merged"]) == (True, str(broken.id), 2)
     assert (result["memories_before"], result["memories_after"], result["steps"]) == (3, 2, 3)
+
+
+async def test_one_that_is_taken_up_when_all_its_memories_are_gone_ends(memory: Mnemic, model: LoopbackModel) -> None:
+    kept = await keep(memory, SHORT)
+    model.answer(offering("complete_refinement"), 401)
+    with pytest.raises(ModelError):
+        await memory.refine(ANA, KEY, force=True)
+    await memory.erase(ANA, kept[0].id)
+
+    result = await memory.refine(ANA, KEY)
+
+    assert (result["outcome"], result["ended"], result["resumed"]) == ("ended", "finished", True)
+    assert (result["memories_before"], result["memories_after"]) == (1, 0)
+    assert (await memory.refine(ANA, KEY, force=True))["outcome"] == "not_due"
