@@ -70,4 +70,4 @@ def after_answer(state: SupervisorState) -> str:
     last = state["messages"][-1]
     if not isinstance(last, AIMessage) or not last.tool_calls:
         return "observe"
-    return "confirm" if state["questions"] else "tools"
+    return "confirm" if state.get("questions") else "tools"  # a client may have put the answer into a new thread

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mnemic.state.settings import Settings
     from mnemic.state.threads import ThreadStanding
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Administration",
     "AuditProblem",

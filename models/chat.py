@@ -1,7 +1,9 @@
 """The chat models that the settings name, made when first needed."""
 
 import threading
+from collections.abc import Mapping
 from copy import copy
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mnemic.models.endpoint import MAX_RETRIES, openai_endpoint
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 OFFLINE_LABEL = "offline rules"
+#: What a model is made with whose tokens no host that streams its graph may show, nor make it stream: a tool call that
+#: breaks off is completed silently then (langchain-core's `parse_partial_json`), and half of a text would pass for all.
+HIDDEN: Mapping[str, Any] = MappingProxyType({"tags": ["nostream"], "disable_streaming": True})
 
 
 class ChatModels:
@@ -19,7 +24,7 @@ class ChatModels:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._made: dict[tuple[Tier, str], BaseChatModel] = {}
+        self._made: dict[tuple[Tier, str, bool], BaseChatModel] = {}
         self._making = threading.Lock()
 
     @classmethod
@@ -45,10 +50,14 @@ class ChatModels:
         """`provider:model` of a tier, or `offline`."""
         return self._settings.model_for(tier)
 
-    def get(self, tier: Tier) -> "BaseChatModel | None":
+    def get(self, tier: Tier, *, shown: bool = False) -> "BaseChatModel | None":
         """The model of a tier; None where the offline rules do its work.
 
         The first call reads files for a second or two, so that a coroutine makes it in a thread.
+
+        Args:
+            tier: which one.
+            shown: whether a host that streams its graph shows the words as they come.
 
         Raises:
             ConfigurationError: the provider is unknown, not installed, or lacks a key.
@@ -57,9 +66,9 @@ class ChatModels:
         if name == OFFLINE:
             return None
         with self._making:
-            if (tier, name) not in self._made:
-                self._made[tier, name] = self._make(tier)
-            return self._made[tier, name]
+            if (tier, name, shown) not in self._made:
+                self._made[tier, name, shown] = self._make(tier, shown)
+            return self._made[tier, name, shown]
 
     def describe(self) -> str:
         """What forms the memories: `offline rules`, or the names of the fast and the slow model."""
@@ -67,27 +76,22 @@ class ChatModels:
         labels = [OFFLINE_LABEL if self.name(tier) == OFFLINE else self.name(tier) for tier in tiers]
         return " / ".join(dict.fromkeys(labels))
 
-    def _make(self, tier: Tier) -> "BaseChatModel":
+    def _make(self, tier: Tier, shown: bool) -> "BaseChatModel":
         # Here and not above: a second of imports that offline use never pays.
         from langchain.chat_models import init_chat_model
 
         name, setting = self.name(tier), f"MNEMIC_{tier.upper()}_MODEL"
-        arguments = self._arguments(tier, setting)
+        arguments = self._arguments(name, setting)
         try:
-            model: BaseChatModel = init_chat_model(name, **arguments)
+            model: BaseChatModel = init_chat_model(name, **({} if shown else HIDDEN), **arguments)
         except ImportError as error:
             raise ConfigurationError(f"{setting} is {name!r}, and its package is missing: {error}") from error
         except ValueError as error:
             raise ConfigurationError(f"{setting} is {name!r}, which cannot be used: {error}") from error
         return model
 
-    def _arguments(self, tier: Tier, setting: str) -> dict[str, Any]:
+    def _arguments(self, name: str, setting: str) -> dict[str, Any]:
         arguments: dict[str, Any] = {"timeout": self._settings.model_timeout_seconds, "max_retries": MAX_RETRIES}
-        if tier != "agent":
-            # A host that streams its graph must not show the tokens of formation; the agent's own words it must.
-            # Nor must it make these models stream: a tool call that breaks off is completed silently then
-            # (langchain-core's `parse_partial_json`), and half of a text would pass for the whole.
-            arguments |= {"tags": ["nostream"], "disable_streaming": True}
-        if self.name(tier).startswith("openai:"):
+        if name.startswith("openai:"):
             arguments |= openai_endpoint(self._settings, setting)
         return arguments

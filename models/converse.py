@@ -12,9 +12,10 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
 
 from mnemic.models.answers import Aftermath, Flaw, ask, stopped
-from mnemic.models.chat import ChatModels
-from mnemic.models.tool_turn import readable_calls
-from mnemic.state.errors import ConfigurationError, ModelOutputError
+from mnemic.models.chat import HIDDEN, ChatModels
+from mnemic.models.tool_calls import TAKES_NO_TOOLS, offering, readable_calls
+from mnemic.policy.hygiene import whole_characters
+from mnemic.state.errors import ModelOutputError
 from mnemic.state.records import Usage
 from mnemic.state.settings import OFFLINE
 
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
 
-_AFTERMATH = Aftermath(
-    left="the conversation is as it was before this answer",
-    check="A model that takes no tools looks the same: check MNEMIC_AGENT_MODEL, or the agent's own agent_model,",
-)
+_AFTERMATH = Aftermath(left="the conversation is as it was before this answer", check=TAKES_NO_TOOLS)
 
 
 class Spoken(NamedTuple):
@@ -35,17 +33,8 @@ class Spoken(NamedTuple):
     usage: Usage
 
 
-class Speaking(NamedTuple):
-    """In what part the model speaks."""
-
-    #: What its tokens are recorded under.
-    step: str = "converse"
-    #: Whether a host that streams shows the words as they come.
-    shown: bool = True
-
-
 async def converse(
-    models: ChatModels, tools: Sequence["BaseTool"], messages: Sequence[BaseMessage], speaking: Speaking
+    models: ChatModels, tools: Sequence["BaseTool"], messages: Sequence[BaseMessage], subagent: str | None = None
 ) -> Spoken:
     """The model's next message, with calls of these tools where it makes any.
 
@@ -53,38 +42,43 @@ async def converse(
     conversation. One whose arguments cannot be read, or broke off, has none; each of our tools refuses that and says
     what is missing.
 
+    Args:
+        models: the agent's own.
+        tools: what the model may call.
+        messages: the conversation.
+        subagent: as whom it speaks, under whose name its tokens are recorded and whose words no host shows; None: as
+            the agent.
+
     Raises:
         ModelError: no answer came over the wire; the message names the kind of failure.
         ModelOutputError: the provider refused the request, or there is nothing to show or do in the answer.
         ConfigurationError: the model cannot be made, or takes no tools.
     """
-    spent = Usage(step=speaking.step, model=models.name("agent"))
-    model = await asyncio.to_thread(_model, models, speaking)
+    spent = Usage(step=subagent or "converse", model=models.name("agent"))
+    model = await asyncio.to_thread(_model, models, subagent is None)
     if spent.model == OFFLINE:
         return Spoken(message=await model.bind_tools(list(tools)).ainvoke(list(messages)), usage=spent)
     streamed = _Streamed()
     listened = model.model_copy(update={"callbacks": [streamed]})
-    try:
-        bound = listened.bind_tools(list(tools)) if tools else listened  # providers refuse an empty list
-    except NotImplementedError:
-        raise ConfigurationError(f"{spent.model} takes no tools: name another MNEMIC_AGENT_MODEL") from None
+    bound = offering(listened, list(tools)) if tools else listened  # providers refuse an empty list
     answer, spent = await ask(bound, messages, spent, _AFTERMATH)
     flaw = answer if isinstance(answer, Flaw) else stopped(answer)
     if isinstance(answer, Flaw) or (flaw and not answer.text):
-        raise ModelOutputError(f"{spent.model} gave no usable answer: {flaw.kind if flaw else ''}", spent=spent)
+        raise ModelOutputError(
+            f"{spent.model} gave no usable answer for {spent.step}: {flaw.kind if flaw else ''}; {_AFTERMATH.left}. "
+            "Say it again, or in other words",
+            spent=spent,
+        )
     if not tools:  # a call that was not offered is none
         return Spoken(message=AIMessage(answer.content, id=answer.id), usage=spent)
     return Spoken(message=_with_calls(answer, streamed.broken(), messages), usage=spent)
 
 
-def _model(models: ChatModels, speaking: Speaking) -> "BaseChatModel":
+def _model(models: ChatModels, shown: bool) -> "BaseChatModel":
     """The model of the tier `agent`; where none is configured the offline one."""
     from mnemic.models.offline.chat import OfflineChat  # 30 ms that few processes need
 
-    model = models.get("agent") or OfflineChat()
-    # a host that streams sees neither its words nor makes it stream
-    hidden = {"tags": ["nostream"], "disable_streaming": True}
-    return model if speaking.shown else model.model_copy(update=hidden)
+    return models.get("agent", shown=shown) or OfflineChat(**({} if shown else HIDDEN))
 
 
 def _with_calls(answer: AIMessage, broken: set[str], messages: Sequence[BaseMessage]) -> AIMessage:
@@ -99,7 +93,7 @@ def _with_calls(answer: AIMessage, broken: set[str], messages: Sequence[BaseMess
     if calls == made and not answer.invalid_tool_calls:
         return answer
     return AIMessage(
-        answer.text,
+        whole_characters(answer.text),
         id=answer.id,
         tool_calls=calls,
         usage_metadata=answer.usage_metadata,

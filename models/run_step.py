@@ -1,4 +1,4 @@
-"""The one place where a model is called for a step."""
+"""The one place where a model is called for a step; `converse` is where one is called for a conversation."""
 
 import asyncio
 from collections.abc import Sequence

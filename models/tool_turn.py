@@ -1,40 +1,26 @@
 """One turn of a model that calls tools, read so that whatever it answers can be executed, or refused, and sent back."""
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from pydantic_core import from_json
 
-from mnemic.models.answers import FILTERED, REFUSED, Aftermath, Bound, Flaw, ask, is_unreasonable, stopped
+from mnemic.models.answers import FILTERED, REFUSED, Aftermath, Flaw, ask, stopped
+from mnemic.models.tool_calls import TAKES_NO_TOOLS, offering, readable_calls
 from mnemic.policy.hygiene import clean_text, clip_text
-from mnemic.state.errors import ConfigurationError
 from mnemic.state.records import Usage
-from mnemic.state.refinement import ToolCall, Turn
+from mnemic.state.refinement import Turn
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel  # 30 ms that the offline rules never need
     from langchain_core.tools import BaseTool
 
-#: Calls of one turn that count; a model has rarely more than 8 to make, one caught in a loop hundreds.
-MAX_CALLS = 16
 #: What is said beside the calls helps only the model itself, and is sent back with every later turn.
 MAX_TEXT_CHARS = 2000
 #: Of a longer text no more is cleaned.
 _READ_CHARS = 4 * MAX_TEXT_CHARS
-#: What providers take in a request as the name of a function, and as the number of a call.
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-#: Stands for a name that could not be sent back; no tool is called so.
-NO_NAME = "unreadable"
 
-_AFTERMATH = Aftermath(
-    left="this turn changed nothing",
-    check="A model that takes no tools looks the same: check MNEMIC_AGENT_MODEL, or the agent's own agent_model,",
-)
+_AFTERMATH = Aftermath(left="this turn changed nothing", check=TAKES_NO_TOOLS)
 
 
 async def tool_turn(
@@ -56,37 +42,9 @@ async def tool_turn(
         ModelOutputError: the provider refused the request itself.
         ConfigurationError: the model takes no tools.
     """
-    answer, spent = await ask(_bind(model, tools), [*messages, *_sent_back(turns)], spent, _AFTERMATH)
-    text, calls = _read(answer)
+    answer, spent = await ask(offering(model, tools), [*messages, *_sent_back(turns)], spent, _AFTERMATH)
     taken = {call.id for turn in turns for call in turn.calls}
-    return Turn(text=text, calls=tuple(_numbered(calls[:MAX_CALLS], taken))), spent
-
-
-def readable_calls(answer: AIMessage, taken: set[str]) -> list[ToolCall]:
-    """The calls of an answer, at most 16: each with a name and a number that can be sent back.
-
-    Arguments that cannot be read are None, and so are all of an answer that was cut off.
-
-    Args:
-        answer: a model's.
-        taken: the numbers of earlier calls; those of these are added.
-    """
-    return list(_numbered(_read(answer)[1][:MAX_CALLS], taken))
-
-
-def _bind(model: "BaseChatModel", tools: Sequence["BaseTool"]) -> Bound:
-    """The model with its tools, hidden from whoever streams the graph around it.
-
-    Nor is it made to stream by such a host: arguments that break off are completed silently then (langchain-core's
-    `parse_partial_json`), and half of a text would pass for the whole.
-    """
-    try:
-        bound = model.model_copy(update={"disable_streaming": True}).bind_tools(tools)
-    except NotImplementedError:
-        raise ConfigurationError(
-            f"{type(model).__name__} takes no tools: choose another MNEMIC_AGENT_MODEL, or agent_model of the agent"
-        ) from None
-    return bound.with_config(tags=["nostream"])
+    return Turn(text=_text(answer), calls=tuple(readable_calls(answer, taken))), spent
 
 
 def _sent_back(turns: Iterable[Turn]) -> Iterator[BaseMessage]:
@@ -104,38 +62,7 @@ def _sent_back(turns: Iterable[Turn]) -> Iterator[BaseMessage]:
             yield ToolMessage(call.answer, tool_call_id=call.id, name=call.name)
 
 
-def _read(answer: AIMessage | Flaw) -> tuple[str, list[ToolCall]]:
-    """The text and the calls, still as the provider numbered them."""
-    flaw = answer if isinstance(answer, Flaw) else stopped(answer)
-    if flaw in (REFUSED, FILTERED):
-        return "", []
-    if isinstance(answer, Flaw):  # there were calls, and not one can be told from the others
-        return "", [_call(None, None, None)]
-    calls = [_call(made["name"], made["id"], None if flaw else _arguments(made["args"])) for made in answer.tool_calls]
-    calls += [_call(made["name"], made["id"], None) for made in answer.invalid_tool_calls]
-    return clip_text(clean_text(str(answer.text)[:_READ_CHARS]), MAX_TEXT_CHARS), calls
-
-
-def _call(name: str | None, call_id: str | None, arguments: dict[str, Any] | None) -> ToolCall:
-    readable = name if name and _NAME.fullmatch(name) else NO_NAME
-    return ToolCall(id=call_id or "", name=readable, arguments=arguments)
-
-
-def _arguments(parsed: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments where they can be sent back: no NaN, no half characters, not nested without end, not too long."""
-    try:
-        text = json.dumps(parsed)
-        read: dict[str, Any] = from_json(text, allow_inf_nan=False)
-    except (TypeError, ValueError, RecursionError):  # a TypeError: what a provider's package makes of its own types
-        return None
-    return None if is_unreasonable(text.encode()) else read
-
-
-def _numbered(calls: Iterable[ToolCall], taken: set[str]) -> Iterator[ToolCall]:
-    """The calls, each with a number that no other call of the batch has."""
-    for call in calls:
-        free = (f"call_{number}" for number in count(1))
-        fits = _ID.fullmatch(call.id) and call.id not in taken
-        call_id = call.id if fits else next(one for one in free if one not in taken)
-        taken.add(call_id)
-        yield call._replace(id=call_id)
+def _text(answer: AIMessage | Flaw) -> str:
+    if isinstance(answer, Flaw) or stopped(answer) in (REFUSED, FILTERED):
+        return ""
+    return clip_text(clean_text(str(answer.text)[:_READ_CHARS]), MAX_TEXT_CHARS)

@@ -2,7 +2,7 @@
 
 from langgraph.runtime import Runtime
 
-from mnemic.nodes.finish_refinement import finish
+from mnemic.nodes.ending import finish
 from mnemic.nodes.refining import refining_of
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import RefinementNode
@@ -20,8 +20,8 @@ def close_refinement(provide: Provider) -> RefinementNode:
         ending = state["ending"]
         if ending is not None and ending != "completed":
             await finish(refining, ending)
-        rows = await refining.read(lambda scoped: refinements.listed(scoped, None, refinement_id=refining.session.id))
-        return {**as_result(rows[0]), "resumed": state["resumed"]}
+        row = await refining.read(lambda scoped: refinements.one(scoped, refining.claim.id))
+        return {**as_result(row), "resumed": state["resumed"]}
 
     return close_refinement
 

@@ -1,18 +1,17 @@
 """Consolidation: a snapshot of what waits in one scope key."""
 
-from functools import cache
 from typing import Any, NamedTuple
 
 from langgraph.runtime import Runtime
-from pydantic import TypeAdapter
 
+from mnemic.nodes.authenticated import require_own
 from mnemic.nodes.holding import holder_of, returned
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import ConsolidationNode
-from mnemic.nodes.who import identity_of, require_own
+from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import to_plain
 from mnemic.policy.names import display_name
-from mnemic.state.checking import checked
+from mnemic.state.checking import input_of
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Outcome
 from mnemic.state.identity import Identity, split_scope_key
@@ -21,12 +20,6 @@ from mnemic.state.settings import Settings
 from mnemic.storage import leases, memories, scopes
 from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Lease
-
-
-@cache
-def _input() -> TypeAdapter[ConsolidationInput]:
-    """Built when first used, for importing the graphs need not take it."""
-    return TypeAdapter(ConsolidationInput)
 
 
 def collect(provide: Provider) -> ConsolidationNode:
@@ -38,7 +31,7 @@ def collect(provide: Provider) -> ConsolidationNode:
     async def collect(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
         resources = await provide()
         identity = identity_of(runtime)
-        asked = checked(_input(), state)
+        asked = input_of(ConsolidationInput, state)
         key, forced = asked.get("scope_key", ""), asked.get("force", False)
         if key not in identity.scope_keys:
             raise InvalidInputError("the scope key to consolidate is none of this identity's")

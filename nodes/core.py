@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mnemic.nodes.handles import Handles
-from mnemic.policy.knife import gives_up, removable
+from mnemic.policy.knife import given_up, removable
 from mnemic.prompts import knife as told
 from mnemic.state.errors import KnifeRefusedError
 from mnemic.state.refinement import LedgerEntry
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
 from mnemic.storage.database import Scoped
-from mnemic.storage.refinements import Session
+from mnemic.storage.refinements import Claim
 
 
 class Core:
@@ -22,12 +22,12 @@ class Core:
         scoped: Scoped,
         entries: Sequence[LedgerEntry],
         *,
-        session: Session,
+        claim: Claim,
         handles: Handles,
         settings: Settings,
     ) -> None:
         self._scoped = scoped
-        self._session = session
+        self._claim = claim
         self._handles = handles
         self._settings = settings
         #: As they are now.
@@ -52,21 +52,33 @@ class Core:
             self._require_unchanged(entry)
         return entries
 
-    async def gives_up(self, replaced: Sequence[LedgerEntry], text: str) -> bool:
-        """Whether a text takes away what these said when the session began: many small steps lose no more than one."""
-        said = await refinements.originals(self._scoped, self._session, replaced)
-        return gives_up([content for content, _ in said], text, about=[subject for _, subject in said])
+    async def given_up(self, replaced: Sequence[LedgerEntry], text: str) -> list[int]:
+        """The numbers of what a text takes away, once for each memory of before the session that went into it.
 
-    async def take_away(self, memories: int) -> int:
+        It is measured by what these said when the session began, so that many small steps lose no more than one. What
+        an earlier step has taken away is not taken away again.
+        """
+        numbers: list[int] = []
+        said: list[tuple[str, str]] = []
+        was_gone: list[bool] = []
+        for entry in replaced:
+            originals = await refinements.originals(self._scoped, self._claim, entry)
+            numbers += [entry.handle] * len(originals)
+            said += originals
+            was_gone += _given_up(originals, entry.content)
+        is_gone = _given_up(said, text)
+        return [number for number, was, now in zip(numbers, was_gone, is_gone, strict=True) if now and not was]
+
+    async def take_away(self, numbers: Sequence[int]) -> int:
         """Counts memories that are not kept elsewhere; how many more there may be.
 
         Raises:
             KnifeRefusedError: that would be too many.
         """
-        removed, before = await refinements.remove(self._scoped, self._session, memories)
+        removed, before = await refinements.count_removed(self._scoped, self._claim, len(numbers))
         most = removable(self._settings.refinement_removed_percent, before)
         if removed > most:
-            raise KnifeRefusedError(told.no_more_removed(most))
+            raise KnifeRefusedError(told.no_more_removed(most, numbers))
         return most - removed
 
     def _living(self, number: int) -> LedgerEntry | None:
@@ -78,3 +90,7 @@ class Core:
         shown = self._handles.shown(entry.handle)
         if shown is not None and shown.version != entry.version:
             raise KnifeRefusedError(told.changed(entry.handle))
+
+
+def _given_up(said: Sequence[tuple[str, str]], text: str) -> list[bool]:
+    return given_up([content for content, _ in said], text, about=[subject for _, subject in said])

@@ -1,24 +1,14 @@
 """Recall: whether this turn needs a search, by the words of the question alone. No model."""
 
-from functools import cache
-
-from pydantic import TypeAdapter
-
 from mnemic.policy.heuristics import decide_search as judge
 from mnemic.policy.hygiene import clean_question
-from mnemic.state.checking import checked
+from mnemic.state.checking import input_of
 from mnemic.state.graphs import RecallInput, RecallState
-
-
-@cache
-def _input() -> TypeAdapter[RecallInput]:
-    """Built when first used, for importing the graphs need not take it."""
-    return TypeAdapter(RecallInput)
 
 
 async def decide_search(state: RecallState) -> RecallState:
     """Asked for, a recall phrase, a question about the past, or names that the standing part will be asked about."""
-    asked = checked(_input(), state)
+    asked = input_of(RecallInput, state)
     question = clean_question(asked.get("question", ""))
     mode = asked.get("search", "auto")
     if mode == "never" or not question:

@@ -1,12 +1,10 @@
 """Formation's first node: reads the inbox and decides whether there is anything to do."""
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
 from langgraph.runtime import Runtime
-from pydantic import TypeAdapter
 
 from mnemic.nodes.holding import formation_lease, holder_of, returned
 from mnemic.nodes.lines import only_speaks
@@ -18,7 +16,7 @@ from mnemic.nodes.wire import to_plain
 from mnemic.policy.tokens import count_tokens, weighted_tokens
 from mnemic.policy.triggers import facts_of_batch, formation_reason
 from mnemic.policy.turns import facts_of_turn, first_turn, turn_reason
-from mnemic.state.checking import checked
+from mnemic.state.checking import input_of
 from mnemic.state.graphs import FormationInput, FormationState, Waits
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import FormationReason, Inbox, Message, ScopeSettings
@@ -26,12 +24,6 @@ from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes
 from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Lease
-
-
-@cache
-def _input() -> TypeAdapter[FormationInput]:
-    """Built when first used, for importing the graphs need not take it."""
-    return TypeAdapter(FormationInput)
 
 
 def gate(provide: Provider) -> FormationNode:
@@ -43,7 +35,7 @@ def gate(provide: Provider) -> FormationNode:
     async def gate(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
         resources = await provide()
         identity = identity_of(runtime)
-        asked = checked(_input(), state)
+        asked = input_of(FormationInput, state)
         retry, forced = asked.get("retry", False), asked.get("force", False)
         async with resources.database.scoped(identity) as scoped:
             overrides, read_seq = await scopes.first_look(scoped)

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import UUID, uuid5
 
+from mnemic.nodes.authenticated import Bound
 from mnemic.nodes.lines import session_of
 from mnemic.nodes.said import HostMessage, Said
-from mnemic.nodes.who import Bound
 from mnemic.policy.hygiene import clean_text, clip_text, says_nothing, strip_recalled
 from mnemic.policy.names import display_name
 from mnemic.prompts.memory_context import PREAMBLE
@@ -54,6 +54,37 @@ def to_messages(items: Sequence[HostMessage], identity: Identity, *, now: dateti
     return made
 
 
+def storable(items: Sequence[HostMessage], identity: Identity) -> list[HostMessage]:
+    """The items that `to_messages` does not refuse.
+
+    Raises:
+        InvalidInputError: no list, or too many items.
+    """
+    require_list(items)
+    return [item for item in items if _is_storable(item, identity)]
+
+
+def _is_storable(item: HostMessage, identity: Identity) -> bool:
+    try:
+        to_messages([item], identity, now=datetime.now(UTC))
+    except InvalidInputError:
+        return False
+    return True
+
+
+def require_storable(item: HostMessage, identity: Identity) -> None:
+    """Refuses a message of a user that could never be stored, whoever they are.
+
+    Raises:
+        InvalidInputError: a field of it cannot be used.
+        RefusedIdentityError: as `to_messages`.
+    """
+    try:
+        _speaker(Said.of(item), identity)
+    except InvalidInputError as error:
+        raise type(error)(f"this message cannot be remembered, and is not answered: {error}") from None
+
+
 def require_list(items: object) -> None:
     """Refuses what is no conversation.
 
@@ -71,12 +102,9 @@ def _message(said: Said, identity: Identity, session_id: str, now: datetime, kno
     role = _ROLES.get(said.role, "other")
     if said.role in INSTRUCTIONS or says_nothing(content) or (role == "tool" and content.startswith(PREAMBLE)):
         return None
-    # a name is what its bearer chose to be called; whose words they are, only `user`, `author` or the identity says
-    user_id = (said.user or said.author or identity.user_id or said.name) if role == "user" else None
+    user_id = _speaker(said, identity) if role == "user" else None
     if role == "user" and user_id is None:
         raise InvalidInputError("it is a user's, but neither it nor the identity says whose")
-    if role == "user" and isinstance(identity, Bound) and user_id != identity.user_id:
-        raise RefusedIdentityError("user: whoever was authenticated speaks for nobody else; leave it out")
     return Message(
         id=uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, _own_id(said, content, known)])),
         session_id=session_id,
@@ -86,6 +114,14 @@ def _message(said: Said, identity: Identity, session_id: str, now: datetime, kno
         content=content,
         said_at=said.time or now,
     )
+
+
+def _speaker(said: Said, identity: Identity) -> str | None:
+    """Whose words they are, if anybody says so; a name is what its bearer chose to be called, and tells last."""
+    user_id = said.user or said.author or identity.user_id or said.name
+    if isinstance(identity, Bound) and user_id != identity.user_id:
+        raise RefusedIdentityError("user: whoever was authenticated speaks for nobody else; leave it out")
+    return user_id
 
 
 def _own_id(said: Said, content: str, known: Counter[str]) -> str:

@@ -40,24 +40,26 @@ async def consolidate(refining: Refining, numbers: Sequence[int], content: str) 
     """
     text = _written(content)
 
-    async def act(scoped: Scoped, core: Core) -> tuple[list[LedgerEntry], UUID]:
-        merged = _mergeable(core.held(*numbers))
+    async def act(scoped: Scoped, core: Core) -> tuple[list[LedgerEntry], UUID, list[int]]:
+        merged = core.held(*numbers)
+        _require_no_consolidation(merged)
+        _require_one_person(merged)
         if len(merged) < 2:
             raise KnifeRefusedError(told.too_few())
         _require_shorter(text, merged)
-        if await core.gives_up(merged, text):
-            await core.take_away(len(merged) - 1)
+        if lost := await core.given_up(merged, text):
+            await core.take_away(lost)
         category = merged_category([entry.category for entry in merged], refining.resources.categories)
         new_id = await refinements.merge(scoped, merged, category, text)
         if new_id is None:
             raise KnifeRefusedError(told.twin(_number(refining, _twin(core, text))))
-        return merged, new_id
+        return merged, new_id, lost
 
-    (merged, new_id), after = await refining.cut("merge", act)
+    (merged, new_id, lost), after = await refining.cut("merge", act)
     new = after.shown(new_id)
     lacking = missing_details([entry.content for entry in merged], text)
     before = sum(entry.tokens for entry in merged)
-    return f"{told.consolidated(numbers, new.handle, before, new.tokens, lacking)} {after.usage}"
+    return f"{told.consolidated(numbers, new.handle, before, new.tokens, lacking, lost)} {after.usage}"
 
 
 async def update(refining: Refining, number: int, content: str) -> str:
@@ -70,22 +72,22 @@ async def update(refining: Refining, number: int, content: str) -> str:
     text = _written(content)
     vector = await _vector(refining, number, text)
 
-    async def act(scoped: Scoped, core: Core) -> LedgerEntry:
+    async def act(scoped: Scoped, core: Core) -> tuple[LedgerEntry, list[int]]:
         (entry,) = core.held(number)
         if entry.content == text:
             raise KnifeRefusedError(told.same_text(number))
         _require_shorter(text, [entry])
         if twin := _twin(core, text, of=entry):
             raise KnifeRefusedError(told.twin(_number(refining, twin)))
-        if await core.gives_up([entry], text):
-            await core.take_away(1)
+        if lost := await core.given_up([entry], text):
+            await core.take_away(lost)
         if not await refinements.rewrite(scoped, entry, text, model=refining.resources.embedder.name, vector=vector):
             raise KnifeRefusedError(told.unknown([number]))
-        return entry
+        return entry, lost
 
-    entry, after = await refining.cut("update", act)
-    now = after.shown(entry.id)
-    return f"{told.updated(number, entry.tokens, now.tokens, missing_details([entry.content], text))} {after.usage}"
+    (entry, lost), after = await refining.cut("update", act)
+    now, lacking = after.shown(entry.id), missing_details([entry.content], text)
+    return f"{told.updated(number, entry.tokens, now.tokens, lacking, lost)} {after.usage}"
 
 
 async def delete(refining: Refining, number: int) -> str:
@@ -96,8 +98,9 @@ async def delete(refining: Refining, number: int) -> str:
     """
 
     async def act(scoped: Scoped, core: Core) -> int:
-        (entry,) = _mergeable(core.held(number))
-        left = await core.take_away(1)
+        (entry,) = core.held(number)
+        _require_no_consolidation([entry])
+        left = await core.take_away(await core.given_up([entry], "") or [number])
         memory = await memories.one(scoped, entry.id)
         if memory is None:
             raise KnifeRefusedError(told.unknown([number]))
@@ -120,7 +123,8 @@ async def protect(refining: Refining, number: int) -> str:
     most = protectable(settings.refinement_protected_percent, settings.refinement_target_tokens)
 
     async def act(scoped: Scoped, core: Core) -> UUID:
-        (entry,) = _mergeable(core.held(number))
+        (entry,) = core.held(number)
+        _require_no_consolidation([entry])
         now = sum(other.tokens for other in core.entries.values() if other.protected)
         if now + entry.tokens > most:
             raise KnifeRefusedError(told.no_more_protected(number, now, most))
@@ -151,12 +155,16 @@ def _written(content: str) -> str:
     return text
 
 
-def _mergeable(entries: list[LedgerEntry]) -> list[LedgerEntry]:
+def _require_no_consolidation(entries: Sequence[LedgerEntry]) -> None:
     if living := [entry.handle for entry in entries if entry.kind == "consolidation"]:
         raise KnifeRefusedError(told.is_consolidation(living[0]))
-    if len({entry.subject_user_id for entry in entries}) > 1:
+
+
+def _require_one_person(entries: Sequence[LedgerEntry]) -> None:
+    # who has no account is told apart by name alone
+    people = {(entry.subject_user_id, None if entry.subject_user_id else entry.subject.casefold()) for entry in entries}
+    if len(people) > 1:
         raise KnifeRefusedError(told.different_people([entry.handle for entry in entries]))
-    return entries
 
 
 def _require_shorter(text: str, replaced: Sequence[LedgerEntry]) -> None:

@@ -40,7 +40,7 @@ async def let_go(refining: Refining) -> AsyncIterator[None]:
 
 async def _release(refining: Refining) -> None:
     async def act(scoped: Scoped) -> Any:
-        await refinements.release(scoped, refining.session)
+        await refinements.release(scoped, refining.claim)
 
     with suppress(MnemicError):  # the failure itself is what the caller must see
         await refining.write(act)

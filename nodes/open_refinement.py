@@ -1,35 +1,29 @@
 """Refinement: a session begins, or one that was broken off goes on; exact duplicates go first, read by nobody."""
 
+import asyncio
 from collections.abc import Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import uuid4
 
 from langgraph.runtime import Runtime
-from pydantic import TypeAdapter
 
+from mnemic.nodes.authenticated import require_own
 from mnemic.nodes.core import Core
 from mnemic.nodes.letting_go import let_go, note_taken
 from mnemic.nodes.refining import Refining
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.typing import RefinementNode
-from mnemic.nodes.who import identity_of, require_own
+from mnemic.nodes.who import identity_of
 from mnemic.policy.batching import batches
-from mnemic.state.checking import checked
+from mnemic.state.checking import input_of
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRunningError
 from mnemic.state.graphs import RefinementInput, RefinementState
-from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.refinement import LedgerEntry, RefinementResult
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements, scopes
 from mnemic.storage.database import Scoped
-from mnemic.storage.refinements import Session
-
-
-@cache
-def _input() -> TypeAdapter[RefinementInput]:
-    """Built when first used, for importing the graphs need not take it."""
-    return TypeAdapter(RefinementInput)
+from mnemic.storage.refinements import Claim
 
 
 class Due(NamedTuple):
@@ -66,24 +60,24 @@ class Due(NamedTuple):
 class _Opened(NamedTuple):
     """A session that this run holds."""
 
-    session: Session
+    claim: Claim
     due: Due
     resumed: bool
 
 
 def open_refinement(provide: Provider) -> RefinementNode:
-    """Takes the scope key's session up, or begins one where that is due."""
+    """Takes the scope key's session up, or begins one where that is due; or tells what there is to do."""
 
     async def open_refinement(state: RefinementState, runtime: Runtime[Identity]) -> RefinementState:
         resources, identity = await provide(), identity_of(runtime)
-        asked = checked(_input(), state)
-        key, forced = asked.get("scope_key", ""), asked.get("force", False)
+        asked = input_of(RefinementInput, state)
+        key, forced = asked.get("scope_key") or scope_key("agent", identity.agent_id), asked.get("force", False)
         allowed = require_refinable(resources, identity, key)
+        if asked.get("dry_run"):
+            return {**_no_session(state), **await plan(resources, identity, key, allowed, forced=forced)}
 
         def held_by_this_run(opened: _Opened) -> Refining:
-            return Refining(
-                resources=resources, settings=opened.due.settings, identity=identity, session=opened.session
-            )
+            return Refining(resources=resources, settings=opened.due.settings, identity=identity, claim=opened.claim)
 
         async def act(scoped: Scoped) -> _Opened | Due:
             opened = await _take_up(scoped, key, resources.settings, forced=forced)
@@ -93,7 +87,7 @@ def open_refinement(provide: Provider) -> RefinementNode:
 
         opened = await resources.database.write(identity, act, only=key, categories=allowed)
         if isinstance(opened, Due):
-            return {**opened.as_result(key), "outcome": "not_due", "refinement_id": None, "ending": None, "batches": []}
+            return {**_no_session(state), **opened.as_result(key), "outcome": "not_due", "refinement_id": None}
         refining = held_by_this_run(opened)
         async with let_go(refining):
             return await _first_look(refining, opened)
@@ -119,28 +113,33 @@ def require_refinable(resources: Resources, identity: Identity, key: str) -> tup
     return allowlist.categories
 
 
-async def plan(resources: Resources, identity: Identity, key: str, *, forced: bool) -> RefinementResult:
+def _no_session(state: RefinementState) -> RefinementState:
+    """What the channels hold where none begins: nothing of an earlier run on the same thread."""
+    stale: dict[str, Any] = dict.fromkeys(RefinementResult.__annotations__.keys() & state.keys())
+    return cast(RefinementState, {**stale, "ending": None, "batches": []})
+
+
+async def plan(
+    resources: Resources, identity: Identity, key: str, allowed: Sequence[str], *, forced: bool
+) -> RefinementState:
     """What a refinement would find, without beginning it.
 
     Raises:
-        InvalidInputError, CategoryRefusedError: as `require_refinable`.
         RefinementRunningError: one is running.
     """
-    allowed = require_refinable(resources, identity, key)
     async with resources.database.scoped(identity, only=key, categories=allowed) as scoped:
         due = await look(scoped, key, resources.settings)
-        duplicates = await refinements.count_duplicates(scoped)
+        duplicates = await refinements.duplicates(scoped, remove=False)
     if due.running and due.running.is_held:
         raise _running(due.running)
     would_run = due.is_over or due.running is not None or (forced and bool(due.ledger))
-    planned: RefinementState = {
+    return {
         **due.as_result(key),
         "outcome": "planned" if would_run else "not_due",
         "refinement_id": str(due.running.id) if due.running else None,
         "resumed": due.running is not None,
         "duplicates": duplicates,
     }
-    return planned
 
 
 def _running(running: refinements.Running) -> RefinementRunningError:
@@ -163,27 +162,28 @@ async def _take_up(scoped: Scoped, key: str, settings: Settings, *, forced: bool
     await scoped.begin_operation("refinement")  # from here on the agent's writers come one after the other
     running, seconds = await refinements.running(scoped, key), settings.lease_seconds
     if running is None:
-        session = Session(id=uuid4(), scope_key=key, holder=uuid4())
+        claim = Claim(id=uuid4(), scope_key=key, holder=uuid4())
         target = due.settings.refinement_target_tokens
-        await refinements.begin(scoped, session, due.ledger, target=target, seconds=seconds)
-        return _Opened(session, due, resumed=False)
-    session = Session(id=running.id, scope_key=key, holder=uuid4())
-    if running.is_held or not await refinements.take_over(scoped, session, seconds=seconds):
+        await refinements.begin(scoped, claim, due.ledger, target=target, seconds=seconds)
+        return _Opened(claim, due, resumed=False)
+    claim = Claim(id=running.id, scope_key=key, holder=uuid4())
+    if running.is_held or not await refinements.take_over(scoped, claim, seconds=seconds):
         raise _running(running)
-    return _Opened(session, due, resumed=True)
+    return _Opened(claim, due, resumed=True)
 
 
 async def _first_look(refining: Refining, opened: _Opened) -> RefinementState:
     await refining.cut("dedup", _remove_duplicates)
-    ledger = await refining.ledger()
-    shown = batches(ledger, tokens=refining.settings.refinement_batch_tokens)
+    ledger = await refining.read(refinements.ledger)
+    # in a thread: of 8,000 memories it takes a second
+    shown = await asyncio.to_thread(batches, ledger, tokens=refining.settings.refinement_batch_tokens)
     return {
-        "scope_key": refining.session.scope_key,
-        "refinement_id": str(refining.session.id),
+        "scope_key": refining.claim.scope_key,
+        "refinement_id": str(refining.claim.id),
         "resumed": opened.resumed,
-        "holder": str(refining.session.holder),
+        "holder": str(refining.claim.holder),
         "overrides": opened.due.overrides,
-        "handles": refining.handles.to_plain(),
+        "handles": {},  # a memory has its number once it is shown
         "batches": [_ids(batch) for batch in shown],
         "batch": 1,
         "shown": [],
@@ -193,7 +193,7 @@ async def _first_look(refining: Refining, opened: _Opened) -> RefinementState:
 
 
 async def _remove_duplicates(scoped: Scoped, _: Core) -> int:
-    return await refinements.remove_duplicates(scoped)
+    return await refinements.duplicates(scoped, remove=True)
 
 
 def _ids(batch: Sequence[LedgerEntry]) -> list[str]:

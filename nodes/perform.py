@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from langchain_core.messages import AIMessage, BaseMessage
 
 from mnemic.models.chat import ChatModels
-from mnemic.models.converse import Speaking, converse
+from mnemic.models.converse import converse
 from mnemic.models.run_step import run_step, run_turn
 from mnemic.models.step import In, Out, Step, ToolStep
 from mnemic.nodes.resources import Resources
@@ -78,17 +78,18 @@ async def perform_answer(
     models: ChatModels,
     tools: Sequence["BaseTool"],
     messages: Sequence[BaseMessage],
-    speaking: Speaking = Speaking(),  # noqa: B008 - immutable
+    subagent: str | None = None,
 ) -> AIMessage:
     """The agent's next message in a conversation; otherwise as `perform`.
 
     Args:
         models: the agent's own.
+        subagent: as `converse`.
 
     Raises:
         ModelError: the model failed; nothing was written but what it had cost.
     """
-    return (await _recorded(resources, identity, converse(models, tools, messages, speaking))).message
+    return (await _recorded(resources, identity, converse(models, tools, messages, subagent))).message
 
 
 async def _recorded(resources: Resources, identity: Identity, running: Awaitable[Result]) -> Result:

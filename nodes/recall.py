@@ -3,6 +3,7 @@
 from langchain_core.messages import HumanMessage
 from langgraph.runtime import Runtime
 
+from mnemic.nodes.incoming import require_storable
 from mnemic.nodes.progress import tell
 from mnemic.nodes.turn import Asked, TurnMemory, recall_turn
 from mnemic.nodes.typing import SupervisorNode
@@ -20,7 +21,9 @@ def recall(memory: TurnMemory) -> SupervisorNode:
         messages = state["messages"]
         if not messages or not isinstance(messages[-1], HumanMessage) or messages[-1].content is None:
             raise InvalidInputError("messages: a turn begins with a message of the user")
-        recalled = await recall_turn(memory, supervising(runtime), messages, Asked())
+        identity = supervising(runtime)
+        require_storable(messages[-1], identity)  # before it is answered as if it were remembered, too
+        recalled = await recall_turn(memory, identity, messages, Asked())
         fresh: SupervisorState = {"tool_answers": {}, "questions": {}, "declined": []}
         return {**fresh, **recalled}
 

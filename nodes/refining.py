@@ -20,7 +20,7 @@ from mnemic.state.refinement import Budget, LedgerEntry
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
 from mnemic.storage.database import Scoped
-from mnemic.storage.refinements import Session
+from mnemic.storage.refinements import Claim
 
 Result = TypeVar("Result")
 
@@ -33,7 +33,7 @@ class Refining:
     #: The agent's own.
     settings: Settings
     identity: Identity
-    session: Session
+    claim: Claim
     handles: Handles = field(default_factory=Handles)
 
     async def read(self, act: Callable[[Scoped], Awaitable[Result]]) -> Result:
@@ -45,10 +45,6 @@ class Refining:
         """What `act` returns once it is committed; it may run more than once."""
         return await self.resources.database.write(self.identity, act, only=self._key, categories=self.allowed)
 
-    async def ledger(self) -> list[LedgerEntry]:
-        """The core memory as it is now, numbered."""
-        return self.handles.numbered(await self.read(refinements.ledger))
-
     async def cut(self, reason: str, act: Callable[[Scoped, Core], Awaitable[Result]]) -> tuple[Result, "After"]:
         """One operation of the knife: what `act` returns, and what there is after it.
 
@@ -58,9 +54,9 @@ class Refining:
         """
 
         async def operation(scoped: Scoped) -> tuple[Result, list[LedgerEntry]]:
-            await refinements.begin_knife(scoped, self.session, reason)
+            await refinements.begin_knife(scoped, self.claim, reason)
             entries = await refinements.ledger(scoped)
-            core = Core(scoped, entries, session=self.session, handles=self.handles, settings=self.settings)
+            core = Core(scoped, entries, claim=self.claim, handles=self.handles, settings=self.settings)
             return await act(scoped, core), await refinements.ledger(scoped)
 
         result, after = await self.write(operation)
@@ -80,7 +76,7 @@ class Refining:
 
     @property
     def _key(self) -> str:
-        return self.session.scope_key
+        return self.claim.scope_key
 
     @property
     def allowed(self) -> tuple[str, ...]:
@@ -116,8 +112,6 @@ async def refining_of(provide: Provider, state: RefinementState, runtime: Runtim
         resources=resources,
         settings=resources.settings.overridden(state["overrides"]),
         identity=identity_of(runtime),
-        session=Session(
-            id=UUID(state["refinement_id"] or ""), scope_key=state["scope_key"], holder=UUID(state["holder"])
-        ),
+        claim=Claim(id=UUID(state["refinement_id"] or ""), scope_key=state["scope_key"], holder=UUID(state["holder"])),
         handles=Handles.from_plain(state.get("handles", {})),
     )

@@ -27,7 +27,7 @@ def take_turn(provide: Provider, make_knife: KnifeFactory) -> RefinementNode:
     async def take_turn(state: RefinementState, runtime: Runtime[Identity]) -> RefinementState:
         refining = await refining_of(provide, state, runtime)
         seconds = refining.settings.lease_seconds
-        progress = await refining.write(lambda scoped: refinements.step(scoped, refining.session, seconds=seconds))
+        progress = await refining.write(lambda scoped: refinements.step(scoped, refining.claim, seconds=seconds))
         if ending := _limit(progress, refining.settings):
             return {"ending": ending}
         shown, budget = await _shown(refining, state, progress)
@@ -39,12 +39,12 @@ def take_turn(provide: Provider, make_knife: KnifeFactory) -> RefinementNode:
         )
 
         async def spend(scoped: Scoped) -> None:
-            await refinements.spend(scoped, refining.session, tokens)
+            await refinements.spend(scoped, refining.claim, tokens)
 
         if tokens:
             await refining.write(spend)
         if not turn.calls:
-            return _next_batch(state)
+            return {**_next_batch(state), "handles": refining.handles.to_plain()}
         return {
             "shown": to_plain(LedgerEntry, shown),
             "budget": tuple(budget),
@@ -78,7 +78,7 @@ async def _shown(refining: Refining, state: RefinementState, progress: Progress)
 def _asked(
     refining: Refining, state: RefinementState, shown: Sequence[LedgerEntry], budget: Budget, turns: Sequence[Turn]
 ) -> RefineInput:
-    scope, owner = split_scope_key(refining.session.scope_key)
+    scope, owner = split_scope_key(refining.claim.scope_key)
     return RefineInput(
         persona=refining.settings.persona or "",
         scope=scope,

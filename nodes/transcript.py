@@ -1,18 +1,25 @@
 """A conversation as a chat model may be sent it: every call answered, with what this turn's tools really said."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from mnemic.prompts.supervise import ANSWERED, NOT_DONE
+from mnemic.policy.hygiene import whole_characters
+from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
+
+#: What providers take in no name, and how long one may be: a display name would end the thread for good.
+_NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")
+_MAX_NAME_CHARS = 64
 
 
 def transcript(system: str, messages: Sequence[AnyMessage], answers: Mapping[str, str]) -> list[BaseMessage]:
     """The system text, then the conversation.
 
     A call without an answer, as a turn leaves it that was broken off or that the user cut short by saying something
-    else, is answered: providers refuse a conversation in which one is open.
+    else, is answered: providers refuse a conversation in which one is open. What was no text, such as a picture, is
+    sent in its own turn alone: a model that does not take it would refuse every later turn as well.
 
     Args:
         system: instructions and memory context.
@@ -21,10 +28,11 @@ def transcript(system: str, messages: Sequence[AnyMessage], answers: Mapping[str
     """
     given = {one.tool_call_id: one for one in messages if isinstance(one, ToolMessage)}
     told: list[BaseMessage] = [SystemMessage(system)]
-    for message in messages:
+    turn = max((place for place, one in enumerate(messages) if isinstance(one, HumanMessage)), default=0)
+    for place, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             continue  # each stands behind its call
-        told.append(_clean(message))
+        told.append(_clean(message if place >= turn else _in_words(message)))
         told += _answers_of(message, given, answers)
     return told
 
@@ -53,24 +61,30 @@ def last_calls(messages: Sequence[AnyMessage]) -> dict[str, dict[str, object]]:
     return {str(call["id"]): dict(call) for call in last.tool_calls} if isinstance(last, AIMessage) else {}
 
 
+def _in_words(message: AnyMessage) -> AnyMessage:
+    """A user's message as plain text; what the model said it can read again."""
+    if not isinstance(message, HumanMessage) or (isinstance(message.content, str) and message.content.strip()):
+        return message
+    parts = message.content if isinstance(message.content, list) else []
+    texts = [part if isinstance(part, str) else part.get("text") for part in parts]
+    words = [text if isinstance(text, str) and text.strip() else WORDLESS for text in texts]
+    return message.model_copy(update={"content": "\n".join(words) or WORDLESS})
+
+
 def _clean(message: AnyMessage) -> AnyMessage:
     """Half a character, which no request can carry, would end the thread for good."""
-    content = message.content
-    return message.model_copy(update={"content": _clean_part(content)}) if content else message
+    name = _NOT_IN_NAMES.sub("_", whole_characters(message.name or ""))[:_MAX_NAME_CHARS] or None
+    return message.model_copy(update={"content": _clean_part(message.content), "name": name})
 
 
 def _clean_part(part: Any) -> Any:
     if isinstance(part, str):
-        return _whole(part)
+        return whole_characters(part)
     if isinstance(part, list):
         return [_clean_part(one) for one in part]
     if isinstance(part, dict) and isinstance(part.get("text"), str):
-        return {**part, "text": _whole(part["text"])}
+        return {**part, "text": whole_characters(part["text"])}
     return part
-
-
-def _whole(text: str) -> str:
-    return str.encode(text, errors="replace").decode()  # whatever a subclass makes of it
 
 
 def _answers_of(
@@ -78,5 +92,6 @@ def _answers_of(
 ) -> Iterator[ToolMessage]:
     for call in message.tool_calls if isinstance(message, AIMessage) else ():
         call_id = str(call["id"])
-        answer = given.get(call_id) or ToolMessage(NOT_DONE, tool_call_id=call_id, name=call["name"], status="error")
+        unknown = ToolMessage(NOT_ANSWERED, tool_call_id=call_id, name=call["name"], status="error")
+        answer = given.get(call_id, unknown)
         yield answer.model_copy(update={"content": answers[call_id]}) if call_id in answers else answer

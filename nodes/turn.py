@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol
 from langchain_core.messages import BaseMessage
 from pydantic import Field
 
-from mnemic.nodes.incoming import require_list
+from mnemic.nodes.incoming import require_list, storable
 from mnemic.nodes.lines import session_of
 from mnemic.nodes.said import HostMessage, Said
 from mnemic.state.errors import InvalidInputError, MnemicError
@@ -75,22 +75,35 @@ async def observe_turn(
     """Stores the turn's messages for formation, and that the changes up to `revision` were announced.
 
     The answer is there already, so a failure costs a warning and nothing else: hosts resend the whole list, and the
-    next turn brings what was missed.
+    next turn brings what was missed. What cannot be stored is left out, for it stands in the list for good.
 
     Raises:
         InvalidInputError: the identity has no session.
     """
     session_of(identity)
     try:
-        try:
-            await memory.observe(identity, messages, revision=revision)
-        except InvalidInputError:
-            if revision is None:
-                raise
-            # such as that of a thread whose database was set back; the messages are not to be lost with it
-            await memory.observe(identity, messages)
+        await _observe(memory, identity, messages, revision)
+    except InvalidInputError as error:
+        _LOG.warning("the messages of this turn cannot be stored: %s", error)
     except MnemicError as error:
         _LOG.warning("the messages of this turn were not stored; they will be, when they come again: %s", error)
+
+
+async def _observe(
+    memory: TurnMemory, identity: Identity, messages: Sequence[HostMessage], revision: int | None
+) -> None:
+    try:
+        await memory.observe(identity, messages, revision=revision)
+    except InvalidInputError as error:
+        fit = storable(messages, identity)
+        if len(fit) < len(messages) and last_question(fit):  # answers alone tell nothing
+            left_out = len(messages) - len(fit)
+            _LOG.warning("messages that cannot be stored are left out: %d, such as %s", left_out, error)
+            await _observe(memory, identity, fit, revision)
+        elif revision is None:
+            raise
+        else:  # such as that of a thread whose database was set back; the messages are not to be lost with it
+            await memory.observe(identity, messages)
 
 
 def last_question(messages: Sequence[HostMessage]) -> str:

@@ -32,7 +32,7 @@ def use_knife(provide: Provider, make_knife: KnifeFactory) -> RefinementNode:
             is_over = is_over or (call.name == COMPLETING and not is_error)
             answered.append(call._replace(answer=answer))
             # progress, for whoever streams the graph: nothing of what memories say
-            runtime.stream_writer({"refinement": str(refining.session.id), "tool": call.name, "refused": is_error})
+            runtime.stream_writer({"refinement": str(refining.claim.id), "tool": call.name, "refused": is_error})
         return {
             "turns": to_plain(Turn, [*earlier, turn._replace(calls=tuple(answered))]),
             "handles": refining.handles.to_plain(),

@@ -24,7 +24,7 @@ def use_tools(tools: Sequence[BaseTool]) -> SupervisorNode:
 
     async def use_tools(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
         calls = last_calls(state["messages"])
-        declined = [call_id for call_id in state["declined"] if call_id in calls]
+        declined = [call_id for call_id in state.get("declined", ()) if call_id in calls]
         wanted = [call for call_id, call in calls.items() if call_id not in declined]
         tell(runtime, "tools", [name for call in wanted if (name := str(call["name"])) in known])
         refused = [ToolMessage(DECLINED, tool_call_id=one, name=FORGET, status="error") for one in declined]

@@ -14,7 +14,7 @@ Record = TypeVar("Record", Message, Memory, NewMemory, Standing, Found, Delta, L
 #: Each is built when first used: a millisecond, which importing the graphs need not take.
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {
     record: TypeAdapter(list[record], config=ConfigDict(defer_build=True))  # type: ignore[valid-type]  # known types
-    for record in (Message, Memory, NewMemory, Standing, Found, Delta, LedgerEntry, Turn)
+    for record in Record.__constraints__
 }
 
 

@@ -1,5 +1,6 @@
 """A long ledger cut into batches, so that memories which may go together stand in one of them."""
 
+import heapq
 import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -32,22 +33,29 @@ def batches(entries: Sequence[LedgerEntry], *, tokens: int) -> list[tuple[Ledger
 
 def _batch(entries: Sequence[LedgerEntry], left: dict[int, None], likeness: "_Likeness", tokens: int) -> list[int]:
     """Takes one batch out of what is left."""
-    place = next(iter(left))
-    person = entries[place].subject_user_id
+    person = entries[next(iter(left))].subject_user_id
     scores: defaultdict[int, float] = defaultdict(float)
     words: set[str] = set()
-    taken = [place]
-    room = tokens - entries[place].tokens
-    del left[place]
-    while True:
-        likeness.add(place, words, scores)
-        fitting = [one for one in left if entries[one].tokens <= room]
-        if not fitting:
-            return taken
-        place = max(fitting, key=lambda one: (entries[one].subject_user_id == person, scores[one], -one))
+
+    def rank(place: int) -> tuple[bool, float, int]:
+        return entries[place].subject_user_id != person, -scores[place], place
+
+    waiting = [rank(place) for place in left]
+    heapq.heapify(waiting)
+    taken: list[int] = []
+    room = tokens
+    while waiting:
+        *_, place = ranked = heapq.heappop(waiting)
+        fits = not taken or entries[place].tokens <= room
+        if place not in left or not fits or ranked != rank(place):  # the last: it was ranked anew since
+            continue
         taken.append(place)
         room -= entries[place].tokens
         del left[place]
+        for alike in likeness.add(place, words, scores):
+            if alike in left and entries[alike].tokens <= room:
+                heapq.heappush(waiting, rank(alike))
+    return taken
 
 
 class _Likeness:
@@ -62,8 +70,9 @@ class _Likeness:
         # the root keeps long texts from being alike to everything
         self._sizes = [math.sqrt(max(1, len(words))) for words in self._words]
 
-    def add(self, place: int, words: set[str], scores: defaultdict[int, float]) -> None:
-        """Adds to the scores what the words of this entry, that were not there before, have in common with others."""
+    def add(self, place: int, words: set[str], scores: defaultdict[int, float]) -> set[int]:
+        """Adds to the scores what this entry's words, that were not there before, have in common; whose changed."""
+        changed: set[int] = set()
         most = max(_MOST_HOLDERS, _MOST_SHARED * len(self._words))
         for word in self._words[place]:
             holders = self._holders[word]
@@ -73,3 +82,5 @@ class _Likeness:
             rarity = math.log(len(self._words) / len(holders))
             for holder in holders:
                 scores[holder] += rarity / self._sizes[holder]
+            changed.update(holders)
+        return changed

@@ -49,6 +49,11 @@ def clean_text(text: str) -> str:
     return _lower_stacks(unicodedata.normalize("NFC", flat)).strip()
 
 
+def whole_characters(text: str) -> str:
+    """The text with a question mark in the place of each half character, which no request and no row can carry."""
+    return str.encode(text, errors="replace").decode()  # whatever a subclass makes of it
+
+
 def visible(piece: str) -> str:
     """A piece of a longer text without unwanted characters, its white space as it is."""
     return _UNWANTED().sub("", _LINE_END.sub("\n", piece))

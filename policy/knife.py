@@ -18,10 +18,12 @@ _GROUPED = re.compile(r"(?<=\d)[,.'](?=\d{3}(?!\d))")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff]")
 
 
-def gives_up(old: Sequence[str], new: str, *, about: Sequence[str] = ()) -> bool:
-    """Whether a new text keeps hardly any telling word of what it replaces, which takes that away.
+def given_up(old: Sequence[str], new: str, *, about: Sequence[str] = ()) -> list[bool]:
+    """Which of the texts that a new one replaces it takes away, for it keeps hardly any of their telling words.
 
-    One memory said anew keeps a third of them, two put together a quarter, and many a tenth.
+    Each is looked at by itself, so that a long one does not stand in for short ones; and all of them together, so that
+    one word which they share does not stand in for them: where it keeps too little of that, all are taken away. One
+    memory said anew keeps a third of its words, two put together a quarter, and many a tenth.
 
     Args:
         old: the texts that it replaces.
@@ -29,9 +31,15 @@ def gives_up(old: Sequence[str], new: str, *, about: Sequence[str] = ()) -> bool
         about: names of those whom they are about, which tell nothing of them.
     """
     names = set().union(*map(_telling, about))
-    every = set().union(*map(_telling, old))
-    words = every - names or every
-    return bool(words) and len(words & _telling(new)) < least_kept(len(old)) * len(words)
+    told = [words - names or words for words in map(_telling, old)]
+    kept, share = _telling(new), least_kept(len(old))
+
+    def is_lost(words: set[str]) -> bool:
+        return bool(words) and len(words & kept) < share * len(words)
+
+    if is_lost(set().union(*told)):
+        return [True] * len(old)
+    return [is_lost(words) for words in told]
 
 
 def least_kept(memories: int) -> float:

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from mnemic.prompts.conversation import as_data
 from mnemic.prompts.described import Arguments
 from mnemic.prompts.refine import render_ledger
 from mnemic.state.refinement import Ended, LedgerEntry
@@ -25,6 +26,7 @@ COMPLETE: Final = "Ends the refinement."
 
 Handle = Annotated[int, Field(ge=1, lt=2**31, description="Its number in the ledger.")]
 _DETAILS_NAMED: Final = 40
+_DETAIL_CHARS: Final = 80
 
 
 class SearchArguments(Arguments):
@@ -74,14 +76,16 @@ def found(entries: Sequence[LedgerEntry]) -> str:
     return f"<found>\n{render_ledger(entries)}\n</found>" if entries else "Nothing was found."
 
 
-def consolidated(merged: Sequence[int], new: int, before: int, after: int, lacking: Sequence[str]) -> str:
-    """A merge, and what it lost."""
-    return f"{_numbers(merged)} became [{new}]: {before} tokens, now {after}.{_lacking(lacking, new)}"
+def consolidated(
+    merged: Sequence[int], new: int, before: int, after: int, lacking: Sequence[str], lost: Sequence[int]
+) -> str:
+    """A merge, the details that it lacks, and the memories that it took away."""
+    return f"{_numbers(merged)} became [{new}]: {before} tokens, now {after}.{_lost(lost)}{_lacking(lacking, new)}"
 
 
-def updated(handle: int, before: int, after: int, lacking: Sequence[str]) -> str:
-    """Another text, and what it lost."""
-    return f"[{handle}] is changed: {before} tokens, now {after}.{_lacking(lacking, handle)}"
+def updated(handle: int, before: int, after: int, lacking: Sequence[str], lost: Sequence[int]) -> str:
+    """Another text, and likewise."""
+    return f"[{handle}] is changed: {before} tokens, now {after}.{_lost(lost)}{_lacking(lacking, handle)}"
 
 
 def deleted(handle: int, left: int) -> str:
@@ -99,12 +103,22 @@ def completed() -> str:
     return "The refinement has ended."
 
 
+def _lost(numbers: Sequence[int]) -> str:
+    return f" It keeps hardly anything of {_numbers(numbers)}: that counts as taken away." if numbers else ""
+
+
 def _lacking(details: Sequence[str], handle: int) -> str:
     if not details:
         return " It keeps every name, number, date and quotation."
-    more = f" and {len(details) - _DETAILS_NAMED} more" if len(details) > _DETAILS_NAMED else ""
-    named = ", ".join(details[:_DETAILS_NAMED])
-    return f" It lacks: {named}{more}. Put back by update_memory of {handle} what still holds."
+    more = f" (and {len(details) - _DETAILS_NAMED} more)" if len(details) > _DETAILS_NAMED else ""
+    named = "\n".join(map(_detail, details[:_DETAILS_NAMED]))
+    return f" It lacks{more}:\n<lacking>\n{named}\n</lacking>\nPut back by update_memory of {handle} what still holds."
+
+
+def _detail(detail: str) -> str:
+    """On one line, clipped: a quotation may be whole sentences of somebody's."""
+    line = " ".join(detail.split())
+    return as_data(line if len(line) <= _DETAIL_CHARS else f"{line[:_DETAIL_CHARS]}…")
 
 
 # -- refusals
@@ -171,9 +185,9 @@ def twin(number: int | None) -> str:
     return f"{says} says exactly this already: delete what is superfluous, or write another text"
 
 
-def no_more_removed(most: int) -> str:
+def no_more_removed(most: int, numbers: Sequence[int]) -> str:
     """Too much would be lost."""
-    return f"a session may take away {most} memories and no more: keep what they say, in fewer words"
+    return f"a session may take away {most} memories and no more: keep what {_numbers(numbers)} say, in fewer words"
 
 
 def no_more_protected(number: int, now: int, most: int) -> str:
@@ -192,7 +206,7 @@ def no_such_tool(known: Sequence[str]) -> str:
 
 
 def _numbers(numbers: Sequence[int]) -> str:
-    return ", ".join(f"[{number}]" for number in numbers)
+    return ", ".join(f"[{number}]" for number in dict.fromkeys(numbers))
 
 
 def summary_too_long(most: int) -> str:

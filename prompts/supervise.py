@@ -39,7 +39,9 @@ _ASK_FOR: Final[Mapping[str, str]] = MappingProxyType(
 TASK: Final = "The whole task in plain words; nothing of this conversation is passed on but this."
 DECLINED: Final = "The user was asked and does not want that. It was not done."
 ANSWERED: Final = "Done. What it answered was shown in that turn alone; call the tool again where it is needed again."
-NOT_DONE: Final = "The turn was broken off before this was done."
+NOT_ANSWERED: Final = "No answer to this call is there: the turn was broken off, or the answer was taken out. It may \
+have been done or not; make sure before you do it again."
+WORDLESS: Final = "[Something that is no text stood here. It was shown when it came, and is not shown any more.]"
 UNFINISHED: Final = "It came to no end within {turns} turns. Give it a smaller task, or do without."
 
 

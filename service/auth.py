@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from langgraph_sdk import Auth
+from pydantic import SecretStr
 
-from mnemic.nodes.who import held_by
+from mnemic.nodes.authenticated import held_by
 from mnemic.policy.passes import read_token
+from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
 
 _LOG = logging.getLogger("mnemic")
@@ -16,8 +18,16 @@ _LOG = logging.getLogger("mnemic")
 DEVELOPER: Final = "local"
 _OWNER: Final = "owner"
 
+
+def _key() -> SecretStr | None:
+    try:
+        return Settings().server_key
+    except ConfigurationError as error:
+        raise SystemExit(f"mnemic: {error}") from None  # one line in place of the server's traceback
+
+
 # read at once: a server whose settings do not fit does not start
-_KEY: Final = Settings().server_key
+_KEY: Final = _key()
 if _KEY is None:
     _LOG.warning(
         "MNEMIC_SERVER_KEY is not set: everybody is let in and may name any user, which is for development only"

@@ -25,7 +25,7 @@ from mnemic.service.audit_export import AuditExport
 from mnemic.service.explicit import ExplicitWrites
 from mnemic.service.host_nodes import HostNode, formation_node, observe_node, recall_node
 from mnemic.service.reads import ExplicitReads
-from mnemic.service.refining import Refining
+from mnemic.service.refining import OwnRefinement
 from mnemic.service.supervising import Supervising
 from mnemic.service.threads import Threads
 from mnemic.service.time_machine import OwnTimeMachine
@@ -36,6 +36,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Observed, ScopeSettings, Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import scopes, usage
+from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Lease
 from mnemic.storage.opening import describe_database
 from mnemic.tools import make_tools
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from mnemic.service.middleware import MemoryMiddleware
 
 
-class Mnemic(ExplicitReads, ExplicitWrites, Refining, OwnTimeMachine, AuditExport, Threads, Supervising):
+class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, AuditExport, Threads, Supervising):
     """Long-term memory for agents: the compiled graphs, and a plain method for each.
 
     Every method takes the `Identity` of the run; it sees and writes that identity's scope keys and nothing else.
@@ -267,14 +268,19 @@ class Mnemic(ExplicitReads, ExplicitWrites, Refining, OwnTimeMachine, AuditExpor
     # -- settings and figures
 
     async def configure_agent(self, identity: Identity, **overrides: Any) -> None:
-        """Replaces what the agent overrides of the settings.
+        """Sets what the agent overrides of the settings; others that it has set stay, and None takes one back.
 
         Raises:
-            ConfigurationError: a name may not be overridden, or a value does not fit; nothing was written.
+            ConfigurationError: a name may not be overridden, or the values do not fit; nothing was written.
         """
         who = to_identity(identity)
-        values = self.settings.overridden(overrides).model_dump(mode="json", include=set(overrides))
-        await self._resources.database.write(who, lambda scoped: scopes.configure_agent(scoped, values))
+
+        async def act(scoped: Scoped) -> None:
+            given = {**await scopes.hold_agent(scoped), **overrides}
+            own = {name for name, value in given.items() if value is not None}
+            await scopes.configure_agent(scoped, self.settings.overridden(given).model_dump(mode="json", include=own))
+
+        await self._resources.database.write(who, act)
 
     async def agent_settings(self, identity: Identity) -> Settings:
         """The settings in force for the identity's agent, with what it overrides."""

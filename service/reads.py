@@ -115,7 +115,8 @@ class ExplicitReads:
     async def history(self, identity: Identity, memory_id: UUID | str) -> list[HistoryEvent]:
         """Everything that happened to one memory, oldest first; empty for an unknown or foreign id.
 
-        One that the identity's role may not read is unknown to it; the role `owner` reads all.
+        One that the identity's role may not read is unknown to it; the role `owner` reads all. What was merged leads
+        to what it was merged into, and back (`merged_into`, `merged_from`).
 
         Raises:
             CategoryRefusedError: the role has no allowlist.

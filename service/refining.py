@@ -13,7 +13,6 @@ from mnemic.service.asked import MEMORY_ID, REFINEMENTS, REFINING, ROLLING
 from mnemic.service.own import owner
 from mnemic.state.checking import checked
 from mnemic.state.identity import Identity
-from mnemic.state.identity import scope_key as key_of
 from mnemic.state.refinement import Refinement, RefinementResult
 from mnemic.state.rollback import Rollback
 from mnemic.storage import refinements
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from mnemic.graphs.refinement import RefinementGraph
 
 
-class Refining:
+class OwnRefinement:
     """Sessions in which an agent works on its own core memory, apart from any conversation (seed C)."""
 
     _resources: Resources
@@ -60,10 +59,7 @@ class Refining:
         """
         who = to_identity(identity)
         asked = checked(REFINING, {"scope_key": scope_key, "force": force, "dry_run": dry_run}, strict=None)
-        key = asked["scope_key"] or key_of("agent", who.agent_id)
-        if asked["dry_run"]:
-            return await self._plan(who, key, forced=asked["force"])
-        given = {"scope_key": key, "force": asked["force"]}
+        given = {name: value for name, value in asked.items() if value is not None}
         async with letting_go():
             return cast(RefinementResult, await run_graph(self._refinement, given, who))
 
@@ -96,8 +92,3 @@ class Refining:
         return await self._resources.database.write(
             who, lambda scoped: rolling_back.undo_refinement(scoped, own, wanted, how)
         )
-
-    async def _plan(self, who: Identity, key: str, *, forced: bool) -> RefinementResult:
-        from mnemic.nodes.open_refinement import plan
-
-        return await plan(self._resources, who, key, forced=forced)

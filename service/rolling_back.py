@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from mnemic.service.asked import Rolling
+from mnemic.state.errors import UnknownOperationError
 from mnemic.state.rollback import Rollback
 from mnemic.storage import refinements, time_machine
 from mnemic.storage.database import Scoped
@@ -38,7 +39,17 @@ async def undo_refinement(scoped: Scoped, keys: Sequence[str] | None, refinement
     Raises:
         UnknownOperationError, RollbackConflictError, ContentErasedError: nothing was written.
     """
-    return await undo(scoped, keys, await refinements.operations(scoped, keys, refinement_id), how)
+    ops = await refinements.operations(scoped, keys, refinement_id)
+    if not ops:
+        raise UnknownOperationError(await _why_no_operations(scoped, keys, refinement_id))
+    return await undo(scoped, keys, ops, how)
+
+
+async def _why_no_operations(scoped: Scoped, keys: Sequence[str] | None, refinement_id: UUID) -> str:
+    if not await refinements.is_known(scoped, refinement_id):
+        return "no such refinement: `refinements` (`mnemic refinements`) lists them; nothing was written"
+    changed = "nothing" if keys is None else "none of this person's memories"
+    return f"this refinement changed {changed}: there is nothing to undo"
 
 
 async def restore(scoped: Scoped, key: str, moment: int | datetime, how: Rolling, *, administers: bool) -> Rollback:

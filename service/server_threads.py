@@ -12,13 +12,14 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 
-from mnemic.nodes.who import bound, to_identity
+from mnemic.nodes.authenticated import bound
+from mnemic.nodes.who import to_identity
 from mnemic.service.auth import caller
 from mnemic.service.threads import RUNTIME
 from mnemic.state.errors import MissingIdentityError
 from mnemic.storage.database import Database
 from mnemic.storage.thread_owners import owners, owners_of_runs
-from mnemic.storage.threads import Owner, ThreadSaver
+from mnemic.storage.threads import SERIALIZER, ThreadOwner, ThreadSaver
 
 
 class ServerThreads(BaseCheckpointSaver[str]):
@@ -29,7 +30,7 @@ class ServerThreads(BaseCheckpointSaver[str]):
     """
 
     def __init__(self, database: Database) -> None:
-        super().__init__(serde=_saver(database, Owner("", "")).serde)
+        super().__init__(serde=SERIALIZER)
         self._database = database
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -97,32 +98,32 @@ class ServerThreads(BaseCheckpointSaver[str]):
         for owner in await self._owners(source_thread_id):
             await _saver(self._database, owner).acopy_thread(source_thread_id, target_thread_id)
 
-    async def _known(self, config: RunnableConfig) -> Owner:
+    async def _known(self, config: RunnableConfig) -> ThreadOwner:
         owner = await self._owner(config)
         if owner is None:
             raise MissingIdentityError("nobody's thread: begin it with a run whose context names agent_id")
         return owner
 
-    async def _owner(self, config: RunnableConfig) -> Owner | None:
+    async def _owner(self, config: RunnableConfig) -> ThreadOwner | None:
         """Whose thread it is: the run's identity, else who has moved it last."""
         configurable: Mapping[str, Any] = config["configurable"]
         runtime, thread_id = configurable.get(RUNTIME), configurable["thread_id"]
         if context := getattr(runtime, "context", None):
             user = runtime.server_info.user if runtime and runtime.server_info else None
             who = bound(to_identity(context), user, thread_id)
-            return Owner(who.agent_id, who.user_id or "")
+            return ThreadOwner(who.agent_id, who.user_id or "")
         if runtime is not None:
             return None  # a run that is nobody's must not take up somebody's thread for having its id
         return next(iter(await self._owners(thread_id)), None)
 
-    async def _owners(self, thread_id: str) -> list[Owner]:
+    async def _owners(self, thread_id: str) -> list[ThreadOwner]:
         return _of_caller(await owners(self._database, str(thread_id)))
 
 
-def _of_caller(found: list[Owner]) -> list[Owner]:
+def _of_caller(found: list[ThreadOwner]) -> list[ThreadOwner]:
     return [owner for owner in found if caller() in (None, owner.user_id)]
 
 
-def _saver(database: Database, owner: Owner) -> ThreadSaver:
+def _saver(database: Database, owner: ThreadOwner) -> ThreadSaver:
     """Costs nothing: it is the pool that is shared."""
     return ThreadSaver(database, lambda _: owner)

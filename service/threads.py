@@ -1,6 +1,8 @@
 """Threads of agents in the service's own database, as methods of `Mnemic`: a checkpointer, copies, pruning."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
@@ -14,7 +16,7 @@ from mnemic.state.errors import InvalidInputError, MissingIdentityError, Refused
 from mnemic.state.identity import Identity
 from mnemic.state.threads import ThreadStanding
 from mnemic.storage import thread_copies
-from mnemic.storage.threads import Owner, ThreadSaver
+from mnemic.storage.threads import ThreadOwner, ThreadSaver
 
 _NOBODY: Final = (
     "nobody's thread: run the graph with memory.thread(identity) as its config, or with context=identity, or compile "
@@ -40,9 +42,8 @@ class Threads:
             InvalidInputError, MissingIdentityError: an identity that cannot be used.
         """
         if identity is None:
-            return ThreadSaver(self._resources.database, owner_of)
-        owner = _owner(to_identity(identity))
-        return ThreadSaver(self._resources.database, lambda _: owner)
+            return ThreadSaver(self._resources.database, thread_owner_of)
+        return ThreadSaver(self._resources.database, partial(_owner_alone, _owner(to_identity(identity))))
 
     def thread(self, identity: Identity, thread_id: str | None = None) -> RunnableConfig:
         """The config of a run: whose thread it is, and which.
@@ -102,11 +103,13 @@ class Threads:
             InvalidInputError: no ids, or a value that cannot be used.
             ConcurrentChangeError: a thread was changed meanwhile; the ones named before it are done.
         """
+        if not thread_ids:
+            raise InvalidInputError("thread_ids: name the threads; `threads` lists them")
         strategy = "keep_latest" if checked(SWITCH, keep_latest) else "delete"
         await self.checkpointer(to_identity(identity)).aprune(_ids(thread_ids), strategy=strategy)
 
 
-def owner_of(config: RunnableConfig | None) -> Owner:
+def thread_owner_of(config: RunnableConfig | None) -> ThreadOwner:
     """Whose thread a run is about: as its config says, else its context.
 
     Raises:
@@ -114,21 +117,35 @@ def owner_of(config: RunnableConfig | None) -> Owner:
         RefusedIdentityError: they name different people.
         InvalidInputError: an id in it cannot be used.
     """
+    named = _named(config)
+    if not named:
+        raise MissingIdentityError(_NOBODY)
+    if len(named) > 1:
+        raise RefusedIdentityError("configurable: agent_id and user_id are not those of the run's context")
+    return named.pop()
+
+
+def _owner_alone(owner: ThreadOwner, config: RunnableConfig | None) -> ThreadOwner:
+    """Whom a checkpointer is for, whatever the run; one for somebody else would get to read the thread."""
+    if _named(config) - {owner}:
+        raise RefusedIdentityError("the run is not for whom this checkpointer is: compile with memory.checkpointer()")
+    return owner
+
+
+def _named(config: RunnableConfig | None) -> set[ThreadOwner]:
+    """Whom a run's config and its context name."""
     configurable: Mapping[str, Any] = (config or {}).get("configurable", {})
     context = getattr(configurable.get(RUNTIME), "context", None)
-    known = None if context is None else _owner(to_identity(context))
-    if configurable.get("agent_id") is None:
-        if known is None:
-            raise MissingIdentityError(_NOBODY)
-        return known
-    named = _owner(Identity(agent_id=configurable["agent_id"], user_id=configurable.get("user_id")))
-    if known not in (None, named):
-        raise RefusedIdentityError("configurable: agent_id and user_id are not those of the run's context")
+    named = set[ThreadOwner]()
+    with suppress(MissingIdentityError):  # a host's own context may name nobody
+        named.add(_owner(to_identity(context)))
+    if configurable.get("agent_id") is not None:
+        named.add(_owner(Identity(agent_id=configurable["agent_id"], user_id=configurable.get("user_id"))))
     return named
 
 
-def _owner(who: Identity) -> Owner:
-    return Owner(who.agent_id, who.user_id or "")
+def _owner(who: Identity) -> ThreadOwner:
+    return ThreadOwner(who.agent_id, who.user_id or "")
 
 
 def _ids(thread_ids: Sequence[str]) -> Sequence[str]:

@@ -12,6 +12,8 @@ Checked = TypeVar("Checked")
 #: Anything with keys; `strict=False` reads other mappings than dicts.
 MAPPING: TypeAdapter[dict[Any, Any]] = TypeAdapter(dict[Any, Any])
 
+_INPUTS: dict[type, TypeAdapter[Any]] = {}
+
 #: What pydantic says of these is what somebody's object raised while it was read.
 _FOREIGN = frozenset({"mapping_type", "iteration_error", "get_attribute_error"})
 _LONGEST_NAME = 64
@@ -32,6 +34,18 @@ def checked(kind: TypeAdapter[Checked], given: object, *, strict: bool | None = 
         return kind.validate_python(given, strict=strict)
     except ValidationError as error:
         raise InvalidInputError(first_problem(error)) from None
+
+
+def input_of(kind: type[Checked], given: object) -> Checked:
+    """What a graph was asked, as its input; what checks it is built when first used, not when the graph is imported.
+
+    Raises:
+        InvalidInputError: it is something else.
+    """
+    if kind not in _INPUTS:
+        _INPUTS[kind] = TypeAdapter(kind)
+    adapter: TypeAdapter[Checked] = _INPUTS[kind]
+    return checked(adapter, given)
 
 
 def first_problem(error: ValidationError) -> str:

@@ -69,7 +69,7 @@ class RefinementRunningError(MnemicError):
 
 
 class RefinementOverError(MnemicError):
-    """This refinement has ended, or another run has taken it up; nothing was written."""
+    """This refinement has ended, another run has taken it up, or what it read was erased; nothing was written."""
 
 
 class KnifeRefusedError(MnemicError):
@@ -115,7 +115,7 @@ class EmbeddedPostgresError(MnemicError):
 
 
 class ModelError(MnemicError):
-    """The model could not be used for this step; the messages stay pending and will be formed later."""
+    """The model could not be used for this step; the message says what is left of the work."""
 
     def __init__(self, message: str | None = None, *, spent: "Usage | None" = None) -> None:
         super().__init__(message)
@@ -124,7 +124,7 @@ class ModelError(MnemicError):
 
 
 class ModelOutputError(ModelError):
-    """The model's answer stayed unusable after one repair; the messages stay pending."""
+    """The provider refused this request, or the answer cannot be used; one that can be repaired was asked for again."""
 
 
 class EmbeddingError(ModelError):

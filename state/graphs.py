@@ -140,9 +140,12 @@ class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
 class RefinementInput(TypedDict, total=False):
     """Which scope key's core memory to refine."""
 
-    scope_key: str
+    #: The agent's own where none is named.
+    scope_key: Annotated[str, UntrackedValue]
     #: Also where it is within its budget.
     force: Annotated[bool, UntrackedValue]
+    #: Only tells what there is to do.
+    dry_run: Annotated[bool, UntrackedValue]
 
 
 class RefinementState(RefinementInput, RefinementResult, total=False):

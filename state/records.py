@@ -15,8 +15,9 @@ Role = Literal["user", "assistant", "tool", "other"]
 SearchType = Literal["hybrid", "semantic", "text"]
 #: Facts, decisions and reflections in turn, or observations in one call.
 Extraction = Literal["sequential", "single"]
-#: `merged_from` and `propagated_from` tell where a memory comes from, `related_to` what lies near it.
-RelationType = Literal["related_to", "merged_from", "propagated_from"]
+#: `merged_from` and `propagated_from` tell where a memory comes from, `related_to` what lies near it; `same_as` leads
+#: to what went because it says exactly the same.
+RelationType = Literal["related_to", "merged_from", "same_as", "propagated_from"]
 #: Why a formation runs.
 FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
 
@@ -265,6 +266,10 @@ class HistoryEvent:
     ts: datetime
     before: str | None = None
     after: str | None = None
+    #: Of a memory's first row: what was merged into it, as far as the reader may read that; and of the row that tells
+    #: that it was merged: what it was merged into. Undone, neither is told.
+    merged_from: list[UUID] = field(default_factory=list)
+    merged_into: UUID | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
+from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
 from mnemic.state.records import Kind
@@ -14,6 +15,8 @@ from mnemic.state.records import Kind
 Ended = Literal["completed", "finished", "steps", "tokens", "time"]
 #: `planned`: a dry run. `not_due`: the core memory is within its budget, and nobody insists.
 RefinementOutcome = Literal["ended", "not_due", "planned"]
+#: Calls of one answer that count; a model has rarely more than 8 to make, one caught in a loop hundreds.
+MAX_CALLS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,14 +107,14 @@ class Refinement:
     protected: int
     #: Memories taken away without being kept elsewhere.
     removed: int
-    #: The memory that tells of the outcome.
+    #: The memory that tells of the outcome; None: it runs, or nothing changed.
     journal_id: UUID | None
 
 
 class RefinementResult(TypedDict, total=False):
     """What became of a refinement that was asked for; a dry run tells what there is to do."""
 
-    scope_key: str
+    scope_key: Annotated[str, UntrackedValue]
     outcome: RefinementOutcome
     #: The session; None: none was needed.
     refinement_id: str | None

@@ -1,11 +1,20 @@
 """Every number and choice of Mnemic, by name and with its unit; read once at the edge, arguments first."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mnemic.state.checking import field_name, first_problem
@@ -19,12 +28,16 @@ PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
 #: A day at most: Postgres' time limits are milliseconds in such an integer.
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
+#: Of the variables.
+PREFIX = "MNEMIC_"
 OFFLINE = "offline"
 #: Used when a key or a base URL is there and no model is named.
 DEFAULT_MODELS: dict[Tier, str] = {"fast": "openai:gpt-5-mini", "slow": "openai:gpt-5.1", "agent": "openai:gpt-5.1"}
 DEFAULT_EMBEDDER = "openai:text-embedding-3-small"
 #: A covering index tuple holds 2,704 bytes; 1,024 half floats leave room for the keys beside them.
 MAX_DIMENSIONS = 1024
+#: Characters of a key.
+MIN_SECRET = 16
 #: Settings that one agent may override (`agents.settings`).
 OVERRIDABLE = frozenset(
     {
@@ -57,12 +70,25 @@ OVERRIDABLE = frozenset(
 _OF_RECALL = ("rag", "always_in_context", "recall_budget_tokens", "recall_limit", "refinement_budget_tokens")
 
 
+def _long_enough(secret: SecretStr) -> SecretStr:
+    if len(secret.get_secret_value()) < MIN_SECRET:
+        raise ValueError(f"is a secret of at least {MIN_SECRET} characters")
+    return secret
+
+
+#: What signatures are made with.
+Key = Annotated[SecretStr, AfterValidator(_long_enough)]
+
+
 @contextmanager
-def _typed_errors() -> Iterator[None]:
+def _typed_errors(variables: Collection[str] = ()) -> Iterator[None]:
+    """Of settings that came from the environment their variables are named."""
     try:
         yield
     except ValidationError as error:
-        raise ConfigurationError(f"settings do not fit: {first_problem(error)}") from None
+        name, colon, reason = first_problem(error).partition(": ")
+        named = f"{PREFIX}{name.upper()}" if name in variables else name
+        raise ConfigurationError(f"settings do not fit: {named}{colon}{reason}") from None
 
 
 class Settings(BaseSettings):
@@ -73,7 +99,7 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="MNEMIC_",
+        env_prefix=PREFIX,
         extra="forbid",
         frozen=True,
         populate_by_name=True,
@@ -158,11 +184,11 @@ class Settings(BaseSettings):
     #: Days after which a purge erases what has expired. None: it stays soft-deleted for ever.
     retention_purge_after_days: PositiveInt | None = None
     #: The secret that signs the anchors of the audit; whoever can read the database must not have it.
-    anchor_key: Annotated[SecretStr, Field(min_length=16)] | None = None
+    anchor_key: Key | None = None
 
     # -- the server
     #: The secret that signs the server's bearer tokens (`mnemic token`). None: development, where everybody is let in.
-    server_key: Annotated[SecretStr, Field(min_length=16)] | None = None
+    server_key: Key | None = None
 
     # -- failures
     #: How long a run keeps a session, or a scope key, for itself; a killed one's work is taken up after that. A run of
@@ -217,7 +243,7 @@ class Settings(BaseSettings):
     search_candidates: PositiveInt = 100
 
     def __init__(self, **settings: Any) -> None:
-        with _typed_errors():
+        with _typed_errors(set(type(self).model_fields) - set(settings)):
             super().__init__(**settings)
 
     @field_validator("*", mode="before")
@@ -240,6 +266,14 @@ class Settings(BaseSettings):
         if extraction == "single" and info.data.get("always_in_context") is False:
             raise ValueError("single forms reflections alone, so it needs always_in_context on")
         return extraction
+
+    @field_validator("refinement_target_tokens")
+    @classmethod
+    def _is_within_the_budget(cls, target: int, info: ValidationInfo) -> int:
+        budget = info.data.get("refinement_budget_tokens")
+        if budget is not None and target > budget:
+            raise ValueError(f"{target:,} is more than refinement_budget_tokens, which is {budget:,}: set both")
+        return target
 
     def model_for(self, tier: Tier) -> str:
         """The chat model of a tier, `offline` where none is configured."""
@@ -277,7 +311,7 @@ class Settings(BaseSettings):
         return value
 
     def overridden(self, overrides: dict[str, Any]) -> Self:
-        """These settings with an agent's own values.
+        """These settings with an agent's own values; None: it has none of its own.
 
         Raises:
             ConfigurationError: a name may not be overridden, or a value does not fit.
@@ -285,21 +319,22 @@ class Settings(BaseSettings):
         if unknown := sorted(set(overrides) - OVERRIDABLE):
             names = ", ".join(map(field_name, unknown))
             raise ConfigurationError(f"an agent cannot override {names}; it may set {sorted(OVERRIDABLE)}")
-        if not overrides:
+        own = {name: value for name, value in overrides.items() if value is not None}
+        if not own:
             return self
         changed = type(self).__new__(type(self))
         with _typed_errors():
             # not BaseSettings' own, which would read the environment again: 5 ms of every recall
-            BaseModel.__init__(changed, **{**self.model_dump(), **overrides})
+            BaseModel.__init__(changed, **{**self.model_dump(), **own})
         return changed
 
     def overridden_for_recall(self, overrides: dict[str, Any]) -> Self:
-        """As `overridden`, for a recall: how the agent's memories are formed is left out.
+        """As `overridden`, for a recall: how the agent's memories are formed and refined is left out.
 
-        An operator's later choice there may not fit an old override; that stops a formation and no turn.
+        An operator's later choice there may not fit an old override; that stops a formation or refinement and no turn.
 
         Raises:
             ConfigurationError: a value does not fit.
         """
         read = {name: overrides[name] for name in _OF_RECALL if name in overrides}
-        return self.overridden({**read, "extraction": "sequential"} if read else {})
+        return self.overridden({**read, "extraction": "sequential", "refinement_target_tokens": 1} if read else {})

@@ -28,16 +28,24 @@ def joined(known: Any, new: Any) -> Any:
     except _NO_MESSAGE:
         pass
     raise InvalidInputError(
-        "messages are LangChain messages or mappings with role and content; what is removed has to be there"
+        "messages are LangChain messages or mappings with role and content, which is text or a list of parts with text;"
+        " what is removed has to be there"
     ) from None
 
 
 def _may_be_read(item: Any) -> bool:
-    """Pydantic makes a list of any iterable, and one that never ends would end the process."""
-    content = item.get("content") if isinstance(item, Mapping) else None
+    """Pydantic makes a list of any iterable, and one that never ends would end the process.
+
+    Parts that no provider can read would end the thread, for what is in it is sent with every later turn.
+    """
+    content = item.get("content") if isinstance(item, Mapping) else getattr(item, "content", None)
     if isinstance(item, tuple | list):
         content = item[-1] if item else None
-    return isinstance(content, str | list | None)
+    return all(map(_is_part, content)) if isinstance(content, list) else isinstance(content, str | None)
+
+
+def _is_part(part: Any) -> bool:
+    return isinstance(part, str) or (isinstance(part, dict) and isinstance(part.get("text"), str | None))
 
 
 class SupervisorInput(TypedDict, total=False):

@@ -9,9 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from psycopg.types.json import Jsonb
-
-from mnemic.state.errors import RefinementOverError
+from mnemic.state.errors import ConcurrentChangeError, RefinementOverError
 from mnemic.state.records import Kind
 from mnemic.state.refinement import Ended, LedgerEntry, Refinement
 from mnemic.storage.database import Scoped
@@ -24,8 +22,8 @@ _SQL = load_statements("refinements")
 MOST_FOUND = 20
 
 
-class Session(NamedTuple):
-    """A session as the run that holds it knows it."""
+class Claim(NamedTuple):
+    """What the run that holds a refinement knows it by."""
 
     id: UUID
     scope_key: str
@@ -59,14 +57,14 @@ async def running(scoped: Scoped, key: str) -> Running | None:
     return Running(*rows[0]) if rows else None
 
 
-async def begin(scoped: Scoped, session: Session, ledger: Sequence[LedgerEntry], *, target: int, seconds: int) -> None:
+async def begin(scoped: Scoped, claim: Claim, ledger: Sequence[LedgerEntry], *, target: int, seconds: int) -> None:
     """Stores a new session; within an operation, whose history tells of it.
 
     Raises:
         ConcurrentChangeError: another one was begun meanwhile.
     """
     values = {
-        **_values(session),
+        **_values(claim),
         "actor": scoped.identity.actor,
         "seconds": seconds,
         "target": target,
@@ -76,53 +74,51 @@ async def begin(scoped: Scoped, session: Session, ledger: Sequence[LedgerEntry],
     await scoped.execute(_SQL["begin"], values)
 
 
-async def take_over(scoped: Scoped, session: Session, *, seconds: int) -> bool:
+async def take_over(scoped: Scoped, claim: Claim, *, seconds: int) -> bool:
     """Takes a session up that was broken off; False where somebody else was faster."""
-    return bool(await scoped.tuples(_SQL["take_over"], {**_values(session), "seconds": seconds}))
+    return bool(await scoped.tuples(_SQL["take_over"], {**_values(claim), "seconds": seconds}))
 
 
-async def release(scoped: Scoped, session: Session) -> None:
+async def release(scoped: Scoped, claim: Claim) -> None:
     """Leaves a session to whoever resumes it."""
-    await scoped.execute(_SQL["release"], _values(session))
+    await scoped.execute(_SQL["release"], _values(claim))
 
 
-async def step(scoped: Scoped, session: Session, *, seconds: int) -> Progress:
+async def step(scoped: Scoped, claim: Claim, *, seconds: int) -> Progress:
     """Counts a turn that is about to begin, and holds the session for as long again.
 
     Raises:
         RefinementOverError: the session is no longer this run's.
     """
-    rows = await scoped.tuples(_SQL["step"], {**_values(session), "seconds": seconds})
+    rows = await scoped.tuples(_SQL["step"], {**_values(claim), "seconds": seconds})
     if not rows:
         raise RefinementOverError
     return Progress(*rows[0])
 
 
-async def spend(scoped: Scoped, session: Session, tokens: int) -> None:
+async def spend(scoped: Scoped, claim: Claim, tokens: int) -> None:
     """Adds what a turn's model took."""
-    await scoped.execute(_SQL["spend"], {**_values(session), "tokens": tokens})
+    await scoped.execute(_SQL["spend"], {**_values(claim), "tokens": tokens})
 
 
-async def begin_knife(scoped: Scoped, session: Session, reason: str, *, meta: Mapping[str, Any] | None = None) -> UUID:
+async def begin_knife(scoped: Scoped, claim: Claim, reason: str) -> None:
     """Opens an operation of a session; as `Scoped.begin_operation`.
 
     Raises:
         RefinementOverError: the session has ended, or is no longer this run's.
     """
-    op_id = uuid4()
     values = {
-        **_values(session),
-        "op_id": op_id,
+        **_values(claim),
+        "op_id": uuid4(),
         "actor": scoped.identity.actor,
         "reason": reason,
-        "meta": Jsonb(dict(meta or {})),
+        "meta": "{}",
         "lock": scoped.lock,
         "head": scoped.head,
     }
     ((is_running, _),) = await scoped.tuples(_SQL["begin_knife"], values)
     if not is_running:
         raise RefinementOverError
-    return op_id
 
 
 async def ledger(scoped: Scoped) -> list[LedgerEntry]:
@@ -137,27 +133,22 @@ async def find(scoped: Scoped, query: str, *, after: datetime | None, before: da
     return [memory_id for (memory_id,) in await scoped.tuples(_SQL["find"], values)]
 
 
-async def count_duplicates(scoped: Scoped) -> int:
-    """How many `remove_duplicates` would remove."""
-    ((count,),) = await scoped.tuples(_SQL["count_duplicates"], {})
+async def duplicates(scoped: Scoped, *, remove: bool) -> int:
+    """How many memories say exactly what another one says; `remove`: they go, in one operation."""
+    ((count,),) = await scoped.tuples(_SQL["duplicates"], {"remove": remove})
     return int(count)
-
-
-async def remove_duplicates(scoped: Scoped) -> int:
-    """Soft-deletes what says exactly the same as another core memory of the scope key; how many that were."""
-    return len(await scoped.tuples(_SQL["remove_duplicates"], {}))
 
 
 async def merge(scoped: Scoped, merged: Sequence[LedgerEntry], category: str, content: str) -> UUID | None:
     """Replaces memories by one; None where a living memory says that already.
 
     Raises:
-        RefinementOverError: one of them is not as it was read.
+        ConcurrentChangeError: one of them is not as it was read.
     """
     ordered = sorted(merged, key=lambda entry: entry.id)
     closing = {"ids": [entry.id for entry in ordered], "versions": [entry.version for entry in ordered]}
     if len(await scoped.tuples(_SQL["close_merged"], closing)) != len(ordered):
-        raise RefinementOverError("one of these memories was changed meanwhile; nothing was written")
+        raise ConcurrentChangeError("one of these memories was changed meanwhile; nothing was written")
     new_id = uuid4()
     values = {
         "ids": closing["ids"],
@@ -190,15 +181,15 @@ async def protect(scoped: Scoped, entry: LedgerEntry) -> bool:
     return bool(done)
 
 
-async def originals(scoped: Scoped, session: Session, entries: Sequence[LedgerEntry]) -> list[tuple[str, str]]:
-    """What these memories said when the session began, each with whom it is about; of merged ones all that went in."""
-    values = {"ids": [entry.id for entry in entries], "id": session.id}
+async def originals(scoped: Scoped, claim: Claim, entry: LedgerEntry) -> list[tuple[str, str]]:
+    """What a memory said when the session began, and whom it is about; of a merged one all that went into it."""
+    values = {"ids": [entry.id], "id": claim.id}
     return [(content, subject) for content, subject in await scoped.tuples(_SQL["originals"], values)]
 
 
-async def remove(scoped: Scoped, session: Session, memories: int) -> tuple[int, int]:
+async def count_removed(scoped: Scoped, claim: Claim, memories: int) -> tuple[int, int]:
     """Counts memories that are taken away: all that were so far, and what there was when the session began."""
-    ((removed, before),) = await scoped.tuples(_SQL["removed"], {**_values(session), "removed": memories})
+    ((removed, before),) = await scoped.tuples(_SQL["removed"], {**_values(claim), "removed": memories})
     return int(removed), int(before)
 
 
@@ -209,7 +200,7 @@ async def done(scoped: Scoped, refinement_id: UUID) -> dict[str, int]:
 
 async def finish(
     scoped: Scoped,
-    session: Session,
+    claim: Claim,
     ended: Ended,
     ledger_after: Sequence[LedgerEntry],
     counts: Mapping[str, int],
@@ -217,7 +208,7 @@ async def finish(
 ) -> None:
     """Ends a session with its outcome; within an operation, whose history tells of it."""
     values = {
-        **_values(session),
+        **_values(claim),
         "ended": ended,
         "tokens": sum(entry.tokens for entry in ledger_after),
         "memories": len(ledger_after),
@@ -231,12 +222,21 @@ async def finish(
     await scoped.execute(_SQL["finish"], values)
 
 
-async def listed(
-    scoped: Scoped, keys: Sequence[str] | None, *, refinement_id: UUID | None = None, most: int = 1
-) -> list[Refinement]:
+async def listed(scoped: Scoped, keys: Sequence[str] | None, *, most: int) -> list[Refinement]:
     """Sessions of these scope keys, or of all that the transaction sees, newest first."""
-    values = {"keys": None if keys is None else list(keys), "id": refinement_id, "most": most}
+    values = {"keys": None if keys is None else list(keys), "id": None, "most": most}
     return await scoped.rows(Refinement, _SQL["listed"], values)
+
+
+async def one(scoped: Scoped, refinement_id: UUID) -> Refinement:
+    """A session that the transaction sees."""
+    (row,) = await scoped.rows(Refinement, _SQL["listed"], {"keys": None, "id": refinement_id, "most": 1})
+    return row
+
+
+async def is_known(scoped: Scoped, refinement_id: UUID) -> bool:
+    """Whether the transaction sees a session of this id."""
+    return bool(await scoped.rows(Refinement, _SQL["listed"], {"keys": None, "id": refinement_id, "most": 1}))
 
 
 async def operations(scoped: Scoped, keys: Sequence[str] | None, refinement_id: UUID) -> list[UUID]:
@@ -245,5 +245,5 @@ async def operations(scoped: Scoped, keys: Sequence[str] | None, refinement_id: 
     return [op_id for (op_id,) in await scoped.tuples(_SQL["operations"], values)]
 
 
-def _values(session: Session) -> dict[str, Any]:
-    return {"id": session.id, "key": session.scope_key, "holder": session.holder}
+def _values(claim: Claim) -> dict[str, Any]:
+    return {"id": claim.id, "key": claim.scope_key, "holder": claim.holder}

@@ -36,6 +36,12 @@ async def enter_agent(scoped: Scoped) -> None:
     await scoped.execute(_SQL["enter_agent"], {})
 
 
+async def hold_agent(scoped: Scoped) -> dict[str, Any]:
+    """The agent's overrides, which nobody else changes until the transaction ends; the agent exists from now on."""
+    ((settings,),) = await scoped.tuples(_SQL["hold_agent"], {})
+    return dict(settings)
+
+
 async def configure_agent(scoped: Scoped, overrides: Mapping[str, Any]) -> None:
     """Replaces the agent's overrides."""
     await scoped.execute(_SQL["configure_agent"], {"settings": Jsonb(dict(overrides))})

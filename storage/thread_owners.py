@@ -5,12 +5,12 @@ from typing import Any, LiteralString
 
 from mnemic.storage.database import Database
 from mnemic.storage.statements import load_statements
-from mnemic.storage.threads import Owner
+from mnemic.storage.threads import ThreadOwner
 
 _SQL = load_statements("thread_owners")
 
 
-async def owners(database: Database, thread_id: str) -> list[Owner]:
+async def owners(database: Database, thread_id: str) -> list[ThreadOwner]:
     """Everybody who has a thread of this id, who moved it last first: ids, nothing of what was said.
 
     Raises:
@@ -19,7 +19,7 @@ async def owners(database: Database, thread_id: str) -> list[Owner]:
     return await _found(database, _SQL["owners"], {"thread_id": thread_id})
 
 
-async def owners_of_runs(database: Database, run_ids: Sequence[str]) -> list[Owner]:
+async def owners_of_runs(database: Database, run_ids: Sequence[str]) -> list[ThreadOwner]:
     """Everybody who has checkpoints of these runs.
 
     Raises:
@@ -28,7 +28,7 @@ async def owners_of_runs(database: Database, run_ids: Sequence[str]) -> list[Own
     return await _found(database, _SQL["of_runs"], {"run_ids": list(run_ids)})
 
 
-async def _found(database: Database, statement: LiteralString, values: Mapping[str, Any]) -> list[Owner]:
+async def _found(database: Database, statement: LiteralString, values: Mapping[str, Any]) -> list[ThreadOwner]:
     async with database.catalog() as connection:
         found = await connection.execute(statement, values)
-        return [Owner(*row) for row in await found.fetchall()]
+        return [ThreadOwner(*row) for row in await found.fetchall()]

@@ -28,9 +28,11 @@ from mnemic.storage.database import Database
 from mnemic.storage.statements import load_statements
 
 _SQL = load_statements("threads")
+#: Of every checkpoint and write: a type that was not allowed comes back as plain data.
+SERIALIZER: Final = JsonPlusSerializer(allowed_msgpack_modules=None)
 
 
-class Owner(NamedTuple):
+class ThreadOwner(NamedTuple):
     """Whose threads they are: an agent's with one user, or with nobody in particular."""
 
     agent_id: str
@@ -44,7 +46,7 @@ class Owner(NamedTuple):
 
 
 #: Says whose thread a call is about, by its config; a listing of everything, a deletion and a pruning have none.
-OwnerOf = Callable[[RunnableConfig | None], Owner]
+OwnerOf = Callable[[RunnableConfig | None], ThreadOwner]
 
 
 class _Call(NamedTuple):
@@ -71,7 +73,7 @@ class ThreadSaver(AsyncPostgresSaver):
     """
 
     def __init__(self, database: Database, owner_of: OwnerOf) -> None:
-        super().__init__(database.pool, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+        super().__init__(database.pool, serde=SERIALIZER)
         self._database = database
         self._owner_of = owner_of
 

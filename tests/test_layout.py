@@ -26,7 +26,7 @@ def test_every_room_is_linked_in_the_package_and_nothing_else_is() -> None:
     assert {name: str(path.readlink()) for name, path in links.items()} == {
         folder: f"../{folder}" for folder in ROOMS.values()
     }
-    assert set(entries) - set(links) == {"__init__.py", "py.typed"}
+    assert set(entries) - set(links) == {"__init__.py", "__main__.py", "py.typed"}
 
 
 def test_every_folder_with_code_is_listed_and_every_listed_one_exists() -> None:
@@ -63,6 +63,7 @@ def test_a_wheel_holds_every_file_of_the_rooms_and_one_package_only(tmp_path: Pa
     assert {name.partition("/")[0] for name in held} == {"mnemic"}
     assert held == {
         "mnemic/__init__.py",
+        "mnemic/__main__.py",
         "mnemic/py.typed",
         *(f"mnemic/{path.as_posix()}" for folder in ROOMS.values() for path in files_of(folder)),
     }

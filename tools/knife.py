@@ -7,7 +7,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel
 
 from mnemic.nodes import knife
-from mnemic.nodes.finish_refinement import complete
+from mnemic.nodes.ending import complete
 from mnemic.nodes.refining import Refining
 from mnemic.prompts import knife as told
 from mnemic.prompts.refusals import refused_argument
@@ -20,7 +20,8 @@ from mnemic.state.errors import (
 )
 from mnemic.tools.calling import told_of_arguments
 
-#: What a model may read of: its own mistakes, and that the session is over. All else ends the run, and it is resumed.
+#: What a model may read of: its own mistakes, what a guard of the database refuses, that somebody else wrote meanwhile,
+#: and that the session is over. All else ends the run, and it is resumed.
 _TOLD = (KnifeRefusedError, InvalidInputError, RefinementOverError, RefusedError, ConcurrentChangeError)
 
 

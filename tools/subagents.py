@@ -8,7 +8,6 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 from pydantic import Field
 
-from mnemic.models.converse import Speaking
 from mnemic.nodes.perform import agent_models, perform_answer
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.policy.hygiene import clean_text
@@ -47,14 +46,13 @@ def subagent(provide: Provider, role: str, own: Sequence[BaseTool]) -> BaseTool:
 
 def _working(role: str, own: Sequence[BaseTool]) -> Act:
     node = ToolNode(list(own), name=role)
-    speaking = Speaking(step=role, shown=False)  # its words are for the supervisor alone
 
     async def work(resources: Resources, identity: Identity, given: dict[str, Any], said: Sequence[Any]) -> Answer:
         # what it is told comes from a model, so nothing of it is observed
         messages: list[BaseMessage] = [SystemMessage(subagent_prompt(role)), HumanMessage(clean_text(given["task"]))]
         _, models = await agent_models(resources, identity)
         for _turn in range(MOST_TURNS):
-            answer = await perform_answer(resources, identity, models, own, messages, speaking)
+            answer = await perform_answer(resources, identity, models, own, messages, role)
             if not answer.tool_calls:
                 return answer.text, None
             messages.append(answer)

@@ -26,7 +26,7 @@ class ScriptedModels(ChatModels):
         super().__init__(settings)
         self._scripted = ScriptedChat(text=text)
 
-    def get(self, tier: Tier) -> BaseChatModel:
+    def get(self, tier: Tier, *, shown: bool = False) -> BaseChatModel:
         """The scripted one."""
         return self._scripted
 

@@ -3,8 +3,9 @@
 from typing import Literal
 
 from mnemic.models.offline.frames import Said, analysed
+from mnemic.models.offline.lexicon import WEEKDAYS
 from mnemic.models.offline.pieces import words
-from mnemic.models.offline.text import stem
+from mnemic.models.offline.text import content_stems, stem
 
 Relation = Literal["contradicts", "repeats", "details", "differs"]
 
@@ -29,6 +30,9 @@ _ALTERNATIVES: tuple[frozenset[str], ...] = tuple(
     )
 )
 _NUMBERS = frozenset(map(stem, words("NUMBER_WORD")))
+#: How a version comes to be in use.
+_RUNS = frozenset({"go", "run", "us", "mov", "upgrad", "updat", "switch", "migrat", "now"})
+_WEEKLY = frozenset(f"{day}s".lower() for day in WEEKDAYS)
 _MEAT = frozenset(
     map(
         stem,
@@ -71,30 +75,70 @@ def relation(new: str, old: str) -> Relation:
         return "contradicts"
     if newer.subject != older.subject or newer.denies != older.denies or newer.ends != older.ends:
         return "differs"
-    if _in_order(newer.order, older.order):
+    if _is_told_by(newer, older):
         return "repeats"
-    return "details" if _in_order(older.order, newer.order) else "differs"
+    return "details" if _is_told_by(older, newer) else "differs"
+
+
+def says_of_others(new: str, old: str) -> bool:
+    """Whether both do the same with other names, numbers or times: `flies to Oslo on Saturday`, `to Rome on Friday`."""
+    newer, older = analysed(new), analysed(old)
+    if newer.subject != older.subject or newer.denies != older.denies or newer.taste or older.taste:
+        return False
+    return bool(_undetailed(newer)) and _undetailed(newer) == _undetailed(older)
+
+
+def _undetailed(said: Said) -> frozenset[str]:
+    """Its words but for names, numbers and times."""
+    return said.timeless - content_stems(" ".join(map(_uncounted, said.details)))
+
+
+def _uncounted(detail: str) -> str:
+    """A number without the noun that it counts; a name as it is."""
+    number = detail.partition(" ")[0]
+    return number if _is_number(stem(number)) else detail
 
 
 def contradicts(newer: Said, older: Said) -> bool:
-    """Whether both cannot be true at once, so that the newer one takes the place of the older."""
+    """Whether both cannot be true at once, so that the newer one takes the place of the older.
+
+    Two sentences that differ in more than one name, number or time tell of two things. What has one value at a time
+    and what gives up a diet may also tell since when.
+    """
+    differing = min(len(newer.details - older.details), len(older.details - newer.details))
+    if differing > 1:
+        return False
     if (
         newer.attribute
         and newer.attribute == older.attribute
         and (newer.subject == older.subject or " " in newer.attribute)
     ):
+        if differing and _at_another_time(newer, older) and (newer.times | older.times) & _WEEKLY:
+            return False
         return not (newer.value <= older.value or older.value <= newer.value)
     if _upgrades(newer, older):
         return True
     if newer.subject != older.subject:
         return False
-    return (
+    if _breaks_diet(newer, older) or _moves_in_time(newer, older):
+        return True
+    return not _at_another_time(newer, older) and (
         _counts_otherwise(newer, older)
-        or _breaks_diet(newer, older)
         or _reverses(newer, older)
         or _turns_taste(newer, older)
         or _prefers_otherwise(newer, older)
-        or _moves_in_time(newer, older)
+    )
+
+
+def _at_another_time(newer: Said, older: Said) -> bool:
+    return bool(newer.times - older.times and older.times - newer.times)
+
+
+def _is_told_by(short: Said, long: Said) -> bool:
+    """Whether a sentence says all of another one: its words in the same order, its names, numbers and times."""
+    held = long.details | long.times
+    return _in_order(short.order, long.order) and all(
+        any(detail in one for one in held) for detail in short.details | short.times
     )
 
 
@@ -146,11 +190,14 @@ def _moves_in_time(newer: Said, older: Said) -> bool:
 
 
 def _upgrades(newer: Said, older: Said) -> bool:
-    """`goes to Postgres 17` after `the database is Postgres 16`, of one owner."""
-    if newer.denies or older.denies or not newer.subject & older.subject:
+    """`goes to Postgres 17` after `the database is Postgres 16`, of one owner and in the same place."""
+    if newer.denies or older.denies or not (newer.subject <= older.subject or older.subject <= newer.subject):
         return False
-    before = dict(older.versions)
-    return any(before.get(name, version) != version for name, version in newer.versions)
+    if newer.versions == older.versions or [name for name, _ in newer.versions] != [name for name, _ in older.versions]:
+        return False
+    numbers = {number for said in (newer, older) for _, number in said.versions}
+    ours, theirs = (said.timeless - said.subject - numbers - _RUNS for said in (newer, older))
+    return ours <= theirs or theirs <= ours
 
 
 def _counts_otherwise(newer: Said, older: Said) -> bool:
@@ -158,11 +205,16 @@ def _counts_otherwise(newer: Said, older: Said) -> bool:
     if newer.past or older.past or newer.denies or older.denies:
         return False
     if newer.counted and older.counted and newer.counted[0] == older.counted[0]:
-        return newer.counted[1] != older.counted[1]
-    if len(newer.order) != len(older.order) or newer.times or older.times:
+        ours = newer.timeless - {stem(newer.counted[1]), "keep"}
+        theirs = older.timeless - {stem(older.counted[1]), "keep"}
+        return len(newer.details ^ older.details) == 2 and (ours <= theirs or theirs <= ours)
+    if len(newer.order) != len(older.order) or newer.times != older.times:
         return False
     pairs = [(new, old) for new, old in zip(newer.order, older.order, strict=True) if new != old]
-    return len(pairs) == 1 and all(_is_number(word) for word in pairs[0])
+    if len(pairs) != 1 or not all(_is_number(word) for word in pairs[0]):
+        return False
+    # what stands behind a noun, as in `cellar 20`, is a name
+    return all(" " in detail or "%" in detail for detail in newer.details ^ older.details)
 
 
 def _is_number(word: str) -> bool:
@@ -171,7 +223,6 @@ def _is_number(word: str) -> bool:
 
 def _breaks_diet(newer: Said, older: Said) -> bool:
     """Who eats what a diet excludes has given it up."""
-    if newer.denies or older.denies or "eat" not in newer.stems:
+    if newer.denies or older.attribute != "diet" or "eat" not in newer.stems or newer.stems & _EXCLUDED.keys():
         return False
-    excluded = frozenset[str]().union(*(foods for diet, foods in _EXCLUDED.items() if diet in older.stems))
-    return bool(newer.stems & excluded)
+    return any(newer.stems & foods for diet, foods in _EXCLUDED.items() if diet in older.value)

@@ -8,27 +8,32 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from mnemic.models.offline.text import stem
-from mnemic.policy.common_words import FUNCTION_WORDS
-from mnemic.policy.words import folded_words
+from mnemic.models.offline.lines import FORGET, HEARD, NOT_KEPT, QUESTION, UNKNOWN, fitting, says_it, telling
 from mnemic.prompts.supervise import ALONE
 
-_QUESTION = re.compile(
-    r"\?\s*$|^\s*(?:what|who|whom|whose|where|when|why|how|which|do|does|did|is|are|was|were|can|could|will|would|should"
-    r"|tell me|remind me)\b",
-    re.IGNORECASE,
-)
-_FORGET = re.compile(r"^\s*(?:please\s+)?forget\b(?:\s+(?:that|about))?\s*(?P<what>.+)", re.IGNORECASE | re.DOTALL)
 _DELEGATE = re.compile(
     r"^\s*(?:please\s+)?(?:ask|have|let)\s+the\s+(?P<who>planner|researcher|executor)\s+(?:to\s+)?(?P<task>.+)",
     re.IGNORECASE | re.DOTALL,
 )
 _LINE = re.compile(r"^- (?P<line>.+)$", re.MULTILINE)
 _UPDATES = re.compile(r"<Updates\b.*?</Updates>", re.DOTALL)
-#: A kept message, and no memory.
-_SAID = re.compile(r"^(?:\[[^\]]*\] )?[^:]{1,200} said: ")
-#: Lines told at once.
-_MOST = 5
+#: No question: it is remembered without being asked.
+_KEEP = re.compile(
+    r"\b(?:can|could|will|would) you (?:please )?(?:remember|note|keep) (?:that|this)[^?]{0,80}\?", re.IGNORECASE
+)
+#: Characters of a question to the memory.
+_LONGEST = 2000
+#: What is said to words that tell nothing.
+_COURTESIES = (
+    (r"(?:hello|hi|hey|hallo|good (?:morning|afternoon|evening))(?: there| again)?", "Hello."),
+    (r"(?:thanks|thank you|many thanks|danke)(?: so much| very much| a lot| again)?", "You are welcome."),
+    (r"(?:bye|goodbye|good night|see you|tschüss)(?: bye| later| soon| tomorrow)?", "Goodbye."),
+    (
+        r"help|(?:can|could) you help(?: me)?|(?:who|what|how) are you|what can you do",
+        "I am a few rules, without a language model. I remember what you tell me, say it when you ask, and forget it "
+        "when you say so.",
+    ),
+)
 
 
 class Call(NamedTuple):
@@ -48,33 +53,46 @@ def converse(messages: Sequence[BaseMessage], offered: Sequence[str]) -> tuple[s
     if (wanted := _DELEGATE.match(said)) and wanted["who"].lower() in offered:
         return "", [Call(wanted["who"].lower(), {"task": wanted["task"].strip()}, len(messages))]
     query = "memory_query" in offered
-    if (forgotten := _FORGET.match(said)) and query:
-        return "", [Call("memory_query", {"query": forgotten["what"].strip()[:2000], "top_k": 10}, len(messages))]
-    if not _QUESTION.search(said) and not _is_task(messages):
-        return "I see.", []
-    known = _fitting(said, _shown(messages))
+    if (forgotten := FORGET.match(said)) and query:
+        if not telling(forgotten["what"]):
+            return "Say what I am to forget, one thing at a time.", []
+        return "", [Call("memory_query", {"query": forgotten["what"].strip()[:_LONGEST], "top_k": 10}, len(messages))]
+    if (told := _courtesy(said)) and not _is_task(messages):
+        return told, []
+    if not QUESTION.search(_KEEP.sub("", said)) and not _is_task(messages):
+        return HEARD, []
+    known = fitting(said, _shown(messages))
     if known and not _is_task(messages):
         return _told(known), []
     if query:
-        return "", [Call("memory_query", {"query": said[:2000], "top_k": 10}, len(messages))]
-    return "I do not know.", []
+        return "", [Call("memory_query", {"query": said[:_LONGEST], "top_k": 10}, len(messages))]
+    return UNKNOWN, []
 
 
 def _after_tools(said: str, messages: Sequence[BaseMessage], offered: Sequence[str]) -> tuple[str, list[Call]]:
     answers = _last_answers(messages)
     rows = [row for answer in answers if answer.name == "memory_query" for row in _rows(answer.text)]
-    memories = [row for row in rows if row.get("category") != "message"]
-    forgotten = _FORGET.match(said)
-    if forgotten and rows and "forget" in offered:
-        meant = [row for row in memories if _covers(str(row.get("text", "")), forgotten["what"])]
-        if not meant:
-            return "I remember nothing like that.", []
-        return "", [Call("forget", {"id": meant[0]["id"]}, len(messages))]
+    forgotten = FORGET.match(said)
     if forgotten and any(answer.name == "forget" for answer in answers):
         return ("I kept it." if answers[-1].status == "error" else "It is forgotten."), []
+    if forgotten and "forget" in offered:
+        return _forgetting(forgotten["what"][:_LONGEST], rows, len(messages))
     others = [answer.text for answer in answers if answer.name != "memory_query"]
-    lines = others or _fitting(said, [str(row.get("text", "")) for row in rows])
-    return (_told(lines) if lines else "I do not know."), []
+    lines = others or fitting(said, [_line(row) for row in rows])
+    return (_told(lines) if lines else UNKNOWN), []
+
+
+def _forgetting(what: str, rows: Sequence[Mapping[str, Any]], turn: int) -> tuple[str, list[Call]]:
+    meant = [row for row in rows if says_it(_line(row), what)]
+    memory = next((row for row in meant if row.get("category") != "message"), None)
+    if memory is not None:
+        return "", [Call("forget", {"id": memory["id"]}, turn)]
+    return f"{NOT_KEPT} It was said, and what was said I cannot forget." if meant else NOT_KEPT, []
+
+
+def _courtesy(said: str) -> str | None:
+    words = said.casefold().strip(" \n.!?,")
+    return next((answer for shape, answer in _COURTESIES if re.fullmatch(shape, words)), None)
 
 
 def _last_answers(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
@@ -98,6 +116,11 @@ def _rows(text: str) -> list[dict[str, Any]]:
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
+def _line(row: Mapping[str, Any]) -> str:
+    """What a row says, as the memory context would show it."""
+    return unescape(str(row.get("text", "")).removeprefix(f"[{row.get('category')}] "))
+
+
 def _is_task(messages: Sequence[BaseMessage]) -> bool:
     """Whether another agent asks: then whatever it says is a question."""
     return isinstance(messages[0], SystemMessage) and messages[0].text.startswith(ALONE)
@@ -108,26 +131,6 @@ def _shown(messages: Sequence[BaseMessage]) -> list[str]:
     system = messages[0].text if isinstance(messages[0], SystemMessage) else ""
     context = _UPDATES.sub("", system.partition("<MemoryContext>")[2])  # they say what changed, and not what is so
     return [unescape(found["line"]) for found in _LINE.finditer(context)]
-
-
-def _fitting(said: str, lines: Sequence[str]) -> list[str]:
-    """Lines that share a telling word with what was said, the most of them first; each once.
-
-    Where memories fit, what was said on the way to them is left out: it may have been taken back since.
-    """
-    wanted = _telling(said)
-    scored = [(len(wanted & _telling(line)), line) for line in dict.fromkeys(lines)]
-    fitting = [line for score, line in sorted(scored, key=lambda pair: -pair[0]) if score]
-    return ([line for line in fitting if not _SAID.search(line)] or fitting)[:_MOST]
-
-
-def _covers(line: str, what: str) -> bool:
-    wanted = _telling(what)
-    return bool(wanted) and 2 * len(wanted & _telling(line)) >= len(wanted)
-
-
-def _telling(text: str) -> set[str]:
-    return {stem(word) for word in folded_words(text) if word not in FUNCTION_WORDS}
 
 
 def _told(lines: Sequence[str]) -> str:

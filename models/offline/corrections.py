@@ -19,6 +19,10 @@ _KINDS = tuple(
 )
 
 
+#: `Actually, ...`: a whole statement in the place of the one before.
+_INSTEAD = pattern("<CORRECTIONS_INSTEAD>", ignore_case=True)
+
+
 @dataclass(frozen=True)
 class Correction:
     """The right value, and the wrong one where the speaker named it."""
@@ -36,6 +40,11 @@ class Correction:
         if len(found) != 1 or found[0][0].lower() == self.right.lower():
             return None
         return statement[: found[0].start()] + self.right + statement[found[0].end() :]
+
+
+def puts_instead(sentence: str) -> bool:
+    """Whether what the sentence states takes the place of what its speaker has just said of the same."""
+    return _INSTEAD.match(sentence.strip()) is not None
 
 
 def correction(sentence: str) -> Correction | None:

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from mnemic.models.offline.agreements import is_agreement
 from mnemic.models.offline.clauses import expanded, statements
-from mnemic.models.offline.compare import relation
+from mnemic.models.offline.compare import relation, says_of_others
 from mnemic.models.offline.conversation import Said, addresses_assistant, known_names, user_sentences
-from mnemic.models.offline.corrections import correction
+from mnemic.models.offline.corrections import correction, puts_instead
 from mnemic.models.offline.months import with_month
 from mnemic.models.offline.people import People
 from mnemic.models.offline.relations import introduced
@@ -56,6 +56,8 @@ def found_facts(given: ExtractFactsInput) -> list[Found]:
         for text in named_statements(said, names, people):
             fact = rewritten(text, voice, said.line.said_at.date())
             if fact is not None and not (given.group and is_agreement(text)):
+                if puts_instead(said.text):
+                    _withdraw(found, fact, voice)
                 found.append(Found(text, fact, said, (said.line.number,)))
         person = introduced(said.text, voice)
         if person is not None and not any(person.subject in earlier.fact.content for earlier in found[before:]):
@@ -80,8 +82,7 @@ def _corrected(found: list[Found], said: Said, voice: Voice) -> bool:
     change = correction(said.text)
     if change is None:
         return False
-    own = [index for index, earlier in enumerate(found) if earlier.said.line.speaker == voice.name]
-    for index in reversed(own[-_CORRECTABLE:]):
+    for index in _correctable(found, voice):
         earlier = found[index]
         text = change.applied(earlier.statement)
         fact = rewritten(text, voice, earlier.said.line.said_at.date()) if text else None
@@ -90,6 +91,20 @@ def _corrected(found: list[Found], said: Said, voice: Voice) -> bool:
             found[index] = replace(earlier, statement=text, fact=fact, messages=messages)
             return True
     return False
+
+
+def _correctable(found: list[Found], voice: Voice) -> list[int]:
+    """Where the last statements of a speaker stand, the last one first."""
+    own = [index for index, earlier in enumerate(found) if earlier.said.line.speaker == voice.name]
+    return own[-_CORRECTABLE:][::-1]
+
+
+def _withdraw(found: list[Found], fact: Statement, voice: Voice) -> None:
+    """Takes out what the speaker has just said in the same words of another name, number or time."""
+    for index in _correctable(found, voice):
+        if says_of_others(fact.content, found[index].fact.content):
+            del found[index]
+            return
 
 
 def current(found: list[Found]) -> list[Found]:

@@ -21,12 +21,16 @@ _ATTRIBUTE = pattern("<FRAMES_ATTRIBUTE>")
 _MANY_VALUED = words_of("MANY_VALUED")
 _DATE_VALUED = pattern(r"(?:.* )?(?:<PROJECT>|deadline|birthday|anniversary|wedding)$")
 _TIME = pattern("<FRAMES_TIME>")
+_DETAIL = pattern("<FRAMES_DETAIL>")
 _TIME_WORDS = re.compile(r"\b(?:on|at|in|by|every|until|the (?:morning|afternoon|evening|week|weekend) of)\b")
 _ENDING = pattern("<FRAMES_ENDING>")
 _ANY_MORE = re.compile(r"\bany ?more\b")
 _DENIAL = re.compile(r"\b\w+n't\b|\b(?:not|never|no|without|neither|can't|cannot)\b")
 _TASTES = {"lik": 1, "dislik": -1}
-_VERSION = re.compile(r"\b([A-Z][A-Za-z+#]{2,}) (\d+(?:\.\d+)*)\b(?! ?[ap]m|:)")
+#: What somebody uses or goes to; elsewhere a number behind a name tells one thing from another: `Room 101`.
+_VERSION = re.compile(
+    r"\b(?:is|are|was|be|use|uses|runs?|run on|runs on|to) ([A-Z][A-Za-z+#]{2,}) (\d+(?:\.\d+)*)\b(?! ?[ap]m|:)"
+)
 _DATED_WORDS = frozenset({*MONTHS, *WEEKDAYS})
 _COUNTED = pattern(
     r" (?:has|keeps|owns|have|keep|own) (?P<number>\d+|<NUMBER_WORD>) (?P<noun>[a-z]+s)"
@@ -52,7 +56,9 @@ class Said:
     #: Its stems without times, and the times.
     timeless: frozenset[str]
     times: frozenset[str]
-    #: Named things with their version: `Postgres 16`.
+    #: Its names, and its numbers with what they count.
+    details: frozenset[str]
+    #: Named things in use with their version: `Postgres 16`.
     versions: tuple[tuple[str, str], ...] = ()
     #: What somebody has, keeps or owns, counted: `two hives`.
     counted: tuple[str, str] | None = None
@@ -89,6 +95,7 @@ def analysed(sentence: str) -> Said:
         value=value,
         timeless=content_stems(_TIME_WORDS.sub(" ", _TIME.sub(" ", text))),
         times=frozenset(match[0].lower() for match in _TIME.finditer(text)),
+        details=frozenset(match[0].lower() for match in _DETAIL.finditer(_TIME.sub(";", text))),
         versions=tuple((match[1], match[2]) for match in _VERSION.finditer(text) if match[1] not in _DATED_WORDS),
         counted=_counted(text),
     )
@@ -120,6 +127,6 @@ def _attribute(text: str) -> tuple[str, frozenset[str]]:
     match = _ATTRIBUTE.match(text)
     if match is None or match["head"].lower() in _MANY_VALUED:
         return "", frozenset()
-    if _DATE_VALUED.match(match["head"]) and not _TIME.search(match["value"]):
+    if _DATE_VALUED.match(match["head"]) and not _TIME.match(text, match.start("value")):
         return "", frozenset()
     return " ".join(sorted(content_stems(match["who"]))), content_stems(match["value"])

@@ -8,10 +8,8 @@ from typing import Any
 from mnemic.models.offline.refine_commitments import commitments
 from mnemic.models.offline.refine_plan import rewrites
 from mnemic.prompts.refine import RefineInput
-from mnemic.state.refinement import Budget, LedgerEntry, ToolCall, Turn
+from mnemic.state.refinement import MAX_CALLS, Budget, LedgerEntry, ToolCall, Turn
 
-#: Calls of one turn.
-_MOST_CALLS = 16
 #: So much of the last of several batches is empty on average; the others save more for it.
 _LAST_IS_EMPTY = 0.5
 #: Of the target, so that what is formed meanwhile finds room below it.
@@ -30,7 +28,7 @@ def refine(given: RefineInput) -> Turn:
     made = sum(len(turn.calls) for turn in given.turns)
     plan = _plan(given.ledger, given.budget, given.batches - given.batch + 1)
     if made < len(plan):
-        return _turn(plan[made : made + _MOST_CALLS], made)
+        return _turn(plan[made : made + MAX_CALLS], made)
     if given.batch < given.batches or any(call.name == "complete_refinement" for call in _calls(given)):
         return Turn()
     return _turn([("complete_refinement", {"summary": _summary(given)})], made)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mnemic.models.offline.compression import is_binding, is_english
+from mnemic.models.offline.frames import analysed
 from mnemic.models.offline.refine_cuts import remarks
 from mnemic.models.offline.refine_merging import merged
 from mnemic.models.offline.refine_statements import Statement
@@ -102,14 +103,28 @@ class Losing:
         group = self.groups[cut.group]
         group[cut.place] = replace(statement, body=cut.rest) if cut.rest else None
         text = self.text(cut.group)
-        undated = not cut.rest and missing_details([statement.body], text)  # the days that were made dates
-        if undated or not self._is_kept_in(cut.group, text):
+        untold = not cut.rest and not _is_told(statement, self.group(cut.group), text)
+        if untold or not self._is_kept_in(cut.group, text):
             group[cut.place] = statement
             return False
         lost = _stems(statement.body) - _stems(cut.rest)
         self._said.subtract(lost)
         self._said_of.subtract((_person(statement), stem) for stem in lost)
         return True
+
+
+def _is_told(statement: Statement, others: Sequence[Statement], text: str) -> bool:
+    """Whether a text tells each detail of a statement, days that were made dates too; its numbers in one of the others.
+
+    What a number belongs to is lost where another statement has the same number of something else.
+    """
+    numbers = _numbers(statement)
+    together = not numbers or any(numbers <= _numbers(other) for other in others)
+    return together and not missing_details([statement.body], text)
+
+
+def _numbers(statement: Statement) -> frozenset[str]:
+    return frozenset(detail for detail in analysed(statement.body).details if detail[0].isdigit())
 
 
 def _person(statement: Statement) -> str:

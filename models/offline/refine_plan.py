@@ -11,7 +11,7 @@ from mnemic.models.offline.refine_merging import merged
 from mnemic.models.offline.refine_statements import Statement, current, dated, worded
 from mnemic.policy.batching import batches
 from mnemic.policy.degenerate import is_degenerate
-from mnemic.policy.knife import gives_up
+from mnemic.policy.knife import given_up
 from mnemic.policy.retention import missing_details
 from mnemic.policy.tokens import count_tokens
 from mnemic.state.refinement import LedgerEntry
@@ -54,9 +54,10 @@ class _Group:
         return self.tokens - count_tokens(self.text) if self.text else 0
 
     def is_kept_in(self, text: str) -> bool:
-        """Whether a text holds every detail of them, and tells enough of the rest."""
+        """Whether a text holds every detail to be kept, and of each memory so much that none counts as taken away."""
         about = [entry.subject for entry in self.entries]
-        return not missing_details(self.sources, text) and not gives_up(self.sources, text, about=about)
+        every = [entry.content for entry in self.entries]
+        return not missing_details(self.sources, text) and not any(given_up(every, text, about=about))
 
     def take(self, text: str) -> None:
         """Takes a text that keeps them where it is shorter than what stands, and does not repeat itself."""

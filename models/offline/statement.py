@@ -12,6 +12,7 @@ from mnemic.models.offline.lexicon import MONTHS, WEEKDAYS
 from mnemic.models.offline.pieces import expand, pattern
 from mnemic.models.offline.rewrite import prefixes, third
 from mnemic.models.offline.subjects import Reading, Voice, is_work, read
+from mnemic.models.offline.text import words
 from mnemic.prompts.categories import Category
 
 _UNITS = expand("<STATEMENT_UNITS>")
@@ -74,7 +75,7 @@ def _without_lead(text: str) -> tuple[str, str]:
 
 def _fact(reading: Reading, rest: str, lead: str, voice: Voice, today: date) -> Statement | None:
     resolved = third(reading, f"{rest} {lead}" if lead else rest, voice, today)
-    if resolved is None:
+    if resolved is None or _names_itself(reading, resolved.text):
         return None
     kept = _kept(reading, rest, resolved, lead, voice)
     if kept is None:
@@ -107,6 +108,13 @@ def _family(reading: Reading, rest: str, resolved: Resolved, voice: Voice) -> Fa
         return None
     about: dict[str, About] = {"thing": "project", "possession": "project", "team": "team", "topic": "topic"}
     return family_of(predicate, rest, about.get(reading.kind, "person"), dated=dated)
+
+
+def _names_itself(reading: Reading, said: str) -> bool:
+    """`Bo is Bo`: it tells nothing that the subject does not."""
+    head = said.partition(",")[0]
+    itself = set(words(f"{reading.text} {reading.name}"))
+    return reading.kind != "attribute" and reading.predicate.lemma == "be" and set(words(head)) <= itself
 
 
 def _as_of(reading: Reading, resolved: Resolved, today: date) -> str:

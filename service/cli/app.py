@@ -2,9 +2,11 @@
 
 import io
 import sys
+from typing import Annotated
 
 import typer
 
+from mnemic import __version__
 from mnemic.service.cli import audit
 from mnemic.service.cli.chat import chat
 from mnemic.service.cli.database import doctor, dump, migrate
@@ -16,12 +18,12 @@ from mnemic.service.cli.protection import protect, unprotect
 from mnemic.service.cli.recall import context, recall
 from mnemic.service.cli.refinement import refine, refinements
 from mnemic.service.cli.running import blocking
+from mnemic.service.cli.threads import threads
 from mnemic.service.cli.time_machine import as_of, restore, undo
 from mnemic.service.cli.token import token
 
 app = typer.Typer(
     name="mnemic",
-    help="Long-term memory for LangGraph agents, on Postgres.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,7 +32,7 @@ database = typer.Typer(help="Set up and dump the database.", no_args_is_help=Tru
 audits = typer.Typer(help="What was done, and whether the record of it is whole.", no_args_is_help=True)
 
 for command in (
-    *(demo, chat, form, recall, context, memories, history),
+    *(demo, chat, threads, form, recall, context, memories, history),
     *(refine, refinements, protect, unprotect),
     *(undo, restore, as_of, erase, purge, doctor, token),
 ):
@@ -41,6 +43,19 @@ app.add_typer(database, name="db")
 for audit_command in (audit.log, audit.verify, audit.anchor, audit.export, audit.check):
     audits.command()(blocking(audit_command))
 app.add_typer(audits, name="audit")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Long-term memory for LangGraph agents, on Postgres."""
 
 
 def main() -> None:

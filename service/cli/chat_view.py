@@ -29,7 +29,7 @@ class ChatView:
 
     def __init__(self) -> None:
         #: Whether somebody types.
-        self.watched = sys.stdin.isatty()
+        self.watched = sys.stdin is not None and sys.stdin.isatty()
         #: Whether the answer's last line is still open.
         self._open = False
         self._waiting = ""

@@ -3,9 +3,11 @@
 import asyncio
 import io
 import os
+import select
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 #: Nobody types so much, and no line fills the memory.
@@ -56,8 +58,22 @@ class Lines:
 
 def _reader() -> Callable[[], bytes]:
     """Without Python's buffer: whoever waits in it when the process ends makes that end a crash."""
+    if sys.stdin is None:  # closed before the process began
+        return bytes
     try:
         descriptor = sys.stdin.fileno()
     except io.UnsupportedOperation:
         return lambda: sys.stdin.buffer.read(_PIECE)  # what stands in for it in a test
-    return lambda: os.read(descriptor, _PIECE)
+    return partial(_read, descriptor)
+
+
+def _read(descriptor: int) -> bytes:
+    """The next piece; what cannot be read, such as a terminal that is gone, is at its end."""
+    while True:
+        try:
+            select.select([descriptor], [], [])  # it may have been set not to block, by whoever shares the terminal
+            return os.read(descriptor, _PIECE)
+        except BlockingIOError:
+            continue  # another reader was faster
+        except OSError:
+            return b""

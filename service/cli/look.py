@@ -54,7 +54,9 @@ def list_memories(found: Sequence[Memory]) -> None:
     for number, (scope_key, group) in enumerate(groupby(by_scope, key=lambda memory: memory.scope_key)):
         table = columns()
         for memory in group:
-            what = memory.kind if memory.state == "active" else f"{memory.kind}, {memory.state}{_until(memory)}"
+            marks = [mark for mark in ("protected", "pinned") if getattr(memory, mark)]
+            state = [] if memory.state == "active" else [f"{memory.state}{_until(memory)}"]
+            what = ", ".join([memory.kind, *marks, *state])
             said = plain(memory.content) if memory.state != "purged" else _dim(_ERASED)
             table.add_row(day(memory.valid_from), what, Text("\n").join([said, _dim(memory.id)]))
         show(*([""] if number else []), plain(scope_key, "bold"), table)
@@ -102,7 +104,7 @@ def _show_event(event: HistoryEvent) -> None:
             plain(event.reason),
             ")",
         ),
-        Padding(_change(event), (0, 0, 0, 3)),
+        *(Padding(line, (0, 0, 0, 3)) for line in (_change(event), *_merges(event))),
     )
 
 
@@ -113,3 +115,8 @@ def _change(event: HistoryEvent) -> Text:
     if event.before == event.after:
         return _dim("the words stay as they are")
     return Text(" → ").join(plain(text) for text in (event.before, event.after) if text is not None)
+
+
+def _merges(event: HistoryEvent) -> list[Text]:
+    into = [_dim(f"merged into: {event.merged_into}")] if event.merged_into else []
+    return [*into, *(_dim(f"merged from: {part}") for part in event.merged_from)]

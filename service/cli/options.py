@@ -56,13 +56,13 @@ def identity(
         raise InvalidInputError(_FIELD.sub(r"--\1\2", str(error))) from None
 
 
-def owner_of(agent: str, key: str, actor: str) -> Identity:
-    """The narrowest identity that this scope key belongs to, with who acts for it.
+def owner_of(agent: str, key: str | None, actor: str) -> Identity:
+    """The narrowest identity that this scope key belongs to, by default the agent's own, with who acts for it.
 
     Raises:
         InvalidInputError: it is no scope key, or an id cannot be used.
     """
-    scope, owner = split_scope_key(key)
+    scope, owner = ("agent", agent) if key is None else split_scope_key(key)
     owned: dict[str, dict[str, Any]] = {
         "agent": {},
         "group": {"group_ids": (owner,)},

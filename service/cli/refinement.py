@@ -22,8 +22,8 @@ from mnemic.service.cli.options import (
     refuse_blind,
 )
 from mnemic.service.cli.output import columns, emit, plain, say, show, show_text
+from mnemic.service.cli.running import EXIT_FOUND_WRONG
 from mnemic.service.memory import Mnemic
-from mnemic.state.identity import scope_key
 from mnemic.state.refinement import Refinement, RefinementResult
 from mnemic.state.settings import OFFLINE
 
@@ -47,7 +47,6 @@ async def refine(
     as_json: AsJson = False,
 ) -> None:
     """Have an agent compress the core memory of a scope key that has outgrown its budget, or resume that."""
-    key = scope_key("agent", agent) if key is None else key
     who = owner_of(agent, key, actor)
     async with Mnemic.open() as memory:
         result = await memory.refine(who, key, force=force, dry_run=dry_run)
@@ -58,26 +57,40 @@ async def refine(
         show_text(_told(result))
     if by_rules and result["outcome"] == "ended":
         say("the offline rules did it: MNEMIC_AGENT_MODEL names the agent's own model")
-    if result["outcome"] == "ended" and not as_json:
+    if _changes(result) and not as_json:
         undo = ["mnemic", "undo", "--refinement", str(result["refinement_id"]), "--agent", agent]
         say(f"to undo it: {shlex.join(undo)}")
+    if result["outcome"] == "ended" and result["resumed"] and result["ended"] == "time":
+        say("a session that was broken off ran out of time and is closed: the same command again begins a new one")
+        raise typer.Exit(EXIT_FOUND_WRONG)
+
+
+def _changes(result: RefinementResult) -> bool:
+    return result["outcome"] == "ended" and any(result[name] for name in _DONE)
 
 
 def _told(result: RefinementResult) -> str:
     """One line."""
-    memories, tokens = result["memories_before"], f"{result['tokens_before']:,}"
     if result["outcome"] == "ended":
-        was_resumed = "resumed, " if result["resumed"] else ""
-        return (
-            f"{memories} → {result['memories_after']} memories, {tokens} → {result['tokens_after']:,} tokens, "
-            f"{result['protected']} protected, {was_resumed}ended: {result['ended']}"
-        )
-    there_is = f"{tokens} tokens in {memories} memories"
+        return _told_ended(result)
+    memories = result["memories_before"]
+    there_is = f"{result['tokens_before']:,} tokens in {memories} memories"
     if result["outcome"] == "not_due":
         return f"not due: {there_is}" + ("; --force refines them all the same" if memories else "")
     goes_on = "; goes on with a session that was broken off" if result["resumed"] else ""
     of_these = f"protected {result['protected']}, exact duplicates {result['duplicates']}"
     return f"due: {there_is}, {of_these}; target {result['target_tokens']:,} tokens{goes_on}"
+
+
+def _told_ended(result: RefinementResult) -> str:
+    before, after = f"{result['tokens_before']:,}", f"{result['tokens_after']:,}"
+    missed = ", not reached" if result["tokens_after"] > result["target_tokens"] else ""
+    target = f"target {result['target_tokens']:,}{missed}"
+    ended = f"{'resumed, ' if result['resumed'] else ''}ended: {result['ended']}"
+    if not _changes(result):
+        return f"nothing changed: {after} tokens in {result['memories_after']} memories; {target}, {ended}"
+    memories = f"{result['memories_before']} → {result['memories_after']} memories"
+    return f"{memories}, {before} → {after} tokens; {target}, {result['protected']} protected, {ended}"
 
 
 async def refinements(
@@ -117,7 +130,7 @@ def _list(found: Sequence[Refinement]) -> None:
         when = one.started_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
         which = Text("\n").join([plain(f"{when} {one.scope_key}"), plain(one.id, "dim")])
         memories = f"{one.memories_before:,} → {_figure(one.memories_after)}"
-        tokens = f"{one.tokens_before:,} → {_figure(one.tokens_after)}"
+        tokens = f"{one.tokens_before:,} → {_figure(one.tokens_after)}\ntarget {one.target_tokens:,}"
         what = [f"{name} {count}" for name in _DONE if (count := getattr(one, name))]
         who = Text("\n").join([plain(_state(one)), plain(one.actor)])
         table.add_row(which, f"{memories}\n{tokens}", "\n".join([*what, f"turns {one.steps}"]), who)

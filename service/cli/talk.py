@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 from uuid import UUID
 
-from langchain_core.messages import AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.types import Command, Interrupt
 
+from mnemic.nodes.transcript import spoken
 from mnemic.policy.categories import OWNER
 from mnemic.policy.hygiene import clean_text, says_nothing
 from mnemic.service.cli.chat_view import ChatView
@@ -43,6 +44,8 @@ class Talk:
         self._stop: Callable[[], object] = self._lines.end
         self._revision: int | None = None
         self._is_said = asyncio.Event()
+        #: Leaving waits for what is being formed.
+        self._forming = asyncio.Lock()
         #: Rules take no time: what they form is shown before the next line is asked for.
         self._at_once = all(memory.settings.model_for(tier) == OFFLINE for tier in _FORMING)
 
@@ -81,14 +84,16 @@ class Talk:
         """One turn, with all that it asks; then what was said is formed."""
         while asked := await self._stoppable(self._answered(given)):
             given = await self._consent(asked)
+        if asked is None:
+            await self._keep_said()
         if self._at_once:
             await self._stoppable(self._form())
         else:
             await self._look()
             self._is_said.set()
 
-    async def _answered(self, given: Any) -> Sequence[Interrupt]:
-        """Shows the answer as it comes; what the turn asks before it goes on."""
+    async def _answered(self, given: Any) -> Sequence[Interrupt] | None:
+        """Shows the answer as it comes; what the turn asks before it goes on. None: it failed."""
         asked: list[Interrupt] = []
         stream: AsyncIterator[Any] = self._graph.astream(
             given, self._memory.thread(self._who), context=self._who, stream_mode=["messages", "custom", "updates"]
@@ -99,13 +104,22 @@ class Talk:
                     asked += part.get("__interrupt__", ())
                 elif mode == "custom":
                     self._view.progress(part)
-                elif isinstance(part[0], AIMessageChunk):
+                elif isinstance(part[0], AIMessage):
                     self._view.piece(part[0].text)
         except MnemicError as error:
             self._view.tell(f"mnemic: {error}")
+            return None
         finally:
             self._view.close()
         return asked
+
+    async def _keep_said(self) -> None:
+        """Stores what was said in a turn that did not come to its end, where that is done."""
+        try:
+            thread = await self._graph.aget_state(self._memory.thread(self._who))
+            await self._memory.observe(self._who, spoken(thread.values.get("messages", [])))
+        except MnemicError as error:
+            self._view.tell(f"mnemic: {error}")
 
     async def _consent(self, asked: Sequence[Interrupt]) -> Command[Any]:
         questions: list[Question] = [question for one in asked for question in one.value["memories"]]
@@ -129,10 +143,11 @@ class Talk:
             await self._form()
 
     async def _form(self) -> None:
-        try:
-            await self._memory.form(self._who)
-        except MnemicError as error:
-            self._view.tell(f"mnemic: {error}")
+        async with self._forming:
+            try:
+                await self._memory.form(self._who)
+            except MnemicError as error:
+                self._view.tell(f"mnemic: {error}")
         await self._look()
 
     async def _look(self) -> None:

@@ -82,8 +82,9 @@ async def undo(
 
 
 def _require_one(*ways: object) -> None:
-    if sum(bool(way) for way in ways) != 1:
-        raise InvalidInputError(_WHAT)
+    named = sum(bool(way) for way in ways)
+    if named != 1:
+        raise InvalidInputError(f"only one of them: {_WHAT}" if named else _WHAT)
 
 
 async def restore(

@@ -84,7 +84,7 @@ language sql immutable
 return h.event <> 'LINK' and (h.before_digest is not null or h.after_digest is not null);
 
 -- The operations, and those that must be undone with them: later changes of the same memories, and what those touched.
--- What was erased is in nobody's way any more.
+-- What was erased is in nobody's way any more, nor is what stands for itself since.
 create function operations_after(p_agent text, p_keys text[], p_ops uuid[]) returns uuid[]
 language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -97,7 +97,7 @@ begin
               from history h join memories m on m.agent_id = h.agent_id and m.id = h.memory_id and m.state <> 'purged'
               join history l on l.agent_id = h.agent_id and l.memory_id = h.memory_id and l.seq > h.seq
              where h.agent_id = p_agent and h.op_id = any(ops) and (p_keys is null or h.scope_key = any(p_keys))
-               and tells_of_memory(h) and tells_of_memory(l) and l.op_id <> all(ops));
+               and tells_of_memory(h) and tells_of_memory(l) and l.op_id <> all(ops) and l.reason <> 'erasure');
         exit when cardinality(later) = 0;
         ops := ops || later;
     end loop;
@@ -126,6 +126,31 @@ language sql immutable
 return a.id <> b.id and a.scope_key = b.scope_key and a.kind = b.kind
        and (a.kind = 'consolidation'
             or a.content_hash = b.content_hash and a.subject_user_id is not distinct from b.subject_user_id);
+
+-- The messages that memories rest on: their own, and those of what was merged into them or removed for their sake.
+create function rests_on(p_agent text, p_memories uuid[]) returns table (message_id uuid)
+language sql stable set search_path = mnemic, pg_temp as $$
+    with recursive part(id) as (
+        select unnest(p_memories)
+        union
+        select r.to_id from part p join relations r on r.agent_id = p_agent and r.from_id = p.id
+         where r.relation_type in ('merged_from', 'same_as')
+    )
+    select distinct s.message_id from part p join sources s on s.agent_id = p_agent and s.memory_id = p.id
+$$;
+
+-- Whether a living memory other than these rests on a message.
+create function is_rested_on(p_agent text, p_message uuid, p_but uuid[]) returns boolean
+language sql stable set search_path = mnemic, pg_temp as $$
+    with recursive holder(id) as (
+        select memory_id from sources where agent_id = p_agent and message_id = p_message
+        union
+        select r.from_id from holder h join relations r on r.agent_id = p_agent and r.to_id = h.id
+         where r.relation_type in ('merged_from', 'same_as')
+    )
+    select exists (select from holder h join memories m on m.agent_id = p_agent and m.id = h.id
+                    where m.state in ('active', 'absorbed') and m.id <> all(p_but))
+$$;
 
 -- Tells what a rollback meets, and does it where nothing stands against it; p_op null: tells only.
 create function roll_back(p_agent text, p_targets rollback_target[], p_links history_contents[], p_administers boolean,
@@ -184,14 +209,13 @@ begin
     -- what was said goes out of search with the last memory that rests on it, and comes back with the first: one that was
     -- superseded may have been closed before the last was forgotten
     update entries e set living = false
-      from sources s
-     where s.agent_id = p_agent and s.memory_id = any(hidden) and e.agent_id = p_agent and e.item_id = s.message_id
+      from rests_on(p_agent, hidden) as s
+     where e.agent_id = p_agent and e.item_id = s.message_id
        and (p_administers or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
-       and not exists (select from sources o join memories m on m.agent_id = p_agent and m.id = o.memory_id
-                        where o.agent_id = p_agent and o.message_id = s.message_id and m.state in ('active', 'absorbed'));
+       and not is_rested_on(p_agent, s.message_id, '{}');
     update entries e set living = true
-      from sources s
-     where s.agent_id = p_agent and s.memory_id = any(shown) and e.agent_id = p_agent and e.item_id = s.message_id
+      from rests_on(p_agent, shown) as s
+     where e.agent_id = p_agent and e.item_id = s.message_id
        and (p_administers or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]));
 end $$;
 
@@ -399,8 +423,8 @@ begin
     perform set_free(p_agent, p_memories);
 end $$;
 
--- What is out of use because these erased memories stood for it: reflections of consolidations, and what was merged. What was
--- merged into a memory that had been forgotten was out of use without the erasure.
+-- What is out of use because these erased memories stood for it: reflections of consolidations, and what was merged. Not what
+-- a memory stands for still that those were merged into, nor what was forgotten by what it had become.
 create function taken_in(p_agent text, p_erased uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     -- no index knows them: looked for only where a consolidation was erased
@@ -411,11 +435,20 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     -- told by the relation, which goes when the merge is undone and comes back when that is undone
     select r.to_id
       from relations r join memories m on m.agent_id = r.agent_id and m.id = r.to_id and m.state = 'soft_deleted'
-     where r.agent_id = p_agent and r.from_id = any(p_erased) and r.relation_type = 'merged_from'
-       and (select h.event from history h
-             where h.agent_id = r.agent_id and h.memory_id = r.from_id
-               and h.event in ('ADD', 'RESTORE', 'DELETE', 'MERGE', 'DEDUP')
-             order by h.seq desc limit 1) <> 'DELETE'
+     where r.agent_id = p_agent and r.from_id = any(p_erased) and r.relation_type in ('merged_from', 'same_as')
+       and not exists (
+           with recursive whole(id) as (
+               select r.from_id
+               union
+               select u.from_id from whole w join relations u on u.agent_id = p_agent and u.to_id = w.id
+                where u.relation_type in ('merged_from', 'same_as')
+           )
+           select from whole w join memories o on o.agent_id = p_agent and o.id = w.id
+            where o.state = 'active'
+               or (select h.event from history h
+                    where h.agent_id = p_agent and h.memory_id = o.id
+                      and h.event in ('ADD', 'RESTORE', 'DELETE', 'MERGE', 'DEDUP')
+                    order by h.seq desc limit 1) = 'DELETE')
 $$;
 
 -- What erased memories had taken in stands for itself again: until it is consolidated anew, or merged. But for what a living
@@ -439,7 +472,20 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      where s.agent_id = p_agent and s.memory_id = any(p_memories) and (m.user_id is null or m.user_id = p_user)
 $$;
 
--- Erases memories of the person's own scope keys with the messages they were formed from; the ids of those it erased.
+-- These memories, and what was taken out of use because it says exactly the same.
+create function same_as(p_agent text, p_memories uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with recursive same(id) as (
+        select unnest(p_memories)
+        union
+        select r.to_id
+          from same s join relations r on r.agent_id = p_agent and r.from_id = s.id and r.relation_type = 'same_as'
+    )
+    select id from same
+$$;
+
+-- Erases memories of the person's own scope keys, and what says exactly the same as they, with the messages they were formed
+-- from; the ids of those it erased.
 create function erase(p_keys text[], p_ids uuid[], p_op uuid, p_actor text) returns setof uuid
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -449,7 +495,7 @@ declare
 begin
     perform open_operation(agent, p_op, p_actor, 'person', 'erasure', null, null, '{}');
     ids := array(select id from memories
-                  where agent_id = agent and id = any(p_ids) and scope_key = any(own) and state <> 'purged'
+                  where agent_id = agent and id in (select same_as(agent, p_ids)) and scope_key = any(own) and state <> 'purged'
                   order by id);
     perform wipe(agent, ids, own_sources(
         agent, ids, (select substr(k, 6) from unnest(own) as k where k like 'user:%')), p_op);
@@ -492,8 +538,29 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                   and h.reason in ('remember', 'remember_procedure')))
 $$;
 
+-- The words of a memory's row.
+create function words_of(p_row jsonb) returns text[]
+language sql immutable set search_path = mnemic, pg_temp as $$
+    select tsvector_to_array(to_tsvector('english', coalesce(p_row ->> 'content', '')))
+$$;
+
+-- What a refinement wrote with words that it took away from this memory, and that were not in what it replaced.
+create function taken_over(p_agent text, h history, c history_contents) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select w.memory_id
+      from history w join history_contents n on n.agent_id = p_agent and n.seq = w.seq
+     where w.agent_id = p_agent and w.refinement_id = h.refinement_id and w.event in ('ADD', 'UPDATE')
+       and w.memory_id <> h.memory_id
+       and exists (select unnest(words_of(c.before)) intersect select unnest(words_of(n.after))
+                   except select unnest(words_of(c.after)) where h.event = 'UPDATE'
+                   except select word from history o join history_contents b on b.agent_id = p_agent and b.seq = o.seq
+                                 cross join unnest(words_of(b.before)) as word
+                           where o.agent_id = p_agent and o.op_id = w.op_id and o.event in ('MERGE', 'UPDATE'))
+$$;
+
 -- With these memories those that may repeat them, now or back then: facts that replaced them, for the two may have been
--- merged, consolidations that took them in, memories that they were merged into, and what tells of a refinement that saw them.
+-- merged, consolidations that took them in, memories that they were merged into, and of a refinement that saw them what
+-- tells of it, and what took their words over.
 create function with_repeating(p_agent text, p_ids uuid[]) returns uuid[]
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive repeating(id) as (
@@ -512,6 +579,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                select j.id from memories j
                 where h.event = 'ADD' and j.agent_id = p_agent and j.scope_key = h.scope_key and j.kind = 'journal'
                   and j.created_at >= h.ts
+               union all
+               select taken_over(p_agent, h, c) where h.refinement_id is not null and h.event in ('DELETE', 'UPDATE')
                union all
                select o.memory_id from history o join memories m on m.agent_id = p_agent and m.id = o.memory_id
                 where c.seq is null and o.agent_id = p_agent and o.op_id = h.op_id and o.scope_key = h.scope_key
@@ -690,11 +759,11 @@ create policy administrator on heads for select to mnemic_admin
 
 revoke execute on function refuse_contents_change, tells_of_memory, operations_after, rolled_back, are_twins, roll_back,
     write_finals, roll_back_links, undo_operations, first_links, restore_scope, seq_at, undo, restore, own_keys,
-    undo_as_administrator, restore_as_administrator, as_of_blind, wipe, set_free, taken_in, own_sources, said_by,
-    formed_from, with_repeating, erase, erase_person, purge_expired, audit_problems,
+    undo_as_administrator, restore_as_administrator, as_of_blind, wipe, set_free, taken_in, own_sources, same_as,
+    said_by, formed_from, words_of, taken_over, with_repeating, rests_on, is_rested_on, erase, erase_person, purge_expired, audit_problems,
     agent_ids, chain_links from public;
 grant select on history, heads to mnemic_admin;
 grant execute on function undo, restore, erase, erase_person, chain_links, history_text, seq_at,
-    tells_of_memory to mnemic_app;
+    tells_of_memory, rests_on, is_rested_on to mnemic_app;
 grant execute on function undo_as_administrator, restore_as_administrator, as_of_blind, purge_expired, audit_problems,
     agent_ids, seq_at, tells_of_memory to mnemic_admin;

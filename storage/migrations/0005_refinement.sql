@@ -68,6 +68,18 @@ begin
     return found;
 end $$;
 
+-- A model may have read what is erased while it thinks: a session on that scope key is taken from whoever holds it, and whoever
+-- takes it up reads anew.
+create function lapse_session() returns trigger
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+begin
+    update refinements set holder = gen_random_uuid(), until = clock_timestamp()
+     where agent_id = new.agent_id and scope_key = new.scope_key and ended is null and until > clock_timestamp();
+    return null;
+end $$;
+create trigger sessions_lapse after update on memories for each row
+    when (new.state = 'purged' and old.state <> 'purged') execute function lapse_session();
+
 -- An agent protects a core memory of its own: inside a session alone, and it cannot take that back.
 create function protect_in_refinement(p_memory uuid, p_version integer) returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
@@ -202,7 +214,8 @@ create policy service on refinements to mnemic_app
 create policy administrator on refinements for select to mnemic_admin
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), '')));
 
-revoke execute on function in_refinement, begin_knife, protect_in_refinement, record_session, indexed_text from public;
+revoke execute on function in_refinement, begin_knife, protect_in_refinement, record_session, lapse_session,
+    indexed_text from public;
 grant select, insert, update on refinements to mnemic_app;
 grant select on refinements to mnemic_admin;
 grant execute on function in_refinement, begin_knife, protect_in_refinement, indexed_text to mnemic_app;

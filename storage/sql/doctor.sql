@@ -19,7 +19,8 @@ with recursive tables as (
 ), needed(table_name, trigger_name, function_name) as (
     values ('memories', 'guard', 'guard_memory'), ('memories', 'record_insert', 'record_history'),
            ('memories', 'record_update', 'record_history'), ('memories', 'record_delete', 'record_history'),
-           ('memories', 'entries_follow', 'keep_entries'), ('memories', 'never_truncated', 'refuse_change'),
+           ('memories', 'entries_follow', 'keep_entries'), ('memories', 'sessions_lapse', 'lapse_session'),
+           ('memories', 'never_truncated', 'refuse_change'),
            ('relations', 'record_insert', 'record_history'), ('relations', 'record_delete', 'record_history'),
            ('history', 'append_only', 'refuse_change'), ('history_contents', 'append_only', 'refuse_contents_change'),
            ('refinements', 'record_begin', 'record_session'), ('refinements', 'record_end', 'record_session'),

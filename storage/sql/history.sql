@@ -1,7 +1,19 @@
 -- of_memory --
--- Everything that happened to one memory, with its contents where they still exist; relations are told by the memories.
+-- Everything that happened to one memory, with its contents where they still exist. Of its relations: what was merged into it
+-- stands with its first row, and what it was merged into with the row that says so; each as long as the relation is there
+-- and the other end can be read.
 select h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.session_id, h.ts,
-       c.before ->> 'content' as before, c.after ->> 'content' as after
+       c.before ->> 'content' as before, c.after ->> 'content' as after,
+       case when h.seq = min(h.seq) over () then array(
+           select m.id from relations r join memories m on m.agent_id = r.agent_id and m.id = r.to_id
+            where r.agent_id = %(agent_id)s and r.from_id = %(memory_id)s and r.relation_type in ('merged_from', 'same_as')
+              and r.scope_key = any(%(scope_keys)s) and r.to_scope_key = any(%(scope_keys)s)
+            order by m.valid_from, m.id) else '{}' end as merged_from,
+       case when h.seq = max(h.seq) filter (where h.event in ('MERGE', 'DEDUP')) over () then (
+           select m.id from relations r join memories m on m.agent_id = r.agent_id and m.id = r.from_id
+            where r.agent_id = %(agent_id)s and r.to_id = %(memory_id)s and r.relation_type in ('merged_from', 'same_as')
+              and r.scope_key = any(%(scope_keys)s) and r.to_scope_key = any(%(scope_keys)s)
+            order by r.created_at desc limit 1) end as merged_into
   from history h left join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
  where h.agent_id = %(agent_id)s and h.scope_key = any(%(scope_keys)s) and h.memory_id = %(memory_id)s
    and h.event <> 'LINK'

@@ -10,14 +10,24 @@ on conflict (agent_id, session_id) do update set group_ids = excluded.group_ids
 
 -- observe --
 -- Stores messages that are new to the locked session, for a host resends the whole list every turn; how many they are, and
--- how many wait with them for formation.
-with given as (
+-- how many wait with them for formation. One that its speaker edited while it waits says from then on what it says now.
+with listed as (
     select distinct on (id) *
       from rows from (jsonb_to_recordset(%(messages)s) as (id uuid, scope_key text, role text, author text, user_id text,
                                                            content text, said_at timestamptz)) with ordinality as g
-     -- looked up one by one (offset 0): a join that was planned while the table was small would read all of it each time
-     where not exists (select from messages m where m.agent_id = %(agent_id)s and m.id = g.id offset 0)
      order by id, ordinality
+), known as (
+    select l.id, m.is_edited
+      from listed l
+     -- looked up one by one (offset 0): a join that was planned while the table was small would read all of it each time
+     cross join lateral (select formed_by is null and session_id = %(session_id)s and role = l.role
+                                and user_id is not distinct from l.user_id and content <> l.content as is_edited
+                           from messages where agent_id = %(agent_id)s and id = l.id offset 0) as m
+), edited as (
+    update messages m set content = (select l.content from listed l where l.id = m.id)
+     where m.agent_id = %(agent_id)s and m.id = any(array(select id from known where is_edited)) and m.formed_by is null
+), given as (
+    select * from listed where id not in (select id from known)
 ), stored as (
     insert into messages (agent_id, id, session_id, scope_key, place, role, author, user_id, content, said_at)
     select %(agent_id)s, g.id, %(session_id)s, g.scope_key, coalesce(s.message_count, 0) + row_number() over (order by g.ordinality),

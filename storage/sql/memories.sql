@@ -103,11 +103,9 @@ with gone as (
     returning id
 ), unsaid as (
     update entries e set living = false
-      from gone join sources s on s.agent_id = %(agent_id)s and s.memory_id = gone.id
+      from gone cross join rests_on(%(agent_id)s, array[gone.id]) as s
      where e.agent_id = %(agent_id)s and e.item_id = s.message_id
-       and not exists (select from sources o join memories m on m.agent_id = %(agent_id)s and m.id = o.memory_id
-                        where o.agent_id = %(agent_id)s and o.message_id = s.message_id and o.memory_id <> s.memory_id
-                          and m.state in ('active', 'absorbed'))
+       and not is_rested_on(%(agent_id)s, s.message_id, array[gone.id])
 )
 select id from gone;
 

@@ -62,39 +62,27 @@ select m.id from memories m
  order by ts_rank(to_tsvector('english', m.subject || ' ' || m.content), q.words) desc nulls last, m.valid_from, m.id
  limit %(most)s;
 
--- count_duplicates --
--- What remove_duplicates would remove.
-with ranked as (
-    select protected, row_number() over same as nth
-      from memories
-     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind in ('core', 'reflection')
-    window same as (partition by scope_key, subject_user_id, category, private,
-                                 btrim(regexp_replace(normalize(content, nfkc), '\s+', ' ', 'g'))
-                        order by protected desc, kind = 'core' desc, valid_from, id)
-)
-select count(*) from ranked where nth > 1 and not protected;
-
--- remove_duplicates --
--- What says exactly the same but for white space and Unicode form lives once; nobody reads it for that. A protected one
--- stays, then a commitment, then the oldest; it rests on what the others rested on.
+-- duplicates --
+-- What says exactly the same of the same person, but for white space and Unicode form, lives once; nobody reads it for that.
+-- A protected one stays, then a commitment, then the one that matters most, and leads to the others. Tells how many go, or would.
 with ranked as (
     select id, protected, row_number() over same as nth, first_value(id) over same as kept
       from memories
      where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind in ('core', 'reflection')
-    window same as (partition by scope_key, subject_user_id, category, private,
-                                 btrim(regexp_replace(normalize(content, nfkc), '\s+', ' ', 'g'))
-                        order by protected desc, kind = 'core' desc, valid_from, id)
+    window same as (partition by scope_key, subject_user_id, case when subject_user_id is null then subject end,
+                                 category, private, btrim(regexp_replace(normalize(content, nfkc), '\s+', ' ', 'g'))
+                        order by protected desc, kind = 'core' desc, pinned desc, importance desc, valid_from, id)
+), extra as (
+    select id, kept from ranked where nth > 1 and not protected
 ), gone as (
-    update memories m set state = 'soft_deleted' from ranked r
-     where m.agent_id = %(agent_id)s and m.id = r.id and r.nth > 1 and not r.protected
-    returning m.id, r.kept
-), sourced as (
-    insert into sources (agent_id, memory_id, message_id, scope_key)
-    select distinct %(agent_id)s, g.kept, s.message_id, s.scope_key
-      from gone g join sources s on s.agent_id = %(agent_id)s and s.memory_id = g.id
-    on conflict do nothing
+    update memories m set state = 'soft_deleted' from extra e
+     where %(remove)s and m.agent_id = %(agent_id)s and m.id = e.id
+    returning m.id, m.scope_key, e.kept
+), related as (
+    insert into relations (agent_id, from_id, to_id, relation_type, strength, scope_key, to_scope_key)
+    select %(agent_id)s, kept, id, 'same_as', 1, scope_key, scope_key from gone
 )
-select id from gone;
+select count(*)::integer from extra;
 
 -- close_merged --
 -- What is merged goes, if it is still as it was read.
@@ -123,8 +111,7 @@ with merged as (
     returning id, scope_key
 ), sourced as (
     insert into sources (agent_id, memory_id, message_id, scope_key)
-    select distinct %(agent_id)s, n.id, s.message_id, n.scope_key
-      from stored n cross join merged m join sources s on s.agent_id = %(agent_id)s and s.memory_id = m.id
+    select %(agent_id)s, n.id, s.message_id, n.scope_key from stored n cross join rests_on(%(agent_id)s, %(ids)s) as s
 ), related as (
     insert into relations (agent_id, from_id, to_id, relation_type, strength, scope_key, to_scope_key)
     select %(agent_id)s, n.id, m.id, 'merged_from', 1, n.scope_key, m.scope_key from stored n cross join merged m

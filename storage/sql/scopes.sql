@@ -16,6 +16,12 @@ select settings from agents where agent_id = %(agent_id)s;
 -- An agent exists from its first use on.
 insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing;
 
+-- hold_agent --
+-- What the agent overrides, for whoever is about to change it.
+insert into agents (agent_id) values (%(agent_id)s)
+on conflict (agent_id) do update set agent_id = excluded.agent_id
+returning settings;
+
 -- configure_agent --
 -- Replaces the agent's overrides.
 insert into agents (agent_id, settings) values (%(agent_id)s, %(settings)s)

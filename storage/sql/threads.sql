@@ -14,15 +14,29 @@ delete from supervisor_checkpoints
 
 -- delete_of_runs --
 -- Checkpoints that runs made, with what was written after them; the threads that lost some. A server's checkpoints say on
--- which thread they were made, so that a copy of it keeps its own.
+-- which thread they were made, so that a copy of it keeps its own. Where an interrupt waited before such a run, and in the
+-- graphs around it, goes what answered it and what came of that: another run must not find it answered.
 with gone as (
     delete from checkpoints
      where metadata ->> 'run_id' = any(%(run_ids)s::text[])
        and starts_with(reverse(thread_id), coalesce(reverse('/' || (metadata ->> 'thread_id')), ''))
-    returning thread_id, checkpoint_ns, checkpoint_id
+    returning thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata
+), touched as (
+    select thread_id, checkpoint_ns, checkpoint_id, true as is_gone from gone
+     union
+    select thread_id, checkpoint_ns, parent_checkpoint_id, false from gone
+     union
+    select g.thread_id, around.key, around.value, false from gone g, jsonb_each_text(g.metadata -> 'parents') as around
 ), writes as (
-    delete from checkpoint_writes as w using gone as g
-     where w.thread_id = g.thread_id and w.checkpoint_ns = g.checkpoint_ns and w.checkpoint_id = g.checkpoint_id
+    delete from checkpoint_writes as w using touched as t
+     where w.thread_id = t.thread_id and w.checkpoint_ns = t.checkpoint_ns and w.checkpoint_id = t.checkpoint_id
+       and (t.is_gone
+            or w.channel = '__resume__'
+            or w.channel <> '__interrupt__'
+               and exists (select from checkpoint_writes i
+                            where i.thread_id = w.thread_id and i.checkpoint_ns = w.checkpoint_ns
+                              and i.checkpoint_id = w.checkpoint_id and i.task_id = w.task_id
+                              and i.channel = '__interrupt__'))
 )
 select distinct thread_id from gone;
 

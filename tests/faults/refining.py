@@ -103,11 +103,6 @@ def _ending(request: Request, words: Iterator[str]) -> list[tuple[str, dict[str,
     return [*calls, ("complete_refinement", {"summary": f"Put halls together, {next(words)}."})]
 
 
-def answers(request: Request) -> list[str]:
-    """What the calls of the turns so far were answered."""
-    return [str(sent["content"]) for sent in request["messages"] if sent["role"] == "tool"]
-
-
 def _word(number: int) -> str:
     return "".join("abcdefghij"[int(digit)] for digit in str(number)) + "ing"
 
@@ -130,11 +125,12 @@ _WRONG: Mapping[str, LiteralString] = {
                                  count(*) filter (where h.event = 'UPDATE'), count(*) filter (where h.event = 'DELETE'),
                                  count(*) filter (where h.event = 'PROTECT'))
             or r.removed <> count(*) filter (where h.event = 'DELETE')""",
-    "a session has not one journal": """
+    "a session that changed something has not one journal, or another one has": """
         select r.id, m.id from mnemic.refinements r
           full join (select * from mnemic.memories where kind = 'journal') as m
                on m.agent_id = r.agent_id and m.id = r.journal_id and m.scope_key = r.scope_key
-         where r.id is null or m.id is null""",
+         where r.id is null
+            or (m.id is null) <> (r.duplicates + r.merged + r.updated + r.deleted + r.protected = 0)""",
     "a merge is not one operation with all that belongs to it": """
         select h.op_id from mnemic.history h where h.reason = 'merge'
          group by h.op_id

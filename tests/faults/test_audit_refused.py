@@ -1,28 +1,25 @@
 """What cannot be recorded does not happen: the audit's insert fails in every kind of write, and nothing has changed."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import product
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import psycopg
 import pytest
 
 from mnemic.nodes import knife
-from mnemic.nodes.finish_refinement import complete
+from mnemic.nodes.ending import complete
 from mnemic.nodes.refining import Refining
 from mnemic.nodes.resources import Resources
 from mnemic.service.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefusedError
 from mnemic.state.records import Relation
-from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import erasure, refinements
-from mnemic.storage.database import Scoped
-from mnemic.storage.refinements import Session
 from tests.support.audited import administration
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -39,7 +36,8 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, identity, memory, remember
+from tests.support.stored_refinements import begun
+from tests.support.worlds import AGENT, MORNING, identity, memory, remember
 
 ANA = identity("ana", session="s1")
 #: The tables that hold memories and what happened to them. Leases, tries and the price of a model's answers may move.
@@ -95,6 +93,7 @@ async def placed(clone: Clone) -> AsyncIterator[Place]:
     with scripted_model() as model, clone.as_superuser() as superuser:
         async with scripted_resources(clone, model) as resources, administration(clone) as opened:
             core = [memory(text, kind="core") for text in CORE]
+            core.append(memory("Ana never ever sings.", kind="core", valid_from=MORNING + timedelta(days=1)))
             await remember(resources.database, ANA, *core)
             place = Place(Mnemic(resources), opened, model, clone, superuser, await _refining(resources))
             await _settle_in(place)
@@ -111,17 +110,12 @@ async def placed(clone: Clone) -> AsyncIterator[Place]:
 
 
 async def _refining(resources: Resources) -> Refining:
-    """A session that has begun."""
-    session = Session(id=uuid4(), scope_key="user:ana", holder=uuid4())
-    refining = Refining(resources=resources, settings=resources.settings, identity=ANA, session=session)
-    ledger = await refining.ledger()
-    await refining.write(lambda scoped: _begin(scoped, session, ledger))
+    """A session that has begun, and has changed something."""
+    claim = await begun(resources.database, ANA, seconds=600)
+    refining = Refining(resources=resources, settings=resources.settings, identity=ANA, claim=claim)
+    refining.handles.numbered(await refining.read(refinements.ledger))
+    await knife.update(refining, len(CORE) + 1, "Ana never sings.")
     return refining
-
-
-async def _begin(scoped: Scoped, session: Session, ledger: Sequence[LedgerEntry]) -> None:
-    await scoped.begin_operation("refinement")
-    await refinements.begin(scoped, session, ledger, target=5000, seconds=600)
 
 
 async def _settle_in(place: Place) -> None:
@@ -202,11 +196,11 @@ async def _protect_in_refinement(place: Place) -> object:
 
 
 async def _remove_duplicates(place: Place) -> object:
-    return await place.refining.cut("dedup", lambda scoped, _: refinements.remove_duplicates(scoped))
+    return await place.refining.cut("dedup", lambda scoped, _: refinements.duplicates(scoped, remove=True))
 
 
 async def _complete(place: Place) -> object:
-    return await complete(place.refining, "Nothing was to be done.")
+    return await complete(place.refining, "Little was to be done.")
 
 
 async def _protect(place: Place) -> object:

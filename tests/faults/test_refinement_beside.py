@@ -20,9 +20,10 @@ from mnemic.storage.database import Scoped
 from tests.faults.chaos import worsen
 from tests.faults.checker import what_is_wrong
 from tests.faults.jobs import Job, crates_in, job
-from tests.faults.refining import ANA, KEY, answers, audit_problems, shown
+from tests.faults.refining import ANA, KEY, audit_problems, shown
 from tests.faults.traps import REFINE, TrappedModel
 from tests.support.loopback import Answer, Request, calling, offering
+from tests.support.played_refinements import answers
 from tests.support.scripted import scripted_resources
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, memory, operate, remember

@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from mnemic import Mnemic
 from mnemic.nodes.answer import MOST_CALLING
 from mnemic.nodes.resources import Resources
-from mnemic.prompts.supervise import ANSWERED, NOT_DONE
+from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, ModelError, ModelOutputError
 from tests.support.agents import storing_nothing
 from tests.support.fixtures import memory as memory
@@ -116,7 +116,7 @@ async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: 
 
     *_, call, answer, said = requests(model)[-1]["messages"]
     assert (call["role"], answer["role"], said["role"]) == ("assistant", "tool", "user")
-    assert (answer["content"], answer["tool_call_id"]) == (NOT_DONE, call["tool_calls"][0]["id"])
+    assert (answer["content"], answer["tool_call_id"]) == (NOT_ANSWERED, call["tool_calls"][0]["id"])
     assert [str(one.id) for one in await memory.memories(ANA)] == [kept]
 
 
@@ -142,7 +142,7 @@ async def test_an_answer_that_says_nothing_because_it_was_refused_is_an_error(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     says(model, Reply(message={"refusal": "I will not."}))
-    with pytest.raises(ModelOutputError, match="a refusal"):
+    with pytest.raises(ModelOutputError, match=r"a refusal; the conversation is as it was before this answer\. Say it"):
         await turn(memory.supervisor())
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import ValidationError
@@ -12,6 +14,7 @@ from mnemic import Mnemic
 from mnemic.graphs.supervisor import SupervisorGraph
 from mnemic.nodes import answer as answering
 from mnemic.prompts.supervise import DECLINED
+from mnemic.storage import threads
 from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, calling
 from tests.support.supervised import ANA, CANARY, SAID, answers_of, forgetting, keep, requests, says, thread, turn
@@ -174,3 +177,58 @@ async def test_the_user_is_asked_whatever_role_the_run_names(memory: Mnemic, mod
 
     assert [one["id"] for one in questions(asked)] == [kept]
     assert kept in await living(memory)
+
+
+def answering_in(run_id: str) -> Any:
+    """A run as a server marks it, which can take its checkpoints away again."""
+    return {"configurable": {"thread_id": "friday", "run_id": run_id}}
+
+
+async def answered_and_rolled_back(memory: Mnemic, saver: BaseCheckpointSaver[Any], answer: bool) -> None:
+    """The user answers, and the run of the answer is taken back before anything is done."""
+    graph = memory.supervisor(saver)
+    await graph.ainvoke({"messages": [HumanMessage("Forget my bees.")]}, answering_in("asking"), context=ANA)
+    stream = graph.astream(
+        Command(resume={"approved": answer}), answering_in("answering"), context=ANA, durability="sync",
+        stream_mode="updates", interrupt_before=["tools"],
+    )  # fmt: skip
+    assert [list(part) async for part in stream] == [["confirm"], ["__interrupt__"]]
+    await saver.adelete_for_runs(["answering"])
+
+
+async def test_an_answer_whose_run_was_rolled_back_does_not_count(memory: Mnemic, model: LoopbackModel) -> None:
+    kept = await keep(memory, importance=5)
+    says(model, forgetting(kept), SAID)
+    saver = memory.checkpointer(ANA)
+    await answered_and_rolled_back(memory, saver, True)
+    graph = memory.supervisor(saver)
+    assert len((await graph.aget_state(thread())).interrupts) == 1
+
+    assert [one["id"] for one in questions(await graph.ainvoke(None, thread(), context=ANA))] == [kept]
+    await resumed(graph, {"approved": False})
+
+    assert answers_of(requests(model)[-1]) == [DECLINED]
+    assert await living(memory) == {kept}
+
+
+async def test_a_refusal_whose_run_was_rolled_back_does_not_count_either(memory: Mnemic, model: LoopbackModel) -> None:
+    kept = await keep(memory, importance=5)
+    says(model, forgetting(kept), SAID)
+    saver = memory.checkpointer(ANA)
+    await answered_and_rolled_back(memory, saver, False)
+    await resumed(memory.supervisor(saver), {"approved": True})
+    assert await living(memory) == set()
+
+
+async def test_control_if_the_rolled_back_answer_stayed_a_no_would_forget(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    careless = threads._SQL["delete_of_runs"].replace("and (t.is_gone", "and t.is_gone and (t.is_gone")
+    assert careless != threads._SQL["delete_of_runs"]
+    monkeypatch.setattr(threads, "_SQL", {**threads._SQL, "delete_of_runs": careless})
+    kept = await keep(memory, importance=5)
+    says(model, forgetting(kept), SAID)
+    saver = memory.checkpointer(ANA)
+    await answered_and_rolled_back(memory, saver, True)
+    await resumed(memory.supervisor(saver), {"approved": False})
+    assert await living(memory) == set()

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 
 from mnemic import Mnemic
 from mnemic.models import converse
@@ -13,7 +13,7 @@ from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, calling
 from tests.support.scripted import FACTS, fact, facts, scripted_resources
 from tests.support.server import Clone
-from tests.support.supervised import ANA, BEES, CANARY, keep, requests, says
+from tests.support.supervised import ANA, BEES, CANARY, keep, not_streaming, requests, says
 
 ASKED = "Do you remember where my bees are?"
 WORDS = "They are on the quay."
@@ -49,6 +49,16 @@ async def test_its_own_words_come_piece_by_piece_and_no_others(
     assert len(pieces) == len(WORDS.split())
     assert CANARY not in str(parts)
     assert sum(request.get("stream", False) for request in model.chat_requests) == len(requests(model)) == 2
+
+
+async def test_the_words_of_a_model_that_does_not_stream_come_whole_and_once(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    not_streaming(monkeypatch)
+    says(model, calling(("memory_query", {"query": "bees"}), text="I look."), WORDS)
+    messages = [part[0] for part in await streamed(memory, "messages")]
+    assert [one.text for one in messages if isinstance(one, AIMessage)] == ["I look.", WORDS]
+    assert not any(isinstance(one, AIMessageChunk) for one in messages)
 
 
 async def test_progress_is_names(memory: Mnemic, model: LoopbackModel) -> None:

@@ -4,6 +4,7 @@ import json
 import traceback
 import unicodedata
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 
 import psycopg
@@ -18,9 +19,11 @@ MAX_CHARS = 32_000
 MAX_MESSAGE_OF_AN_ERROR = 1000
 
 
-def tables(superuser: psycopg.Connection) -> list[str]:
+@cache
+def tables(superuser: psycopg.Connection) -> tuple[str, ...]:
+    """Those of the connection's database, which no bad value makes more."""
     rows = superuser.execute("select tablename from pg_tables where schemaname = 'mnemic' order by 1").fetchall()
-    return [row[0] for row in rows]
+    return tuple(row[0] for row in rows)
 
 
 def counts(superuser: psycopg.Connection) -> dict[str, int]:

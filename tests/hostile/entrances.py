@@ -334,6 +334,7 @@ GRAPHS: dict[str, Act] = {
         {"scope_key": "user:ana", "force": value}, context=who
     ),
     "refinement: scope_key": _input("refinement", "scope_key"),
+    "refinement: dry_run": _input("refinement", "dry_run"),
     "refinement: force": lambda memory, who, value: memory.refinement().ainvoke(
         {"scope_key": "user:ana", "force": value}, context=who
     ),

@@ -7,22 +7,24 @@ from concurrent.futures import CancelledError as Abandoned
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from mnemic.nodes.refining import Refining
 from mnemic.policy.search_text import search_text
 from mnemic.service.administration import Administration
 from mnemic.service.memory import Mnemic
+from mnemic.state.errors import UnknownOperationError
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import IndexedText, NewMemory
 from mnemic.state.refinement import RefinementResult
-from mnemic.storage import inbox, memories
+from mnemic.storage import inbox, memories, refinements
 from mnemic.storage.database import Scoped
-from mnemic.storage.refinements import Session
+from mnemic.storage.refinements import Claim
 from mnemic.tools.knife import make_knife
 from tests.hostile.misbehaving import Call, Misbehaving
 from tests.support.loopback import Request
@@ -50,6 +52,8 @@ _TABLES = {
     "relations": "(from_id, to_id, relation_type, created_at)",
 }
 _FREE = {"version", "updated_at"}
+#: What a session may have done.
+CHANGES: Final = ("merged", "updated", "deleted", "protected", "duplicates")
 #: Half of what there is, roughly; an eighth of it may be protected.
 SMALL: dict[str, Any] = {"refinement_target_tokens": 400}
 
@@ -187,13 +191,17 @@ class World:
         return await self.service.refine(person(agent), key, force=True)
 
     async def _undo(self, pair: Pair, result: RefinementResult) -> None:
-        rolled = await self.administration.undo_refinement(pair[0], result["refinement_id"] or "")
-        assert rolled.op_id, "nothing was undone"
+        undoing = self.administration.undo_refinement(pair[0], result["refinement_id"] or "")
+        if any(result[what] for what in CHANGES):
+            assert (await undoing).op_id, "nothing was undone"
+        else:
+            with pytest.raises(UnknownOperationError, match="changed nothing"):
+                await undoing
 
     def _count(self, pair: Pair, result: RefinementResult) -> None:
         self.ends[result["ended"] or ""] += 1
         self.moves += self.models[pair].moves
-        for what in ("merged", "updated", "deleted", "protected", "duplicates"):
+        for what in CHANGES:
             self.done[what] += int(bool(result[what]))
         row = self.superuser.execute(
             "select id, holder from mnemic.refinements where id = %s", (result["refinement_id"],)
@@ -219,9 +227,9 @@ class World:
             resources=self.service._resources,
             settings=self.service.settings,
             identity=person(pair[0]),
-            session=Session(self.last[pair][0], pair[1], self.last[pair][1]),
+            claim=Claim(self.last[pair][0], pair[1], self.last[pair][1]),
         )
-        await refining.ledger()
+        refining.handles.numbered(await refining.read(refinements.ledger))
         tools = {tool.name: tool for tool in make_knife(refining)}
         for name, arguments in calls:
             if name in tools and name != "search_memories" and isinstance(arguments, dict):

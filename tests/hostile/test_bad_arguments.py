@@ -8,11 +8,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from typer.testing import CliRunner
 
 from mnemic.service.cli.app import app, audits, database
 from tests.hostile.bad_values import BLANKS, CANARY, TEXTS
 from tests.hostile.cells import counts, stored_texts, unclean
+from tests.support.commands import invoke
 from tests.support.server import Clone
 
 WHO = ["--agent", "harbor", "--user", "ana"]
@@ -65,6 +65,8 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     **_options("memories"),
     "history: ID": lambda word: ["history", *WHO, "--", word],
     **_options("chat", further="--session"),
+    "threads: --agent": lambda word: ["threads", "--agent", word, "--user", "ana"],
+    "threads: --user": lambda word: ["threads", "--agent", "harbor", "--user", word],
     "chat: --group": lambda word: ["chat", *WHO, "--group", word],
     "undo: OP": lambda word: ["undo", *WHO, "--yes", "--", word],
     "undo: OP, blind": lambda word: ["undo", "--agent", "harbor", "--yes", "--", word],
@@ -143,7 +145,7 @@ def test_a_bad_argument_is_one_message_or_an_answer(
     for kind, make in WORDS.items():
         before = counts(superuser)
         words = [str(file) if word == "FILE" else word for word in COMMANDS[place](make())]
-        result = CliRunner().invoke(app, words)
+        result = invoke(*words, catch_exceptions=True)
         assert result.exit_code in (0, 1, 2), kind
         assert result.exception is None or isinstance(result.exception, SystemExit), (kind, repr(result.exception))
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", result.stdout), kind

@@ -155,7 +155,7 @@ async def test_a_cancelled_call_stays_cancelled() -> None:
 
 
 class _Brass(ChatModels):
-    def get(self, tier: Tier) -> BaseChatModel:
+    def get(self, tier: Tier, *, shown: bool = False) -> BaseChatModel:
         return BrassChat(behave=failing(BrassError(status_code=500)))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
+from functools import partialmethod
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 
-from mnemic.models import tool_turn
+from mnemic.models import chat
 from mnemic.models.chat import ChatModels
 from mnemic.models.run_step import run_step, run_turn
 from mnemic.models.steps import REFINE, WRITE_CONSOLIDATION
@@ -93,7 +94,7 @@ async def test_a_call_that_broke_off_is_not_completed(server: LoopbackModel) -> 
 async def test_control_a_model_bound_as_usual_shows_itself_and_completes_what_broke_off(
     server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_turn, "_bind", lambda model, tools: model.bind_tools(tools))
+    monkeypatch.setattr(ChatModels, "get", partialmethod(ChatModels.get, shown=True))
     server.answer(offering("shorten"), calling(("shorten", HALF), text=SECRET))
 
     (call,), seen = await take_turn(server)
@@ -122,14 +123,7 @@ async def test_a_text_that_broke_off_is_no_consolidation(server: LoopbackModel) 
 async def test_control_a_model_that_streams_takes_half_a_text_for_the_whole(
     server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = ChatModels._arguments
-
-    def as_usual(self: ChatModels, *given: Any) -> dict[str, Any]:
-        arguments = made(self, *given)
-        del arguments["disable_streaming"]
-        return arguments
-
-    monkeypatch.setattr(ChatModels, "_arguments", as_usual)
+    monkeypatch.setattr(chat, "HIDDEN", {"tags": ["nostream"]})
     server.answer("WriteConsolidationOutput", calling(("WriteConsolidationOutput", HALF)))
 
     await seen_of(lambda: write(server))  # no error

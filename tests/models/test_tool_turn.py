@@ -9,15 +9,16 @@ import pytest
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.tools import BaseTool, tool
 
-from mnemic.models import tool_turn
+from mnemic.models import tool_calls
 from mnemic.models.chat import ChatModels
 from mnemic.models.run_step import run_turn
 from mnemic.models.steps import REFINE
-from mnemic.models.tool_turn import MAX_CALLS, MAX_TEXT_CHARS, NO_NAME
+from mnemic.models.tool_calls import NO_NAME
+from mnemic.models.tool_turn import MAX_TEXT_CHARS
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
 from mnemic.state.records import Usage
-from mnemic.state.refinement import Budget, ToolCall, Turn
+from mnemic.state.refinement import MAX_CALLS, Budget, ToolCall, Turn
 from mnemic.state.settings import Settings
 from tests.support.loopback import Answer, LoopbackModel, Reply, calling, offering
 from tests.support.loopback_wire import offered, schema_name
@@ -333,7 +334,7 @@ def check_can_be_read(messages: Sequence[dict[str, Any]], calls: int) -> None:
 async def test_control_a_turn_that_is_taken_as_it_comes_is_not_taken_back(
     server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_turn, "_numbered", lambda calls, taken: iter(calls))
+    monkeypatch.setattr(tool_calls, "_numbered", lambda calls, taken: iter(calls))
     server.answer(offering("complete_refinement"), calling(SHORTER), calling(SHORTER), calling())
     first = await take(server)
     second = await take(server, first)
@@ -344,7 +345,7 @@ async def test_control_a_turn_that_is_taken_as_it_comes_is_not_taken_back(
 
 
 async def test_control_half_a_character_cannot_be_sent(server: LoopbackModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_turn, "_arguments", lambda parsed: parsed)
+    monkeypatch.setattr(tool_calls, "_arguments", lambda parsed: parsed)
     turn = await answered(server, calling(("update_memory", UNREADABLE["half a character"])))
 
     with pytest.raises(ModelError):
@@ -393,7 +394,7 @@ def check_is_typed(error: ModelError) -> None:
 
 async def test_a_model_that_takes_no_tools_is_a_configuration_error() -> None:
     class Plain(ChatModels):
-        def get(self, tier: Any) -> BaseChatModel:
+        def get(self, tier: Any, *, shown: bool = False) -> BaseChatModel:
             return FakeListChatModel(responses=["x"])
 
     with pytest.raises(ConfigurationError, match="FakeListChatModel takes no tools: choose another MNEMIC_AGENT_MODEL"):

@@ -5,6 +5,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic.service.administration import Administration
 from mnemic.service.memory import Mnemic
@@ -15,7 +17,8 @@ from mnemic.state.errors import (
     RefinementRunningError,
     RollbackConflictError,
 )
-from tests.nodes.refining import (
+from tests.support.loopback import LoopbackModel, calling, offering
+from tests.support.played_refinements import (
     ANA,
     BOTH,
     DONE,
@@ -34,7 +37,6 @@ from tests.nodes.refining import (
     set_protected,
     update,
 )
-from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.rollbacks import everything
 from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
@@ -103,7 +105,7 @@ async def test_a_session_without_an_embedder_ends_too(memory: Mnemic, model: Loo
     await keep(memory, SHORT)
     model.answer_embeddings(500)
 
-    _, result = await play(memory, model)
+    _, result = await play(memory, model, protect(1))
 
     assert (result["ended"], result["journal_id"] is not None) == ("completed", True)
     assert len(await memory.query(ANA, "refinement", categories=["journal"], search_type="text")) == 1
@@ -118,7 +120,7 @@ async def test_the_history_tells_of_the_session_and_all_it_did(
 
     assert events(superuser, since=4) == [
         ("SESSION", "refinement"),
-        ("DEDUP", "dedup"),
+        ("DEDUP", "dedup"), ("LINK", "dedup"),
         ("MERGE", "merge"), ("MERGE", "merge"), ("ADD", "merge"), ("LINK", "merge"), ("LINK", "merge"),
         ("PROTECT", "protect"),
         ("ADD", "refinement"), ("SESSION", "refinement"),
@@ -187,7 +189,7 @@ async def test_one_that_protected_is_undone_by_an_administrator_alone(
 
 
 async def test_within_the_budget_nothing_is_due_unless_somebody_insists(clean_db: Clone, model: LoopbackModel) -> None:
-    async with scripted_memory(clean_db, model, refinement_budget_tokens=20) as service:
+    async with scripted_memory(clean_db, model, refinement_budget_tokens=20, refinement_target_tokens=20) as service:
         await keep(service, SHORT, ENGLISH)
         within = await service.refine(ANA, KEY)
         await keep(service, OSLO)
@@ -205,7 +207,7 @@ async def test_within_the_budget_nothing_is_due_unless_somebody_insists(clean_db
 async def test_a_dry_run_tells_what_there_is_to_do_and_writes_nothing(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    async with scripted_memory(clean_db, model, refinement_budget_tokens=30) as service:
+    async with scripted_memory(clean_db, model, refinement_budget_tokens=30, refinement_target_tokens=30) as service:
         made = await keep(service, SHORT, ENGLISH, SHORT.replace(" ", "  "))
         set_protected(superuser, made[1])
         before = everything(superuser)
@@ -217,7 +219,7 @@ async def test_a_dry_run_tells_what_there_is_to_do_and_writes_nothing(
     assert (within["outcome"], insisted["outcome"], over["outcome"]) == ("not_due", "planned", "planned")
     assert {name: value for name, value in over.items() if name not in ("outcome", "scope_key")} == {
         "tokens_before": 34,
-        "target_tokens": 5000,
+        "target_tokens": 30,
         "memories_before": 4,
         "protected": 1,
         "duplicates": 1,
@@ -291,3 +293,37 @@ async def test_one_that_is_taken_up_when_all_its_memories_are_gone_ends(memory: 
     assert (result["outcome"], result["ended"], result["resumed"]) == ("ended", "finished", True)
     assert (result["memories_before"], result["memories_after"]) == (1, 0)
     assert (await memory.refine(ANA, KEY, force=True))["outcome"] == "not_due"
+
+
+async def test_the_graph_refines_the_agents_own_memory_by_itself_and_tells_only_where_asked(
+    memory: Mnemic, superuser: psycopg.Connection
+) -> None:
+    await keep(memory, SHORT, ENGLISH, key="agent:harbor")
+    before = everything(superuser)
+
+    result = await memory.refinement().ainvoke({"force": True, "dry_run": True}, context=ANA)
+
+    assert (result["outcome"], result["scope_key"]) == ("planned", "agent:harbor")
+    assert everything(superuser) == before
+
+
+async def test_on_a_thread_each_run_answers_for_itself(memory: Mnemic, model: LoopbackModel) -> None:
+    """As LangGraph Server runs it, which brings a checkpointer."""
+    graph = memory.refinement()
+    graph.checkpointer = InMemorySaver()
+    await keep(memory, SHORT, ENGLISH)
+    model.answer(offering("complete_refinement"), calling(merge(1, 2)), calling(DONE))
+    config: RunnableConfig = {"configurable": {"thread_id": "t"}}
+    first = await graph.ainvoke({"scope_key": KEY, "force": True}, config, context=ANA)
+
+    second = await graph.ainvoke({"force": True}, config, context=ANA)
+
+    assert (first["outcome"], first["scope_key"], first["ended"]) == ("ended", KEY, "completed")
+    assert {name: value for name, value in second.items() if value is not None} == {
+        "outcome": "not_due",
+        "scope_key": "agent:harbor",
+        "tokens_before": 0,
+        "target_tokens": 5000,
+        "memories_before": 0,
+        "protected": 0,
+    }

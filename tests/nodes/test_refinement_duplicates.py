@@ -8,8 +8,8 @@ import pytest
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import NewMemory
 from mnemic.storage import refinements
-from tests.nodes.refining import ANA, ENGLISH, KEY, SHORT, columns, keep, living, play, set_protected, shown
 from tests.support.loopback import LoopbackModel
+from tests.support.played_refinements import ANA, ENGLISH, KEY, SHORT, columns, keep, living, play, set_protected, shown
 from tests.support.worlds import memory as draft
 
 WIDE = SHORT.replace(" ", "  ")
@@ -66,6 +66,17 @@ async def test_a_commitment_stays_rather_than_a_thought(
     ]
 
 
+async def test_of_the_same_words_the_more_important_stay(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    old, heavy = await keep(memory, core(SHORT, importance=2), core(WIDE, importance=5))
+
+    await play(memory, model)
+
+    assert await living(memory) == [WIDE]
+    assert [columns(superuser, one.id, "state") for one in (old, heavy)] == [("soft_deleted",), ("active",)]
+
+
 async def test_a_protected_twin_stays_and_takes_the_others_place(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
@@ -92,8 +103,13 @@ async def test_two_protected_twins_both_stay(
 
 @pytest.mark.parametrize(
     "other",
-    [core(WIDE, subject_user_id="bo"), core(WIDE, category="goals"), core(WIDE, private=True)],
-    ids=["of another person", "of another category", "said in confidence"],
+    [
+        core(WIDE, subject_user_id="bo"),
+        core(WIDE, subject="Bo"),
+        core(WIDE, category="goals"),
+        core(WIDE, private=True),
+    ],
+    ids=["of another person", "of one without an account", "of another category", "said in confidence"],
 )
 async def test_what_is_not_the_same_for_who_reads_it_stays(
     memory: Mnemic, model: LoopbackModel, other: NewMemory
@@ -108,7 +124,8 @@ async def test_what_is_not_the_same_for_who_reads_it_stays(
 @pytest.mark.parametrize(
     ("left_out", "other"),
     [
-        ("subject_user_id, ", core(WIDE, subject_user_id="bo")),
+        ("subject_user_id, case when subject_user_id is null then subject end,", core(WIDE, subject_user_id="bo")),
+        ("case when subject_user_id is null then subject end,", core(WIDE, subject="Bo")),
         ("category, ", core(WIDE, category="goals")),
         ("private,", core(WIDE, private=True)),
     ],
@@ -116,9 +133,9 @@ async def test_what_is_not_the_same_for_who_reads_it_stays(
 async def test_control_without_its_column_it_goes(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, left_out: str, other: NewMemory
 ) -> None:
-    statement = refinements._SQL["remove_duplicates"]
+    statement = refinements._SQL["duplicates"]
     assert statement.count(left_out) == 1
-    careless = {"remove_duplicates": statement.replace(left_out, "")}
+    careless = {"duplicates": statement.replace(left_out, "")}
     monkeypatch.setattr(refinements, "_SQL", {**refinements._SQL, **careless})
     await keep(memory, SHORT, other)
 

@@ -11,7 +11,8 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.records import IndexedText, NewMemory
 from mnemic.storage import inbox, memories
 from mnemic.storage.database import Scoped
-from tests.nodes.refining import (
+from tests.support.loopback import LoopbackModel
+from tests.support.played_refinements import (
     ANA,
     BOTH,
     ENGLISH,
@@ -28,7 +29,6 @@ from tests.nodes.refining import (
     play,
     update,
 )
-from tests.support.loopback import LoopbackModel
 from tests.support.worlds import MORNING, identity, message, operate
 from tests.support.worlds import memory as draft
 
@@ -139,21 +139,21 @@ async def test_a_merge_rests_on_all_that_was_said_and_that_stays_searched(
 async def test_what_was_said_is_searched_no_more_once_the_last_that_rests_on_it_goes(
     memory: Mnemic, resources: Resources, model: LoopbackModel
 ) -> None:
-    await told_by(resources, FERRY, BERTH)
+    await told_by(resources, FERRY, BERTH, SHORT, ENGLISH, OSLO)  # of five two may go
 
-    await play(memory, model, merge(1, 2, into="Mara: Bergen ferry, Porto berth."), delete(3))
+    await play(memory, model, merge(1, 2, into="Mara: Bergen ferry, Porto berth."), delete(6))
 
     assert await messages_found(memory, "Mara") == []
 
 
 async def test_a_merge_may_say_what_one_of_the_merged_said(memory: Mnemic, model: LoopbackModel) -> None:
-    await keep(memory, SHORT, ENGLISH, OSLO)
+    await keep(memory, SHORT, ENGLISH, OSLO, FERRY, BERTH)
 
-    told, _ = await play(memory, model, merge(1, 2, into=SHORT), merge(3, 4, into="Ana sails from Oslo; 9 May 2026."))
+    told, _ = await play(memory, model, merge(1, 2, into=SHORT), merge(3, 6, into="Ana sails from Oslo; 9 May 2026."))
 
-    assert told[0].startswith("[1], [2] became [4]")
-    assert told[1].startswith("[3], [4] became [5]")
-    assert await living(memory) == ["Ana sails from Oslo; 9 May 2026."]
+    assert told[0].startswith("[1], [2] became [6]")
+    assert told[1].startswith("[3], [6] became [7]")
+    assert await living(memory) == sorted(["Ana sails from Oslo; 9 May 2026.", FERRY, BERTH])
 
 
 async def test_a_merge_into_what_a_third_one_says_is_refused_and_names_it(memory: Mnemic, model: LoopbackModel) -> None:

@@ -2,16 +2,20 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from typing import Any, LiteralString
 
 import psycopg
 import pytest
 
+from mnemic.nodes import core as core_rules
 from mnemic.nodes import knife
+from mnemic.policy.knife import given_up
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import NewMemory
 from mnemic.storage import refinements
-from tests.nodes.refining import (
+from tests.support.loopback import LoopbackModel, Request, calling, offering
+from tests.support.played_refinements import (
     ANA,
     DONE,
     ENGLISH,
@@ -31,13 +35,13 @@ from tests.nodes.refining import (
     set_protected,
     update,
 )
-from tests.support.loopback import LoopbackModel, Request, calling, offering
 from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
 from tests.support.worlds import identity, operate
 from tests.support.worlds import memory as draft
 
 LOOP = "safe harbor " * 40
+LONG = "Ana mends sails, paints boats, repairs engines, sells anchors, teaches knots and rents canoes near Bergen."
 LAW = "Ana must never be called before nine."
 ONE_LIVING = "Ana lives by the harbour."
 AGAIN = "Call again without that mistake, or go on without it."
@@ -137,7 +141,7 @@ async def test_what_is_refused_says_why_and_what_to_do_and_writes_nothing(
     ("rule", "calls"),
     [
         ("_require_shorter", [merge(1, 2, into=f"{SHORT} {ENGLISH} {OSLO}")]),
-        ("_mergeable", [merge(1, 6)]),
+        ("_require_one_person", [merge(1, 6)]),
         ("is_degenerate", [update(1, "safe " * 6)]),
         ("says_nothing", [update(1, "\u200d\u200c")]),
     ],
@@ -150,7 +154,7 @@ async def test_control_without_its_rule_a_call_is_not_refused(
     rule: str,
     calls: list[Call],
 ) -> None:
-    monkeypatch.setattr(knife, rule, lambda given, *_, **__: given if rule == "_mergeable" else False)
+    monkeypatch.setattr(knife, rule, lambda *_, **__: False)
 
     told, _ = await play(memory, model, *calls)
 
@@ -236,7 +240,7 @@ async def test_only_a_share_of_the_memories_may_be_taken_away(
 
     assert told[0].startswith("[1] is gone. 1 more may go. Now 43 tokens in 5 memories; target 5,000.")
     assert told[1].startswith("[2] is gone. 0 more may go. ")
-    refused = "Refused: a session may take away 2 memories and no more: keep what they say, in fewer words."
+    refused = "Refused: a session may take away 2 memories and no more: keep what [3] say, in fewer words."
     assert [answer[: len(refused)] == refused for answer in told[2:4]] == [True, True]
     assert (result["deleted"], result["updated"]) == (2, 0)
     assert superuser.execute("select removed from mnemic.refinements").fetchall() == [(2,)]
@@ -245,17 +249,18 @@ async def test_only_a_share_of_the_memories_may_be_taken_away(
 async def test_a_merge_that_keeps_hardly_a_word_counts_as_what_it_takes_away(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    await keep(memory, SHORT, ENGLISH, OSLO, LAW)
+    await keep(memory, SHORT, ENGLISH, OSLO, LAW, LONG)
 
     (refused, merged, then), result = await play(
         memory, model, merge(1, 2, 3, 4, into="Be kind."), merge(1, 2, into="Be kind."), delete(3)
     )
 
-    assert "a session may take away 1 memories and no more: keep what they say" in refused
-    assert merged.startswith("[1], [2] became [5]")
-    assert "may take away 1 memories and no more" in then
+    assert "a session may take away 2 memories and no more: keep what [1], [2], [3], [4] say" in refused
+    assert merged.startswith("[1], [2] became [6]")
+    assert "It keeps hardly anything of [1], [2]: that counts as taken away." in merged
+    assert "may take away 2 memories and no more" in then
     assert (result["merged"], result["deleted"]) == (2, 0)
-    assert superuser.execute("select removed from mnemic.refinements").fetchall() == [(1,)]
+    assert superuser.execute("select removed from mnemic.refinements").fetchall() == [(2,)]
 
 
 async def test_what_is_taken_away_counts_for_the_whole_session_and_not_for_the_next_one(
@@ -290,7 +295,7 @@ async def test_after_the_end_no_tool_does_anything(
 
     assert written(superuser) == before
     assert result["ended"] == "completed"
-    assert len(await memory.memories(ANA, ["journal"])) == 1
+    assert await memory.memories(ANA, ["journal"]) == []
     # so much of it went to the model: nothing, for the session was over
     assert len(model.chat_requests) == 1
 
@@ -308,7 +313,6 @@ async def test_memories_of_others_are_not_found_and_have_no_number(
     assert await living(memory, who=identity("bo")) == ["Bo wants long answers at night.", "Visitors come at night."]
 
 
-LONG = "Ana mends sails, paints boats, repairs engines, sells anchors, teaches knots and rents canoes near Bergen."
 #: Each keeps a third of the words of the one before it, and the second none of the first.
 STEPS = (
     "Ana mends sails, boats, anchors, knots, says Olaf Svensson of the Viken yard.",
@@ -324,8 +328,8 @@ async def test_many_small_steps_take_away_no_more_than_one(
     await keep(memory, LONG, SHORT)
     if not is_bounded:
 
-        async def of_now(_: Any, __: Any, entries: list[Any]) -> list[tuple[str, str]]:
-            return [(entry.content, entry.subject) for entry in entries]
+        async def of_now(_: Any, __: Any, entry: Any) -> list[tuple[str, str]]:
+            return [(entry.content, entry.subject)]
 
         monkeypatch.setattr(refinements, "originals", of_now)
     await play(memory, model, *(update(1, text) for text in STEPS))
@@ -335,15 +339,112 @@ async def test_many_small_steps_take_away_no_more_than_one(
 
 
 async def test_what_went_into_a_merge_is_what_its_text_is_measured_by(memory: Mnemic, model: LoopbackModel) -> None:
-    await keep(memory, LONG, SHORT, ENGLISH)
+    await keep(memory, LONG, SHORT, ENGLISH, OSLO, LAW)
     told, _ = await play(
         memory,
         model,
         merge(1, 2, into=f"{LONG} {SHORT}"),
-        update(4, "Ana sells anchors near Bergen."),
-        update(4, "Ana."),
+        update(6, "Ana sells anchors near Bergen."),
+        update(6, "Ana."),  # what has gone does not go again
+        delete(3),
     )
 
-    assert "became [4]" in told[0]
+    assert "became [6]" in told[0]
+    assert ["It keeps hardly anything of [6]" in answer for answer in told[:3]] == [False, True, False]
+    assert "may take away 2 memories and no more: keep what [3] say" in told[3]
     (session,) = await memory.refinements(ANA)
-    assert session.removed == 1
+    assert session.removed == 2
+
+
+#: What a session must not lose unnoticed, each in a few words of its own.
+BRIEF = [f"Ana {said}." for said in ("is allergic to peanuts", "must take insulin", "promised to call her mother",
+                                      "plays chess", "likes jazz", "grows tomatoes", "fears dogs")]  # fmt: skip
+
+
+async def everything_into_the_long_one(memory: Mnemic, model: LoopbackModel) -> tuple[str, int]:
+    """What a merge of eight memories into the text of one of them was answered, and what it counts."""
+    await keep(memory, LONG, *BRIEF)
+    (told,), _ = await play(memory, model, merge(*range(1, 9), into=LONG))
+    (session,) = await memory.refinements(ANA)
+    return told, session.removed
+
+
+async def test_a_merge_into_the_text_of_one_takes_the_others_away(memory: Mnemic, model: LoopbackModel) -> None:
+    told, removed = await everything_into_the_long_one(memory, model)
+
+    assert told.startswith("Refused: a session may take away 2 memories and no more: keep what [2], [3], [4], [5]")
+    assert removed == 0
+    assert await living(memory) == sorted([LONG, *BRIEF])
+
+
+async def test_control_measured_as_one_text_a_merge_swallows_all_the_others(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def together(old: list[str], new: str, *, about: list[str]) -> list[bool]:
+        return [False] * len(old) if not any(given_up([" ".join(old)], new, about=about)) else [True] * len(old)
+
+    monkeypatch.setattr(core_rules, "given_up", together)
+
+    told, removed = await everything_into_the_long_one(memory, model)
+
+    assert (told.startswith("[1], [2], [3]"), removed) == (True, 0)
+    assert await living(memory) == [LONG]
+
+
+async def test_a_merge_that_forgot_one_says_which_and_counts_it(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory, SHORT, ENGLISH, BRIEF[0], OSLO)
+
+    (told,), result = await play(memory, model, merge(1, 2, 3))
+
+    assert "It keeps hardly anything of [3]: that counts as taken away." in told
+    (session,) = await memory.refinements(ANA)
+    assert (session.removed, result["merged"]) == (1, 3)
+
+
+async def test_what_a_merge_put_together_is_taken_away_one_by_one(memory: Mnemic, model: LoopbackModel) -> None:
+    """Neither a deletion of a merged memory nor another text of it takes many for one, and none counts twice."""
+    await keep(memory, LONG, *BRIEF)
+    whole = " ".join([LONG, *BRIEF[:3]])
+
+    told, _ = await play(
+        memory,
+        model,
+        merge(*range(1, 5), into=whole),
+        delete(9),
+        update(9, LONG),
+        update(9, f"{LONG} {BRIEF[0]} {BRIEF[1]}"),
+        update(9, f"{LONG} {BRIEF[0]}"),
+        update(9, LONG),
+        merge(9, 5, into=f"{LONG} {BRIEF[3]}"),
+    )
+
+    refused = "Refused: a session may take away 2 memories and no more: keep what [9] say"
+    assert told[0].startswith("[1], [2], [3], [4] became [9]")
+    assert [answer.startswith(refused) for answer in told[1:]] == [True, True, False, False, True, True]
+    (session,) = await memory.refinements(ANA)
+    assert session.removed == 2
+
+
+NAMELESS = [
+    replace(draft(f"{name} {said}.", kind="core"), subject=name)
+    for name, said in (("Bo", "wants long answers"), ("Carl", "is diabetic"), ("bo", "wants tables"))
+]
+
+
+async def test_people_without_an_account_are_told_apart_by_name(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory, *NAMELESS)
+
+    (two, one), _ = await play(
+        memory, model, merge(1, 2, into="Long answers, diabetic."), merge(1, 3, into="Bo wants long answers, tables.")
+    )
+
+    assert two.startswith("Refused: [1], [2] are about different people")
+    assert one.startswith("[1], [3] became [4]")
+
+
+async def test_what_is_about_no_account_is_deleted_and_protected_alike(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory, *NAMELESS)
+
+    told, _ = await play(memory, model, delete(1), protect(2))
+
+    assert [answer.startswith("Refused") for answer in told] == [False, False]

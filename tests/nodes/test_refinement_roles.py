@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from mnemic.storage import memories
-from tests.nodes.refining import ENGLISH, SHORT, delete, drafts, play
 from tests.support.erasing import ANA, form
 from tests.support.loopback import LoopbackModel
+from tests.support.played_refinements import ENGLISH, SHORT, delete, drafts, play
 from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
 from tests.support.worlds import message

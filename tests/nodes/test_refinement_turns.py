@@ -1,24 +1,36 @@
 """The turns of a refinement: what the agent is shown, batch by batch, and where its session ends at the latest."""
 
+import asyncio
+import threading
 from dataclasses import replace
 from typing import Any
 
 import psycopg
+import pytest
 
+from mnemic.nodes import open_refinement, use_knife
+from mnemic.nodes.refining import Refining, refining_of
+from mnemic.policy.batching import batches
 from mnemic.service.memory import Mnemic
-from tests.nodes.refining import (
+from mnemic.storage import refinements
+from tests.support.loopback import LoopbackModel, Reply, calling, offering
+from tests.support.played_refinements import (
     ANA,
+    DONE,
     KEY,
     SHORT,
     answers,
     delete,
     keep,
+    living,
+    merge,
     play,
+    protect,
     search,
     set_protected,
     shown,
+    update,
 )
-from tests.support.loopback import LoopbackModel, Reply, calling, offering
 from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
 from tests.support.worlds import identity
@@ -102,20 +114,20 @@ async def test_a_long_memory_is_shown_batch_by_batch(clean_db: Clone, model: Loo
 
 async def test_a_session_ends_at_its_limit_of_turns(clean_db: Clone, model: LoopbackModel) -> None:
     async with scripted_memory(clean_db, model, refinement_steps=4) as service:
-        await keep(service, SHORT)
+        await keep(service, SHORT, SHORT.replace(" ", "  "))
         model.answer(offering("complete_refinement"), calling(search(query="answers")))
         result = await service.refine(ANA, KEY, force=True)
         (journal,) = await service.memories(ANA, ["journal"])
 
     assert (result["ended"], len(model.chat_requests)) == ("steps", 4)
     assert journal.content == (
-        "Refinement: 1 \u2192 1 memories, about 0 tokens saved. It was ended at its limit of turns."
+        "Refinement: 2 \u2192 1 memories, about 9 tokens saved. It was ended at its limit of turns."
     )
 
 
 async def test_a_session_ends_at_its_limit_of_tokens(clean_db: Clone, model: LoopbackModel) -> None:
     async with scripted_memory(clean_db, model, refinement_model_tokens=2500) as service:
-        await keep(service, SHORT)
+        await keep(service, SHORT, SHORT.replace(" ", "  "))
         again = Reply(message=calling(search(query="answers")), usage=(900, 100))
         model.answer(offering("complete_refinement"), again)
         result = await service.refine(ANA, KEY, force=True)
@@ -129,7 +141,7 @@ async def test_a_session_ends_at_its_limit_of_tokens(clean_db: Clone, model: Loo
 async def test_a_session_ends_at_its_limit_of_time(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    await keep(memory, SHORT)
+    await keep(memory, SHORT, SHORT.replace(" ", "  "))
 
     def slowly(_: Any) -> Any:
         superuser.execute("update mnemic.refinements set started_at = started_at - interval '61 minutes'")
@@ -149,3 +161,84 @@ async def test_a_turn_without_a_call_ends_a_session_of_one_batch(memory: Mnemic,
     _, result = await play(memory, model, ends=False)
 
     assert result["ended"] == "finished"
+
+
+# -- what may be named
+
+
+THINGS = [f"Ana keeps the thing number {place} of hers somewhere." for place in range(1, 9)]
+
+
+async def named_blindly(clean_db: Clone, model: LoopbackModel) -> list[list[str]]:
+    """What a model is answered that names memories of other batches, and then what a search shows it."""
+    blind = [delete(8), merge(6, 7, into="Ana keeps things 6, 7 of hers somewhere."), protect(5), update(2, "x")]
+    seen = [search(query="thing", after="2026-03-09"), delete(2)]
+    async with scripted_memory(clean_db, model, refinement_batch_tokens=12) as service:
+        await keep(service, *THINGS)
+        model.answer(offering("complete_refinement"), calling(*blind), calling(*seen), calling(DONE))
+        await service.refine(ANA, KEY, force=True)
+        assert "[1] core" in shown(model.chat_requests[0])
+        return [answers(model.chat_requests[1]), answers(model.chat_requests[2])[4:], await living(service)]
+
+
+async def test_only_what_was_shown_may_be_named(clean_db: Clone, model: LoopbackModel) -> None:
+    blind, (found, gone), left = await named_blindly(clean_db, model)
+
+    assert [answer.partition(" [")[0] for answer in blind] == ["Refused: there is no memory"] * 4
+    assert [line[:3] for line in found.splitlines()[1:-1]] == ["[2]"]
+    assert gone.startswith("[2] is gone.")
+    assert left == THINGS[:7]
+
+
+async def test_control_where_all_is_numbered_at_once_what_was_not_shown_is_changed(
+    clean_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def numbering(*given: Any) -> Refining:
+        refining = await refining_of(*given)
+        refining.handles.numbered(await refining.read(refinements.ledger))
+        return refining
+
+    monkeypatch.setattr(use_knife, "refining_of", numbering)
+
+    blind, *_ = await named_blindly(clean_db, model)
+
+    assert [answer.startswith("Refused") for answer in blind[:3]] == [False] * 3
+
+
+async def test_numbers_stay_the_same_from_batch_to_batch(clean_db: Clone, model: LoopbackModel) -> None:
+    async with scripted_memory(clean_db, model, refinement_batch_tokens=8) as service:
+        await keep(service, SHORT, "Boats are kept at Porto quay.", "Carl is a diabetic person.")
+        silent, look = calling(text="Done."), calling(search(query=""))
+        model.answer(offering("complete_refinement"), silent, look, silent)
+        await service.refine(ANA, KEY, force=True)
+
+    ledgers = [shown(request).partition("<ledger>\n")[2][:3] for request in model.chat_requests]
+    assert ledgers == ["[1]", "[2]", "[2]", "[3]"]
+    (told,) = answers(model.chat_requests[2])
+    assert [line[:3] for line in told.splitlines()[1:-1]] == ["[1]", "[2]", "[3]"]
+
+
+async def test_while_a_long_memory_is_cut_into_batches_others_go_on(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await keep(memory, SHORT)
+    loop, went_on = asyncio.get_running_loop(), threading.Event()
+
+    def waiting(entries: Any, *, tokens: int) -> Any:
+        """Needs somebody else on the event loop to go on meanwhile."""
+        loop.call_soon_threadsafe(went_on.set)
+        return batches(entries, tokens=tokens) if went_on.wait(timeout=20) else []
+
+    monkeypatch.setattr(open_refinement, "batches", waiting)
+    await play(memory, model)
+
+    assert went_on.is_set()
+    assert len(model.chat_requests) == 1  # none where nobody went on
+
+
+async def test_control_on_the_event_loop_nobody_goes_on_meanwhile() -> None:
+    loop, went_on = asyncio.get_running_loop(), threading.Event()
+
+    loop.call_soon_threadsafe(went_on.set)
+
+    assert not went_on.wait(timeout=0.05)

@@ -11,8 +11,9 @@ from langgraph.runtime import ExecutionInfo, Runtime, ServerInfo
 from typing_extensions import TypedDict
 
 from mnemic.nodes import who
+from mnemic.nodes.authenticated import Bound, require_own
 from mnemic.nodes.incoming import to_messages
-from mnemic.nodes.who import Bound, acting_for, identity_of, require_own, turn_identity
+from mnemic.nodes.who import acting_for, identity_of, turn_identity
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import Identity

@@ -4,3 +4,4 @@ from tests.support.fixtures import administration as administration
 from tests.support.fixtures import memory as memory
 from tests.support.fixtures import model as model
 from tests.support.fixtures import resources as resources
+from tests.support.surfaces import surface as surface

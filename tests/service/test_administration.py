@@ -18,7 +18,7 @@ from mnemic.nodes.resources import Resources
 from mnemic.state.errors import ConfigurationError, MnemicError, RollbackRefusedError
 from mnemic.storage.migrate import ADMIN_ROLE
 from tests.support.loopback import LoopbackModel
-from tests.support.refined import refined
+from tests.support.played_refinements import refined
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, saved, states
 from tests.support.scripted import turns
 from tests.support.server import Clone, fast_directory

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+from typing import Any
 
 import psycopg
 import pytest
@@ -20,6 +21,31 @@ ANA = identity("ana", session="s1")
 async def test_a_revision_that_is_refused_costs_no_message(memory: Mnemic, superuser: psycopg.Connection) -> None:
     await observe_turn(memory, ANA, [HumanMessage("Keep me.", id="1")], revision=10**6)
     assert superuser.execute("select content from mnemic.messages").fetchall() == [("Keep me.",)]
+
+
+NOBODYS = {"role": "user", "content": "Who said this?"}
+
+
+async def test_what_cannot_be_stored_is_left_out_and_the_rest_is_not(
+    memory: Mnemic, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    nobody = identity(None, session="s1")
+    ours = {"role": "user", "content": "Keep me.", "user": "ana"}
+    said: list[Any] = [NOBODYS, ours, 7, {"role": "assistant", "content": "I do."}]
+    await observe_turn(memory, nobody, said, revision=10**6)
+    rows = superuser.execute("select content from mnemic.messages order by place").fetchall()
+    assert rows == [("Keep me.",), ("I do.",)]
+    assert "messages that cannot be stored are left out: 2, such as message 1: it is a user's" in caplog.text
+    assert "Who said" not in caplog.text
+
+
+async def test_an_answer_to_words_that_cannot_be_stored_is_not_stored_alone(
+    memory: Mnemic, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = [NOBODYS, {"role": "assistant", "content": "You did."}]
+    await observe_turn(memory, identity(None, session="s1"), said, revision=None)
+    assert superuser.execute("select content from mnemic.messages").fetchall() == []
+    assert "the messages of this turn cannot be stored: message 1: it is a user's" in caplog.text
 
 
 async def test_work_that_ends_with_an_unknown_error_is_told_of_without_its_words(

@@ -10,7 +10,7 @@ from mnemic import Administration, Mnemic
 from mnemic.nodes.resources import Resources
 from mnemic.state.errors import NotForgottenError, UnknownMemoryError
 from tests.support.loopback import LoopbackModel
-from tests.support.refined import core, refined, script
+from tests.support.played_refinements import keep, merge, play, refined
 from tests.support.rollbacks import ANA, everything, forgotten, saved, states
 from tests.support.server import Clone
 
@@ -68,20 +68,17 @@ async def test_what_is_protected_no_refinement_merges(
     memory: Mnemic,
     administration: Administration,
     model: LoopbackModel,
-    resources: Resources,
     superuser: psycopg.Connection,
 ) -> None:
-    short, english = await core(resources.database, (SHORT, ENGLISH))
+    short, english = await keep(memory, SHORT, ENGLISH)
     assert await administration.protect("harbor", short.id)
-    script(model, 2, BOTH)
-    result = await memory.refine(ANA, "user:ana", force=True)
+    _, result = await play(memory, model, merge(1, 2, into=BOTH))
     assert (result["merged"], result["memories_after"]) == (0, 2)
     with pytest.raises(NotForgottenError):
         await memory.forget(ANA, short.id)
 
     assert await administration.unprotect("harbor", short.id)  # the control
-    script(model, 2, BOTH)
-    result = await memory.refine(ANA, "user:ana", force=True)
+    _, result = await play(memory, model, merge(1, 2, into=BOTH))
     assert (result["merged"], result["memories_after"]) == (2, 1)
     assert states(superuser)[english.content] == "soft_deleted"
 

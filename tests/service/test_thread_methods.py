@@ -5,12 +5,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
 from mnemic import Mnemic
-from mnemic.service.threads import RUNTIME, owner_of
+from mnemic.service.threads import RUNTIME, thread_owner_of
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
-from mnemic.storage.threads import Owner
+from mnemic.state.identity import Identity
+from mnemic.storage.threads import ThreadOwner
 from tests.support.savers import DURABILITIES, Durability
 from tests.support.threads import answering, asking, at, counts, misplaced, said, words
 from tests.support.worlds import identity
@@ -21,20 +23,21 @@ NOBODY = identity(None, session="s1")
 
 
 def test_the_config_of_a_run_says_whose_thread_it_is() -> None:
-    assert owner_of({"configurable": {"thread_id": "t", "agent_id": "harbor", "user_id": "ana"}}) == ("harbor", "ana")
-    assert owner_of({"configurable": {"thread_id": "t", "agent_id": "harbor"}}) == Owner("harbor")
+    run = {"thread_id": "t", "agent_id": "harbor"}
+    assert thread_owner_of({"configurable": {**run, "user_id": "ana"}}) == ("harbor", "ana")
+    assert thread_owner_of({"configurable": run}) == ThreadOwner("harbor")
 
 
 @pytest.mark.parametrize("config", [None, {}, {"configurable": {}}, {"configurable": {"user_id": "ana"}}])
 def test_a_thread_of_nobody_is_refused_with_what_to_do(config: Any) -> None:
     with pytest.raises(MissingIdentityError, match=r"run the graph with memory\.thread\(identity\) as its config"):
-        owner_of(config)
+        thread_owner_of(config)
 
 
 @pytest.mark.parametrize("ids", [{"agent_id": " harbor"}, {"agent_id": 7}, {"agent_id": "harbor", "user_id": "a\x00"}])
 def test_ids_that_cannot_be_used_are_refused(ids: Any) -> None:
     with pytest.raises(InvalidInputError):
-        owner_of({"configurable": ids})
+        thread_owner_of({"configurable": ids})
 
 
 async def test_the_same_session_is_another_thread_for_each_of_its_people(memory: Mnemic) -> None:
@@ -68,10 +71,22 @@ async def test_without_either_a_run_is_refused_before_anything_happens(
     assert {*counts(superuser).values()} == {0}
 
 
-async def test_a_checkpointer_with_an_identity_keeps_to_it_whatever_a_run_says(memory: Mnemic) -> None:
+def named(user_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": "t", "agent_id": "harbor", "user_id": user_id}}
+
+
+@pytest.mark.parametrize(("config", "context"), [(named("bo"), None), (at("t"), BO), (named("ana"), BO)], ids=str)
+async def test_a_checkpointer_with_an_identity_refuses_a_run_for_anybody_else(
+    memory: Mnemic, superuser: psycopg.Connection, config: RunnableConfig, context: Identity | None
+) -> None:
     host = answering(memory.checkpointer(ANA))
-    await host.ainvoke(said("one"), memory.thread(BO, "t"), context=BO)
-    assert await memory.threads(BO) == []
+    with pytest.raises(RefusedIdentityError, match=r"memory\.checkpointer\(\)"):
+        await host.ainvoke(said("one"), config, context=context)
+    assert {*counts(superuser).values()} == {0}
+
+
+async def test_a_checkpointer_with_an_identity_keeps_what_names_nobody(memory: Mnemic) -> None:
+    await answering(memory.checkpointer(ANA)).ainvoke(said("one"), at("t"))
     assert [one.thread_id for one in await memory.threads(ANA)] == ["t"]
 
 
@@ -88,7 +103,7 @@ async def test_threads_are_listed_and_deleted_by_their_own_people_alone(
     assert (await host.aget_state(memory.thread(ANA, "t"))).values == {}
     await memory.prune_threads(ANA, "u", keep_latest=False)
     assert {*counts(superuser).values()} == {0}
-    with pytest.raises(InvalidInputError, match="thread_ids"):
+    with pytest.raises(InvalidInputError, match="thread_ids: name the threads; `threads` lists them"):
         await memory.prune_threads(ANA)
 
 
@@ -128,7 +143,7 @@ def test_a_config_that_names_another_person_than_the_context_is_refused() -> Non
     """Such as that of a host which passes a client's own config on."""
     run = SimpleNamespace(context=ANA)
     mine = {"thread_id": "t", "agent_id": "harbor", "user_id": "ana", RUNTIME: run}
-    assert owner_of({"configurable": mine}) == Owner("harbor", "ana")
+    assert thread_owner_of({"configurable": mine}) == ThreadOwner("harbor", "ana")
     for other in ({"user_id": "bo"}, {"agent_id": "museum"}, {"user_id": None}):
         with pytest.raises(RefusedIdentityError, match="agent_id and user_id"):
-            owner_of({"configurable": {**mine, **other}})
+            thread_owner_of({"configurable": {**mine, **other}})

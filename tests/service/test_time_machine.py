@@ -21,11 +21,10 @@ from tests.support.loopback import LoopbackModel
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, saved, states
 from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
-from tests.support.surfaces import Surface, surfaces
+from tests.support.surfaces import WAYS, Surface
 from tests.support.worlds import MODEL, identity, operate, remember
 from tests.support.worlds import memory as new_memory
 
-WAYS = ["the person's methods", "the administrator's methods", "the person's commands", "the administrator's commands"]
 #: The person's own, for what a person alone is refused.
 OWN = [way for way in WAYS if "person" in way]
 BO = identity("bo", session="s2")
@@ -38,20 +37,6 @@ EVERY_KEY = "create or replace function mnemic.own_keys(p_keys text[]) returns t
 @pytest.fixture
 def db(resources: Resources) -> Database:
     return resources.database
-
-
-@pytest.fixture(params=WAYS)
-def surface(
-    request: pytest.FixtureRequest,
-    memory: Mnemic,
-    administration: Administration,
-    clean_db: Clone,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Surface:
-    monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
-    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
-    monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
-    return surfaces(memory, administration, ANA)[request.param]
 
 
 async def refusal(surface: Surface, *ops: uuid.UUID, **switches: bool) -> MnemicError:

@@ -10,34 +10,13 @@ import pytest
 from mnemic import Administration, Mnemic
 from mnemic.state.errors import MnemicError, UnknownOperationError
 from tests.support.loopback import LoopbackModel
-from tests.support.refined import refined
+from tests.support.played_refinements import refined
 from tests.support.rollbacks import ANA, everything, states
-from tests.support.server import Clone
-from tests.support.surfaces import Surface, surfaces
+from tests.support.surfaces import Surface
 from tests.support.worlds import identity
 
-WAYS = [
-    "the person's methods",
-    "the administrator's methods",
-    "the person's commands",
-    "the administrator's commands",
-]
 SHORT, ENGLISH = "Ana always wants short answers.", "Ana wants answers in English."
 BOTH = "Ana always wants short answers in English."
-
-
-@pytest.fixture(params=WAYS)
-def surface(
-    request: pytest.FixtureRequest,
-    memory: Mnemic,
-    administration: Administration,
-    clean_db: Clone,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Surface:
-    monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
-    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
-    monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
-    return surfaces(memory, administration, ANA)[request.param]
 
 
 async def merged(memory: Mnemic, model: LoopbackModel, **how: Any) -> UUID:
@@ -93,7 +72,8 @@ async def test_an_unknown_one_is_refused(surface: Surface, superuser: psycopg.Co
     before = everything(superuser)
     with pytest.raises(MnemicError) as caught:
         await surface.undo_refinement(uuid.UUID(int=1))
-    assert "No such operation" in str(caught.value)
+    assert "no such refinement" in str(caught.value)
+    assert "`mnemic refinements`" in str(caught.value)
     assert everything(superuser) == before
 
 

@@ -20,8 +20,8 @@ from mnemic.storage.database import Database, Scoped
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.erasing import ANA, CANARY, MINE, erase, erase_person, form, places, problems, states, told
 from tests.support.mutating import mutate
-from tests.support.refining import in_a_session
 from tests.support.server import Clone
+from tests.support.stored_refinements import in_a_session
 from tests.support.worlds import AGENT, MODEL, direction, identity, memory, message, operate, remember
 
 

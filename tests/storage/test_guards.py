@@ -13,8 +13,8 @@ from mnemic.state.records import NewMemory, Supersession
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from tests.support.mutating import mutate
-from tests.support.refining import in_a_session
 from tests.support.server import Clone
+from tests.support.stored_refinements import in_a_session
 from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, operate, remember
 
 ME = identity()

@@ -20,8 +20,8 @@ from mnemic.state.settings import Settings
 from mnemic.storage import history, memories
 from mnemic.storage.database import Database, Scoped
 from tests.support.chain import assert_chain_is_whole
-from tests.support.refining import in_a_session
 from tests.support.server import Clone
+from tests.support.stored_refinements import in_a_session
 from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, operate, remember
 
 ME = identity(session="s1")

@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -39,13 +40,44 @@ async def test_the_same_list_from_four_requests_at_once_is_stored_once(db: Datab
     assert sum(accepted for accepted, _ in answers) == 20
 
 
-async def test_a_resent_message_does_not_replace_the_first(db: Database) -> None:
+async def pending(db: Database) -> list[str]:
+    async with db.scoped(ME) as scoped:
+        return [one.content for one in (await inbox.read_inbox(scoped, "s1", most=9)).messages]
+
+
+async def test_a_message_edited_by_its_speaker_replaces_the_first_while_it_waits(db: Database) -> None:
+    first, next_ = message("I live in Porto"), message("I row")
+    await observe(db, first, next_)
+    edited = replace(first, content="I live in Lisbon")
+    for said in ([edited, next_], [edited, first], [edited]):
+        assert await observe(db, *said) == (0, 2)
+        assert await pending(db) == ["I live in Lisbon", "I row"]
+
+
+async def test_edits_of_the_same_message_at_once_leave_one_of_them(db: Database) -> None:
     first = message("I live in Porto")
     await observe(db, first)
-    await observe(db, replace(first, content="I live in Lisbon"))
+    edits = [replace(first, content=f"I live at {number}") for number in range(4)]
+    assert await asyncio.gather(*(observe(db, edit) for edit in edits)) == [(0, 1)] * 4
+    (left,) = await pending(db)
+    assert left in [edit.content for edit in edits]
+
+
+@pytest.mark.parametrize("other", [{"user_id": "bob"}, {"role": "assistant"}, {"role": "assistant", "user_id": None}])
+async def test_a_message_of_another_speaker_under_its_id_changes_nothing(db: Database, other: Any) -> None:
+    first = message("I live in Porto")
+    await observe(db, first)
+    await observe(db, replace(first, content="I live in Lisbon", **other))
+    assert await pending(db) == ["I live in Porto"]
+
+
+async def test_a_message_that_was_formed_stays_as_it_was_formed(db: Database, superuser: psycopg.Connection) -> None:
+    first = message("I live in Porto")
+    await observe(db, first)
     async with db.scoped(ME) as scoped:
-        box = await inbox.read_inbox(scoped, "s1", most=9)
-    assert [one.content for one in box.messages] == ["I live in Porto"]
+        await inbox.settle(scoped, await scoped.begin_operation("formation"), [first.id], read_seq=0)
+    assert await observe(db, replace(first, content="I live in Lisbon")) == (0, 0)
+    assert superuser.execute("select content from mnemic.messages").fetchall() == [("I live in Porto",)]
 
 
 async def test_the_inbox_is_read_in_the_order_of_arrival_and_counts_what_is_beyond(db: Database) -> None:

@@ -1,6 +1,7 @@
 """Outside of a refinement SQL refuses what the knife does, to the service's own role and whatever it pretends."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,10 +13,10 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, NewMemory
 from mnemic.storage import refinements
 from mnemic.storage.database import Database, Scoped
-from mnemic.storage.refinements import Session
-from tests.support.knife import begun, ended, within
+from mnemic.storage.refinements import Claim
 from tests.support.mutating import mutate
 from tests.support.server import Clone
+from tests.support.stored_refinements import begun, ended, new, within
 from tests.support.worlds import identity, memory, operate, remember
 
 ANA = identity("ana")
@@ -197,7 +198,7 @@ async def test_a_session_of_another_scope_key_is_none(db: Database, core: NewMem
             await operate(db, ANA, lambda scoped: _knife_of(scoped, session), act)
 
 
-async def _knife_of(scoped: Scoped, session: Session) -> None:
+async def _knife_of(scoped: Scoped, session: Claim) -> None:
     statement: Any = "select set_config('mnemic.refinement_id', %(id)s, true)"
     await scoped.execute(statement, {"id": str(session.id)})
 
@@ -221,7 +222,7 @@ async def test_a_session_of_a_scope_key_that_is_not_ones_own_does_not_begin(db: 
 async def test_nobody_begins_a_session_on_a_scope_key_that_is_not_theirs(
     db: Database, core: NewMemory, superuser: psycopg.Connection
 ) -> None:
-    session = Session(id=uuid4(), scope_key=KEY, holder=uuid4())
+    session = new()
 
     async def begin(scoped: Scoped) -> None:
         await refinements.begin(scoped, session, [], target=10, seconds=60)
@@ -242,7 +243,7 @@ async def test_two_sessions_never_run_on_one_scope_key(db: Database, core: NewMe
 
 
 async def test_a_session_is_told_of_or_there_is_none(db: Database, core: NewMemory) -> None:
-    session = Session(id=uuid4(), scope_key=KEY, holder=uuid4())
+    session = new()
     with pytest.raises(RefusedError, match="42501"):
         async with db.scoped(ANA) as scoped:
             await refinements.begin(scoped, session, [], target=10, seconds=60)
@@ -250,6 +251,15 @@ async def test_a_session_is_told_of_or_there_is_none(db: Database, core: NewMemo
     with pytest.raises(RefusedError, match="42501"):
         async with db.scoped(ANA) as scoped:
             await refinements.finish(scoped, session, "completed", [], {}, None)
+
+
+async def test_a_merge_of_what_somebody_changed_meanwhile_is_to_be_done_again(db: Database, core: NewMemory) -> None:
+    async def of_yesterday(scoped: Scoped) -> None:
+        entries = [replace(entry, version=entry.version + 1) for entry in await refinements.ledger(scoped)]
+        await refinements.merge(scoped, entries, "profile", "Ana.")
+
+    with pytest.raises(ConcurrentChangeError, match="changed meanwhile"):
+        await within(db, ANA, await begun(db, ANA), of_yesterday)
 
 
 @pytest.mark.parametrize("statement", ["delete from refinements", "truncate refinements"])

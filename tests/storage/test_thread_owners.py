@@ -9,14 +9,16 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import MessagesState
+from langgraph.types import Command, interrupt
+from typing_extensions import TypedDict
 
 from mnemic.storage.database import Database
 from mnemic.storage.thread_owners import owners, owners_of_runs
-from mnemic.storage.threads import Owner
+from mnemic.storage.threads import ThreadOwner
 from tests.support.server import Clone
 from tests.support.threads import TABLES, saver_of
 
-ANA, BO = Owner("harbor", "ana"), Owner("harbor", "bo")
+ANA, BO = ThreadOwner("harbor", "ana"), ThreadOwner("harbor", "bo")
 
 
 async def say(db: Database, user: str, text: str, run: str, thread: str = "t1") -> None:
@@ -34,7 +36,7 @@ async def words(db: Database, user: str, thread: str = "t1") -> list[str]:
     return [str(one.content) for one in found.checkpoint["channel_values"]["messages"]] if found else []
 
 
-def everything(superuser: psycopg.Connection, owner: Owner) -> list[str]:
+def everything(superuser: psycopg.Connection, owner: ThreadOwner) -> list[str]:
     """Every row of an owner's threads."""
     found = []
     for table in TABLES:
@@ -72,6 +74,49 @@ async def test_a_thread_whose_runs_are_all_deleted_is_gone(db: Database, superus
     await say(db, "ana", "one", "r1")
     await saver_of(db).adelete_for_runs(["r1"])
     assert everything(superuser, ANA) == []
+
+
+class Told(TypedDict, total=False):
+    answer: str
+
+
+def consulting(db: Database) -> Any:
+    """A host whose subgraph asks its user, and then fails where the answer is no."""
+
+    def act(state: Told) -> Told:
+        if state["answer"] == "no":
+            raise ArithmeticError
+        return {}
+
+    within = StateGraph(Told)
+    within.add_node("ask", lambda _: {"answer": interrupt("Really?")})
+    within.add_node("act", act)
+    within.add_edge(START, "ask")
+    within.add_edge("ask", "act")
+    builder = StateGraph(Told)
+    builder.add_node("consult", within.compile())
+    builder.add_edge(START, "consult")
+    return builder.compile(checkpointer=saver_of(db))
+
+
+@pytest.mark.parametrize("again", [None, Command(resume="yes")], ids=["to be asked again", "to answer otherwise"])
+async def test_an_answer_within_a_subgraph_goes_with_its_run(db: Database, again: Any) -> None:
+    """The run came no further than into the subgraph, so that nothing of it stands in the graph around it."""
+    host = consulting(db)
+
+    def run(name: str) -> Any:
+        return {"configurable": {"thread_id": "t1"}, "metadata": {"run_id": name}}
+
+    await host.ainvoke({"answer": ""}, run("r1"), durability="sync")
+    with pytest.raises(ArithmeticError):
+        await host.ainvoke(Command(resume="no"), run("r2"), durability="sync")
+    await saver_of(db).adelete_for_runs(["r2"])
+    state = await host.aget_state(run("r3"))
+    assert (state.next, [one.value for one in state.interrupts]) == (("consult",), ["Really?"])
+
+    done = await host.ainvoke(again, run("r3"), durability="sync")
+    assert [one.value for one in done.get("__interrupt__", ())] == ([] if again else ["Really?"])
+    assert done["answer"] == ("yes" if again else "")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from langgraph.types import Command
 
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
-from mnemic.storage.threads import Owner, ThreadSaver
+from mnemic.storage.threads import ThreadOwner, ThreadSaver
 from tests.support.savers import DURABILITIES, Durability
 from tests.support.server import Clone
 from tests.support.threads import Host, Talk, answering, asking, at, misplaced, said, saver_of, words
@@ -55,7 +55,7 @@ async def test_a_thread_is_taken_up_at_an_earlier_moment(db: Database, durabilit
 
 async def test_fifty_threads_at_once_keep_to_themselves_on_ten_connections(clean_db: Clone) -> None:
     async with clean_db.database(Settings(pool_size=CONNECTIONS)) as db:
-        host = answering(ThreadSaver(db, lambda config: Owner("harbor", config["configurable"]["user_id"])))  # type: ignore[index]
+        host = answering(ThreadSaver(db, lambda config: ThreadOwner("harbor", config["configurable"]["user_id"])))  # type: ignore[index]
 
         async def talk(number: int) -> list[str]:
             config = at(f"t{number % 5}", user_id=f"user {number}")

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from mnemic.storage.database import Database
-from mnemic.storage.threads import Owner
+from mnemic.storage.threads import ThreadOwner
 from tests.support.server import Clone
 from tests.support.threads import TABLES, answering, at, counts, everything, misplaced, said, saver_of, words
 from tests.support.worlds import identity
@@ -110,7 +110,7 @@ async def test_awkward_ids_stay_apart_and_are_written_down_as_they_are(
     db: Database, superuser: psycopg.Connection
 ) -> None:
     owners: Sequence[tuple[str, str]] = [pair for pair in permutations(PARTS, 2) if pair[0]]
-    assert len({Owner(*pair).prefix for pair in owners}) == len(owners)
+    assert len({ThreadOwner(*pair).prefix for pair in owners}) == len(owners)
     for agent, user in owners[::7]:
         saver = saver_of(db, user, agent)
         for thread in ("t", "a/b", "%2F"):

@@ -33,7 +33,7 @@ SELDOM = {
 
 @pytest.mark.parametrize(
     ("machines", "steps", "expected"),
-    [(30, 50, OFTEN), pytest.param(300, 30, OFTEN | SELDOM, marks=pytest.mark.slow)],
+    [(40, 50, OFTEN), pytest.param(300, 30, OFTEN | SELDOM, marks=pytest.mark.slow)],
 )
 def test_the_time_machine_does_what_its_model_says(
     clean_db: Clone, superuser: psycopg.Connection, machines: int, steps: int, expected: set[str]

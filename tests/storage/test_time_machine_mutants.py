@@ -86,6 +86,12 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
         "false",
         "erased of the person: ",
     ),
+    "who read what was erased goes on": (
+        "lapse_session",
+        "ended is null",
+        "false",
+        "a session of what was erased is free",
+    ),
     "what was merged goes out of use with what is erased": (
         "taken_in",
         "r.from_id = any(p_erased)",
@@ -97,8 +103,8 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
 STATEMENTS: Mapping[str, tuple[str, str, str, str]] = {
     "a merge rests on nothing": (
         "insert_merged",
-        "cross join merged m join sources s on",
-        "cross join merged m join sources s on false and",
+        "from stored n cross join rests_on(%(agent_id)s, %(ids)s) as s",
+        "from stored n cross join rests_on(%(agent_id)s, %(ids)s) as s where false",
         "sources: ",
     ),
     "a merge is not tied to what it was made of": (
@@ -110,14 +116,14 @@ STATEMENTS: Mapping[str, tuple[str, str, str, str]] = {
     "a merge is as new as the newest": ("insert_merged", "least(min(", "least(max(", "memories: "),
     "a merge is as important as the least": ("insert_merged", "max(importance)", "min(importance)", "memories: "),
     "a merge tells a confidence": ("insert_merged", "bool_or(private)", "bool_and(private)", "memories: "),
-    "what is kept of duplicates does not rest on the others": (
-        "remove_duplicates",
-        "from gone g join sources s on",
-        "from gone g join sources s on false and",
-        "sources: ",
+    "what is kept of duplicates does not lead to the others": (
+        "duplicates",
+        "scope_key, scope_key from gone",
+        "scope_key, scope_key from gone where false",
+        "what changed: ",
     ),
     "of duplicates a thought stays and no commitment": (
-        "remove_duplicates",
+        "duplicates",
         "kind = 'core' desc",
         "kind = 'reflection' desc",
         "what changed: ",

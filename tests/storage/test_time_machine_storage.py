@@ -19,8 +19,8 @@ from mnemic.storage.database import Database, Scoped
 from tests.support.erasing import form
 from tests.support.fixtures import administration
 from tests.support.mutating import mutate
-from tests.support.refining import in_a_session
 from tests.support.server import Clone
+from tests.support.stored_refinements import in_a_session
 from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, message, operate, remember
 
 __all__ = ["administration"]
@@ -321,7 +321,7 @@ _OWN = "(p_administers or e.scope_key = any(nullif(current_setting('mnemic.scope
 async def test_each_rule_about_what_a_rollback_leaves_alone_is_needed(fresh_db: Clone, rule: str) -> None:
     function, text, wrong = {
         "stays free": ("rolled_back", "c.state = 'purged'", "false"),
-        "stays searched": ("roll_back", f"{_OWN}\n       and not exists", "true and not exists"),
+        "stays searched": ("roll_back", f"{_OWN}\n       and not is_rested_on", "true and not is_rested_on"),
         "stays hidden": ("roll_back", f"{_OWN};", "true;"),
     }[rule]
     with fresh_db.as_superuser() as superuser:

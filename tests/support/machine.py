@@ -17,7 +17,7 @@ from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
 from mnemic.storage.migrate import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.machine_agent import NOW, Real, added, draft, linked, numbered
-from tests.support.machine_erased import of_person, with_repeating
+from tests.support.machine_erased import of_person, same_as, with_repeating
 from tests.support.machine_pair import Act, Pair, chosen, same
 from tests.support.machine_past import BARE, KEPT, Row, Subject
 from tests.support.machine_refinements import RefinementSteps
@@ -36,7 +36,7 @@ WORDS = CONTENTS | st.sampled_from(["Ana keeps bees and hens.", "Ana sails to Os
 #: What the knife does, to which memories, and what it writes.
 CUTS = st.lists(
     st.tuples(
-        st.sampled_from(["merge", "merge", "update", "update", "delete", "protect", "dedup", "other"]),
+        st.sampled_from(["merge", "merge", "repeat", "update", "update", "delete", "protect", "dedup", "other"]),
         CHOICE,
         WORDS,
     ),
@@ -200,6 +200,9 @@ class TimeMachine(RuleBasedStateMachine):
             match act:
                 case "merge":
                     steps.merge(scope_key, which, content)
+                case "repeat":
+                    living = self.both.open(scope_key, "core")
+                    steps.merge(scope_key, which, living[0]["content"] if living else content)
                 case "update":
                     steps.update(scope_key, which, content)
                 case "delete":
@@ -232,14 +235,18 @@ class TimeMachine(RuleBasedStateMachine):
         """A person erases memories; those in the agent's scope key are none of theirs."""
         every = self.both.rows(lambda row: True)
         ids = {chosen(every, number)["id"] for number in which} if every else set()
+        with_same = same_as(self.both.past, ids)
         gone = [
-            row for row in every if row["id"] in ids and row["scope_key"] == "user:ana" and row["state"] != "purged"
+            row
+            for row in every
+            if row["id"] in with_same and row["scope_key"] == "user:ana" and row["state"] != "purged"
         ]
         erased = self.both.real.erase(sorted(ids))
         assert set(erased) == {row["id"] for row in gone}, "erased"
         self.both.past.erase([row["id"] for row in gone])
         after: dict[Subject, Row] = {row["id"]: {**row, **BARE} for row in gone}
         self.both.done("erasure", "person", None, after | self.both.freed(after))
+        self.refinement.lapse(after)
 
     @precondition(_has_refinement)
     @rule(is_wanted=st.sampled_from([False, False, True]))
@@ -254,6 +261,7 @@ class TimeMachine(RuleBasedStateMachine):
         past.searched.clear()  # nobody else has said anything
         after: dict[Subject, Row] = {memory_id: {**now[memory_id], **BARE} for memory_id in erased}
         self.both.done("erasure", "person", None, after | self.both.freed(after))
+        self.refinement.lapse(after)
 
     # -- rollback, and looks at the past
 

@@ -28,6 +28,14 @@ def with_repeating(past: Past, memory_ids: Iterable[UUID]) -> set[UUID]:
     return found
 
 
+def same_as(past: Past, memory_ids: Iterable[UUID]) -> set[UUID]:
+    """With these what was removed because it says exactly the same."""
+    found = set(memory_ids)
+    while more := {link[1] for link in past.links() if link[0] in found and link[2] == "same_as"} - found:
+        found |= more
+    return found
+
+
 def taken_in(past: Past, erased: Collection[object]) -> set[UUID]:
     """What these stood for: reflections of consolidations, and what was merged into one that nobody had forgotten."""
     return {
@@ -39,8 +47,15 @@ def taken_in(past: Past, erased: Collection[object]) -> set[UUID]:
 
 
 def _is_merged(past: Past, row: Row, erased: Collection[object]) -> bool:
-    into = (link[0] for link in past.links() if link[1:] == (row["id"], "merged_from"))
-    return any(new_id in erased and not _is_forgotten(past, new_id) for new_id in into)
+    """Whether it was merged into one of these, or removed for its sake, and no more is known of what that became."""
+    into = [link[0] for link in past.links() if link[1] == row["id"] and link[2] in ("merged_from", "same_as")]
+    return any(one in erased and not any(_stands(past, whole, erased) for whole in past.whole([one])) for one in into)
+
+
+def _stands(past: Past, memory_id: UUID, erased: Collection[object]) -> bool:
+    """Whether a memory is in use still, or was forgotten."""
+    is_active = past.memories()[memory_id]["state"] == "active" and memory_id not in erased
+    return is_active or _is_forgotten(past, memory_id)
 
 
 def _is_forgotten(past: Past, memory_id: UUID) -> bool:
@@ -61,12 +76,41 @@ def _repeating(past: Past, memory_id: UUID) -> Iterator[UUID]:
             yield from (_id(other) for other in beside if other.before is None)
         if change.before is None:
             yield from _journals(past, change, at)
+        yield from _taken_over(past, change)
         if at >= erased_at:
             yield from (change.after[name] for name in ("superseded_by", "consolidated_into") if change.after[name])
         elif _moves(change, "absorbed"):  # its contents are gone, and the operation alone tells of it
             yield from (_id(other) for other in beside if _is_like(other, change, "consolidation"))
         elif _moves(change, "superseded"):
             yield from (_id(other) for other in beside if _is_like(other, change, "fact") and other.before is None)
+
+
+def _taken_over(past: Past, change: Change) -> Iterator[UUID]:
+    """What the same refinement wrote with words that it took away here, and that were not in what it replaced."""
+    done = past.operations[change.op_id]
+    if done.refinement is None or done.reason not in ("delete", "update") or _is_gone(past, change):
+        return
+    lost = _words(change.before) - (_words(change.after) if done.reason == "update" else set())
+    for other in past.changes:
+        beside = past.operations[other.op_id]
+        is_memory = isinstance(other.subject, UUID) and other.subject != change.subject
+        if not is_memory or beside.refinement != done.refinement or _is_gone(past, other):
+            continue
+        if other.before is None or beside.reason == "update":
+            replaced = (one for one in past.changes if one.op_id == other.op_id and not _is_gone(past, one))
+            if lost & (_words(other.after) - set().union(*(_words(one.before) for one in replaced))):
+                yield _id(other)
+
+
+def _is_gone(past: Past, change: Change) -> bool:
+    """Whether its contents were erased since."""
+    return isinstance(change.subject, UUID) and past.memories()[change.subject]["state"] == "purged"
+
+
+def _words(row: Row | None) -> set[str]:
+    """Without those that the text search drops; a relation has none."""
+    said = row.get("content", "") if row else ""
+    return set(said.lower().rstrip(".").split()) - {"and", "is", "in", "to", "a", "of"}
 
 
 def _journals(past: Past, born: Change, at: int) -> Iterator[UUID]:

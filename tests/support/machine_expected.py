@@ -60,7 +60,10 @@ def _with_later(past: Past, known: set[UUID], keys: Sequence[str] | None) -> set
         found = {
             change.op_id
             for seq, change in enumerate(past.changes, 1)
-            if change.subject in first and seq > first[change.subject]
+            if change.subject in first
+            and seq > first[change.subject]
+            # what an erasure gave back is in nobody's way
+            and past.operations[change.op_id].reason != "erasure"
         }
         if found <= ops:
             return ops

@@ -3,7 +3,7 @@
 The model of the Time Machine's tests. It knows nothing of the database's statements: a past state is a replay.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -122,20 +122,38 @@ class Past:
                 self.vectors = self.vectors - {subject} | (self.indexed_anew & {subject})
         self.indexed_anew.clear()
 
+    def whole(self, memory_ids: Iterable[UUID]) -> set[UUID]:
+        """With these what they were merged into, or removed for the sake of."""
+        return self._along(memory_ids, lambda link: (link[1], link[0]))
+
+    def parts(self, memory_ids: Iterable[UUID]) -> set[UUID]:
+        """With these what was merged into them, or removed for their sake."""
+        return self._along(memory_ids, lambda link: (link[0], link[1]))
+
+    def _along(self, memory_ids: Iterable[UUID], ends: Callable[[Link], tuple[UUID, UUID]]) -> set[UUID]:
+        ways = [ends(link) for link in self.links() if link[2] in ("merged_from", "same_as")]
+        found, waiting = set[UUID](), [*memory_ids]
+        while waiting:
+            one = waiting.pop()
+            if one not in found:
+                found.add(one)
+                waiting += [end for start, end in ways if start == one]
+        return found
+
     def rests(self, message_id: UUID) -> Iterator[Row]:
         """The memories that rest on a message."""
         now = self.memories()
-        return (now[memory_id] for memory_id, said in self.sources.items() if message_id in said)
+        return (now[one] for one in self.whole(one for one, said in self.sources.items() if message_id in said))
 
     def hide(self, memory_ids: Iterable[UUID]) -> None:
         """What was said goes out of search where no kept memory rests on it."""
-        for message_id in self._said(memory_ids):
+        for message_id in self._said(self.parts(memory_ids)):
             if message_id in self.searched and not any(row["state"] in KEPT for row in self.rests(message_id)):
                 self.searched[message_id] = False
 
     def show(self, memory_ids: Iterable[UUID]) -> None:
         """What memories rest on that came back is searched again."""
-        for message_id in self._said(memory_ids):
+        for message_id in self._said(self.parts(memory_ids)):
             if message_id in self.searched:
                 self.searched[message_id] = True
 

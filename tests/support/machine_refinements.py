@@ -1,7 +1,7 @@
 """Refinements, done to the real agent and to the model: sessions, what the knife does in them, and how they end."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -11,7 +11,7 @@ from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import memories, refinements
 from mnemic.storage.database import Scoped
-from mnemic.storage.refinements import Session
+from mnemic.storage.refinements import Claim
 from tests.support.machine_agent import added, draft, linked
 from tests.support.machine_pair import Act, Pair, chosen, same
 from tests.support.machine_past import Row, Subject, are_twins
@@ -21,13 +21,19 @@ MERGEABLE = ("core", "reflection")
 STANDING = (*MERGEABLE, "consolidation")
 
 
+def _rank(row: Row) -> tuple[object, ...]:
+    """Of those that say the same the first one stays."""
+    is_thought = row["kind"] != "core"
+    return not row["protected"], is_thought, not row["pinned"], -row["importance"], row["valid_from"], str(row["id"])
+
+
 class _RefusedError(Exception):
     """Takes a transaction back, as the knife does when it refuses."""
 
 
 @dataclass
 class _Running:
-    session: Session
+    session: Claim
     #: What it did, in memories.
     done: Counter[str] = field(default_factory=Counter)
 
@@ -46,7 +52,7 @@ class RefinementSteps:
 
     def begin(self, key: str) -> None:
         """Begins a session; a second one of the same scope key is refused."""
-        session = Session(id=self._both.new_id(), scope_key=key, holder=self._both.new_id())
+        session = Claim(id=self._both.new_id(), scope_key=key, holder=self._both.new_id())
 
         async def act(scoped: Scoped) -> None:
             await scoped.begin_operation("refinement")
@@ -86,6 +92,18 @@ class RefinementSteps:
         events = {"SESSION": 1, "ADD": 1}
         self._both.done("refinement", "agent", None, after, refinement=session.id, events=events)
 
+    def lapse(self, erased: Mapping[Subject, Row]) -> None:
+        """Whoever may have read what is erased holds its session no more; somebody takes it up."""
+        for key in {row["scope_key"] for row in erased.values()} & {*self._running}:
+            running = self._running[key]
+            session = running.session._replace(holder=self._both.new_id())
+
+            async def act(scoped: Scoped, session: Claim = session) -> bool:
+                return await refinements.take_over(scoped, session, seconds=600)
+
+            same("a session of what was erased is free", self._both.real.serve(act, "s1", key), True)
+            running.session = session
+
     def is_running(self, key: str) -> bool:
         return key in self._running
 
@@ -118,7 +136,7 @@ class RefinementSteps:
         self._serve(key, "merge", act)
         (new_id,) = made
         past = self._both.past
-        past.sources[new_id] = sorted({said for row in merged for said in past.sources[row["id"]]})
+        past.sources[new_id] = sorted({said for part in past.parts(closed) for said in past.sources[part]})
         after: dict[Subject, Row | None] = {**closed, new_id: self._merged(new_id, merged, content)}
         after |= {
             (new_id, row["id"], "merged_from"): linked(self._both.real.agent, new_id, key, row, "merged_from", 1)
@@ -191,30 +209,28 @@ class RefinementSteps:
         self._done(key, "protect", {row["id"]: {**row, "protected": True}}, {"PROTECT": 1})
 
     def remove_duplicates(self, key: str) -> None:
-        """What says the same lives once: a protected one, or else a commitment, or else the oldest."""
+        """What says the same lives once: a protected one, or else a commitment, or else what matters most."""
         alike: dict[tuple[object, ...], list[Row]] = {}
-        living = self._both.rows(lambda row: row["scope_key"] == key and row["state"] == "active")
-        for row in living:
+        for row in self._both.rows(lambda row: row["scope_key"] == key and row["state"] == "active"):
             if row["kind"] in MERGEABLE:
                 said = " ".join(row["content"].split())
                 alike.setdefault((row["subject_user_id"], row["category"], row["private"], said), []).append(row)
-        after: dict[Subject, Row | None] = {}
+        gone: dict[Subject, Row | None] = {}
+        links: dict[Subject, Row | None] = {}
         for rows in alike.values():
-            kept, *others = sorted(
-                rows, key=lambda row: (not row["protected"], row["kind"] != "core", row["valid_from"], str(row["id"]))
-            )
+            kept, *others = sorted(rows, key=_rank)
             for row in others:
                 if not row["protected"]:
-                    after[row["id"]] = {**row, "state": "soft_deleted"}
-                    said_of = self._both.past.sources
-                    said_of[kept["id"]] = sorted({*said_of[kept["id"]], *said_of[row["id"]]})
+                    gone[row["id"]] = {**row, "state": "soft_deleted"}
+                    link = linked(self._both.real.agent, kept["id"], key, row, "same_as", 1)
+                    links[kept["id"], row["id"], "same_as"] = link
 
         async def act(scoped: Scoped) -> None:
-            same("duplicates", await refinements.count_duplicates(scoped), len(after))
-            same("removed duplicates", await refinements.remove_duplicates(scoped), len(after))
+            same("duplicates", await refinements.duplicates(scoped, remove=False), len(gone))
+            same("removed duplicates", await refinements.duplicates(scoped, remove=True), len(gone))
 
         self._serve(key, "dedup", act)
-        self._done(key, "dedup", after, {"DEDUP": len(after)} if after else {})
+        self._done(key, "dedup", gone | links, Counter(DEDUP=len(gone)), beside=Counter(LINK=len(links)))
 
     def leave_open(self, key: str, which: int) -> None:
         """The session's transaction goes on with an operation that is none of its own."""

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pytest
 from langchain_core.messages import HumanMessage
 
 from mnemic import Identity, Mnemic
 from mnemic.graphs.supervisor import SupervisorGraph
+from mnemic.models.chat import ChatModels
 from tests.support.loopback import LoopbackModel, Request, calling, offering
 from tests.support.worlds import identity
 
@@ -22,6 +24,17 @@ DELEGATE = offering("planner")
 def says(model: LoopbackModel, *answers: Any) -> None:
     """What the supervisor's model answers, in turn."""
     model.answer(DELEGATE, *answers)
+
+
+def not_streaming(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every model answers whole, as one does that cannot stream."""
+    usual = ChatModels.get
+
+    def whole(*given: Any, **named: Any) -> Any:
+        made = usual(*given, **named)
+        return made and made.model_copy(update={"disable_streaming": True})
+
+    monkeypatch.setattr(ChatModels, "get", whole)
 
 
 def forgetting(*ids: object) -> dict[str, Any]:

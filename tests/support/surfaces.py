@@ -8,15 +8,18 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+import pytest
 from pydantic import TypeAdapter
-from typer.testing import CliRunner
 
-from mnemic import Administration, Identity, Mnemic
-from mnemic.service.cli.app import app
+from mnemic import Administration, Mnemic
 from mnemic.state.errors import RollbackRefusedError
 from mnemic.state.rollback import Rollback
+from tests.support.commands import invoke
+from tests.support.rollbacks import ANA
+from tests.support.server import Clone
 
 _ROLLBACK = TypeAdapter(Rollback)
+WAYS = ("the person's methods", "the administrator's methods", "the person's commands", "the administrator's commands")
 
 
 class Surface(Protocol):
@@ -97,19 +100,30 @@ class Commands:
             given.remove("--yes")
         user = ["--user", self.user] if self.user else []
         command = [*words, "--agent", self.agent, *user, *given, "--json"]
-        result = await asyncio.to_thread(CliRunner().invoke, app, command, catch_exceptions=False)
+        result = await asyncio.to_thread(invoke, *command)
         told = _ROLLBACK.validate_python(json.loads(result.stdout)) if result.stdout else Rollback(op_id=None)
         if result.exit_code == 2:
             raise RollbackRefusedError(result.stderr, told)
         return told
 
 
-def surfaces(memory: Mnemic, administration: Administration, who: Identity) -> dict[str, Surface]:
-    """All of them, for one person and the agent."""
-    session = who.session_id or ""
-    return {
-        "the person's methods": Methods(memory, who, administers=False),
-        "the administrator's methods": Methods(administration, who.agent_id, administers=True),
-        "the person's commands": Commands(who.agent_id, who.user_id, session),
-        "the administrator's commands": Commands(who.agent_id, None, session),
+@pytest.fixture(params=WAYS)
+def surface(
+    request: pytest.FixtureRequest,
+    memory: Mnemic,
+    administration: Administration,
+    clean_db: Clone,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Surface:
+    """One way after the other, for Ana and her agent."""
+    monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
+    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
+    monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
+    agent, user, session = ANA.agent_id, ANA.user_id, ANA.session_id or ""
+    ways: dict[str, Surface] = {
+        "the person's methods": Methods(memory, ANA, administers=False),
+        "the administrator's methods": Methods(administration, agent, administers=True),
+        "the person's commands": Commands(agent, user, session),
+        "the administrator's commands": Commands(agent, None, session),
     }
+    return ways[request.param]

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from mnemic.state.identity import Identity
 from mnemic.storage.database import Database
-from mnemic.storage.threads import Owner, ThreadSaver
+from mnemic.storage.threads import ThreadOwner, ThreadSaver
 
 #: The saver's tables, and the one that says where threads stand.
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "supervisor_checkpoints")
@@ -38,7 +38,7 @@ class Consulted(TypedDict, total=False):
 
 def saver_of(db: Database, user: str = "ana", agent: str = "harbor") -> ThreadSaver:
     """A saver of one person's threads."""
-    return ThreadSaver(db, lambda _: Owner(agent, user))
+    return ThreadSaver(db, lambda _: ThreadOwner(agent, user))
 
 
 def at(thread_id: str, **more: str) -> RunnableConfig:

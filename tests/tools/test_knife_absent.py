@@ -11,8 +11,8 @@ from langchain_core.tools import BaseTool, tool
 from mnemic.nodes.refining import Refining
 from mnemic.service.memory import Mnemic
 from mnemic.tools.knife import make_knife
-from tests.nodes.refining import ANA, KEY, SHORT, delete, keep, merge, protect, update
 from tests.support.loopback import LoopbackModel
+from tests.support.played_refinements import ANA, KEY, SHORT, delete, keep, merge, protect, update
 from tests.support.tool_calls import called, host
 
 KNIFE = {
@@ -47,7 +47,7 @@ def check_methods() -> None:
 
 
 def test_these_are_the_knifes_tools() -> None:
-    refining: Any = Refining(resources=None, settings=None, identity=ANA, session=None)  # type: ignore[arg-type]
+    refining: Any = Refining(resources=None, settings=None, identity=ANA, claim=None)  # type: ignore[arg-type]
     assert {one.name for one in make_knife(refining)} == KNIFE
 
 

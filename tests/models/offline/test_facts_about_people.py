@@ -157,6 +157,37 @@ def test_a_correction_puts_the_fact_right(facts_of: FactsOf, correction: str, da
     assert [fact.content for fact in facts] == [f"Mara starts Mara's new job on {day}."]
 
 
+@pytest.mark.parametrize(
+    ("said", "stored"),
+    [
+        ("I'm flying to Oslo on Saturday.", ["Mara is flying to Oslo on Saturday 7 March 2026."]),
+        (
+            "I'm flying to Oslo on Saturday, too.",
+            ["Mara is flying to Bergen on Friday 6 March 2026.", "Mara is flying to Oslo on Saturday 7 March 2026."],
+        ),
+        (
+            "I'm working with Teo.",
+            ["Mara is flying to Bergen on Friday 6 March 2026.", "Mara is working with Teo."],
+        ),
+    ],
+)
+def test_a_whole_statement_put_right_takes_the_place_of_the_one_before(
+    facts_of: FactsOf, said: str, stored: list[str]
+) -> None:
+    facts = facts_of("I'm flying to Bergen on Friday.", f"Actually, {said}")
+
+    assert [fact.content for fact in facts] == stored
+
+
+def test_without_a_word_of_correction_both_hold(facts_of: FactsOf) -> None:
+    assert len(facts_of("I'm flying to Bergen on Friday.", "I'm flying to Oslo on Saturday.")) == 2
+
+
+@pytest.mark.parametrize("said", ["Hi, I'm Bo. My name is Bo Hansen.", "My name is Bo Hansen. I'm Bo."])
+def test_nobody_is_said_to_be_who_they_are(facts_of: FactsOf, said: str) -> None:
+    assert [fact.content for fact in facts_of(said, speaker="Bo")] == ["Bo's name is Bo Hansen."]
+
+
 def test_what_is_said_later_replaces_what_was_said_before(facts_of: FactsOf) -> None:
     facts = facts_of("I live in Oslo.", "I love tea.", "I live in Bergen now.", "I love tea!")
 

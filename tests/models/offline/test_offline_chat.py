@@ -64,7 +64,9 @@ def answered(name: str, content: str, *, status: Any = "success") -> tuple[AIMes
     return AIMessage("", tool_calls=[call]), ToolMessage(content, tool_call_id="call_9", name=name, status=status)
 
 
-@pytest.mark.parametrize("said", ["I prefer tea to coffee.", "Good morning.", "", "\x00", "Thank you!"])
+@pytest.mark.parametrize(
+    "said", ["I prefer tea to coffee.", "Good news today.", "", "\x00", "I row. Can you remember that?"]
+)
 def test_what_is_no_question_is_heard_and_nothing_else(said: str) -> None:
     message = answer(HumanMessage(said), context=CONTEXT)
     assert (message.text, message.tool_calls) == ("I see.", [])
@@ -104,8 +106,109 @@ def test_it_forgets_what_it_found_and_says_what_became_of_it() -> None:
     ]
     other = {**TEA, "text": "Ana rows on Sundays."}
     assert answer(asked, *answered("memory_query", query_answer([other]))).text == "I remember nothing like that."
+    assert answer(asked, *answered("memory_query", query_answer([]))).text == "I remember nothing like that."
     assert answer(asked, *answered("forget", "gone")).text == "It is forgotten."
     assert answer(asked, *answered("forget", "declined", status="error")).text == "I kept it."
+
+
+@pytest.mark.parametrize(
+    ("order", "memory"),
+    [
+        ("Forget that my brother prefers tea.", "Ana prefers tea to coffee."),
+        ("Forget that I live in Oslo.", "Ana's brother Jonas lives in Oslo."),
+        ("Forget that I have two cats.", "Ana has three cats."),
+        ("Forget that my door code is 4711.", "Ana's door code is 4712."),
+        ("Forget that I don't like tea.", "Ana likes tea."),
+    ],
+)
+def test_it_forgets_no_other_memory_than_the_one_that_is_meant(order: str, memory: str) -> None:
+    row = {**TEA, "text": f"[preferences] [2 March 2026] {memory}"}
+    message = answer(HumanMessage(order), *answered("memory_query", query_answer([row])))
+    assert (message.text, message.tool_calls) == ("I remember nothing like that.", [])
+
+
+@pytest.mark.parametrize(
+    ("order", "memory"),
+    [
+        ("Forget that my brother lives in Oslo.", "Ana's brother Jonas lives in Oslo."),
+        ("forget about Jonas", "Ana's brother Jonas lives in Oslo."),
+        ("Please forget what I said about Jonas.", "Ana's brother Jonas lives in Oslo."),
+        ("Forget that I don't like tea.", "Ana does not like tea."),
+        ("Forget that I'm flying to Oslo on Saturday.", "Ana is flying to Oslo on Saturday 28 November 2026."),
+    ],
+)
+def test_it_forgets_the_memory_that_says_all_of_it(order: str, memory: str) -> None:
+    row = {**TEA, "text": f"[preferences] [2 March 2026] {memory}"}
+    message = answer(HumanMessage(order), *answered("memory_query", query_answer([row])))
+    assert calls(message) == [("forget", {"id": TEA["id"]})]
+
+
+@pytest.mark.parametrize("order", ["Forget it.", "Forget everything about me", "forget all"])
+def test_it_asks_what_to_forget_where_the_order_names_nothing(order: str) -> None:
+    message = answer(HumanMessage(order), context=CONTEXT)
+    assert (message.text, message.tool_calls) == ("Say what I am to forget, one thing at a time.", [])
+
+
+def test_what_was_only_said_it_cannot_forget_and_says_so() -> None:
+    order = HumanMessage("Forget that I like coffee and tea.")
+    message = answer(order, *answered("memory_query", query_answer([MESSAGE])))
+    assert "what was said I cannot forget" in message.text
+    assert message.tool_calls == []
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Hello!", "Hello."),
+        ("hi there", "Hello."),
+        ("Thank you very much.", "You are welcome."),
+        ("Bye!", "Goodbye."),
+        ("Who are you?", "I am a few rules"),
+        ("help", "I am a few rules"),
+    ],
+)
+def test_it_is_polite_and_says_what_it_is(said: str, told: str) -> None:
+    message = answer(HumanMessage(said), context=CONTEXT)
+    assert (message.text.startswith(told), message.tool_calls) == (True, [])
+
+
+def context_of(*lines: str) -> str:
+    return "\n".join(["<MemoryContext>", *(f"- [2 November 2026] {line}" for line in lines), "</MemoryContext>"])
+
+
+BROTHER = "Ana's brother Jonas lives in Oslo."
+
+
+@pytest.mark.parametrize(
+    ("question", "lines", "told"),
+    [
+        ("Where does my brother live?", ["Ana lives in Bergen.", BROTHER], [BROTHER]),
+        ("Where do I live?", [BROTHER, "Ana moved to Bergen."], ["Ana moved to Bergen."]),
+        ("What is my job?", ["Ana works as a nurse.", BROTHER], ["Ana works as a nurse."]),
+        ("What is my name, and where does my brother live?", ["Ana's name is Marit.", BROTHER], [BROTHER, "Marit"]),
+        (
+            "What am I allergic to?",
+            ["Plans: Ana's sister is allergic.", "Ana is allergic to nuts."],
+            ["Ana is allergic"],
+        ),
+        ("What is Jonas's job?", ["Ana works as a nurse.", BROTHER], [BROTHER]),
+        ("What happens in November, in Oslo?", ["Ana prefers tea.", BROTHER], [BROTHER]),
+        ("What do you know about me?", ["Ana prefers tea.", BROTHER], ["Ana prefers tea.", BROTHER]),
+        ("Do you know who I am?", ["Ana's name is Marit."], ["Marit"]),
+        ("What is my code?", ['Ana said: "What is my code?"', 'Ana said: "My code is 4711."'], ["4711"]),
+        ("What is my code?", ['Agent said: "[2 March 2026] The code."', 'Ana said: "My code is 4711."'], ["4711"]),
+    ],
+)
+def test_it_tells_what_answers_and_nothing_beside_it(question: str, lines: list[str], told: list[str]) -> None:
+    shown = answer(HumanMessage(question), context=context_of(*lines)).text.splitlines()
+    assert len(shown) == len(told)
+    assert all(words in line for words, line in zip(told, shown, strict=True))
+
+
+def test_what_it_found_is_told_as_it_was_said() -> None:
+    row = {**MESSAGE, "text": '[message] [2 March 2026] Ana said: "They call me &quot;Zi&quot;."'}
+    message = answer(HumanMessage("How do they call me?"), *answered("memory_query", query_answer([row])))
+    assert message.text == '[2 March 2026] Ana said: "They call me "Zi"."'
 
 
 def test_it_delegates_by_name_and_only_to_whom_it_may() -> None:

@@ -12,7 +12,7 @@ from mnemic.models import offline
 from mnemic.models.offline.refine_cuts import remarks
 from mnemic.policy.degenerate import is_degenerate
 from mnemic.policy.hygiene import clean_text
-from mnemic.policy.knife import gives_up
+from mnemic.policy.knife import given_up
 from mnemic.policy.retention import missing_details
 from mnemic.policy.tokens import count_tokens
 from mnemic.prompts.refine import RefineInput
@@ -133,6 +133,8 @@ def _of_text(named: Sequence[LedgerEntry], call: ToolCall) -> Iterator[str]:
         yield "longer than before"
     if missing_details([one.content for one in named], text):
         yield "a detail is lost"
+    if any(given_up([one.content for one in named], text, about=[one.subject for one in named])):
+        yield "a memory is taken away"
     if not text or is_degenerate(text) or clean_text(text) != text:
         yield "no text to store"
 
@@ -164,6 +166,7 @@ def test_whatever_stands_in_the_ledger_the_calls_are_ones_the_knife_takes(
         (("consolidate_memories", {"ids_to_merge": [1, 4], "new_content": "x"}), "no merge of one person's memories"),
         (("update_memory", {"id": 1, "content": "Mara owns a red kayak in Oslo as of 2026."}), "longer than before"),
         (("update_memory", {"id": 3, "content": ""}), "no text to store"),
+        (("update_memory", {"id": 5, "content": "Mara rests."}), "a memory is taken away"),
     ],
 )
 def test_the_check_itself_sees_what_is_wrong(call: tuple[str, dict[str, object]], problem: str) -> None:
@@ -172,6 +175,7 @@ def test_the_check_itself_sees_what_is_wrong(call: tuple[str, dict[str, object]]
         entry(2, "Mara is 7.", protected=True),
         entry(3, "Mara knows Bo."),
         entry(4, "Bo swims.", subject_user_id="bo"),
+        entry(5, "Mara paints old boats in the harbour."),
     )
     assert problem in list(problems(entries, [ToolCall(id="1", name=call[0], arguments=call[1])]))
 
@@ -359,7 +363,7 @@ def test_what_others_say_goes_only_as_far_as_the_knife_takes_it_and_that_far() -
     left = {texts[one.handle] for one in plain}
     assert sum(map(count_tokens, left)) < tokens_of(plain) / 4
     for text in left:
-        assert not gives_up([one.content for one in plain if texts[one.handle] == text], text, about=["Mara"])
+        assert not any(given_up([one.content for one in plain if texts[one.handle] == text], text, about=["Mara"]))
 
 
 def test_people_categories_and_what_is_private_stay_apart() -> None:

@@ -11,6 +11,7 @@ WISHES = {
     "Don't use bullet points.": "Mara wants no bullet points from the assistant.",
     "From now on, call me Bo.": "Mara wants to be called Bo.",
     "I'd prefer answers without jargon.": "Mara prefers answers without jargon.",
+    "I'd rather have short answers.": "Mara prefers short answers.",
     "From now on write dates as day month year.": "Mara wants the assistant to write dates as day month year.",
     "Could you always cite your sources?": "Mara wants the assistant to always cite the assistant's sources.",
     "please keep it to two lines, always, my screen is tiny": "Mara wants answers kept to two lines.",

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mnemic.service.cli.app import app
+from tests.support.commands import invoke
 from tests.support.fixtures import model as model
 from tests.support.server import Clone
 
@@ -19,6 +19,6 @@ def mnemic(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> Command:
     monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
 
     def run(*words: object) -> Result:
-        return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+        return invoke(*map(str, words))
 
     return run

@@ -1,20 +1,24 @@
 """`mnemic chat` as people use it: at a terminal, in process after process, and in a pipe."""
 
 import os
+import pty
 import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
+from mnemic.service.cli.app import app
 from tests.support.loopback import LoopbackModel, Reply, calling
 from tests.support.scripted import FACTS, fact, facts
 from tests.support.server import Clone
-from tests.support.supervised import DELEGATE, says
+from tests.support.supervised import DELEGATE, not_streaming, says
 from tests.support.terminal import Terminal
 
 WHO = ("--agent", "guide", "--user", "ana")
@@ -225,3 +229,120 @@ def test_ctrl_c_stops_an_answer_and_not_the_talk(online: dict[str, str], model: 
         terminal.stop()  # where nothing goes on it ends the talk
         assert terminal.process.wait(60) == 0
     assert DELEGATE(model.chat_requests[0])
+
+
+def observed(superuser: psycopg.Connection) -> list[str]:
+    return [words for (words,) in superuser.execute("select content from mnemic.messages order by place")]
+
+
+def test_what_was_said_in_a_turn_that_was_stopped_is_remembered(
+    online: dict[str, str], model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    never, asked = threading.Event(), threading.Event()
+
+    def slow(_: Any) -> Reply:
+        asked.set()
+        return Reply(content="Too late.", after=never)
+
+    model.answer(FACTS, facts(fact("Ana prefers tea to coffee.")))
+    says(model, slow)
+    with Terminal("chat", *WHO, env=online) as terminal:
+        terminal.until(PROMPT)
+        terminal.type(TEA)
+        assert asked.wait(30)
+        terminal.stop()
+        terminal.until("stopped")
+        never.set()
+        terminal.end()
+    assert observed(superuser) == [TEA]
+    assert kept(superuser) == ["Ana prefers tea to coffee."]
+
+
+def test_leaving_waits_for_what_is_being_formed(
+    online: dict[str, str], model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    begun = threading.Event()
+
+    def slow(_: Any) -> Any:
+        begun.set()
+        time.sleep(2)  # longer than leaving takes that does not wait
+        return facts(fact("Ana prefers tea to coffee."))
+
+    model.answer(FACTS, slow)
+    says(model, "I see.")
+    with Terminal("chat", *WHO, env=online) as terminal:
+        terminal.until(PROMPT)
+        said(terminal, TEA)
+        assert begun.wait(30)
+        assert "+ remembered: Ana prefers tea to coffee." in terminal.end()
+    assert kept(superuser) == ["Ana prefers tea to coffee."]
+
+
+def test_what_was_said_in_a_turn_that_failed_is_remembered_once(
+    online: dict[str, str], model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    model.answer(FACTS, facts(fact("Ana prefers tea to coffee.")))
+    says(model, 400, "Here I am.")
+    with Terminal("chat", *WHO, "--session", "monday", env=online) as terminal:
+        terminal.until(PROMPT)
+        assert "refused this request" in said(terminal, TEA)
+        terminal.end()
+    assert observed(superuser) == [TEA]
+    with Terminal("chat", *WHO, "--session", "monday", env=online) as terminal:
+        terminal.until(PROMPT)
+        assert "Here I am." in said(terminal, "Hello?")
+        terminal.end()
+    assert superuser.execute("select role from mnemic.messages order by place").fetchall() == [
+        ("user",),
+        ("user",),
+        ("assistant",),
+    ]
+    assert kept(superuser) == ["Ana prefers tea to coffee."]
+
+
+def test_the_answer_of_a_model_that_does_not_stream_is_shown(
+    online: dict[str, str], model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    not_streaming(monkeypatch)
+    for name, value in online.items():
+        monkeypatch.setenv(name, value)
+    says(model, calling(("memory_query", {"query": "tea"}), text="I look."), "Tea.")
+    done = CliRunner().invoke(app, ["chat", *WHO], input="What do I drink?", catch_exceptions=False)
+    assert done.stdout.split() == ["I", "look.", "Tea."]
+    assert not any(request.get("stream") for request in model.chat_requests)
+
+
+def started(env: dict[str, str], stdin: Any, **given: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "mnemic.service.cli", "chat", *WHO]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, stdin=stdin, text=True, env={**os.environ, **env}, **pipes, **given)
+
+
+def test_a_terminal_that_was_set_not_to_block_is_waited_for(env: dict[str, str]) -> None:
+    ours, theirs = pty.openpty()
+    os.set_blocking(theirs, False)
+    with started(env, theirs) as chat:
+        assert chat.stderr
+        assert "answers: offline rules" in chat.stderr.readline()
+        os.write(ours, b"Hello?\n/quit\n")
+        shown, told = chat.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert (chat.returncode, bool(shown), "Traceback" in told) == (0, True, False)
+
+
+def test_a_terminal_that_is_gone_is_the_end_of_input(env: dict[str, str]) -> None:
+    ours, theirs = pty.openpty()
+    with started(env, theirs) as chat:
+        assert chat.stderr
+        assert "answers: offline rules" in chat.stderr.readline()
+        os.close(theirs)
+        os.close(ours)
+        _, told = chat.communicate(timeout=60)
+    assert (chat.returncode, "Traceback" in told) == (0, False)
+
+
+def test_without_any_input_it_ends(env: dict[str, str]) -> None:
+    with started(env, None, preexec_fn=lambda: os.close(0)) as chat:
+        _, told = chat.communicate(timeout=60)
+    assert (chat.returncode, "Traceback" in told) == (0, False)

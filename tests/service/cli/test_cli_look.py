@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 
 from mnemic.state.records import NewMemory, Supersession
@@ -92,6 +93,22 @@ def test_memories_are_listed_by_kind_and_closed_ones_only_where_asked(mnemic: Co
     assert "harbour office" in everything
     only = json.loads(mnemic("memories", *WHO, "--kind", "consolidation", "--json").stdout)
     assert [item["id"] for item in only] == [str(world["consolidation"])]
+
+
+def test_a_listing_says_what_is_protected_and_what_is_pinned(
+    mnemic: Command, world: dict[str, UUID], superuser: psycopg.Connection
+) -> None:
+    assert "protected" not in mnemic("memories", *WHO, "--all").stdout
+    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (world["new"],))
+    with superuser.transaction():
+        superuser.execute("set local role mnemic_owner")
+        superuser.execute(
+            "select mnemic.open_operation('harbor', gen_random_uuid(), 'a', 'admin', 'x', null, null, '{}')"
+        )
+        superuser.execute("update mnemic.memories set pinned = true where id in (%(new)s, %(old)s)", world)
+    listed = folded(mnemic("memories", *WHO, "--all").stdout)
+    assert "fact, protected, pinned Ana works for the ferry line." in listed
+    assert "fact, pinned, superseded" in listed
 
 
 def test_history_tells_what_happened_when_by_whom_and_why(mnemic: Command, world: dict[str, UUID]) -> None:

@@ -4,18 +4,16 @@ import asyncio
 import json
 import re
 import shlex
-from uuid import uuid4
 
 import psycopg
 import pytest
 
-from mnemic.storage import refinements
-from mnemic.storage.refinements import Session
 from tests.service.cli.conftest import Command
 from tests.support.loopback import LoopbackModel
-from tests.support.refined import core, script
+from tests.support.played_refinements import DONE, keep_in, merge, protect, script
 from tests.support.rollbacks import ANA, everything
 from tests.support.server import Clone
+from tests.support.stored_refinements import begun
 
 PERSON = ("--agent", "harbor", "--user", "ana")
 BLIND = ("--agent", "harbor")
@@ -31,7 +29,7 @@ def three(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def store() -> None:
         async with clean_db.database() as db:
-            await core(db, TEXTS)
+            await keep_in(db, *TEXTS)
 
     asyncio.run(store())
 
@@ -41,18 +39,16 @@ def scripted(three: None, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch)
     """An agent that merges what is left of them and protects that."""
     monkeypatch.setenv("MNEMIC_BASE_URL", model.base_url)
     monkeypatch.setenv("MNEMIC_API_KEY", "test")
-    script(model, 2, BOTH, protects=True)
+    script(model, merge(1, 2, into=BOTH), protect(3), DONE)
     return model
 
 
-def begun(clone: Clone, *, seconds: int) -> None:
+def held(clone: Clone, *, seconds: int) -> None:
     """A session of somebody else's that is held for so long."""
 
     async def begin() -> None:
-        async with clone.database() as db, db.scoped(ANA) as scoped:
-            await scoped.begin_operation("refinement")
-            session = Session(id=uuid4(), scope_key="user:ana", holder=uuid4())
-            await refinements.begin(scoped, session, [], target=5000, seconds=seconds)
+        async with clone.database() as db:
+            await begun(db, ANA, seconds=seconds)
 
     asyncio.run(begin())
 
@@ -63,7 +59,7 @@ def test_it_is_one_line_of_figures_and_says_how_it_is_undone(
     result = mnemic(*REFINE, "--force")
     assert (result.exit_code, result.stdout) == (
         0,
-        "3 → 1 memories, 24 → 11 tokens, 1 protected, ended: completed\n",
+        "3 → 1 memories, 24 → 11 tokens; target 5,000, 1 protected, ended: completed\n",
     )
     assert "offline" not in result.stderr
     command = shlex.split(result.stderr.rpartition("to undo it: ")[2])
@@ -92,6 +88,65 @@ def test_json_is_the_result(mnemic: Command, scripted: LoopbackModel) -> None:
     assert (told["duplicates"], told["merged"], told["protected"], told["memories_after"]) == (1, 2, 1, 1)
 
 
+def test_a_target_that_was_missed_is_said_to_be(
+    mnemic: Command, scripted: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNEMIC_REFINEMENT_TARGET_TOKENS", "10")
+    script(scripted, DONE)
+    assert "24 → 16 tokens; target 10, not reached, " in mnemic(*REFINE, "--force").stdout
+
+
+def test_where_nothing_changed_it_says_so_and_nothing_is_remembered_of_it(
+    clean_db: Clone, mnemic: Command, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
+
+    async def store() -> None:
+        async with clean_db.database() as db:
+            await keep_in(db, TEXTS[0])
+
+    asyncio.run(store())
+    result = mnemic(*REFINE, "--force")
+    assert result.exit_code == 0
+    assert result.stdout == "nothing changed: 8 tokens in 1 memories; target 5,000, ended: completed\n"
+    assert "to undo it" not in result.stderr
+    assert superuser.execute("select kind from mnemic.memories").fetchall() == [("core",)]
+    (told,) = json.loads(mnemic("refinements", *PERSON, "--json").stdout)
+    assert (told["ended"], told["journal_id"]) == ("completed", None)
+    for who, whose in ((PERSON, "of this person's memories"), (BLIND, "nothing")):
+        undone = mnemic("undo", "--refinement", told["id"], *who, "--yes")
+        assert (undone.exit_code, undone.stdout) == (2, "")
+        assert "this refinement changed" in undone.stderr
+        assert whose in undone.stderr
+
+
+def test_one_that_was_broken_off_for_too_long_is_closed_and_says_what_to_do(
+    clean_db: Clone, mnemic: Command, three: None, superuser: psycopg.Connection
+) -> None:
+    held(clean_db, seconds=0)
+    superuser.execute("update mnemic.refinements set started_at = now() - interval '2 hours'")
+    result = mnemic(*REFINE, "--force")
+    assert result.exit_code == 1
+    assert "ended: time" in result.stdout
+    assert "broken off ran out of time and is closed: the same command again begins a new one" in result.stderr
+    assert mnemic(*REFINE, "--force").exit_code == 0
+
+
+def test_history_leads_from_what_was_merged_to_what_it_became_and_back(
+    mnemic: Command, scripted: LoopbackModel
+) -> None:
+    mnemic(*REFINE, "--force")
+    listed = json.loads(mnemic("memories", *PERSON, "--all", "--json").stdout)
+    whole = next(one["id"] for one in listed if one["content"] == BOTH)
+    (added, *_) = json.loads(mnemic("history", whole, *PERSON, "--json").stdout)
+    assert len(added["merged_from"]) == 2
+    shown = mnemic("history", whole, *PERSON).stdout
+    for part in added["merged_from"]:
+        assert f"merged from: {part}" in shown
+        assert f"merged into: {whole}" in mnemic("history", part, *PERSON).stdout
+        assert json.loads(mnemic("history", part, *PERSON, "--json").stdout)[-1]["merged_into"] == whole
+
+
 def test_what_is_within_its_budget_is_left_as_it_is(
     mnemic: Command, three: None, superuser: psycopg.Connection
 ) -> None:
@@ -112,7 +167,8 @@ def test_a_dry_run_tells_what_there_is_and_writes_nothing(
     mnemic: Command, three: None, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = everything(superuser)
-    told = "due: 24 tokens in 3 memories, protected 0, exact duplicates 1; target 5,000 tokens\n"
+    monkeypatch.setenv("MNEMIC_REFINEMENT_TARGET_TOKENS", "10")
+    told = "due: 24 tokens in 3 memories, protected 0, exact duplicates 1; target 10 tokens\n"
     assert mnemic(*REFINE, "--dry-run", "--force").stdout == told
     monkeypatch.setenv("MNEMIC_REFINEMENT_BUDGET_TOKENS", "10")
     assert mnemic(*REFINE, "--dry-run").stdout == told
@@ -123,7 +179,7 @@ def test_a_dry_run_tells_what_there_is_and_writes_nothing(
 def test_one_that_runs_keeps_others_out_and_one_broken_off_is_resumed(
     clean_db: Clone, mnemic: Command, three: None, superuser: psycopg.Connection
 ) -> None:
-    begun(clean_db, seconds=600)
+    held(clean_db, seconds=600)
     for words in ((), ("--force",), ("--dry-run",)):
         result = mnemic(*REFINE, *words)
         assert (result.exit_code, result.stdout) == (2, "")
@@ -148,6 +204,7 @@ def test_they_are_listed_with_figures(mnemic: Command, scripted: LoopbackModel, 
         "user:ana",
         "3 → 1 ",
         "24 → 11 ",
+        "target 5,000",
         "merged 2",
         "completed",
         "administrator",
@@ -194,7 +251,8 @@ def test_a_context_that_has_outgrown_its_budget_says_what_to_do(
     mnemic: Command, three: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "outgrown" not in mnemic("context", *PERSON).stderr
-    monkeypatch.setenv("MNEMIC_REFINEMENT_BUDGET_TOKENS", "10")
+    for size in ("BUDGET", "TARGET"):
+        monkeypatch.setenv(f"MNEMIC_REFINEMENT_{size}_TOKENS", "10")
     said = mnemic("context", *PERSON).stderr
     assert "the core memory of user:ana has outgrown its budget" in said
     command = shlex.split(said.rpartition("to compress it: ")[2])
@@ -208,6 +266,7 @@ def test_a_context_that_has_outgrown_its_budget_says_what_to_do(
         (("refine", "agent:museum", *BLIND), "none of this identity's"),
         (("refine", "user: ana", *BLIND), "SCOPE_KEY: an id is printable text"),
         (("refine", "user:ana", "--agent", " "), "--agent: an id is printable text"),
+        (("refine", "--agent", ""), "--agent: an id is printable text"),
         (("refine", "user:ana", *BLIND, "--actor", ""), "--actor: an id is printable text"),
         (
             ("refinements", *BLIND, "--session", "s1"),
@@ -234,7 +293,7 @@ def test_shared_memory_and_a_sessions_is_refined_by_its_scope_key(
 ) -> None:
     async def store() -> None:
         async with clean_db.database() as db:
-            await core(db, TEXTS[1:], key=key)
+            await keep_in(db, *TEXTS[1:], who=ANA, key=key)
 
     asyncio.run(store())
     assert mnemic("refine", key, *BLIND, "--force").stdout.startswith("2 → 1 memories")

@@ -39,6 +39,15 @@ def test_without_a_key_no_token_is_made(mnemic: Command) -> None:
     assert "MNEMIC_SERVER_KEY" in result.stderr
 
 
+def test_a_key_that_is_too_short_is_named_as_the_operator_wrote_it(
+    mnemic: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNEMIC_SERVER_KEY", "short")
+    result = mnemic("token", "--user", "ana")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "MNEMIC_SERVER_KEY: is a secret of at least 16 characters" in result.stderr
+
+
 @pytest.mark.parametrize("words", [("--user", ""), ("--user", "ana", "--days", "0"), ("--user", "a" * 200)])
 def test_what_cannot_be_used_makes_no_token(mnemic: Command, key: str, words: tuple[str, ...]) -> None:
     result = mnemic("token", *words)

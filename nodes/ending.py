@@ -45,34 +45,34 @@ async def finish(refining: Refining, ended: Ended, summary: str = "") -> None:
     Raises:
         RefinementOverError: the session has ended, or is no longer this run's.
     """
-    row, counts, after = await refining.read(lambda scoped: _figures(scoped, refining.session.id))
+    row, counts, after = await refining.read(lambda scoped: _figures(scoped, refining.claim.id))
     line = told.outcome(
         (row.memories_before, row.tokens_before),
         (len(after), sum(entry.tokens for entry in after)),
         counts.get("PROTECT", 0),
         ended,
     )
-    journal = _journal(refining, f"Refinement: {line} {summary}".strip())
-    vectors = {journal.id: await _vector(refining, journal.search_text)}
+    # of a session that changed nothing there is nothing to remember
+    journals = [_journal(refining, f"Refinement: {line} {summary}".strip())] if counts else []
+    vectors = {journal.id: await _vector(refining, journal.search_text) for journal in journals}
 
     async def act(scoped: Scoped) -> None:
-        await refinements.begin_knife(scoped, refining.session, "refinement")
+        await refinements.begin_knife(scoped, refining.claim, "refinement")
         await memories.see_every_category(scoped)  # a role that refines need not be one that reads journals
         model = refining.resources.embedder.name
-        stored = await memories.insert(scoped, [journal], model=model, vectors=vectors, run_id=None)
-        journal_id = journal.id if stored else None
-        await refinements.finish(scoped, refining.session, ended, after, counts, journal_id)
+        stored = await memories.insert(scoped, journals, model=model, vectors=vectors, run_id=None)
+        await refinements.finish(scoped, refining.claim, ended, after, counts, next(iter(stored), None))
 
     await refining.write(act)
 
 
 async def _figures(scoped: Scoped, refinement_id: UUID) -> tuple[Refinement, dict[str, int], list[LedgerEntry]]:
-    (row,) = await refinements.listed(scoped, None, refinement_id=refinement_id)
+    row = await refinements.one(scoped, refinement_id)
     return row, await refinements.done(scoped, refinement_id), await refinements.ledger(scoped)
 
 
 def _journal(refining: Refining, text: str) -> NewMemory:
-    key, now = refining.session.scope_key, datetime.now(UTC)
+    key, now = refining.claim.scope_key, datetime.now(UTC)
     scope, owner = split_scope_key(key)
     subject = display_name(owner)
     return NewMemory(

@@ -1,4 +1,4 @@
-"""Refinement sessions as tests play them: what the agent calls turn by turn, and what it is answered."""
+"""Refinements as a scripted agent plays them, through the service: what it calls turn by turn and is answered."""
 
 import re
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
 from mnemic.state.refinement import RefinementResult
+from mnemic.storage.database import Database
 from tests.support.loopback import LoopbackModel, Request, calling, offering
 from tests.support.worlds import MORNING, identity, memory, remember
 
@@ -56,9 +57,20 @@ def drafts(*new: NewMemory | str) -> list[NewMemory]:
 
 async def keep(service: Mnemic, *new: NewMemory | str, who: Identity = ANA, key: str = KEY) -> list[NewMemory]:
     """Stores them as a scope key's core memory."""
+    return await keep_in(service._resources.database, *new, who=who, key=key)
+
+
+async def keep_in(db: Database, *new: NewMemory | str, who: Identity = ANA, key: str = KEY) -> list[NewMemory]:
+    """Likewise, for the service in a process of its own."""
     made = [replace(one, scope_key=key) for one in drafts(*new)]
-    await remember(service._resources.database, who, *made)
+    await remember(db, who, *made)
     return made
+
+
+def script(model: LoopbackModel, *turns: Call | str) -> None:
+    """Has the agent make one call a turn, or say something."""
+    said = [calling(text=turn) if isinstance(turn, str) else calling(turn) for turn in turns]
+    model.answer(offering("complete_refinement"), *said)
 
 
 async def play(
@@ -66,10 +78,19 @@ async def play(
 ) -> tuple[list[str], RefinementResult]:
     """A session whose agent makes one call a turn and then ends it: what each call was answered, and the outcome."""
     model.chat_requests.clear()
-    turns = [calling(call) for call in calls] + ([calling(DONE)] if ends else [calling(text="That is all.")])
-    model.answer(offering("complete_refinement"), *turns)
+    script(model, *calls, DONE if ends else "That is all.")
     result = await service.refine(who, key, force=True)
     return answers(model.chat_requests[-1]), result
+
+
+async def refined(
+    service: Mnemic, model: LoopbackModel, *texts: str, into: str, protects: bool = False
+) -> RefinementResult:
+    """Core memories of Ana's that become one, which is protected if so told."""
+    await keep(service, *texts)
+    calls = [merge(*range(1, len(texts) + 1), into=into)] + ([protect(len(texts) + 1)] if protects else [])
+    _, result = await play(service, model, *calls)
+    return result
 
 
 def answers(request: Request) -> list[str]:

@@ -1,0 +1,226 @@
+"""What an exact duplicate leaves behind when it is removed: what it rests on, undone, forgotten and erased."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from mnemic.state.identity import Identity
+from mnemic.state.records import Message, NewMemory
+from mnemic.storage import memories, refinements, time_machine
+from mnemic.storage.database import Database
+from tests.support.erasing import ANA, erase, erase_person, form, problems, states
+from tests.support.mutating import mutate
+from tests.support.server import Clone
+from tests.support.stored_refinements import begun, within
+from tests.support.worlds import MORNING, identity, memory, message
+
+BO = identity("bo", session="s9")
+OFFICE, MINE = "agent:harbor", "user:ana"
+ROWS = {
+    "memories": "select to_jsonb(m) - '{version,updated_at}'::text[] from mnemic.memories m order by id",
+    "sources": "select to_jsonb(s) from mnemic.sources s order by memory_id, message_id",
+    "relations": "select to_jsonb(r) from mnemic.relations r order by from_id, to_id",
+    "entries": "select to_jsonb(e) from mnemic.entries e order by item_id, piece",
+}
+Shown = Callable[[Database, Clone, psycopg.Connection], Awaitable[None]]
+
+
+def said_twice(
+    kept_by: Identity, gone_by: Identity, *, key: str
+) -> tuple[tuple[Message, NewMemory], tuple[Message, NewMemory]]:
+    """A core memory and a younger one that says the same, each with the message that it was formed from."""
+    first = message("I go sailing.", session=kept_by.session_id or "", user=kept_by.user_id)
+    second = message("Did I say that I sail?", session=gone_by.session_id or "", user=gone_by.user_id)
+    kept = memory("Someone sails.", kind="core", key=key, sources=[first])
+    gone = memory("Someone  sails.", kind="core", key=key, sources=[second], valid_from=MORNING + timedelta(days=1))
+    return (first, kept), (second, gone)
+
+
+async def settle(db: Database, *given: tuple[Identity, Message, NewMemory]) -> None:
+    for who, said, new in given:
+        await form(db, who, [said], new)
+
+
+async def remove(db: Database, key: str, who: Identity = ANA) -> refinements.Claim:
+    """A session that finds the one duplicate."""
+    session = await begun(db, who, key)
+    found: list[int] = []
+
+    async def act(scoped: Any) -> None:
+        found.append(await refinements.duplicates(scoped, remove=True))
+
+    await within(db, who, session, act, reason="dedup")
+    assert found == [1]
+    return session
+
+
+async def undo(db: Database, session: refinements.Claim, who: Identity = ANA) -> None:
+    async with db.scoped(who) as scoped:
+        made = await refinements.operations(scoped, [session.scope_key], session.id)
+        await time_machine.undo(scoped, [session.scope_key], made, cascade=False, skip_erased=False, apply=True)
+
+
+async def forget(db: Database, new: NewMemory) -> None:
+    async with db.scoped(ANA) as scoped:
+        await scoped.begin_operation("forget")
+        known = await memories.one(scoped, new.id)
+        assert known
+        await memories.forget(scoped, known)
+
+
+def rows(superuser: psycopg.Connection) -> dict[str, list[tuple[Any, ...]]]:
+    return {name: superuser.execute(query.encode()).fetchall() for name, query in ROWS.items()}
+
+
+def searched(superuser: psycopg.Connection, *said: Message) -> list[bool]:
+    """Whether each is found by a search."""
+    found = superuser.execute("select item_id from mnemic.entries where living").fetchall()
+    return [(one.id,) in found for one in said]
+
+
+async def test_undone_all_rows_are_as_they_were(db: Database, clean_db: Clone, superuser: psycopg.Connection) -> None:
+    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
+    await settle(db, (ANA, first, kept), (ANA, second, gone))
+    before = rows(superuser)
+    session = await remove(db, MINE)
+    assert states(superuser, kept.id, gone.id) == ["active", "soft_deleted"]
+
+    await undo(db, session)
+
+    assert rows(superuser) == before
+    assert problems(clean_db) == []
+
+
+async def test_who_forgets_the_one_that_stayed_forgets_what_was_said_both_times(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
+    await settle(db, (ANA, first, kept), (ANA, second, gone))
+    await remove(db, MINE)
+    assert searched(superuser, first, second) == [True, True]
+
+    await forget(db, kept)
+
+    assert searched(superuser, first, second) == [False, False]
+    assert states(superuser, kept.id, gone.id) == ["soft_deleted"] * 2
+    assert problems(clean_db) == []
+
+
+async def test_who_takes_the_forgetting_back_finds_both_again(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
+    await settle(db, (ANA, first, kept), (ANA, second, gone))
+    await remove(db, MINE)
+    await forget(db, kept)
+    last = superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
+    assert last
+    async with db.scoped(ANA) as scoped:
+        await time_machine.undo(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
+
+    assert searched(superuser, first, second) == [True, True]
+    assert problems(clean_db) == []
+
+
+async def test_what_the_living_one_rests_on_through_it_stays_searched(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
+    await form(db, ANA, [first], kept)
+    await form(db, ANA, [second], gone, also_from := memory("Ana asks again.", sources=[second]))
+    await remove(db, MINE)
+
+    await forget(db, also_from)
+
+    assert searched(superuser, first, second) == [True, True]
+
+
+async def test_undone_each_is_forgotten_with_its_own_words(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
+    await settle(db, (ANA, first, kept), (ANA, second, gone))
+    await undo(db, await remove(db, MINE))
+
+    await forget(db, gone)
+
+    assert searched(superuser, first, second) == [True, False]
+    assert states(superuser, kept.id) == ["active"]
+
+
+async def test_erased_by_its_id_the_duplicate_goes_with_it(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
+    await settle(db, (ANA, first, kept), (ANA, second, gone))
+    await remove(db, MINE)
+
+    assert {*await erase(db, kept.id)} == {kept.id, gone.id}
+
+    assert states(superuser, kept.id, gone.id) == ["purged"] * 2
+    assert superuser.execute("select count(*) from mnemic.messages where content is not null").fetchone() == (0,)
+    assert problems(clean_db) == []
+
+
+async def test_what_another_person_said_in_the_same_words_comes_back_when_the_first_is_erased(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    (first, hers), (second, his) = said_twice(ANA, BO, key=OFFICE)
+    await settle(db, (ANA, first, hers), (BO, second, his))
+    await remove(db, OFFICE, BO)
+    assert states(superuser, hers.id, his.id) == ["active", "soft_deleted"]
+
+    await erase_person(db)
+
+    assert states(superuser, hers.id, his.id) == ["purged", "active"]
+    assert problems(clean_db) == []
+
+
+@pytest.mark.parametrize("is_undone", [False, True])
+async def test_what_another_person_said_first_stays_when_the_second_is_erased(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection, is_undone: bool
+) -> None:
+    (first, his), (second, hers) = said_twice(BO, ANA, key=OFFICE)
+    await settle(db, (BO, first, his), (ANA, second, hers))
+    session = await remove(db, OFFICE, BO)
+    if is_undone:
+        await undo(db, session, BO)
+
+    await erase_person(db)
+
+    assert states(superuser, his.id, hers.id) == ["active", "purged"]
+    assert problems(clean_db) == []
+
+
+#: A rule: the test that shows it, the function, its text, what stands there without it.
+RULES: dict[str, tuple[Shown, str, str, str]] = {
+    "what is forgotten takes what it holds along": (
+        test_who_forgets_the_one_that_stayed_forgets_what_was_said_both_times,
+        "rests_on", "'same_as'", "''",
+    ),
+    "and gives it back": (
+        test_who_takes_the_forgetting_back_finds_both_again,
+        "roll_back", "rests_on(p_agent, shown)", "rests_on(p_agent, '{}')",
+    ),
+    "a living memory holds what it rests on through others": (
+        test_what_the_living_one_rests_on_through_it_stays_searched,
+        "is_rested_on", "'same_as'", "''",
+    ),
+    "an erasure takes the same words": (
+        test_erased_by_its_id_the_duplicate_goes_with_it,
+        "same_as", "= 'same_as'", "= ''",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+async def test_each_rule_about_duplicates_is_needed(fresh_db: Clone, rule: str) -> None:
+    shown_by, function, text, wrong = RULES[rule]
+    with fresh_db.as_superuser() as superuser:
+        mutate(superuser, function, text, wrong)
+        async with fresh_db.database() as db:
+            with pytest.raises(AssertionError):
+                await shown_by(db, fresh_db, superuser)
