@@ -100,7 +100,7 @@ async def delete(refining: Refining, number: int) -> str:
     async def act(scoped: Scoped, core: Core) -> int:
         (entry,) = core.held(number)
         _require_no_consolidation([entry])
-        left = await core.take_away(await core.given_up([entry], "") or [number])
+        left = await core.take_away(await core.given_up([entry], ""))
         memory = await memories.one(scoped, entry.id)
         if memory is None:
             raise KnifeRefusedError(told.unknown([number]))
@@ -120,7 +120,7 @@ async def protect(refining: Refining, number: int) -> str:
         KnifeRefusedError: it is protected already, may not be, or does not fit; nothing was written.
     """
     settings = refining.settings
-    most = protectable(settings.refinement_protected_percent, settings.refinement_target_tokens)
+    most = protectable(settings.refinement_protected_percent, settings.refinement_target)
 
     async def act(scoped: Scoped, core: Core) -> UUID:
         (entry,) = core.held(number)

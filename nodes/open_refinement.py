@@ -51,7 +51,7 @@ class Due(NamedTuple):
         return {
             "scope_key": key,
             "tokens_before": self.tokens,
-            "target_tokens": self.settings.refinement_target_tokens,
+            "target_tokens": self.settings.refinement_target,
             "memories_before": len(self.ledger),
             "protected": sum(entry.protected for entry in self.ledger),
         }
@@ -163,7 +163,7 @@ async def _take_up(scoped: Scoped, key: str, settings: Settings, *, forced: bool
     running, seconds = await refinements.running(scoped, key), settings.lease_seconds
     if running is None:
         claim = Claim(id=uuid4(), scope_key=key, holder=uuid4())
-        target = due.settings.refinement_target_tokens
+        target = due.settings.refinement_target
         await refinements.begin(scoped, claim, due.ledger, target=target, seconds=seconds)
         return _Opened(claim, due, resumed=False)
     claim = Claim(id=running.id, scope_key=key, holder=uuid4())

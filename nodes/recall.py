@@ -22,7 +22,8 @@ def recall(memory: TurnMemory) -> SupervisorNode:
         if not messages or not isinstance(messages[-1], HumanMessage) or messages[-1].content is None:
             raise InvalidInputError("messages: a turn begins with a message of the user")
         identity = supervising(runtime)
-        require_storable(messages[-1], identity)  # before it is answered as if it were remembered, too
+        # before it is answered as if it were remembered, too; no earlier one, for what was refused stays in the thread
+        require_storable(messages[-1], identity)
         recalled = await recall_turn(memory, identity, messages, Asked())
         fresh: SupervisorState = {"tool_answers": {}, "questions": {}, "declined": []}
         return {**fresh, **recalled}

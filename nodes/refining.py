@@ -68,9 +68,9 @@ class Refining:
         most = removable(settings.refinement_removed_percent, progress.memories_before)
         return Budget(
             now=sum(entry.tokens for entry in entries),
-            target=settings.refinement_target_tokens,
+            target=settings.refinement_target,
             protected=sum(entry.tokens for entry in entries if entry.protected),
-            most_protected=protectable(settings.refinement_protected_percent, settings.refinement_target_tokens),
+            most_protected=protectable(settings.refinement_protected_percent, settings.refinement_target),
             removable=max(0, most - progress.removed),
         )
 
@@ -98,7 +98,7 @@ class After(NamedTuple):
     def usage(self) -> str:
         """What every answer ends with."""
         tokens = sum(entry.tokens for entry in self.entries)
-        return told.usage(tokens, self.refining.settings.refinement_target_tokens, len(self.entries))
+        return told.usage(tokens, self.refining.settings.refinement_target, len(self.entries))
 
 
 #: Makes the tools of one session; a room further out has them.

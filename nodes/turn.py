@@ -96,7 +96,7 @@ async def _observe(
         await memory.observe(identity, messages, revision=revision)
     except InvalidInputError as error:
         fit = storable(messages, identity)
-        if len(fit) < len(messages) and last_question(fit):  # answers alone tell nothing
+        if len(fit) < len(messages) and any(map(_asked, fit)):  # answers alone tell nothing
             left_out = len(messages) - len(fit)
             _LOG.warning("messages that cannot be stored are left out: %d, such as %s", left_out, error)
             await _observe(memory, identity, fit, revision)

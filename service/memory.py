@@ -277,8 +277,11 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
 
         async def act(scoped: Scoped) -> None:
             given = {**await scopes.hold_agent(scoped), **overrides}
+            settings = self.settings.overridden(given)
+            if overrides.keys() & {"refinement_budget_tokens", "refinement_target_tokens"}:
+                settings.require_target_within_budget()
             own = {name for name, value in given.items() if value is not None}
-            await scopes.configure_agent(scoped, self.settings.overridden(given).model_dump(mode="json", include=own))
+            await scopes.configure_agent(scoped, settings.model_dump(mode="json", include=own))
 
         await self._resources.database.write(who, act)
 

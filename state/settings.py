@@ -87,8 +87,11 @@ def _typed_errors(variables: Collection[str] = ()) -> Iterator[None]:
         yield
     except ValidationError as error:
         name, colon, reason = first_problem(error).partition(": ")
-        named = f"{PREFIX}{name.upper()}" if name in variables else name
-        raise ConfigurationError(f"settings do not fit: {named}{colon}{reason}") from None
+        raise ConfigurationError(f"settings do not fit: {_named(name, variables)}{colon}{reason}") from None
+
+
+def _named(setting: str, variables: Collection[str]) -> str:
+    return f"{PREFIX}{setting.upper()}" if setting in variables else setting
 
 
 class Settings(BaseSettings):
@@ -243,8 +246,10 @@ class Settings(BaseSettings):
     search_candidates: PositiveInt = 100
 
     def __init__(self, **settings: Any) -> None:
-        with _typed_errors(set(type(self).model_fields) - set(settings)):
+        variables = set(type(self).model_fields) - set(settings)
+        with _typed_errors(variables):
             super().__init__(**settings)
+        self.require_target_within_budget(variables)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -266,14 +271,6 @@ class Settings(BaseSettings):
         if extraction == "single" and info.data.get("always_in_context") is False:
             raise ValueError("single forms reflections alone, so it needs always_in_context on")
         return extraction
-
-    @field_validator("refinement_target_tokens")
-    @classmethod
-    def _is_within_the_budget(cls, target: int, info: ValidationInfo) -> int:
-        budget = info.data.get("refinement_budget_tokens")
-        if budget is not None and target > budget:
-            raise ValueError(f"{target:,} is more than refinement_budget_tokens, which is {budget:,}: set both")
-        return target
 
     def model_for(self, tier: Tier) -> str:
         """The chat model of a tier, `offline` where none is configured."""
@@ -299,6 +296,27 @@ class Settings(BaseSettings):
     def kept_messages(self) -> Literal["sources", "all", "none"]:
         """Which messages stay searchable: everything when rules form the memories, for rules catch few of the facts."""
         return self.keep_messages or ("all" if self.is_offline else "sources")
+
+    @property
+    def refinement_target(self) -> int:
+        """Tokens a refinement works towards: of the one of the two that somebody set later the other may be less."""
+        return min(self.refinement_target_tokens, self.refinement_budget_tokens)
+
+    def require_target_within_budget(self, variables: Collection[str] = ()) -> None:
+        """For whoever sets one of the two; where an older value no longer fits, nothing is to stop.
+
+        Args:
+            variables: settings that came from the environment, whose variables are named.
+
+        Raises:
+            ConfigurationError: the target is more than the budget.
+        """
+        target, budget = self.refinement_target_tokens, self.refinement_budget_tokens
+        if target > budget:
+            raise ConfigurationError(
+                f"settings do not fit: {_named('refinement_target_tokens', variables)}: {target:,} is more than"
+                f" refinement_budget_tokens, which is {budget:,}: set both"
+            )
 
     def threshold(self, scope: Scope) -> int:
         """Unabsorbed reflections that make a consolidation of this scope due."""
@@ -329,12 +347,12 @@ class Settings(BaseSettings):
         return changed
 
     def overridden_for_recall(self, overrides: dict[str, Any]) -> Self:
-        """As `overridden`, for a recall: how the agent's memories are formed and refined is left out.
+        """As `overridden`, for a recall: how the agent's memories are formed is left out.
 
-        An operator's later choice there may not fit an old override; that stops a formation or refinement and no turn.
+        An operator's later choice there may not fit an old override; that stops a formation and no recall.
 
         Raises:
             ConfigurationError: a value does not fit.
         """
         read = {name: overrides[name] for name in _OF_RECALL if name in overrides}
-        return self.overridden({**read, "extraction": "sequential", "refinement_target_tokens": 1} if read else {})
+        return self.overridden({**read, "extraction": "sequential"} if read else {})

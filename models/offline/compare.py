@@ -102,23 +102,23 @@ def _uncounted(detail: str) -> str:
 def contradicts(newer: Said, older: Said) -> bool:
     """Whether both cannot be true at once, so that the newer one takes the place of the older.
 
-    Two sentences that differ in more than one name, number or time tell of two things. What has one value at a time
-    and what gives up a diet may also tell since when.
+    Two sentences that differ in more than one name, number or time tell of two things, but for the one value of an
+    attribute, which may be of several: an address. What has one value at a time and what gives up a diet may also tell
+    since when.
     """
     differing = min(len(newer.details - older.details), len(older.details - newer.details))
-    if differing > 1:
+    gives_same = bool(newer.attribute) and newer.attribute == older.attribute
+    is_of_same = newer.subject == older.subject
+    # with two times they are two appointments rather
+    if differing > 1 and not (gives_same and is_of_same and not (newer.times and older.times)):
         return False
-    if (
-        newer.attribute
-        and newer.attribute == older.attribute
-        and (newer.subject == older.subject or " " in newer.attribute)
-    ):
+    if gives_same and (is_of_same or " " in newer.attribute):
         if differing and _at_another_time(newer, older) and (newer.times | older.times) & _WEEKLY:
             return False
         return not (newer.value <= older.value or older.value <= newer.value)
     if _upgrades(newer, older):
         return True
-    if newer.subject != older.subject:
+    if not is_of_same:
         return False
     if _breaks_diet(newer, older) or _moves_in_time(newer, older):
         return True

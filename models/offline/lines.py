@@ -45,8 +45,8 @@ def fitting(said: str, lines: Sequence[str]) -> list[str]:
     """
     lines = [line for line in dict.fromkeys(lines) if not _is_idle(line)]
     memories = [line for line in lines if not _SAID.match(line)]
-    if _ABOUT_ME.search(said):
-        return memories
+    if _ABOUT_ME.search(said):  # whose memory a line is cannot be told from it: the user's people are in theirs, too
+        return memories[:_MOST]
     return (_best(said, memories) or _best(said, lines))[:_MOST]
 
 

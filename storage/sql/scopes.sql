@@ -17,9 +17,10 @@ select settings from agents where agent_id = %(agent_id)s;
 insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing;
 
 -- hold_agent --
--- What the agent overrides, for whoever is about to change it.
+-- What the agent overrides, for whoever is about to change it. The key stays untouched: a lock of it would wait for
+-- everybody who has a row that refers to the agent.
 insert into agents (agent_id) values (%(agent_id)s)
-on conflict (agent_id) do update set agent_id = excluded.agent_id
+on conflict (agent_id) do update set settings = agents.settings
 returning settings;
 
 -- configure_agent --

@@ -425,6 +425,36 @@ async def test_what_a_merge_put_together_is_taken_away_one_by_one(memory: Mnemic
     assert session.removed == 2
 
 
+async def test_what_an_update_took_away_is_not_taken_away_again_by_its_deletion(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await keep(memory, LONG, SHORT, OSLO, LAW)
+
+    (updated, deleted, then), result = await play(memory, model, update(1, "Fine."), delete(1), delete(2))
+
+    assert "It keeps hardly anything of [1]: that counts as taken away." in updated
+    assert deleted.startswith("[1] is gone. 0 more may go.")
+    assert "may take away 1 memories and no more: keep what [2] say" in then
+    (session,) = await memory.refinements(ANA)
+    assert (session.removed, result["deleted"]) == (1, 1)
+
+
+@pytest.mark.parametrize("is_bounded", [True, False])
+async def test_the_deletion_of_what_has_no_telling_word_counts_too(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, is_bounded: bool
+) -> None:
+    """The control holds a deletion for a text that tells nothing, by which what told nothing is kept."""
+    if not is_bounded:
+        monkeypatch.setattr(core_rules, "given_up", lambda old, new, *, about: given_up(old, new or "...", about=about))
+    await keep(memory, "😀", "It is.", OSLO, LAW)
+
+    told, _ = await play(memory, model, update(1, "🙂"), delete(1), delete(2))
+
+    assert [answer.startswith("Refused") for answer in told] == [False, False, is_bounded]
+    (session,) = await memory.refinements(ANA)
+    assert session.removed == (1 if is_bounded else 0)
+
+
 NAMELESS = [
     replace(draft(f"{name} {said}.", kind="core"), subject=name)
     for name, said in (("Bo", "wants long answers"), ("Carl", "is diabetic"), ("bo", "wants tables"))

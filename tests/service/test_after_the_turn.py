@@ -39,6 +39,15 @@ async def test_what_cannot_be_stored_is_left_out_and_the_rest_is_not(
     assert "Who said" not in caplog.text
 
 
+async def test_a_picture_behind_words_that_can_be_stored_costs_none_of_them(
+    memory: Mnemic, superuser: psycopg.Connection
+) -> None:
+    picture = {"role": "user", "content": [{"type": "image_url"}], "user": "ana"}
+    said: list[Any] = [NOBODYS, {"role": "user", "content": "Keep me.", "user": "ana"}, picture]
+    await observe_turn(memory, identity(None, session="s1"), said, revision=None)
+    assert superuser.execute("select content from mnemic.messages").fetchall() == [("Keep me.",)]
+
+
 async def test_an_answer_to_words_that_cannot_be_stored_is_not_stored_alone(
     memory: Mnemic, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,12 +7,15 @@ import psycopg
 import pytest
 
 from mnemic import Mnemic, Settings
-from mnemic.state.errors import ConfigurationError
-from tests.support.loopback import LoopbackModel
+from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError
+from mnemic.storage import inbox, scopes
+from tests.support.loopback import LoopbackModel, calling, offering
+from tests.support.played_refinements import keep
 from tests.support.rollbacks import ANA, everything
-from tests.support.scripted import scripted_memory
+from tests.support.scripted import scripted_memory, turns
 from tests.support.server import Clone
-from tests.support.worlds import identity
+from tests.support.supervised import SAID, says, turn
+from tests.support.worlds import identity, message
 
 MORE = "refinement_target_tokens: 5,000 is more than refinement_budget_tokens, which is 200: set both"
 
@@ -93,12 +96,37 @@ def test_a_target_above_the_budget_is_refused_of_the_environment_too(monkeypatch
     assert Settings().refinement_target_tokens == 200
 
 
-async def test_an_operators_later_target_stops_no_recall(clean_db: Clone, model: LoopbackModel) -> None:
+async def test_an_operators_later_target_stops_nothing(clean_db: Clone, model: LoopbackModel) -> None:
     async with scripted_memory(clean_db, model, refinement_target_tokens=100) as memory:
         await memory.configure_agent(ANA, refinement_budget_tokens=200)
+    model.answer(offering("complete_refinement"), calling(("complete_refinement", {"summary": "Little to do."})))
+    says(model, calling(("remember", {"content": "Ana rows.", "category": "interests", "importance": 3})), SAID)
     async with scripted_memory(clean_db, model) as memory:
         assert (await memory.context(ANA, "Do you remember the bees?"))["degraded"] is None
-        with pytest.raises(ConfigurationError, match=MORE):
-            await memory.refine(ANA, "user:ana")
-        await memory.configure_agent(ANA, refinement_budget_tokens=None)  # the way out
-        assert (await memory.refine(ANA, "user:ana"))["outcome"] == "not_due"
+        done = await turn(memory.supervisor(memory.checkpointer(ANA)), "Remember that I row.", ANA)
+        assert [one.text for one in done["messages"] if one.type != "tool"] == ["Remember that I row.", "", SAID]
+        assert done["messages"][2].status == "success"
+        await memory.observe(ANA, turns("One.", "Two."))
+        assert [run["pending"] for run in await memory.form(ANA)] == [0]
+        await memory.remember(ANA, "Ana rows daily.", category="interests")
+        await memory.configure_agent(ANA, persona="You are the harbour master.")
+        await keep(memory, "Ana rows on the quay.")
+        planned = await memory.refine(ANA, "user:ana", force=True, dry_run=True)
+        refined = await memory.refine(ANA, "user:ana", force=True)
+        assert (planned["target_tokens"], refined["target_tokens"], refined["outcome"]) == (200, 200, "ended")
+        assert "tokens now, target 200. Protected: 0 tokens, at most 50." in str(model.chat_requests[-1])
+        with pytest.raises(ConfigurationError, match=MORE):  # CONTROL: what is set now has to fit
+            await memory.configure_agent(ANA, refinement_budget_tokens=200)
+
+
+async def test_a_transaction_that_observes_does_not_hold_up_a_new_setting(clean_db: Clone) -> None:
+    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
+        async with db.scoped(ANA) as scoped:
+            await scopes.enter_agent(scoped)
+        async with db.scoped(ANA) as observing:
+            await inbox.observe(observing, "s1", [message("Hello.")])
+            async with db.scoped(ANA) as configuring:
+                await scopes.configure_agent(configuring, {**await scopes.hold_agent(configuring), "rag": False})
+            with pytest.raises(DatabaseUnavailableError):  # CONTROL: a lock of the whole row would wait for it
+                async with db.scoped(ANA) as locking:
+                    await locking.execute("select from agents where agent_id = %(agent_id)s for update", {})

@@ -195,6 +195,7 @@ BROTHER = "Ana's brother Jonas lives in Oslo."
         ("What happens in November, in Oslo?", ["Ana prefers tea.", BROTHER], [BROTHER]),
         ("What do you know about me?", ["Ana prefers tea.", BROTHER], ["Ana prefers tea.", BROTHER]),
         ("Do you know who I am?", ["Ana's name is Marit."], ["Marit"]),
+        ("What do you know about me?", [f"Ana has {n} cats." for n in "23456789"], list("23456")),
         ("What is my code?", ['Ana said: "What is my code?"', 'Ana said: "My code is 4711."'], ["4711"]),
         ("What is my code?", ['Agent said: "[2 March 2026] The code."', 'Ana said: "My code is 4711."'], ["4711"]),
     ],

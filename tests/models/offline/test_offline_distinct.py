@@ -86,6 +86,12 @@ def test_statements_that_differ_in_two_details_stand_beside_each_other(said: tup
         ("Ida's deadline for invoice 1001 is 9 May 2026.", "Ida's deadline for invoice 1001 is 4 May 2026."),
         ("Ida swims with Bob on Fridays.", "Ida swims with Bob on Mondays."),
         ("Ida's standup is at 10.", "Ida's standup is at 9."),
+        # one value of two numbers or names
+        ("Ida's phone number is 555 1234.", "Ida's phone number is 444 9876."),
+        ("Ida's address is 5 Pine Road, Leeds.", "Ida's address is 12 Oak Street, York."),
+        # a date may be told roughly
+        ("Ida's wedding is in early June 2027.", "Ida's wedding is on 5 May 2027."),
+        ("Ida's deadline is at the end of June.", "Ida's deadline is 3 May."),
         ("Ida eats fish.", "Ida is a vegetarian."),
     ],
 )
@@ -105,6 +111,18 @@ def test_what_changed_in_one_detail_still_takes_the_place_of_the_old(new: str, o
         ("Ida eats fish.", "Ida cooks vegetarian for guests."),
         ("Ida has 2 cats.", "Ida has 2 dogs and 3 cats."),
         ("Ida flew to Oslo in May.", "Ida flew to Oslo in June."),
+        # told roughly again
+        ("Ida's wedding is in early May 2027.", "Ida's wedding is on 5 May 2027."),
+        # an attribute of several names, of another owner or at another time
+        ("Ida uses Valkey for caching.", "Bo uses Redis for caching."),
+        (
+            "Ida's interview is on 5 May 2027 at Yard with Bo.",
+            "Ida's interview is on 9 May 2027 at Harbor with Cem.",
+        ),
+        (
+            "Ida's interview is on 5 May 2027 at Yard with Bo.",
+            "Ida's interview is on 5 May 2027 at Harbor with Cem.",
+        ),
     ],
 )
 def test_in_doubt_they_differ(new: str, old: str) -> None:
