@@ -44,7 +44,7 @@ def save(provide: Provider) -> FormationNode:
 
         async def act(scoped: Scoped) -> FormationState:
             op_id = await scoped.begin_operation("formation", run_id=_run_id(runtime))
-            await inbox.settle(scoped, op_id, [message.id for message in batch], read_seq=state["read_seq"])
+            await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
             stored = await _store(scoped, new, vectors, closing, resources.embedder.name, _run_id(runtime))
             if state["max_writes"] is not None:
                 await _count_turn(scoped, counted_on(batch, identity), len(stored.ids), settings)

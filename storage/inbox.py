@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from hashlib import sha256
 from typing import NamedTuple
 from uuid import UUID
 
@@ -59,21 +60,23 @@ async def set_aside(scoped: Scoped, message_ids: Sequence[UUID]) -> None:
     await scoped.execute(_SQL["set_aside"], {"ids": sorted(message_ids)})
 
 
-async def settle(scoped: Scoped, op_id: UUID, message_ids: Sequence[UUID], *, read_seq: int) -> None:
+async def settle(scoped: Scoped, op_id: UUID, messages: Sequence[Message], *, read_seq: int) -> None:
     """Marks messages as formed by this operation.
 
     Args:
+        messages: as the run has read them.
         read_seq: how far the agent's history had come before the run read anything.
 
     Raises:
-        ConcurrentChangeError: another run has formed some of them, or a memory that this one may have read was erased
-            meanwhile; the transaction must not go on.
+        ConcurrentChangeError: another run has formed some of them, their speaker has edited one, or a memory that this
+            run may have read was erased meanwhile; the transaction must not go on.
     """
-    values = {"op_id": op_id, "ids": sorted(message_ids), "read_seq": read_seq}
+    read = {message.id: sha256(message.content.encode()).digest() for message in messages}
+    values = {"op_id": op_id, "ids": sorted(read), "digests": [read[one] for one in sorted(read)], "read_seq": read_seq}
     cursor = await scoped.execute(_SQL["settle"], values)
-    if len(await cursor.fetchall()) != len(set(message_ids)):
+    if len(await cursor.fetchall()) != len(read):
         raise ConcurrentChangeError(
-            "these messages were formed by another run, or a memory was erased meanwhile; nothing was written"
+            "these messages were formed by another run or edited, or a memory was erased meanwhile; nothing was written"
         )
 
 

@@ -642,7 +642,7 @@ begin
     return found;
 end $$;
 
--- A model may have read what is erased while it thinks: a session on that scope key is taken from whoever holds it, and whoever
+-- A model may have read what is erased while it thinks: a session on that core memory is taken from whoever holds it, and whoever
 -- takes it up reads anew.
 create function lapse_session() returns trigger
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
@@ -652,7 +652,8 @@ begin
     return null;
 end $$;
 create trigger sessions_lapse after update on memories for each row
-    when (new.state = 'purged' and old.state <> 'purged') execute function lapse_session();
+    when (new.state = 'purged' and old.state <> 'purged' and new.kind in ('core', 'reflection', 'consolidation'))
+    execute function lapse_session();
 
 -- An agent protects a core memory of its own: inside a session alone, and it cannot take that back.
 create function protect_in_refinement(p_memory uuid, p_version integer) returns boolean
@@ -728,6 +729,36 @@ begin
     return ops;
 end $$;
 
+-- Whether a memory, or one that it went into, is in use, or was forgotten.
+create function stands(p_agent text, p_memory uuid) returns boolean
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with recursive whole(id) as (
+        select p_memory
+        union
+        select r.from_id from whole w join relations r on r.agent_id = p_agent and r.to_id = w.id
+         where r.relation_type in ('merged_from', 'same_as')
+    )
+    select exists (select from whole w join memories o on o.agent_id = p_agent and o.id = w.id
+                    where o.state = 'active'
+                       or (select h.event from history h
+                            where h.agent_id = p_agent and h.memory_id = o.id
+                              and h.event in ('ADD', 'RESTORE', 'DELETE', 'MERGE', 'DEDUP')
+                            order by h.seq desc limit 1) = 'DELETE')
+$$;
+
+-- Whether what a memory went into when it got this version was erased, so that it stands for itself.
+create function is_orphaned(p_agent text, p_memory uuid, p_version text) returns boolean
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select exists (
+        select from history h join history_contents c on c.agent_id = p_agent and c.seq = h.seq
+          join history l on l.agent_id = p_agent and l.op_id = h.op_id and l.event = 'LINK'
+          join history_contents k on k.agent_id = p_agent and k.seq = l.seq
+          join memories w on w.agent_id = p_agent and w.id = (k.after ->> 'from_id')::uuid
+         where h.agent_id = p_agent and h.memory_id = p_memory and tells_of_memory(h) and c.after ->> 'version' = p_version
+           and k.after ->> 'to_id' = p_memory::text and k.after ->> 'relation_type' in ('merged_from', 'same_as')
+           and w.state = 'purged' and not stands(p_agent, w.id))
+$$;
+
 -- The rows that are to change, as they will be. Whose target is unknown for an erasure stays as it is.
 create function rolled_back(p_agent text, p_targets rollback_target[]) returns setof memories
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -739,6 +770,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
            -- what took it in was erased: it stands for itself, as after that erasure
            || case when exists (select from memories c where c.agent_id = p_agent and c.state = 'purged'
                                    and c.id = (t.was ->> 'consolidated_into')::uuid)
+                        or t.was ->> 'state' = 'soft_deleted' and is_orphaned(p_agent, t.memory_id, t.was ->> 'version')
                    then '{"state": "active", "absorbed_at": null, "consolidated_into": null}' else '{}'::jsonb end) as r
      where m.state <> 'purged' and not t.is_erased and r is distinct from m
      order by r.id
@@ -1111,19 +1143,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select r.to_id
       from relations r join memories m on m.agent_id = r.agent_id and m.id = r.to_id and m.state = 'soft_deleted'
      where r.agent_id = p_agent and r.from_id = any(p_erased) and r.relation_type in ('merged_from', 'same_as')
-       and not exists (
-           with recursive whole(id) as (
-               select r.from_id
-               union
-               select u.from_id from whole w join relations u on u.agent_id = p_agent and u.to_id = w.id
-                where u.relation_type in ('merged_from', 'same_as')
-           )
-           select from whole w join memories o on o.agent_id = p_agent and o.id = w.id
-            where o.state = 'active'
-               or (select h.event from history h
-                    where h.agent_id = p_agent and h.memory_id = o.id
-                      and h.event in ('ADD', 'RESTORE', 'DELETE', 'MERGE', 'DEDUP')
-                    order by h.seq desc limit 1) = 'DELETE')
+       and not stands(p_agent, r.from_id)
 $$;
 
 -- What erased memories had taken in stands for itself again: until it is consolidated anew, or merged. But for what a living
@@ -1255,7 +1275,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                 where h.event = 'ADD' and j.agent_id = p_agent and j.scope_key = h.scope_key and j.kind = 'journal'
                   and j.created_at >= h.ts
                union all
-               select taken_over(p_agent, h, c) where h.refinement_id is not null and h.event in ('DELETE', 'UPDATE')
+               select taken_over(p_agent, h, c) where h.refinement_id is not null and h.event in ('DELETE', 'MERGE', 'UPDATE')
                union all
                select o.memory_id from history o join memories m on m.agent_id = p_agent and m.id = o.memory_id
                 where c.seq is null and o.agent_id = p_agent and o.op_id = h.op_id and o.scope_key = h.scope_key

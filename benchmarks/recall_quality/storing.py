@@ -109,7 +109,7 @@ async def _write(
 
     async def act(scoped: Scoped) -> None:
         op_id = await scoped.begin_operation("formation")
-        await inbox.settle(scoped, op_id, [message.id for message in messages], read_seq=0)
+        await inbox.settle(scoped, op_id, messages, read_seq=0)
         await memories.insert(scoped, facts, model=resources.embedder.name, vectors=by_id, run_id=None)
         await inbox.index_messages(scoped, resources.embedder.name, embedded)
 

@@ -68,7 +68,7 @@ begin
     return found;
 end $$;
 
--- A model may have read what is erased while it thinks: a session on that scope key is taken from whoever holds it, and whoever
+-- A model may have read what is erased while it thinks: a session on that core memory is taken from whoever holds it, and whoever
 -- takes it up reads anew.
 create function lapse_session() returns trigger
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
@@ -78,7 +78,8 @@ begin
     return null;
 end $$;
 create trigger sessions_lapse after update on memories for each row
-    when (new.state = 'purged' and old.state <> 'purged') execute function lapse_session();
+    when (new.state = 'purged' and old.state <> 'purged' and new.kind in ('core', 'reflection', 'consolidation'))
+    execute function lapse_session();
 
 -- An agent protects a core memory of its own: inside a session alone, and it cannot take that back.
 create function protect_in_refinement(p_memory uuid, p_version integer) returns boolean

@@ -67,15 +67,18 @@ offset %(skip)s %% greatest(1, (select count(*) from messages
 update messages set set_aside = true where agent_id = %(agent_id)s and id = any(%(ids)s) and formed_by is null;
 
 -- settle --
--- Marks messages as formed, each at most once: a second run finds fewer rows and saves nothing. Neither does a run in whose
--- scope keys something was erased since it began to read, for a model may have repeated it; mostly nothing happened since.
-update messages set formed_by = %(op_id)s
- where agent_id = %(agent_id)s and id = any(%(ids)s) and formed_by is null
+-- Marks messages as formed, each at most once and if it still says what the run has read: a second run finds fewer rows and
+-- saves nothing. Neither does a run in whose scope keys something was erased since it began to read, for a model may have
+-- repeated it; mostly nothing happened since.
+update messages m set formed_by = %(op_id)s
+  from unnest(%(ids)s::uuid[], %(digests)s::bytea[]) as r(id, digest)
+ where m.agent_id = %(agent_id)s and m.id = r.id and m.formed_by is null
+   and sha256(convert_to(m.content, 'UTF8')) = r.digest
    and ((select seq from heads where agent_id = %(agent_id)s) = %(read_seq)s
         or not exists (select from history
                         where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and seq > %(read_seq)s
                           and event in ('ERASE', 'PURGE')))
-returning id;
+returning m.id;
 
 -- forget_contents --
 -- Takes the content of messages that are not kept; the skeleton makes a resent message harmless.

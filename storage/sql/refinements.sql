@@ -64,13 +64,15 @@ select m.id from memories m
 
 -- duplicates --
 -- What says exactly the same of the same person, but for white space and Unicode form, lives once; nobody reads it for that.
+-- Raised, lowered, circled and broken numbers are no form of plain ones: 10² is not 102.
 -- A protected one stays, then a commitment, then the one that matters most, and leads to the others. Tells how many go, or would.
 with ranked as (
     select id, protected, row_number() over same as nth, first_value(id) over same as kept
       from memories
      where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind in ('core', 'reflection')
     window same as (partition by scope_key, subject_user_id, case when subject_user_id is null then subject end,
-                                 category, private, btrim(regexp_replace(normalize(content, nfkc), '\s+', ' ', 'g'))
+                                 category, private, regexp_replace(content, '[^\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209f\u2150-\u218f\u2460-\u24ff]', '', 'g'),
+                                 btrim(regexp_replace(normalize(content, nfkc), '\s+', ' ', 'g'))
                         order by protected desc, kind = 'core' desc, pinned desc, importance desc, valid_from, id)
 ), extra as (
     select id, kept from ranked where nth > 1 and not protected

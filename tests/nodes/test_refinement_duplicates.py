@@ -28,9 +28,13 @@ def core(text: str, **changes: object) -> NewMemory:
         ((SHORT, WIDE, LINES), [SHORT]),
         ((CAFE, DECOMPOSED, FULL), [CAFE]),
         ((SHORT, SHORT.upper(), SHORT.removesuffix(".")), [SHORT.upper(), SHORT, SHORT.removesuffix(".")]),
+        (
+            ("Ana's hall has 10\u00b2 m.", "Ana's hall has 102 m."),
+            ["Ana's hall has 102 m.", "Ana's hall has 10\u00b2 m."],
+        ),
         ((WIDE, ENGLISH, SHORT), [WIDE, ENGLISH]),
     ],
-    ids=["white space", "forms of Unicode", "nothing else", "the oldest stays"],
+    ids=["white space", "forms of Unicode", "nothing else", "raised numbers", "the oldest stays"],
 )
 async def test_what_says_exactly_the_same_lives_once(
     memory: Mnemic, model: LoopbackModel, texts: tuple[str, ...], left: list[str]

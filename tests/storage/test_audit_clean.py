@@ -62,7 +62,7 @@ async def _keep(scoped: Scoped, key: str) -> None:
     thought = memory(f"A thought {uuid.uuid4()}.", key=key, kind="reflection")
     await inbox.observe(scoped, "s1", [said])
     op_id = await scoped.begin_operation("formation")
-    await inbox.settle(scoped, op_id, [said.id], read_seq=(await scopes.first_look(scoped))[1])
+    await inbox.settle(scoped, op_id, [said], read_seq=(await scopes.first_look(scoped))[1])
     await memories.insert(scoped, [fact, thought], model=MODEL, vectors={fact.id: direction(9)}, run_id=None)
 
 

@@ -52,7 +52,7 @@ async def live(db: Database) -> None:
         for category in EVERY:
             kind = KINDS.get(category, "fact")
             if category == OF_MESSAGES:
-                await inbox.settle(scoped, op_id, [said.id], read_seq=0)
+                await inbox.settle(scoped, op_id, [said], read_seq=0)
                 text = IndexedText(item_id=said.id, text=SAID, vector=direction(0))
                 await inbox.index_messages(scoped, MODEL, [text])
                 continue

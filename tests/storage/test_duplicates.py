@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -195,6 +196,54 @@ async def test_what_another_person_said_first_stays_when_the_second_is_erased(
     assert problems(clean_db) == []
 
 
+@pytest.mark.parametrize("back", ["an undo of the undo", "a restore"])
+async def test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection, back: str
+) -> None:
+    (first, hers), (second, his) = said_twice(ANA, BO, key=OFFICE)
+    await settle(db, (ANA, first, hers), (BO, second, his))
+    session = await remove(db, OFFICE, BO)
+    removed_at = newest(superuser)[0]
+    if back == "an undo of the undo":
+        await undo(db, session, BO)
+    undone = newest(superuser)[1]
+    await erase_person(db)
+    assert states(superuser, hers.id, his.id) == ["purged", "active"]
+
+    async with db.scoped(BO) as scoped:
+        if back == "a restore":
+            await time_machine.restore(scoped, OFFICE, removed_at, administers=False, skip_erased=True, apply=True)
+        else:
+            await time_machine.undo(scoped, [OFFICE], [undone], cascade=False, skip_erased=False, apply=True)
+
+    assert states(superuser, hers.id, his.id) == ["purged", "active"]
+    assert problems(clean_db) == []
+
+
+async def test_a_rollback_keeps_forgotten_what_was_forgotten_after_it(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    (first, hers), (second, his) = said_twice(ANA, BO, key=OFFICE)
+    await settle(db, (ANA, first, hers), (BO, second, his))
+    await remove(db, OFFICE, BO)
+    await erase_person(db)
+    await forget(db, his)
+    forgotten_at = newest(superuser)[0]
+    async with db.scoped(BO) as scoped:
+        await time_machine.undo(scoped, [OFFICE], [newest(superuser)[1]], cascade=False, skip_erased=False, apply=True)
+        await time_machine.restore(scoped, OFFICE, forgotten_at, administers=False, skip_erased=True, apply=True)
+
+    assert states(superuser, his.id) == ["soft_deleted"]
+    assert problems(clean_db) == []
+
+
+def newest(superuser: psycopg.Connection) -> tuple[int, Any]:
+    """The last row of the history, and its operation."""
+    row = superuser.execute("select seq, op_id from mnemic.history order by seq desc limit 1").fetchone()
+    assert row
+    return row[0], row[1]
+
+
 #: A rule: the test that shows it, the function, its text, what stands there without it.
 RULES: dict[str, tuple[Shown, str, str, str]] = {
     "what is forgotten takes what it holds along": (
@@ -208,6 +257,10 @@ RULES: dict[str, tuple[Shown, str, str, str]] = {
     "a living memory holds what it rests on through others": (
         test_what_the_living_one_rests_on_through_it_stays_searched,
         "is_rested_on", "'same_as'", "''",
+    ),
+    "what nothing stands for stays in use": (
+        partial(test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more, back="a restore"),
+        "is_orphaned", "w.state = 'purged'", "false",
     ),
     "an erasure takes the same words": (
         test_erased_by_its_id_the_duplicate_goes_with_it,

@@ -155,6 +155,31 @@ async def test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_
     assert problems(clean_db) == []
 
 
+async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it_instead(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    hers = memory(
+        f"Ana keeps a {CANARY} in the shed", kind="core", key=OFFICE, sources=[said := message(f"my {CANARY}")]
+    )
+    his, third = core("The shed key hangs by the door", key=OFFICE), core("The door is green", key=OFFICE)
+    await form(db, ANA, [said], hers)
+    await remember(db, BO, his, third)
+    session = await begun(db, ANA, OFFICE)
+    both = await merged(db, session, "Ana keeps an animal in the shed; its key hangs by the door", hers.id, his.id)
+
+    async def rewrite(scoped: Scoped) -> None:
+        (entry,) = [one for one in await refinements.ledger(scoped) if one.id == third.id]
+        assert await refinements.rewrite(scoped, entry, f"Green door, {CANARY}", model="", vector=None)
+
+    await within(db, ANA, session, rewrite)
+
+    assert await erase_person(db) == {hers.id, both, third.id}
+
+    assert states(superuser, his.id) == ["active"]
+    assert places(superuser) == set()
+    assert problems(clean_db) == []
+
+
 async def test_an_erasure_stands_in_no_undos_way(db: Database, clean_db: Clone, superuser: psycopg.Connection) -> None:
     one, other = core("nine forks"), core("six cups")
     await remember(db, ANA, one, other)
@@ -217,15 +242,15 @@ RULES: dict[str, tuple[Shown, str, str, str]] = {
     ),
     "what was forgotten stays so": (
         test_what_was_forgotten_merged_stays_so_when_that_is_erased,
-        "taken_in", "= 'DELETE')", "= '')",
+        "stands", "= 'DELETE')", "= '')",
     ),
     "what was forgotten merged twice, too": (
         test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased,
-        "taken_in", "u.relation_type in ('merged_from'", "u.relation_type in (''",
+        "stands", "r.relation_type in ('merged_from'", "r.relation_type in (''",
     ),
     "what a living memory stands for stays out of use": (
         test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
-        "taken_in", "o.state = 'active'", "false",
+        "stands", "o.state = 'active'", "false",
     ),
     "what an erasure gave back is no later change": (
         test_an_erasure_stands_in_no_undos_way,

@@ -1,7 +1,6 @@
 """Messages: observed once, formed once, kept or emptied."""
 
 import asyncio
-import uuid
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -15,6 +14,7 @@ from mnemic.state.records import IndexedText, Message
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories, search
 from mnemic.storage.database import Database
+from tests.faults.chaos import worsen
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, identity, memory, message
 
@@ -71,11 +71,36 @@ async def test_a_message_of_another_speaker_under_its_id_changes_nothing(db: Dat
     assert await pending(db) == ["I live in Porto"]
 
 
+async def settle_read(db: Database, *read: Message) -> None:
+    async with db.scoped(ME) as scoped:
+        await inbox.settle(scoped, await scoped.begin_operation("formation"), read, read_seq=0)
+
+
+async def edit_while_it_is_formed(db: Database) -> None:
+    first = message("I live in Porto")
+    await observe(db, first)
+    await observe(db, replace(first, content="I live in Lisbon"))
+    with pytest.raises(ConcurrentChangeError, match="edited"):
+        await settle_read(db, first)
+    assert await pending(db) == ["I live in Lisbon"]
+
+
+async def test_a_message_edited_while_it_is_formed_is_formed_anew(db: Database) -> None:
+    await edit_while_it_is_formed(db)
+
+
+async def test_control_a_run_that_settles_whatever_stands_there_loses_the_edit(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worsen(monkeypatch, inbox, settle=("= r.digest", "is not null"))
+    with pytest.raises(pytest.fail.Exception):
+        await edit_while_it_is_formed(db)
+
+
 async def test_a_message_that_was_formed_stays_as_it_was_formed(db: Database, superuser: psycopg.Connection) -> None:
     first = message("I live in Porto")
     await observe(db, first)
-    async with db.scoped(ME) as scoped:
-        await inbox.settle(scoped, await scoped.begin_operation("formation"), [first.id], read_seq=0)
+    await settle_read(db, first)
     assert await observe(db, replace(first, content="I live in Lisbon")) == (0, 0)
     assert superuser.execute("select content from mnemic.messages").fetchall() == [("I live in Porto",)]
 
@@ -111,15 +136,15 @@ async def test_messages_are_formed_by_one_run_and_the_second_writes_nothing(db: 
     talk = [message(f"line {number}") for number in range(3)]
     await observe(db, *talk)
 
-    async def form(content: str, ids: list[uuid.UUID]) -> None:
+    async def form(content: str) -> None:
         async with db.scoped(ME) as scoped:
             op_id = await scoped.begin_operation("formation")
             await memories.insert(scoped, [memory(content)], model=MODEL, vectors={}, run_id=None)
-            await inbox.settle(scoped, op_id, ids, read_seq=0)
+            await inbox.settle(scoped, op_id, talk, read_seq=0)
 
-    await form("Ana spoke.", [one.id for one in talk])
+    await form("Ana spoke.")
     with pytest.raises(ConcurrentChangeError, match="formed by another run"):
-        await form("Ana spoke again.", [one.id for one in talk])
+        await form("Ana spoke again.")
     async with db.scoped(ME) as scoped:
         assert [one.content for one in await memories.living(scoped, ["fact"], most=9)] == ["Ana spoke."]
         assert (await inbox.read_inbox(scoped, "s1", most=9)).pending == 0
@@ -135,7 +160,7 @@ async def test_of_runs_at_the_same_moment_one_wins(clean_db: Clone) -> None:
                 async with db.scoped(ME) as scoped:
                     op_id = await scoped.begin_operation("formation")
                     await memories.insert(scoped, [memory(f"run {number}")], model=MODEL, vectors={}, run_id=None)
-                    await inbox.settle(scoped, op_id, [one.id for one in talk], read_seq=0)
+                    await inbox.settle(scoped, op_id, talk, read_seq=0)
             except ConcurrentChangeError:
                 return False
             return True
@@ -151,10 +176,10 @@ async def test_a_run_that_formed_only_some_of_them_is_refused_too(db: Database) 
     talk = [message(f"line {number}") for number in range(3)]
     await observe(db, *talk)
     async with db.scoped(ME) as scoped:
-        await inbox.settle(scoped, await scoped.begin_operation("formation"), [talk[0].id], read_seq=0)
+        await inbox.settle(scoped, await scoped.begin_operation("formation"), [talk[0]], read_seq=0)
     with pytest.raises(ConcurrentChangeError):
         async with db.scoped(ME) as scoped:
-            await inbox.settle(scoped, await scoped.begin_operation("formation"), [one.id for one in talk], read_seq=0)
+            await inbox.settle(scoped, await scoped.begin_operation("formation"), talk, read_seq=0)
     async with db.scoped(ME) as scoped:
         assert (await inbox.read_inbox(scoped, "s1", most=9)).pending == 2
 
@@ -164,7 +189,7 @@ async def test_an_emptied_message_stays_as_a_skeleton(db: Database, superuser: p
     await observe(db, *talk)
     async with db.scoped(ME) as scoped:
         op_id = await scoped.begin_operation("formation")
-        await inbox.settle(scoped, op_id, [talk[0].id], read_seq=0)
+        await inbox.settle(scoped, op_id, [talk[0]], read_seq=0)
         await inbox.forget_contents(scoped, [talk[0].id])
     assert await observe(db, *talk) == (0, 0)
     assert superuser.execute("select content from mnemic.messages").fetchall() == [(None,)]

@@ -45,7 +45,7 @@ async def live_a_little(db: Database, who: Identity) -> list[Message]:
         kinds: dict[str, Kind] = {key: "episode" if key.startswith("session") else "fact" for key in who.scope_keys}
         new = [memory(f"{key} is known", key=key, sources=[said], kind=kind) for key, kind in kinds.items()]
         await memories.insert(scoped, new, model=MODEL, vectors={one.id: direction(0) for one in new}, run_id=None)
-        await inbox.settle(scoped, op_id, [said.id], read_seq=0)
+        await inbox.settle(scoped, op_id, [said], read_seq=0)
         await inbox.index_messages(
             scoped, MODEL, [IndexedText(item_id=said.id, text=said.content, vector=direction(0))]
         )

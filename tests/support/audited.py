@@ -102,7 +102,7 @@ async def _keep(db: Database, text: str) -> UUID:
     async with db.scoped(ME) as scoped:
         await inbox.observe(scoped, "s1", [said])
         op_id = await scoped.begin_operation("formation")
-        await inbox.settle(scoped, op_id, [said.id], read_seq=(await scopes.first_look(scoped))[1])
+        await inbox.settle(scoped, op_id, [said], read_seq=(await scopes.first_look(scoped))[1])
         await memories.insert(scoped, [new], model=MODEL, vectors={new.id: direction(40)}, run_id=None)
     return new.id
 

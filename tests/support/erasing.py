@@ -27,7 +27,7 @@ async def form(
         await scopes.enter_agent(scoped)
         await inbox.observe(scoped, said[0].session_id, said)
         op_id = await scoped.begin_operation("formation")
-        await inbox.settle(scoped, op_id, [one.id for one in said], read_seq=(await scopes.first_look(scoped))[1])
+        await inbox.settle(scoped, op_id, said, read_seq=(await scopes.first_look(scoped))[1])
         vectors = {one.id: direction(place * 7) for place, one in enumerate(new)}
         await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
         texts = [

@@ -49,13 +49,16 @@ def taken_in(past: Past, erased: Collection[object]) -> set[UUID]:
 def _is_merged(past: Past, row: Row, erased: Collection[object]) -> bool:
     """Whether it was merged into one of these, or removed for its sake, and no more is known of what that became."""
     into = [link[0] for link in past.links() if link[1] == row["id"] and link[2] in ("merged_from", "same_as")]
-    return any(one in erased and not any(_stands(past, whole, erased) for whole in past.whole([one])) for one in into)
+    return any(one in erased and not stands(past, one, erased) for one in into)
 
 
-def _stands(past: Past, memory_id: UUID, erased: Collection[object]) -> bool:
-    """Whether a memory is in use still, or was forgotten."""
-    is_active = past.memories()[memory_id]["state"] == "active" and memory_id not in erased
-    return is_active or _is_forgotten(past, memory_id)
+def stands(past: Past, memory_id: UUID, erased: Collection[object] = ()) -> bool:
+    """Whether a memory, or one that it went into, is in use, or was forgotten."""
+    now = past.memories()
+    return any(
+        (now[one]["state"] == "active" and one not in erased) or _is_forgotten(past, one)
+        for one in past.whole([memory_id])
+    )
 
 
 def _is_forgotten(past: Past, memory_id: UUID) -> bool:
@@ -88,7 +91,7 @@ def _repeating(past: Past, memory_id: UUID) -> Iterator[UUID]:
 def _taken_over(past: Past, change: Change) -> Iterator[UUID]:
     """What the same refinement wrote with words that it took away here, and that were not in what it replaced."""
     done = past.operations[change.op_id]
-    if done.refinement is None or done.reason not in ("delete", "update") or _is_gone(past, change):
+    if done.refinement is None or done.reason not in ("delete", "merge", "update") or _is_gone(past, change):
         return
     lost = _words(change.before) - (_words(change.after) if done.reason == "update" else set())
     for other in past.changes:

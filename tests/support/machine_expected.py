@@ -6,6 +6,7 @@ from uuid import UUID
 
 from mnemic.state.errors import ContentErasedError, MnemicError, RollbackConflictError, UnknownOperationError
 from mnemic.state.rollback import LaterOperation, Rollback, StateChange
+from tests.support.machine_erased import stands
 from tests.support.machine_past import Past, Row, Subject, World, are_twins
 
 #: What a memory becomes that was not there yet.
@@ -88,7 +89,9 @@ def _expected(
     skip_erased: bool,
 ) -> Expected:
     now = past.now()
-    after = {subject: row for subject, was in targets.items() if (row := _after(now, subject, was)) != now.get(subject)}
+    after = {
+        subject: row for subject, was in targets.items() if (row := _after(past, subject, was)) != now.get(subject)
+    }
     changed = {memory_id: row for memory_id, row in after.items() if isinstance(memory_id, UUID) and row}
     erased = {s: None for s, was in targets.items() if was and now.get(s, {}).get("state") == "purged"}
     guarded = {i: row for i, row in changed.items() if now[i]["protected"] or row["protected"]}
@@ -105,10 +108,11 @@ def _expected(
     return Expected(told, error, {} if error else after)
 
 
-def _after(now: World, subject: Subject, was: Row | None) -> Row | None:
+def _after(past: Past, subject: Subject, was: Row | None) -> Row | None:
     """A relation comes or goes; a memory is never deleted, and stays as it is once it was erased."""
     if not isinstance(subject, UUID):
         return was
+    now = past.memories()
     row = now[subject]
     if row["state"] == "purged":
         return row
@@ -116,7 +120,20 @@ def _after(now: World, subject: Subject, was: Row | None) -> Row | None:
         return {**row, **CLOSED}
     # what took it in was erased: it stands for itself, as after that erasure
     is_orphan = was.get("consolidated_into") and now[was["consolidated_into"]]["state"] == "purged"
-    return {**was, **FREED} if is_orphan else was
+    return {**was, **FREED} if is_orphan or _is_orphaned(past, subject, was) else was
+
+
+def _is_orphaned(past: Past, memory_id: UUID, was: Row) -> bool:
+    """Whether it was closed by what was erased since, or for its sake."""
+    closings = [change.op_id for change in past.changes if change.after is was]
+    into = {
+        change.subject[0]
+        for change in past.changes
+        if change.op_id in closings and isinstance(change.subject, tuple) and change.after
+        if change.subject[1:] in ((memory_id, "merged_from"), (memory_id, "same_as"))
+    }
+    erased = (one for one in into if past.memories()[one]["state"] == "purged")
+    return was["state"] == "soft_deleted" and not all(stands(past, one) for one in erased)
 
 
 def _in_the_way(now: World, changed: Mapping[UUID, Row]) -> set[UUID]:

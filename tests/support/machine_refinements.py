@@ -94,7 +94,8 @@ class RefinementSteps:
 
     def lapse(self, erased: Mapping[Subject, Row]) -> None:
         """Whoever may have read what is erased holds its session no more; somebody takes it up."""
-        for key in {row["scope_key"] for row in erased.values()} & {*self._running}:
+        shown = {row["scope_key"] for row in erased.values() if row["kind"] in STANDING}
+        for key in shown & {*self._running}:
             running = self._running[key]
             session = running.session._replace(holder=self._both.new_id())
 
