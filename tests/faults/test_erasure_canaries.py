@@ -287,9 +287,13 @@ async def test_after_erasing_a_person_no_canary_is_left_anywhere(
     assert "berth ten is free for the crew." in after  # what Bo said is Bo's
 
 
-@pytest.mark.parametrize("followed", ["h.event = 'MERGE'", "j.kind = 'journal'"], ids=["a merge", "a journal"])
+@pytest.mark.parametrize(
+    "followed",
+    [["h.event = 'MERGE'"], ["j.kind = 'journal'", "h.event in ('DELETE', 'MERGE', 'UPDATE')"]],
+    ids=["a merge", "a journal, and what took words over"],
+)
 async def test_an_erasure_that_does_not_follow_refinements_leaves_canaries(
-    ordinary_db: Clone, model: LoopbackModel, followed: str
+    ordinary_db: Clone, model: LoopbackModel, followed: list[str]
 ) -> None:
     """The control: what was merged from a person's part, and what tells of it, belongs to the agent."""
     async with scripted_memory(ordinary_db, model) as memory:
@@ -297,7 +301,8 @@ async def test_an_erasure_that_does_not_follow_refinements_leaves_canaries(
         await planting.conversation()
         await planting.refined_for_all()
         with ordinary_db.as_superuser() as superuser:
-            mutate(superuser, "with_repeating", followed, "false")
+            for rule in followed:
+                mutate(superuser, "with_repeating", rule, "false")
         await memory.erase_person(ANA)
     assert found(dumped(ordinary_db))
 
