@@ -26,8 +26,12 @@ async def observe(scoped: Scoped, session_id: str, messages: Sequence[Message]) 
     for start in range(0, len(messages) or 1, _PART):
         rows = [_row(message) for message in messages[start : start + _PART]]
         values = {"session_id": session_id, "messages": json.dumps(rows)}
-        (observed,) = await scoped.rows(Observed, _SQL["observe"], values)
-        accepted, pending = accepted + observed.accepted, observed.pending
+        ((new, pending, edited),) = await scoped.tuples(_SQL["observe"], values)
+        accepted += new
+        # of several under one id the first counts
+        said = {message.id: message.content for message in reversed(messages[start : start + _PART])}
+        for one in edited:
+            await scoped.execute(_SQL["edit"], {"session_id": session_id, "id": one, "content": said[one]})
     return Observed(accepted=accepted, pending=pending)
 
 

@@ -10,7 +10,7 @@ on conflict (agent_id, session_id) do update set group_ids = excluded.group_ids
 
 -- observe --
 -- Stores messages that are new to the locked session, for a host resends the whole list every turn; how many they are, and
--- how many wait with them for formation. One that its speaker edited while it waits says from then on what it says now.
+-- how many wait with them for formation; and those that their speaker has edited while they wait.
 with listed as (
     select distinct on (id) *
       from rows from (jsonb_to_recordset(%(messages)s) as (id uuid, scope_key text, role text, author text, user_id text,
@@ -23,9 +23,6 @@ with listed as (
      cross join lateral (select formed_by is null and session_id = %(session_id)s and role = l.role
                                 and user_id is not distinct from l.user_id and content <> l.content as is_edited
                            from messages where agent_id = %(agent_id)s and id = l.id offset 0) as m
-), edited as (
-    update messages m set content = (select l.content from listed l where l.id = m.id)
-     where m.agent_id = %(agent_id)s and m.id = any(array(select id from known where is_edited)) and m.formed_by is null
 ), given as (
     select * from listed where id not in (select id from known)
 ), stored as (
@@ -41,8 +38,15 @@ with listed as (
 )
 select count(*) as accepted,
        count(*) + (select count(*) from messages
-                    where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null) as pending
+                    where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null) as pending,
+       array(select id from known where is_edited) as edited
   from stored;
+
+-- edit --
+-- A message that waits says from now on what its speaker made of it. By itself, for that is rare: within observe it would be
+-- planned once and for all while the table is small, and read all of it each time.
+update messages set content = %(content)s
+ where agent_id = %(agent_id)s and id = %(id)s and session_id = %(session_id)s and formed_by is null;
 
 -- waiting --
 -- Messages of the session that wait for formation, those of them that were set aside, and since when nothing was said, by
