@@ -10,9 +10,9 @@ import pytest
 
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory
-from mnemic.storage import memories, refinements, time_machine
+from mnemic.storage import refinements, time_machine
 from mnemic.storage.database import Database
-from tests.support.erasing import ANA, erase, erase_person, form, problems, states
+from tests.support.erasing import ANA, erase, erase_person, forget, form, problems, states
 from tests.support.mutating import mutate
 from tests.support.server import Clone
 from tests.support.stored_refinements import begun, within
@@ -64,14 +64,6 @@ async def undo(db: Database, session: refinements.Claim, who: Identity = ANA) ->
         await time_machine.undo(scoped, [session.scope_key], made, cascade=False, skip_erased=False, apply=True)
 
 
-async def forget(db: Database, new: NewMemory) -> None:
-    async with db.scoped(ANA) as scoped:
-        await scoped.begin_operation("forget")
-        known = await memories.one(scoped, new.id)
-        assert known
-        await memories.forget(scoped, known)
-
-
 def rows(superuser: psycopg.Connection) -> dict[str, list[tuple[Any, ...]]]:
     return {name: superuser.execute(query.encode()).fetchall() for name, query in ROWS.items()}
 
@@ -103,7 +95,7 @@ async def test_who_forgets_the_one_that_stayed_forgets_what_was_said_both_times(
     await remove(db, MINE)
     assert searched(superuser, first, second) == [True, True]
 
-    await forget(db, kept)
+    await forget(db, kept.id)
 
     assert searched(superuser, first, second) == [False, False]
     assert states(superuser, kept.id, gone.id) == ["soft_deleted"] * 2
@@ -116,7 +108,7 @@ async def test_who_takes_the_forgetting_back_finds_both_again(
     (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
     await settle(db, (ANA, first, kept), (ANA, second, gone))
     await remove(db, MINE)
-    await forget(db, kept)
+    await forget(db, kept.id)
     last = superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
     assert last
     async with db.scoped(ANA) as scoped:
@@ -134,7 +126,7 @@ async def test_what_the_living_one_rests_on_through_it_stays_searched(
     await form(db, ANA, [second], gone, also_from := memory("Ana asks again.", sources=[second]))
     await remove(db, MINE)
 
-    await forget(db, also_from)
+    await forget(db, also_from.id)
 
     assert searched(superuser, first, second) == [True, True]
 
@@ -146,7 +138,7 @@ async def test_undone_each_is_forgotten_with_its_own_words(
     await settle(db, (ANA, first, kept), (ANA, second, gone))
     await undo(db, await remove(db, MINE))
 
-    await forget(db, gone)
+    await forget(db, gone.id)
 
     assert searched(superuser, first, second) == [True, False]
     assert states(superuser, kept.id) == ["active"]
@@ -227,7 +219,7 @@ async def test_a_rollback_keeps_forgotten_what_was_forgotten_after_it(
     await settle(db, (ANA, first, hers), (BO, second, his))
     await remove(db, OFFICE, BO)
     await erase_person(db)
-    await forget(db, his)
+    await forget(db, his.id)
     forgotten_at = newest(superuser)[0]
     async with db.scoped(BO) as scoped:
         await time_machine.undo(scoped, [OFFICE], [newest(superuser)[1]], cascade=False, skip_erased=False, apply=True)

@@ -8,10 +8,10 @@ import pytest
 
 from mnemic.state.errors import MnemicError
 from mnemic.state.records import NewMemory
-from mnemic.storage import memories, refinements, time_machine
+from mnemic.storage import refinements, time_machine
 from mnemic.storage.database import Database, Scoped
 from mnemic.storage.refinements import Claim
-from tests.support.erasing import ANA, CANARY, erase, erase_person, form, places, problems, states
+from tests.support.erasing import ANA, CANARY, erase, erase_person, forget, form, places, problems, states
 from tests.support.mutating import mutate
 from tests.support.server import Clone
 from tests.support.stored_refinements import begun, within
@@ -38,15 +38,6 @@ async def merged(db: Database, session: Claim, text: str, *ids: UUID) -> UUID:
     await within(db, ANA, session, act, reason="merge")
     assert made[0]
     return made[0]
-
-
-async def forget(db: Database, memory_id: UUID) -> None:
-    """As a person does."""
-    async with db.scoped(ANA) as scoped:
-        await scoped.begin_operation("forget")
-        known = await memories.one(scoped, memory_id)
-        assert known
-        await memories.forget(scoped, known)
 
 
 async def test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with(

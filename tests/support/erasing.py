@@ -47,6 +47,15 @@ async def erase_person(db: Database, *, user: str = "ana") -> set[uuid.UUID]:
         return {*await erasure.erase_person(scoped, user)}
 
 
+async def forget(db: Database, memory_id: uuid.UUID) -> None:
+    """As a person does."""
+    async with db.scoped(ANA) as scoped:
+        await scoped.begin_operation("forget")
+        known = await memories.one(scoped, memory_id)
+        assert known
+        await memories.forget(scoped, known)
+
+
 def places(superuser: psycopg.Connection, text: str = CANARY) -> set[str]:
     """The tables in which it still stands."""
     names = [name for (name,) in superuser.execute("select tablename from pg_tables where schemaname = 'mnemic'")]
