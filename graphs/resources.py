@@ -25,7 +25,7 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
     Raises:
         MnemicError: one of them cannot be had; the message says what to do.
     """
-    models = ChatModels.from_settings(settings)
+    models = ChatModels(settings)
     categories = await asyncio.to_thread(load_categories, settings.categories_file)
     embedder = await asyncio.to_thread(make_embedder, settings)
     async with open_database(settings) as database, background() as work:

@@ -20,17 +20,12 @@ HIDDEN: Mapping[str, Any] = MappingProxyType({"tags": ["nostream"], "disable_str
 
 
 class ChatModels:
-    """The models of the tiers `fast`, `slow` and `agent`."""
+    """The models of the tiers `fast`, `slow` and `agent` that settings name; none is made before it is needed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._made: dict[tuple[Tier, str, bool], BaseChatModel] = {}
         self._making = threading.Lock()
-
-    @classmethod
-    def from_settings(cls, settings: Settings) -> Self:
-        """The models these settings name; none is made yet."""
-        return cls(settings)
 
     def with_settings(self, settings: Settings) -> Self:
         """The models these settings name, such as those of one agent; what either has made both use.

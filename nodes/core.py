@@ -15,7 +15,7 @@ from mnemic.storage.refinements import Claim
 
 
 class Core:
-    """The core memory inside one operation, and the rules by which numbers become memories."""
+    """What one operation works on, and may do."""
 
     def __init__(
         self,

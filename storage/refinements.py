@@ -112,7 +112,6 @@ async def begin_knife(scoped: Scoped, claim: Claim, reason: str) -> None:
         "op_id": uuid4(),
         "actor": scoped.identity.actor,
         "reason": reason,
-        "meta": "{}",
         "lock": scoped.lock,
         "head": scoped.head,
     }

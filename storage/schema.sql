@@ -622,7 +622,7 @@ language sql stable set search_path = mnemic, pg_temp as $$
 $$;
 
 -- Begins one act of a session, unless that has ended, or has passed to somebody else.
-create function begin_knife(p_refinement uuid, p_holder uuid, p_op uuid, p_actor text, p_reason text, p_meta jsonb)
+create function begin_knife(p_refinement uuid, p_holder uuid, p_op uuid, p_actor text, p_reason text)
 returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -631,7 +631,7 @@ begin
     if scoped_agent is null then
         raise exception 'an operation needs a scoped transaction' using errcode = 'insufficient_privilege';
     end if;
-    perform open_operation(scoped_agent, p_op, p_actor, 'agent', p_reason, null, null, p_meta);
+    perform open_operation(scoped_agent, p_op, p_actor, 'agent', p_reason, null, null, '{}');
     perform 1 from refinements
       where agent_id = scoped_agent and id = p_refinement and holder = p_holder and ended is null
         and until > clock_timestamp() and cardinality(own_keys(array[scope_key])) = 1

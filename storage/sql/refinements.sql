@@ -33,7 +33,7 @@ update refinements set model_tokens = model_tokens + %(tokens)s
 
 -- begin_knife --
 with patient as materialized (select set_config('lock_timeout', %(head)s, true)), begun as materialized (
-    select begin_knife(%(id)s, %(holder)s, %(op_id)s, %(actor)s, %(reason)s, %(meta)s) as is_running from patient)
+    select begin_knife(%(id)s, %(holder)s, %(op_id)s, %(actor)s, %(reason)s) as is_running from patient)
 select is_running, set_config('lock_timeout', %(lock)s, true) from begun;
 
 -- removed --

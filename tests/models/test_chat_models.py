@@ -10,7 +10,7 @@ from tests.support.loopback import LoopbackModel
 
 
 def test_without_a_key_the_offline_rules_form_memories() -> None:
-    models = ChatModels.from_settings(Settings())
+    models = ChatModels(Settings())
 
     assert models.describe() == "offline rules"
     assert [models.get(tier) for tier in ("fast", "slow", "agent")] == [None, None, None]
@@ -25,11 +25,11 @@ def test_without_a_key_the_offline_rules_form_memories() -> None:
     ],
 )
 def test_the_models_in_use_are_named(settings: Settings, said: str) -> None:
-    assert ChatModels.from_settings(settings).describe() == said
+    assert ChatModels(settings).describe() == said
 
 
 def test_a_tier_has_one_model_with_the_configured_time_limit() -> None:
-    models = ChatModels.from_settings(Settings(api_key=SecretStr("k"), model_timeout_seconds=7))
+    models = ChatModels(Settings(api_key=SecretStr("k"), model_timeout_seconds=7))
 
     model = models.get("slow")
 
@@ -41,13 +41,13 @@ def test_a_tier_has_one_model_with_the_configured_time_limit() -> None:
 
 @pytest.mark.parametrize("tier", ["fast", "slow", "agent"])
 def test_what_a_model_writes_is_kept_out_of_a_hosts_stream_unless_it_is_to_be_shown(tier: Tier) -> None:
-    models = ChatModels.from_settings(Settings(api_key=SecretStr("k")))
+    models = ChatModels(Settings(api_key=SecretStr("k")))
     made = [models.get(tier), models.get(tier, shown=True)]
     assert [(one.tags, one.disable_streaming) for one in made if one] == [(["nostream"], True), (None, False)]
 
 
 def test_an_agents_own_model_is_made_once_for_all_who_name_it() -> None:
-    models = ChatModels.from_settings(Settings(api_key=SecretStr("k"), agent_model="openai:common"))
+    models = ChatModels(Settings(api_key=SecretStr("k"), agent_model="openai:common"))
     own = models.with_settings(Settings(api_key=SecretStr("k"), agent_model="openai:own"))
     again = models.with_settings(Settings(api_key=SecretStr("k"), agent_model="openai:own"))
 
@@ -62,7 +62,7 @@ def test_an_agents_own_model_is_made_once_for_all_who_name_it() -> None:
 async def test_a_base_url_alone_is_enough() -> None:
     with LoopbackModel() as server:
         server.answer("hello", "good morning")
-        model = ChatModels.from_settings(Settings(base_url=server.base_url)).get("agent")
+        model = ChatModels(Settings(base_url=server.base_url)).get("agent")
         assert model is not None
 
         answer = await model.ainvoke("hello")
@@ -79,7 +79,7 @@ async def test_a_base_url_alone_is_enough() -> None:
     ],
 )
 def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(name: str, problem: str) -> None:
-    models = ChatModels.from_settings(Settings(fast_model=name))
+    models = ChatModels(Settings(fast_model=name))
 
     with pytest.raises(ConfigurationError, match=problem):
         models.get("fast")

@@ -87,16 +87,14 @@ every_step = pytest.mark.parametrize(("step", "step_input", "output", "model"), 
 
 
 def online(server: LoopbackModel) -> ChatModels:
-    return ChatModels.from_settings(
-        Settings(base_url=server.base_url, fast_model="openai:fast-one", slow_model="openai:slow-one")
-    )
+    return ChatModels(Settings(base_url=server.base_url, fast_model="openai:fast-one", slow_model="openai:slow-one"))
 
 
 @every_step
 async def test_offline_a_step_follows_its_rule_and_costs_nothing(
     step: Step[Any, Any], step_input: Any, output: BaseModel, model: str
 ) -> None:
-    models = ChatModels.from_settings(Settings(fast_model="offline", slow_model="offline"))
+    models = ChatModels(Settings(fast_model="offline", slow_model="offline"))
 
     result = await run_step(step, step_input, models)
 
@@ -152,7 +150,7 @@ async def test_function_calling_works_for_a_nested_schema() -> None:
         server.answer("ExtractFactsOutput", output)
         settings = Settings(base_url=server.base_url, structured_output="function_calling")
 
-        result = await run_step(step, step_input, ChatModels.from_settings(settings))
+        result = await run_step(step, step_input, ChatModels(settings))
 
     assert result.output == output
 

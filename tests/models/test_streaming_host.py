@@ -49,7 +49,7 @@ def server() -> Iterator[LoopbackModel]:
 
 
 def models(server: LoopbackModel) -> ChatModels:
-    return ChatModels.from_settings(Settings(base_url=server.base_url, structured_output="function_calling"))
+    return ChatModels(Settings(base_url=server.base_url, structured_output="function_calling"))
 
 
 async def seen_of(work: Callable[[], Awaitable[Any]]) -> str:

@@ -72,7 +72,7 @@ def server() -> Iterator[LoopbackModel]:
 
 
 async def ask(server: LoopbackModel, method: Method) -> tuple[Note, Usage]:
-    model = ChatModels.from_settings(Settings(base_url=server.base_url, fast_model="openai:m")).get("fast")
+    model = ChatModels(Settings(base_url=server.base_url, fast_model="openai:m")).get("fast")
     assert model is not None
     return await structured(model, Note, MESSAGES, method=method, spent=Usage(step="note", model="openai:m"))
 

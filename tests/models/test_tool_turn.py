@@ -59,7 +59,7 @@ def server() -> Iterator[LoopbackModel]:
 
 
 def online(server: LoopbackModel) -> ChatModels:
-    return ChatModels.from_settings(Settings(base_url=server.base_url, agent_model="openai:m"))
+    return ChatModels(Settings(base_url=server.base_url, agent_model="openai:m"))
 
 
 async def take(server: LoopbackModel, *turns: Turn) -> Turn:
@@ -82,7 +82,7 @@ def calls_of(turn: Turn) -> list[tuple[str, Any]]:
 
 async def test_offline_the_rule_takes_the_turn_and_costs_nothing() -> None:
     step = REFINE._replace(offline=lambda given: Turn(text=given.owner))
-    models = ChatModels.from_settings(Settings())
+    models = ChatModels(Settings())
 
     assert await run_turn(step, INPUT, (), TOOLS, models) == (
         Turn(text="Mara"),

@@ -277,7 +277,7 @@ async def test_administrators_see_figures_and_begin_none(db: Database, clean_db:
         assert admin.execute("select id from refinements").fetchall() == [(session.id,)]
         for statement in (
             "update refinements set ended = 'completed', ended_at = now()",
-            "select begin_knife(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'a', 'b', '{}')",
+            "select begin_knife(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'a', 'b')",
             "select protect_in_refinement(gen_random_uuid(), 1)",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
