@@ -1,6 +1,5 @@
 """The next message of a chat model in a conversation: the agent's own words, streamed where its host streams."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from functools import reduce
@@ -12,12 +11,10 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
 
 from mnemic.models.answers import Aftermath, Flaw, ask, stopped
-from mnemic.models.chat import HIDDEN, ChatModels
 from mnemic.models.tool_calls import TAKES_NO_TOOLS, offering, readable_calls
 from mnemic.policy.hygiene import whole_characters
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.records import Usage
-from mnemic.state.settings import OFFLINE
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -34,30 +31,19 @@ class Spoken(NamedTuple):
 
 
 async def converse(
-    models: ChatModels, tools: Sequence["BaseTool"], messages: Sequence[BaseMessage], subagent: str | None = None
+    model: "BaseChatModel", messages: Sequence[BaseMessage], tools: Sequence["BaseTool"], *, spent: Usage
 ) -> Spoken:
-    """The model's next message, with calls of these tools where it makes any.
+    """The model's next message, with calls of these tools where it makes any, and `spent` with its call added.
 
     Without tools it calls none, whatever it answers. Every call in it can be sent back and told from the others of the
     conversation. One whose arguments cannot be read, or broke off, has none; each of our tools refuses that and says
     what is missing.
 
-    Args:
-        models: the agent's own.
-        tools: what the model may call.
-        messages: the conversation.
-        subagent: as whom it speaks, under whose name its tokens are recorded and whose words no host shows; None: as
-            the agent.
-
     Raises:
         ModelError: no answer came over the wire; the message names the kind of failure.
         ModelOutputError: the provider refused the request, or there is nothing to show or do in the answer.
-        ConfigurationError: the model cannot be made, or takes no tools.
+        ConfigurationError: the model takes no tools.
     """
-    spent = Usage(step=subagent or "converse", model=models.name("agent"))
-    model = await asyncio.to_thread(_model, models, subagent is None)
-    if spent.model == OFFLINE:
-        return Spoken(message=await model.bind_tools(list(tools)).ainvoke(list(messages)), usage=spent)
     streamed = _Streamed()
     listened = model.model_copy(update={"callbacks": [streamed]})
     bound = offering(listened, list(tools)) if tools else listened  # providers refuse an empty list
@@ -72,13 +58,6 @@ async def converse(
     if not tools:  # a call that was not offered is none
         return Spoken(message=AIMessage(answer.content, id=answer.id), usage=spent)
     return Spoken(message=_with_calls(answer, streamed.broken(), messages), usage=spent)
-
-
-def _model(models: ChatModels, shown: bool) -> "BaseChatModel":
-    """The model of the tier `agent`; where none is configured the offline one."""
-    from mnemic.models.offline.chat import OfflineChat  # 30 ms that few processes need
-
-    return models.get("agent", shown=shown) or OfflineChat(**({} if shown else HIDDEN))
 
 
 def _with_calls(answer: AIMessage, broken: set[str], messages: Sequence[BaseMessage]) -> AIMessage:

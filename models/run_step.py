@@ -1,4 +1,4 @@
-"""The one place where a model is called for a step; `converse` is where one is called for a conversation."""
+"""The one place where it is decided which model does a step, a turn of one or an answer, and where none does."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from mnemic.models.chat import ChatModels
+from mnemic.models.chat import HIDDEN, ChatModels
+from mnemic.models.converse import Spoken, converse
 from mnemic.models.step import In, Out, Step, ToolStep
 from mnemic.models.structured import structured
 from mnemic.models.tool_turn import tool_turn
@@ -77,6 +78,35 @@ async def run_turn(
         return TurnResult(turn=await asyncio.to_thread(step.offline, step_input), usage=spent)
     turn, usage = await tool_turn(model, _prompt(step, step_input), turns, tools, spent=spent)
     return TurnResult(turn=turn, usage=usage)
+
+
+async def run_answer(
+    messages: Sequence[BaseMessage], tools: Sequence["BaseTool"], models: ChatModels, subagent: str | None = None
+) -> Spoken:
+    """The agent's next message in a conversation, by its model, or by the offline rules where there is none.
+
+    What `converse` says of answers and failures holds here.
+
+    Args:
+        messages: the conversation.
+        tools: what the model may call.
+        models: the agent's own.
+        subagent: as whom it speaks, under whose name its tokens are recorded and whose words no host shows; None: as
+            the agent.
+
+    Raises:
+        ModelError: no answer came over the wire; the message names the kind of failure.
+        ModelOutputError: the provider refused the request, or there is nothing to show or do in the answer.
+        ConfigurationError: the model cannot be made, or takes no tools.
+    """
+    spent = Usage(step=subagent or "converse", model=models.name("agent"))
+    model = await asyncio.to_thread(models.get, "agent", shown=subagent is None)
+    if model is None:
+        from mnemic.models.offline.chat import OfflineChat  # 30 ms that few processes need
+
+        rules = OfflineChat(**(HIDDEN if subagent else {})).bind_tools(tools)
+        return Spoken(message=await rules.ainvoke(list(messages)), usage=spent)
+    return await converse(model, messages, tools, spent=spent)
 
 
 async def _of_tier(step: Step[Any, Any] | ToolStep[Any], models: ChatModels) -> "tuple[BaseChatModel | None, Usage]":

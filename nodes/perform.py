@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from langchain_core.messages import AIMessage, BaseMessage
 
 from mnemic.models.chat import ChatModels
-from mnemic.models.converse import converse
-from mnemic.models.run_step import run_step, run_turn
+from mnemic.models.run_step import run_answer, run_step, run_turn
 from mnemic.models.step import In, Out, Step, ToolStep
 from mnemic.nodes.resources import Resources
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, ModelError
@@ -84,12 +83,12 @@ async def perform_answer(
 
     Args:
         models: the agent's own.
-        subagent: as `converse`.
+        subagent: as `run_answer`.
 
     Raises:
         ModelError: the model failed; nothing was written but what it had cost.
     """
-    return (await _recorded(resources, identity, converse(models, tools, messages, subagent))).message
+    return (await _recorded(resources, identity, run_answer(messages, tools, models, subagent))).message
 
 
 async def _recorded(resources: Resources, identity: Identity, running: Awaitable[Result]) -> Result:
