@@ -1,25 +1,26 @@
-"""Passes: bearer tokens of the server, signed by us, that say who somebody is and until when.
+"""Passes: bearer tokens of the server (JWT), signed by us, that say who somebody is and until when.
 
 Whoever holds one is that person; nothing is kept of it anywhere, so it cannot be taken back before it expires, but by a
 new key for everybody.
 """
 
 import hmac
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error
 from datetime import datetime, timedelta
 from typing import Annotated, Final
 
+import jwt
+from jwt.types import Options
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mnemic.state.checking import first_problem
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_GROUPS, HostId
 
-#: How every token begins: another form gets another number.
-PREFIX: Final = "mnemic1"
-#: Goes into every signature, so that nothing else that a key of ours signs passes for one.
-_PURPOSE: Final = b"mnemic pass 1\n"
+_ALGORITHM: Final = "HS256"
+#: Whom a token is for; another form gets another number.
+_AUDIENCE: Final = "mnemic pass 1"
+#: What has to be in it. When it ends is compared with the moment that is given.
+_OPTIONS: Final[Options] = {"require": ["sub", "aud", "exp"], "verify_exp": False}
 #: Characters of a token: servers take 64 KiB of headers at most, and one for two people's groups has some hundred.
 MAX_TOKEN: Final = 16_384
 #: Ten years: whoever needs longer has no use for an end.
@@ -61,8 +62,8 @@ def token_of(held: Pass, key: str) -> str:
     Raises:
         InvalidInputError: it names so much that no server would take it.
     """
-    payload = urlsafe_b64encode(held.model_dump_json().encode()).rstrip(b"=")
-    token = f"{PREFIX}.{payload.decode()}.{_mac(key, payload)}"
+    claims = {"sub": held.user, "agents": list(held.agents), "groups": list(held.groups), "exp": held.expires}
+    token = jwt.encode({**claims, "aud": _AUDIENCE}, _signing(key), algorithm=_ALGORITHM)
     if len(token) > MAX_TOKEN:
         raise InvalidInputError("the token would be too long: name fewer agents and groups")
     return token
@@ -70,23 +71,16 @@ def token_of(held: Pass, key: str) -> str:
 
 def read_token(token: str, key: str, now: datetime) -> Pass | None:
     """The pass that a token stands for; None where it was not signed with this key, or has expired."""
-    prefix, _, signed = token.partition(".")
-    payload, _, mac = signed.partition(".")
-    if prefix != PREFIX or len(token) > MAX_TOKEN or not token.isascii():
+    if len(token) > MAX_TOKEN or not token.isascii():
         return None
-    # before anything of it is read: nobody without the key gets further than here
-    if not hmac.compare_digest(mac, _mac(key, payload.encode())):
-        return None
-    held = _read(payload)
-    return held if held and now.timestamp() < held.expires else None
-
-
-def _read(payload: str) -> Pass | None:
     try:
-        return Pass.model_validate_json(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    except (Error, ValidationError):
+        claims = jwt.decode(token, _signing(key), algorithms=[_ALGORITHM], audience=_AUDIENCE, options=_OPTIONS)
+        held = Pass(user=claims["sub"], agents=claims["agents"], groups=claims["groups"], expires=claims["exp"])
+    except (jwt.InvalidTokenError, LookupError, ValidationError):
         return None
+    return held if now.timestamp() < held.expires else None
 
 
-def _mac(key: str, payload: bytes) -> str:
-    return hmac.new(key.encode(), _PURPOSE + payload, "sha256").hexdigest()
+def _signing(key: str) -> bytes:
+    """Of as many bits as the algorithm wants, and for this purpose alone."""
+    return hmac.digest(key.encode(), _AUDIENCE.encode(), "sha256")

@@ -93,8 +93,8 @@ BAD: dict[str, Callable[[], str | None]] = {
     "no token": lambda: "me",
     "another key": lambda: token("ana", key="another key of many characters"),
     "expired": lambda: token("ana", days=-1),
-    "changed": lambda: token("ana").replace("mnemic1.", "mnemic1.e"),
-    "another version": lambda: token("ana").replace("mnemic1.", "mnemic2."),
+    "changed": lambda: token("ana").replace(".", ".e", 1),
+    "signed by nobody": lambda: token("ana").rpartition(".")[0] + ".",
 }
 
 

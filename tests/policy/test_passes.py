@@ -1,15 +1,19 @@
 """Passes: what a token says is believed only as it was signed, with the server's key, and until it ends."""
 
+import warnings
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import jwt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnemic.policy import passes
 from mnemic.policy.anchors import line_of, signed
-from mnemic.policy.passes import MAX_TOKEN, PREFIX, new_pass, read_token, token_of
+from mnemic.policy.passes import MAX_TOKEN, new_pass, read_token, token_of
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_GROUPS
 
@@ -32,9 +36,18 @@ def test_a_token_holds_until_its_last_second() -> None:
 
 
 def _payload(change: Callable[[bytes], bytes]) -> str:
-    _, payload, mac = TOKEN.split(".")
+    head, payload, mac = TOKEN.split(".")
     changed = change(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    return f"{PREFIX}.{urlsafe_b64encode(changed).decode().rstrip('=')}.{mac}"
+    assert changed != urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
+    return f"{head}.{urlsafe_b64encode(changed).decode().rstrip('=')}.{mac}"
+
+
+def _signed(algorithm: str = "HS256", **changes: Any) -> str:
+    """By the right key, but otherwise than a token of ours."""
+    claims = jwt.decode(TOKEN, options={"verify_signature": False})
+    changed = {name: value for name, value in {**claims, **changes}.items() if value is not None}
+    with warnings.catch_warnings(action="ignore"):  # the key is short for other algorithms
+        return jwt.encode(changed, passes._signing(KEY) if algorithm != "none" else "", algorithm=algorithm)
 
 
 FORGED = {
@@ -42,15 +55,23 @@ FORGED = {
     "no parts": "ana",
     "no mac": TOKEN.rpartition(".")[0],
     "an empty mac": TOKEN.rpartition(".")[0] + ".",
-    "another mac": TOKEN[:-1] + ("0" if TOKEN[-1] != "0" else "1"),
+    "another mac": TOKEN[:-2] + ("AA" if TOKEN[-2:] != "AA" else "BA"),
     "another user": _payload(lambda text: text.replace(b'"ana"', b'"bea"')),
-    "a later end": _payload(lambda text: text.replace(b'"expires":', b'"expires":9')),
+    "a later end": _payload(lambda text: text.replace(b'"exp":', b'"exp":9')),
     "no agents": _payload(lambda text: text.replace(b'["guide"]', b"[]")),
-    "another prefix": TOKEN.replace(PREFIX, "mnemic2"),
-    "no prefix": TOKEN.partition(".")[2],
+    "for somebody else": _signed(aud="another service"),
+    "for nobody": _signed(aud=None),
+    "without an end": _signed(exp=None),
+    "without a user": _signed(sub=None),
+    "without groups": _signed(groups=None),
+    "an agent of another type": _signed(agents=[7]),
+    "another algorithm": _signed("HS512"),
+    "no algorithm": _signed("none"),
+    "the key itself": jwt.encode(jwt.decode(TOKEN, options={"verify_signature": False}), KEY * 2, algorithm="HS256"),
+    "no head": TOKEN.partition(".")[2],
     "the mac of something else": line_of(signed(KEY, "guide", 1, b"0" * 32, NOW)),
     "beyond ASCII": TOKEN + "é",
-    "too long": f"{PREFIX}.{'A' * MAX_TOKEN}.0",
+    "too long": f"{TOKEN.partition('.')[0]}.{'A' * MAX_TOKEN}.0",
 }
 
 
@@ -69,7 +90,7 @@ def test_a_reader_that_does_not_check_the_mac_would_be_seen(kind: str, monkeypat
 @given(st.text(max_size=300))
 def test_whatever_is_sent_is_no_token_and_no_error(text: str) -> None:
     assert read_token(text, KEY, NOW) is None
-    assert read_token(f"{PREFIX}.{text}", KEY, NOW) is None
+    assert read_token(f"{TOKEN.rpartition('.')[0]}.{text}", KEY, NOW) is None
 
 
 def test_another_key_signs_no_token_of_ours() -> None:
