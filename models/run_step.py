@@ -1,11 +1,12 @@
 """The one place where it is decided which model does a step, a turn of one or an answer, and where none does."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
+from mnemic.models.answers import Flaw
 from mnemic.models.chat import HIDDEN, ChatModels
 from mnemic.models.converse import Spoken, converse
 from mnemic.models.step import In, Out, Step, ToolStep
@@ -33,10 +34,15 @@ class TurnResult(NamedTuple):
     usage: Usage
 
 
-async def run_step(step: Step[In, Out], step_input: In, models: ChatModels) -> StepResult[Out]:
+async def run_step(
+    step: Step[In, Out], step_input: In, models: ChatModels, check: Callable[[Out], Flaw | None] | None = None
+) -> StepResult[Out]:
     """Does a step with the model of its tier, or by its rule where there is none.
 
     A configured model that fails is never replaced by the rule.
+
+    Args:
+        check: as `structured`; a rule is not checked, for asking it again changes nothing.
 
     Raises:
         ModelError: no usable answer came over the wire; the message names the kind of failure.
@@ -53,6 +59,7 @@ async def run_step(step: Step[In, Out], step_input: In, models: ChatModels) -> S
         schema=step.schema(step_input) if step.schema else None,
         method=models.method,
         spent=spent,
+        check=check,
     )
     return StepResult(output=output, usage=usage)
 

@@ -13,7 +13,7 @@ from mnemic.nodes.wire import to_plain
 from mnemic.policy.names import display_name
 from mnemic.state.checking import input_of
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Outcome
+from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, ConsolidationState, Outcome
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory, ScopeSettings
 from mnemic.state.settings import Settings
@@ -45,10 +45,12 @@ def collect(provide: Provider) -> ConsolidationNode:
         async with returned(resources, identity, lease):
             due = await resources.database.write(identity, act)
         if not isinstance(due, _Due):
-            return {"scope_key": key, "outcome": due, "absorbed": 0, "kept_share": 1.0, "reflections": []}
+            result = ConsolidationResult(scope_key=key, outcome=due, absorbed=0, kept_share=1.0, problem=None)
+            return {**result, "reflections": []}
         scope, owner = split_scope_key(key)
         return {
             "lease": str(lease.holder),
+            "problem": None,
             "owner": due.own.name or display_name(owner),
             "current": to_plain(Memory, [due.current] if due.current else []),
             "reflections": to_plain(Memory, due.reflections),

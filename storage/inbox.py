@@ -1,7 +1,7 @@
 """Messages: observed, pending, settled, then kept as sources or emptied. The caller owns the transaction."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from typing import NamedTuple
@@ -84,9 +84,14 @@ async def settle(scoped: Scoped, op_id: UUID, messages: Sequence[Message], *, re
         )
 
 
-async def forget_contents(scoped: Scoped, message_ids: Sequence[UUID]) -> None:
-    """Empties messages that are not kept."""
-    await scoped.execute(_SQL["forget_contents"], {"ids": sorted(message_ids)})
+async def forget_later(scoped: Scoped, message_ids: Iterable[UUID], after: timedelta) -> None:
+    """Lets the words of messages go so long after now, which `forget_due` does."""
+    await scoped.execute(_SQL["forget_later"], {"ids": sorted(message_ids), "after": after})
+
+
+async def forget_due(scoped: Scoped) -> None:
+    """Takes the words of visible messages whose time has come, some at a time: whoever comes next takes more."""
+    await scoped.execute(_SQL["forget_due"], {"most": _PART})
 
 
 async def index_messages(scoped: Scoped, model: str, texts: Sequence[IndexedText]) -> None:
