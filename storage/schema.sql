@@ -82,6 +82,8 @@ create table messages (
     created_at  timestamptz not null default clock_timestamp(),
     -- no usable answer could be had for it: still pending, and left out but by a retry
     set_aside   boolean not null default false,
+    -- the actor of the run that observed it, who need not have said it
+    brought_by  text,
     primary key (agent_id, id),
     foreign key (agent_id, session_id) references sessions
 );

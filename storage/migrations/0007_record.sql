@@ -1,4 +1,5 @@
--- Who does what stands in the agent's locked head, and no longer in settings, which anybody can set.
+-- Who does what stands in the agent's locked head, and no longer in settings, which anybody can set; and a message tells who
+-- brought it.
 
 -- The operation that is open on an agent: that of a transaction which still runs, by its id and its time, for a dump that is
 -- restored elsewhere brings ids that come there once more.
@@ -7,6 +8,9 @@ alter table heads add column op_xid xid8, add column op_began timestamptz, add c
     add column undo_of uuid, add column refinement_id uuid, add column meta jsonb;
 -- two new versions of the row for each operation, in the same page
 alter table heads set (fillfactor = 50);
+
+-- The actor of the run that observed it, who need not have said it.
+alter table messages add column brought_by text;
 
 -- Locks the agent's head first (a trigger that locks it last deadlocks) and writes into it what the triggers record. No
 -- setting opens a write, for anybody can set one.
