@@ -13,7 +13,7 @@ from mnemic.nodes.wire import to_plain
 from mnemic.policy.names import display_name
 from mnemic.state.checking import input_of
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, ConsolidationState, Outcome
+from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Outcome
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory, ScopeSettings
 from mnemic.state.settings import Settings
@@ -45,8 +45,8 @@ def collect(provide: Provider) -> ConsolidationNode:
         async with returned(resources, identity, lease):
             due = await resources.database.write(identity, act)
         if not isinstance(due, _Due):
-            result = ConsolidationResult(scope_key=key, outcome=due, absorbed=0, kept_share=1.0, problem=None)
-            return {**result, "reflections": []}
+            nothing: ConsolidationState = {"absorbed": 0, "kept_share": 1.0, "problem": None, "reflections": []}
+            return {**nothing, "scope_key": key, "outcome": due}
         scope, owner = split_scope_key(key)
         return {
             "lease": str(lease.holder),

@@ -58,8 +58,10 @@ def extract_facts(provide: Provider) -> FormationNode:
         output = await perform(resources, identity, EXTRACT_FACTS, step_input, check)
         drafts, facts = drafted(output)
         kept = most_important(facts, state["max_facts"])
+        places_of = {message.id: place for place, message in enumerate(messages)}
+        kept.sort(key=lambda fact: (fact.valid_from, places_of[fact.source_message_ids[-1]]))
         return {
-            "facts": to_plain(NewMemory, sorted(kept, key=lambda fact: fact.valid_from)),
+            "facts": to_plain(NewMemory, kept),
             "private": any(draft.private for draft in output.facts),
             **drafts.figures(),
             "account": crowded_out(drafts.account(output.nothing_else), facts, kept),

@@ -41,7 +41,7 @@ def extract_observations(provide: Provider) -> FormationNode:
 
         def drafted(answer: ExtractObservationsOutput) -> Thoughts:
             drafts = Drafts(EXTRACT_OBSERVATIONS.prompt, len(batch))
-            thoughts = Thoughts(places, {*in_mind.known}, resources.categories, drafts)
+            thoughts = Thoughts(places, [*in_mind.known], resources.categories, drafts)
             thoughts.add_observations(answer)
             return thoughts
 
@@ -55,6 +55,7 @@ def extract_observations(provide: Provider) -> FormationNode:
         return {
             "facts": [],
             "thoughts": to_plain(NewMemory, kept),
+            "repeats": thoughts.repeats,
             **drafts.figures(),
             "account": crowded_out(drafts.account(output.nothing_else), thoughts.memories.values(), kept),
         }

@@ -9,6 +9,7 @@ from mnemic.nodes.in_mind import read_in_mind
 from mnemic.nodes.lines import group_name, numbered
 from mnemic.nodes.perform import perform
 from mnemic.nodes.placing import Places
+from mnemic.nodes.repeats import Known
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.thoughts import Thoughts
 from mnemic.nodes.typing import FormationNode
@@ -38,12 +39,12 @@ def extract_reflections(provide: Provider) -> FormationNode:
             guidance=state["guidance"],
             categories=resources.categories.formed,
         )
-        known = {*in_mind.known, *step_input.new_facts}
+        known = [*in_mind.known, *map(Known.of, from_plain(NewMemory, state["facts"]))]
         places = Places(batch, identity, step_input.group)
 
         def drafted(answer: ExtractReflectionsOutput) -> Thoughts:
             drafts = Drafts(EXTRACT_REFLECTIONS.prompt, len(batch))
-            thoughts = Thoughts(places, {*known}, resources.categories, drafts)
+            thoughts = Thoughts(places, [*known], resources.categories, drafts)
             thoughts.add_reflections(answer)
             thoughts.add_episode(answer.episode, private=state["private"])
             return thoughts
@@ -55,6 +56,7 @@ def extract_reflections(provide: Provider) -> FormationNode:
         thoughts = drafted(output)
         return {
             "thoughts": to_plain(NewMemory, thoughts.memories.values()),
+            "repeats": [*state.get("repeats", []), *thoughts.repeats],
             **thoughts.drafts.figures(),
             "account": thoughts.drafts.account(output.nothing_else, state["account"]),
         }

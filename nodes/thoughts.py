@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import uuid4
 
 from mnemic.nodes.drafts import Drafts, unfounded
 from mnemic.nodes.lines import cited, own_words, owner_of, session_of, speakers
 from mnemic.nodes.placing import Draft, Places
+from mnemic.nodes.repeats import Known, repeats
 from mnemic.policy.categories import Categories
 from mnemic.policy.names import display_name
 from mnemic.policy.search_text import search_text
@@ -26,11 +28,13 @@ class Thoughts:
     """Reflections and the episode of one run."""
 
     places: Places
-    #: Texts that stand in context or were just stored as facts.
-    known: set[str]
+    #: What stands in context, or is about to be stored as a fact.
+    known: list[Known]
     categories: Categories
     drafts: Drafts
     memories: dict[tuple[str, str], NewMemory] = field(default_factory=dict)
+    #: What was dropped because it is known.
+    repeats: list[dict[str, Any]] = field(default_factory=list)
 
     def add_reflections(self, output: ExtractReflectionsOutput) -> None:
         """The widest scope first: a lower one holds only what no higher one says."""
@@ -67,11 +71,15 @@ class Thoughts:
         is_told = scope == "session" or bool(own_words(sources))
         problem = unfounded(sources, is_told=is_told, has_owner=scope != "user" or owner is not None)
         told = self.drafts.take(check_text(draft.content, kind="reflection", max_words=max_words), sources, problem)
-        if told is None or any(told.casefold().rstrip(".") in text.casefold() for text in self.known):
+        if told is None:
             return
-        self.known.add(told)
         key = self._reflection_key(scope, draft.model_copy(update={"content": told}), sources, owner)
         memory = self._memory("reflection", key, told, sources, self.categories.stored_as(draft.category))
+        if known := [one for one in self.known if told.casefold().rstrip(".") in one.content.casefold()]:
+            for one in known:
+                self.repeats += repeats(memory, [(one.id, one.is_stored)], one.scope_key)
+            return
+        self.known.append(Known.of(memory))
         self._keep(replace(memory, importance=min(5, max(1, draft.importance)), private=draft.private))
 
     def _reflection_key(
