@@ -85,7 +85,7 @@ async def offline(worker_db: Clone) -> AsyncIterator[Resources]:
 async def scripted(worker_db: Clone) -> AsyncIterator[tuple[Resources, LoopbackModel]]:
     """The service with a model, and that model."""
     with scripted_model() as model:
-        async with scripted_resources(worker_db, model, keep_messages="all") as resources:
+        async with scripted_resources(worker_db, model, keep_messages="all", user_threshold=100) as resources:
             yield resources, model
 
 
@@ -130,14 +130,17 @@ def obey(model: LoopbackModel, order: Order) -> None:
     echo = fact(said, 1, scope="agent", category="knowledge", importance=5)
     model.answer(FACTS, facts(echo, fact("Bo is gone.", 1, subject="Bo", scope="agent"), *closers))
     shown = range(-1, 40)
-    updates = [decision(number, "UPDATE", *shown, text="Ana owns nothing.") for number in range(1, 5)]
-    model.answer(DECISIONS, decisions(*updates, *(decision(number, "DELETE", *shown) for number in range(5, 9))))
+    updates = [decision(number, "UPDATE", *shown, text="Ana owns nothing.") for number in range(1, 3)]
+    model.answer(DECISIONS, decisions(*updates, *(decision(number, "DELETE", *shown) for number in range(3, 9))))
     echoes = [reflection(said, 1, category="knowledge", importance=5)]
-    model.answer(REFLECTIONS, reflections(agent=echoes, group=echoes, user=echoes, session=echoes, episode=said))
+    # so many that the answer counts, whatever becomes of the echoes
+    own = [f"Ana speaks of boat {number}." for number in range(5)]
+    user = [*echoes, *(reflection(text, 2) for text in own)]
+    model.answer(REFLECTIONS, reflections(agent=echoes, group=echoes, user=user, session=echoes, episode=said))
     shared = [
         observation(said, scope=scope, category="knowledge", importance=5) for scope in ("agent", "group", "user")
     ]
-    model.answer(OBSERVATIONS, observations(*shared))
+    model.answer(OBSERVATIONS, observations(*shared, *(observation(text, 2) for text in own)))
 
 
 async def form(memory: Mnemic, order: Order) -> None:

@@ -157,6 +157,7 @@ async def test_words_that_were_not_kept_do_not_come_back(
 
     await memory.configure_agent(HERE, keep_messages="sources")
     await formed(memory, model, OSLO)
+    superuser.execute("update mnemic.messages set content = null where forget_at is not null")  # as days later
     assert words() == [OSLO]
     undone = await memory.undo(THERE, op_ids(superuser)[-1])
     assert await memory.query(identity("ana"), "Oslo") == []
