@@ -316,7 +316,9 @@ async def test_control_without_the_bound_on_deletions_more_is_closed(
     scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, clean_db: Clone
 ) -> None:
     _, model = scripted
-    async with scripted_resources(clean_db, model, keep_messages="all", deletions_per_run=100) as unbounded:
+    async with scripted_resources(
+        clean_db, model, keep_messages="all", deletions_per_run=100, user_threshold=100
+    ) as unbounded:
         assert "facts closed" in await _fails((unbounded, model), superuser, "forget a person")
 
 
