@@ -78,7 +78,8 @@ async def _agent(value: Any) -> str:
             assistant = await get_client(url=None, api_key=None).assistants.get(str(value["assistant_id"]))
         except NotFoundError:
             raise Auth.exceptions.HTTPException(404, "there is no such assistant") from None
-        named = (assistant["context"] or {}).get(AGENT)
+        preset: Any = assistant["context"]
+        named = (preset or {}).get(AGENT)
     if not isinstance(named, str):
         raise Auth.exceptions.HTTPException(
             422, f"{AGENT}: name it in the run's context, or run an assistant that does"
@@ -114,7 +115,7 @@ def namespace(user: BaseUser, asked: tuple[str, ...]) -> tuple[str, ...]:
         HTTPException: it has to be said below which.
     """
     own, agents = _label(user.identity), held_by(user, "agents")
-    roots = [(own, f"agent:{_label(agent)}") for agent in agents] or [(own,)]
+    roots: list[tuple[str, ...]] = [(own, f"agent:{_label(agent)}") for agent in agents] or [(own,)]
     if any(asked[: len(root)] == root for root in roots):
         return asked
     if len(roots) > 1:

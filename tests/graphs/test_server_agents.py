@@ -1,5 +1,6 @@
 """Tokens that name their agents, on LangGraph Server: of a user's threads, runs and items they see only these."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
@@ -83,6 +84,19 @@ async def ids(client: LangGraphClient, **asked: Any) -> set[str]:
     return found
 
 
+async def metadata(client: LangGraphClient, thread: str) -> dict[str, Any]:
+    return dict((await client.threads.get(thread))["metadata"] or {})
+
+
+async def words(client: LangGraphClient, thread: str) -> list[Any]:
+    state: Any = await client.threads.get_state(thread)
+    return list(state["values"]["messages"])
+
+
+async def item(client: LangGraphClient, namespace: list[str], key: str) -> Any:
+    return await client.store.get_item(namespace, key)
+
+
 async def run_of(client: LangGraphClient, thread: str) -> str:
     (run,) = await client.runs.list(thread)
     return str(run["run_id"])
@@ -148,8 +162,8 @@ async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(
         await ana.free.runs.wait(thread, "supervisor", input=said("Hello"), context=GUIDE, if_not_exists="create")
     run = await run_of(ana.free, thread)
     for client in (ana.free, ana.guide, ana.both):
-        assert (await client.threads.get(thread))["metadata"]["agent_id"] == "guide"
-        assert (await client.threads.get_state(thread))["values"]["messages"]
+        assert (await metadata(client, thread))["agent_id"] == "guide"
+        assert len(await words(client, thread)) == 2
         assert thread in await ids(client)
         assert await run_of(client, thread) == run
     for client in (ana.pilot, ana.bea):
@@ -157,7 +171,7 @@ async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(
         assert thread not in await ids(client)
     await ana.guide.runs.wait(thread, "supervisor", input=said("And on."), context=GUIDE)
     copied: Any = await ana.guide.threads.copy(thread)  # type: ignore[func-returns-value]
-    assert len((await ana.both.threads.get_state(copied["thread_id"]))["values"]["messages"]) == 4
+    assert len(await words(ana.both, copied["thread_id"])) == 4
     assert await refusal(ana.pilot.threads.get_state(copied["thread_id"])) == 404
     await ana.guide.threads.delete(thread)
     assert await refusal(ana.free.threads.get(thread)) == 404
@@ -165,7 +179,7 @@ async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(
 
 async def test_a_thread_that_a_bound_token_makes_is_its_agents_and_does_not_hide_it(ana: Clients) -> None:
     thread = (await ana.guide.threads.create(metadata=PILOT))["thread_id"]
-    assert (await ana.guide.threads.get(thread))["metadata"] == {"owner": "ana", "agent_id": "guide"}
+    assert await metadata(ana.guide, thread) == {"owner": "ana", "agent_id": "guide"}
     assert await refusal(ana.pilot.threads.get(thread)) == 404
     for named in ({}, {"agent_id": "other"}, {"agent_id": ["guide"]}):
         assert await refusal(ana.both.threads.create(metadata=named)) == 403
@@ -181,13 +195,13 @@ async def test_whose_agents_a_thread_is_does_not_change(ana: Clients) -> None:
     thread = await talk(ana.free, **PILOT)
     for client in (ana.free, ana.pilot):
         await client.threads.update(thread, metadata={**GUIDE, "note": "mine"})
-        assert (await client.threads.get(thread))["metadata"]["agent_id"] == "pilot"
+        assert (await metadata(client, thread))["agent_id"] == "pilot"
     told: Any = {"input": said("Whose?"), "context": GUIDE, "metadata": PILOT, "config": {"metadata": PILOT}}
     assert await refusal(ana.free.runs.wait(thread, "supervisor", **told)) == 409
     assert await refusal(ana.guide.runs.wait(thread, "supervisor", **told)) == 404
     new = str(uuid.uuid4())
     await ana.free.runs.wait(new, "supervisor", **told, if_not_exists="create")
-    assert (await ana.free.threads.get(new))["metadata"]["agent_id"] == "guide"
+    assert (await metadata(ana.free, new))["agent_id"] == "guide"
 
 
 async def test_a_kept_run_without_a_thread_is_its_agents(ana: Clients) -> None:
@@ -231,7 +245,7 @@ async def test_assistants_of_a_bound_token_are_changed_by_tokens_of_their_agent(
         assert await refusal(client.assistants.set_latest(assistant, 1)) == 404
         assert await refusal(client.assistants.delete(assistant, delete_threads=True)) == 404
     await ana.guide.assistants.update(mine, name="mine", metadata=PILOT)
-    assert (await ana.guide.assistants.get(mine))["metadata"]["agent_id"] == "guide"
+    assert dict((await ana.guide.assistants.get(mine))["metadata"] or {})["agent_id"] == "guide"
     for client in (ana.both, ana.free):
         await client.assistants.update(mine, name="still mine")
 
@@ -250,6 +264,23 @@ async def test_crons_are_closed_to_tokens_that_name_their_agents(ana: Clients) -
     await ana.free.crons.delete(cron["cron_id"])
 
 
+@pytest.mark.slow  # the server looks for due crons every five seconds
+async def test_the_threads_of_a_cron_are_its_agents(ana: Clients) -> None:
+    before = await ids(ana.free)
+    cron: Any = await ana.free.crons.create(
+        "supervisor", schedule="* * * * * *", input=said("On time."), context=PILOT, on_run_completed="keep"
+    )
+    made: set[str] = set()
+    for _ in range(60):
+        made = made or await ids(ana.free) - before
+        await asyncio.sleep(0 if made else 0.5)
+    await ana.free.crons.delete(cron["cron_id"])
+    assert made
+    for thread in made:
+        assert await refusal(ana.pilot.threads.get(thread)) == 200
+        assert await refusal(ana.guide.threads.get(thread)) == 404
+
+
 async def test_items_of_the_store_lie_below_the_agent(ana: Clients) -> None:
     await ana.pilot.store.put_item(["notes"], "one", {"text": "mine"})
     (found,) = (await ana.pilot.store.search_items([]))["items"]
@@ -260,7 +291,7 @@ async def test_items_of_the_store_lie_below_the_agent(ana: Clients) -> None:
         for namespace in (["notes"], found["namespace"], found["namespace"][:1], []):
             assert (await client.store.search_items(namespace))["items"] == []
         for namespace in (["notes"], found["namespace"]):
-            assert not await client.store.get_item(namespace, "one")
+            assert await item(client, namespace, "one") is None
             await client.store.delete_item(namespace, "one")
         for prefix in (["*"], ["ana", "*"], [], ["ana"]):
             listed = (await client.store.list_namespaces(prefix=prefix))["namespaces"]
@@ -268,7 +299,7 @@ async def test_items_of_the_store_lie_below_the_agent(ana: Clients) -> None:
     assert await refusal(ana.both.store.search_items([])) == 403
     assert (await ana.pilot.store.get_item(["notes"], "one"))["value"] == {"text": "mine"}
     await ana.free.store.put_item(["notes"], "two", {"text": "of any agent"})
-    assert not await ana.guide.store.get_item(["notes"], "two")
+    assert await item(ana.guide, ["notes"], "two") is None
 
 
 async def test_other_protocols_of_the_server_go_by_the_same_rules(ana: Clients, world: World) -> None:
