@@ -60,8 +60,8 @@ def check_access() -> None:
         ConfigurationError: a route would not pass through the middleware, or the server is open and not on loopback.
     """
     running = sys.modules.get("langgraph_api.server")
-    if running is None:
-        return  # a worker of the queue, which serves no routes of ours
+    if running is None or (KEY is None and not _open()):
+        return  # a worker of the queue, which serves no routes of ours; or the host's own authentication
     if not any(one.cls is ServerAccess for one in running.app.user_middleware):
         raise ConfigurationError(
             "langgraph.json: not all of the server's routes pass through mnemic.service.server_access:ServerAccess."

@@ -137,6 +137,11 @@ def test_no_websocket_is_opened_to_a_page_from_elsewhere(opened: DevServer) -> N
     assert status(opened, "/threads/1/stream/events", **upgrade, Origin="https://evil.example") == 403
 
 
+def test_it_does_not_start_without_what_keeps_others_out(database: Clone, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="ServerAccess"), running_dev_server(tmp_path, _values(database), http={}):
+        pass
+
+
 def test_it_does_not_start_where_others_would_reach_it(database: Clone, tmp_path: Path) -> None:
     with (
         pytest.raises(AssertionError, match="MNEMIC_SERVER_KEY"),
