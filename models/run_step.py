@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
 
+    from mnemic.models.offline.chat import OfflineChat
+
 
 class StepResult(NamedTuple, Generic[Out]):
     """What a step answered and what it cost."""
@@ -51,7 +53,8 @@ async def run_step(
     """
     model, spent = await _of_tier(step, models)
     if model is None:
-        return StepResult(output=step.offline(step_input), usage=spent)
+        # a fifth of a second for a full batch, which an event loop must not stand still for
+        return StepResult(output=await asyncio.to_thread(step.offline, step_input), usage=spent)
     output, usage = await structured(
         model,
         step.output,
@@ -109,11 +112,15 @@ async def run_answer(
     spent = Usage(step=subagent or "converse", model=models.name("agent"))
     model = await asyncio.to_thread(models.get, "agent", shown=subagent is None)
     if model is None:
-        from mnemic.models.offline.chat import OfflineChat  # 30 ms that few processes need
-
-        rules = OfflineChat(**(HIDDEN if subagent else {})).bind_tools(tools)
+        rules = (await asyncio.to_thread(_offline_chat))(**(HIDDEN if subagent else {})).bind_tools(tools)
         return Spoken(message=await rules.ainvoke(list(messages)), usage=spent)
     return await converse(model, messages, tools, spent=spent)
+
+
+def _offline_chat() -> "type[OfflineChat]":
+    from mnemic.models.offline.chat import OfflineChat  # 30 ms that few processes need
+
+    return OfflineChat
 
 
 async def _of_tier(step: Step[Any, Any] | ToolStep[Any], models: ChatModels) -> "tuple[BaseChatModel | None, Usage]":
