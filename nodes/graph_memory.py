@@ -37,8 +37,13 @@ class GraphMemory:
         return recalled
 
     async def observe(
-        self, identity: Identity, messages: Sequence[HostMessage], *, revision: int | None = None
+        self,
+        identity: Identity,
+        messages: Sequence[HostMessage],
+        *,
+        revision: int | None = None,
+        several_speakers: bool = False,
     ) -> Observed:
         """As `Mnemic.observe`."""
-        new = to_messages(messages, identity, now=datetime.now(UTC))
+        new = to_messages(messages, identity, now=datetime.now(UTC), several_speakers=several_speakers)
         return await observe(await self._provide(), identity, new, revision)

@@ -9,7 +9,7 @@ from uuid import UUID
 from langgraph.runtime import Runtime
 
 from mnemic.nodes.holding import formation_lease_of
-from mnemic.nodes.lines import speakers
+from mnemic.nodes.lines import brought_by, speakers
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.turn_day import counted_on
 from mnemic.nodes.typing import FormationNode
@@ -41,9 +41,11 @@ def save(provide: Provider) -> FormationNode:
         texts = _texts(kept)
         known = {UUID(key): vector for key, vector in state.get("vectors", {}).items()}
         vectors, texts = await _embed(resources, new, known, texts)
+        others = brought_by(batch)
+        told = {"brought_by": others} if others else {}
 
         async def act(scoped: Scoped) -> FormationState:
-            op_id = await scoped.begin_operation("formation", run_id=_run_id(runtime))
+            op_id = await scoped.begin_operation("formation", run_id=_run_id(runtime), meta=told)
             await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
             stored = await _store(scoped, new, vectors, closing, resources.embedder.name, _run_id(runtime))
             if state["max_writes"] is not None:

@@ -23,5 +23,6 @@ def said_to(identity: Identity, scope: ExplicitScope, messages: Sequence[Any]) -
     """
     if scope == "user" or identity.session_id is None or identity.role != _TALKS_WITH_USERS:
         return []
-    said = to_messages(messages, identity, now=datetime.now(UTC))
+    # that a user said it is what counts, not which: nothing becomes anybody's own here
+    said = to_messages(messages, identity, now=datetime.now(UTC), several_speakers=True)
     return [] if any(gives_orders(one.text) for one in map(Said.of, messages) if one.role not in INSTRUCTIONS) else said

@@ -66,7 +66,7 @@ async def _form(memory: Mnemic, agent_id: str, conversations: Sequence[Conversat
     with progress() as bar:
         for conversation in bar.track(conversations, description="forming memories"):
             who = conversation.identity(agent_id)
-            await memory.observe(who, conversation.messages)
+            await memory.observe(who, conversation.messages, several_speakers=True)
             runs = await memory.form(who)
             stored: Counter[str] = Counter()
             for run in runs:
