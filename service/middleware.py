@@ -50,7 +50,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         *,
         observe: bool,
         form: bool,
-        several_speakers: bool,
+        several_speakers: bool = False,
     ) -> None:
         super().__init__()
         self.tools = tools
