@@ -1,5 +1,6 @@
 """Formation: what is already known near each new fact. One embedding batch, one query."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import mul
@@ -10,6 +11,7 @@ from langgraph.runtime import Runtime
 
 from mnemic.models.embedders import Vector
 from mnemic.nodes.lines import speakers
+from mnemic.nodes.repeats import repeats
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
@@ -42,12 +44,15 @@ def find_similar(provide: Provider) -> FormationNode:
                 model=resources.embedder.name,
                 most=resources.settings.neighbours,
             )
-        known = [*stored, *_within_batch(facts, vectors)]
-        sorted_out = _sort_out(facts, known, resources.embedder.bands, resources.settings)
+        # in a thread: 25 facts, each compared with all before it, take 20 ms
+        sorted_out = await asyncio.to_thread(
+            _sort_out, facts, vectors, stored, resources.embedder.bands, resources.settings
+        )
         fresh = {str(fact.id) for fact in sorted_out.fresh}
         return {
             "facts": to_plain(NewMemory, sorted_out.fresh),
             "repeated": len(facts) - len(fresh),
+            "repeats": sorted_out.repeats,
             "vectors": {str(fact.id): list(v) for fact, v in zip(facts, vectors, strict=True) if str(fact.id) in fresh},
             "neighbours": [row for row in sorted_out.neighbours if row["stored"] or row["memory_id"] in fresh],
         }
@@ -61,10 +66,19 @@ class _SortedOut:
 
     fresh: list[NewMemory] = field(default_factory=list)
     neighbours: list[dict[str, Any]] = field(default_factory=list)
+    #: What the others repeat.
+    repeats: list[dict[str, Any]] = field(default_factory=list)
 
 
-def _sort_out(facts: Sequence[NewMemory], known: Sequence[SimilarFact], bands: Bands, settings: Settings) -> _SortedOut:
+def _sort_out(
+    facts: Sequence[NewMemory],
+    vectors: Sequence[Vector],
+    stored: Sequence[SimilarFact],
+    bands: Bands,
+    settings: Settings,
+) -> _SortedOut:
     found = _SortedOut()
+    known = [*stored, *_within_batch(facts, vectors)]
     dropped: set[UUID] = set()
     for place, fact in enumerate(facts):
         near = [(band_of_fact(fact.content, old, bands), old) for old in known if old.place == place]
@@ -72,6 +86,7 @@ def _sort_out(facts: Sequence[NewMemory], known: Sequence[SimilarFact], bands: B
             # said anew after all: what came before it in this batch does not close it
             found.neighbours = [row for row in found.neighbours if row["memory_id"] not in same]
             dropped.add(fact.id)
+            found.repeats += repeats(fact, [(old.id, old.version > 0) for band, old in near if band == "auto"])
             continue
         beside = [old for _, old in near if old.id not in dropped]
         found.fresh.append(replace(fact, relations=related(beside, bands, settings)))

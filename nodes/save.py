@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import NamedTuple
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from langgraph.runtime import Runtime
 
+from mnemic.nodes.drafts import accounted, crowded_out
 from mnemic.nodes.holding import formation_lease_of
 from mnemic.nodes.lines import brought_by, speakers
+from mnemic.nodes.repeats import further_sources, repeats
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.turn_day import counted_on
 from mnemic.nodes.typing import FormationNode
@@ -34,10 +36,13 @@ def save(provide: Provider) -> FormationNode:
         identity = identity_of(runtime)
         settings = resources.settings.overridden(state["overrides"])
         batch = from_plain(Message, state["batch"])
-        new = [*from_plain(NewMemory, state["facts"]), *from_plain(NewMemory, state["thoughts"])]
-        new, closing = within_cap(new, state.get("closing", []), state["max_writes"])
+        drafted = [*from_plain(NewMemory, state["facts"]), *from_plain(NewMemory, state["thoughts"])]
+        new, closing = within_cap(drafted, state.get("closing", []), state["max_writes"])
+        known_of = accounted(batch, crowded_out(state["account"], drafted, new))
         new = related_to_living(new, closing)
-        kept = _kept(batch, new, settings)
+        known_before = state.get("repeats", [])
+        kept = _kept(batch, new, further_sources(known_before, new, batch), settings)
+        forgotten = known_of - {message.id for message in kept}
         texts = _texts(kept)
         known = {UUID(key): vector for key, vector in state.get("vectors", {}).items()}
         vectors, texts = await _embed(resources, new, known, texts)
@@ -48,16 +53,24 @@ def save(provide: Provider) -> FormationNode:
             op_id = await scoped.begin_operation("formation", run_id=_run_id(runtime), meta=told)
             await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
             stored = await _store(scoped, new, vectors, closing, resources.embedder.name, _run_id(runtime))
+            made = [memory for memory in new if memory.id in stored.ids]
+            said_again = further_sources([*known_before, *stored.repeats], made, batch)
+            await memories.add_sources(scoped, said_again)
             if state["max_writes"] is not None:
                 await _count_turn(scoped, counted_on(batch, identity), len(stored.ids), settings)
-            await _keep_messages(scoped, batch, texts, resources.embedder.name)
-            touched = {memory.scope_key for memory in new if memory.id in stored.ids}
+            if texts:
+                await inbox.index_messages(scoped, resources.embedder.name, texts)
+            if forgotten:
+                await inbox.forget_later(scoped, forgotten, timedelta(days=settings.forget_after_days))
+            await inbox.forget_due(scoped)
+            touched = {memory.scope_key for memory in made}
             await scopes.touch(scoped, sorted(touched))
             due = await _due(scoped, settings)
             await leases.finish(scoped, formation_lease_of(state, identity))
             return {
-                "stored": dict(Counter(memory.kind for memory in new if memory.id in stored.ids)),
+                "stored": dict(Counter(memory.kind for memory in made)),
                 "superseded": stored.closed,
+                "unaccounted": len(batch) - len(known_of),
                 "due": due,
             }
 
@@ -72,12 +85,14 @@ def _run_id(runtime: Runtime[Identity]) -> str | None:
     return info.run_id if info else None
 
 
-def _kept(batch: Sequence[Message], new: Sequence[NewMemory], settings: Settings) -> list[Message]:
+def _kept(
+    batch: Sequence[Message], new: Sequence[NewMemory], said_again: Sequence[tuple[UUID, UUID]], settings: Settings
+) -> list[Message]:
     if settings.kept_messages == "none":
         return []
     if settings.kept_messages == "all":
         return list(batch)
-    sources = {source for memory in new for source in memory.source_message_ids}
+    sources = {source for memory in new for source in memory.source_message_ids} | {one for _, one in said_again}
     return [message for message in batch if message.id in sources]
 
 
@@ -109,10 +124,11 @@ async def _embed(
 
 
 class _Stored(NamedTuple):
-    """Memories that were stored, and how many facts were closed for them."""
+    """Memories that were stored, how many facts were closed for them, and what repeats a living one word for word."""
 
     ids: set[UUID]
     closed: int
+    repeats: list[dict[str, Any]]
 
 
 async def _store(
@@ -129,7 +145,8 @@ async def _store(
     changes = [change for row in closing if (change := _change(row, stored, twins))]
     if changes:
         await memories.supersede(scoped, changes)
-    return _Stored(stored, len(changes))
+    known = [row for one in dropped if one.id in twins for row in repeats(one, [(twins[one.id].id, True)])]
+    return _Stored(stored, len(changes), known)
 
 
 async def _count_turn(scoped: Scoped, key: str | None, written: int, settings: Settings) -> None:
@@ -154,14 +171,6 @@ def _change(row: Closing, stored: set[UUID], twins: Mapping[UUID, Twin]) -> tupl
     if old_id == new_id or (old_twin and old_twin.protected):
         return None
     return Supersession(old_id=old_id, old_version=version, new_id=new_id), datetime.fromisoformat(row["until"])
-
-
-async def _keep_messages(scoped: Scoped, batch: Sequence[Message], texts: Sequence[IndexedText], model: str) -> None:
-    kept = {text.item_id for text in texts}
-    if texts:
-        await inbox.index_messages(scoped, model, texts)
-    if dropped := [message.id for message in batch if message.id not in kept]:
-        await inbox.forget_contents(scoped, dropped)
 
 
 async def _due(scoped: Scoped, settings: Settings) -> list[str]:
