@@ -25,7 +25,7 @@ class InvalidInputError(MnemicError, ValueError):
 
 
 class RefusedIdentityError(InvalidInputError):
-    """The run names somebody who is not the authenticated user; nothing was read."""
+    """The run, or a message, names somebody whom it may not speak for; nothing was read or written."""
 
 
 class MissingIdentityError(MnemicError):

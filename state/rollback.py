@@ -22,6 +22,8 @@ class Operation:
     ts: datetime
     actor: str
     actor_kind: str
+    #: Who brought words of somebody else that were formed in it.
+    brought_by: tuple[str, ...]
     reason: str
     session_id: str | None
     undo_of: UUID | None

@@ -109,7 +109,10 @@ async def _call(scoped: Scoped, name: str, op_id: UUID | None, values: Mapping[s
 
 def _operation(row: dict[str, Any]) -> Operation:
     scope_keys = tuple(row.pop("scope_keys") or ())
-    return Operation(**{**row, "events": dict(Counter(row["events"])), "scope_keys": scope_keys})
+    brought_by = tuple(row.pop("brought_by") or ())
+    return Operation(
+        **{**row, "events": dict(Counter(row["events"])), "scope_keys": scope_keys, "brought_by": brought_by}
+    )
 
 
 def _rollback(rows: Sequence[Mapping[str, Any]], op_id: UUID | None) -> Rollback:

@@ -2,7 +2,7 @@
 -- What was done to the visible scope keys, newest first; the rows of one operation as one.
 select h.op_id, min(h.seq) as first_seq, max(h.seq) as last_seq, max(h.ts) as ts, min(h.actor) as actor,
        min(h.actor_kind) as actor_kind, min(h.reason) as reason, min(h.session_id) as session_id,
-       (array_agg(h.undo_of))[1] as undo_of, sum(h.token_delta)::integer as token_delta,
+       (array_agg(h.meta -> 'brought_by'))[1] as brought_by, (array_agg(h.undo_of))[1] as undo_of, sum(h.token_delta)::integer as token_delta,
        array_agg(distinct h.scope_key) filter (where h.scope_key is not null) as scope_keys,
        array_agg(h.event) as events
   from history h

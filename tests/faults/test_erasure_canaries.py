@@ -214,14 +214,16 @@ class Planting:
                                        fact("Berth ten is free for the crew.", 3, scope="group")))  # fmt: skip
         bos = reflection("The berth list is at the gate.", 3)
         self.model.answer(REFLECTIONS, reflections(session=[reflection(task, 2), bos]))
-        await self.memory.observe(SHARED, said)
+        await self.memory.observe(SHARED, said, several_speakers=True)
         await self.memory.form(BO)
         self.model.answer(CONSOLIDATION, consolidation(f"The {self.canary()} list is at the gate."))
         await self.memory.consolidate(SHARED, "session:s2", force=True)
 
     async def pending(self) -> None:
         """Messages that wait; as many as there are canaries left."""
-        await self.memory.observe(SHARED, [{"role": "user", "content": c, "user": "ana"} for c in self.left[:-3]])
+        await self.memory.observe(
+            SHARED, [{"role": "user", "content": c, "user": "ana"} for c in self.left[:-3]], several_speakers=True
+        )
         del self.left[:-3]
         await self.memory.observe(identity("ana", session="s3"), self.says("Hm", "assistant: So", "Well"))
 
@@ -321,7 +323,9 @@ async def test_after_erasing_a_person_their_threads_are_gone_and_nobody_elses(
             await answering(saver).ainvoke(told, {**config, "metadata": {"mine": canary}})
             await asking(saver).ainvoke(said(f"More {canary}"), config)
         await asking(saver).ainvoke(Command(resume=CANARIES[3]), memory.thread(ANA))
-        await memory.observe(nobody, [{"role": "user", "content": f"Hm {CANARIES[4]}", "user": "ana"}])
+        await memory.observe(
+            nobody, [{"role": "user", "content": f"Hm {CANARIES[4]}", "user": "ana"}], several_speakers=True
+        )
         with ordinary_db.as_superuser() as superuser:
             superuser.execute("analyze")
             assert in_bytes(superuser) == [*CANARIES[:4], "wombatzz"]
