@@ -22,6 +22,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
 from mnemic.storage.connection import PatientConnection, connection_options
 from mnemic.storage.failures import typed_error
+from mnemic.storage.pooler import PoolerMode, is_pooled, pooler_mode
 from mnemic.storage.statements import Numbered, array_text, numbered
 from mnemic.storage.vectors import HalfVectors
 
@@ -159,11 +160,12 @@ class Database:
             # by default the pauses between two attempts grow for five minutes, past the end of an outage; a pool that
             # has given up tries again at once for the next who asks
             reconnect_timeout=settings.pool_timeout_seconds,
-            configure=_configure,
+            configure=self._configure,
             check=self._still_there,
             open=False,
             name="mnemic",
         )
+        self._dsn = dsn
         self._settings = settings
         # the limits stand in the statement: as values they would cost a turn's checkpoints a hundredth
         limits = self._limits(settings.statement_timeout_seconds)
@@ -271,6 +273,22 @@ class Database:
             yield Scoped(connection, identity, (), limits["lock"], limits["head"])
 
     @property
+    def pooler(self) -> str:
+        """What the settings say of a pooler."""
+        return self._settings.pooler
+
+    async def pooler_mode(self) -> PoolerMode | None:
+        """Looks for a pooler with connections of its own; hold none of the pool's meanwhile.
+
+        Raises:
+            DatabaseUnavailableError: the database cannot be reached or does not answer.
+        """
+        try:
+            return await pooler_mode(self._dsn)
+        except Error as error:
+            raise typed_error(error) from None
+
+    @property
     def pool(self) -> AsyncConnectionPool[Any]:
         """The pool itself, for a library that insists on one; what it does with it goes through `threads`."""
         return self._pool
@@ -333,6 +351,16 @@ class Database:
         except (Error, UnicodeEncodeError) as error:
             raise typed_error(error) from None
 
+    async def _configure(self, connection: PatientConnection) -> None:
+        await connection.set_autocommit(True)  # a transaction lasts exactly as long as scoped()
+        if self.pooler == "transaction" or (self.pooler == "auto" and await is_pooled(connection)):
+            # the next transaction may meet a server connection that lacks the statement, or has another's of that name
+            connection.prepare_threshold = None
+        with suppress(ProgrammingError):  # without pgvector the pool opens all the same, so that the doctor can say so
+            await register_vector_async(connection)
+        # a list's own writes text, five times as long
+        connection.adapters.register_dumper(HalfVectors, ListBinaryDumper)
+
     async def _still_there(self, connection: PatientConnection) -> None:
         """Keeps connections that the server has ended from the next transaction; asks only where a goodbye can be read.
 
@@ -362,10 +390,3 @@ async def _repeated(
         await asyncio.sleep(random.uniform(0, PAUSE_SECONDS * 2**attempt))  # noqa: S311 - no secret
     async with begin() as scoped:
         return await act(scoped)
-
-
-async def _configure(connection: AsyncConnection) -> None:
-    await connection.set_autocommit(True)  # a transaction lasts exactly as long as scoped()
-    with suppress(ProgrammingError):  # without pgvector the pool opens all the same, so that the doctor can say so
-        await register_vector_async(connection)
-    connection.adapters.register_dumper(HalfVectors, ListBinaryDumper)  # a list's own writes text, five times as long
