@@ -4,7 +4,7 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Final, LiteralString, TypeVar
 from uuid import UUID, uuid4
@@ -23,6 +23,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage.connection import PatientConnection, connection_options
 from mnemic.storage.failures import typed_error
 from mnemic.storage.pooler import PoolerMode, is_pooled, pooler_mode
+from mnemic.storage.recall_queue import RecallQueue
 from mnemic.storage.statements import Numbered, array_text, numbered
 from mnemic.storage.vectors import HalfVectors
 
@@ -166,6 +167,8 @@ class Database:
             name="mnemic",
         )
         self._dsn = dsn
+        # the other half of the pool is for writes
+        self._recalls = RecallQueue(max(1, settings.pool_size // 2), settings.pool_timeout_seconds)
         self._settings = settings
         # the limits stand in the statement: as values they would cost a turn's checkpoints a hundredth
         limits = self._limits(settings.statement_timeout_seconds)
@@ -208,10 +211,12 @@ class Database:
             also: further scope keys, for a formation: those of the session's other speakers.
             only: the one scope key that exists in it, for a refinement; None: all of them.
             categories: the only ones of which memories exist in it, for whoever has an allowlist; None: all.
-            for_recall: somebody waits for the answer: two seconds for a connection and for each statement, by default.
+            for_recall: somebody waits for the answer: two seconds for a connection and for each statement, by default,
+                behind the recalls that came before.
 
         Raises:
             DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
+            BusyError: too many recalls came before this one.
             ConcurrentChangeError: Postgres gave up this transaction in favour of another; see `write`.
             InvalidInputError: a value that cannot be stored.
             RefusedError: a guard or a missing right stands against a change.
@@ -222,7 +227,8 @@ class Database:
         limits = self._limits(patience)
         allowed = "" if categories is None else array_text(tuple(categories))
         scope = {"agent_id": identity.agent_id, "scope_keys": array_text(keys), "categories": allowed}
-        async with self._transaction(patience, _SCOPE, {**limits, **scope}) as connection:
+        queued = self._recalls.turn() if for_recall else nullcontext()
+        async with queued, self._transaction(patience, _SCOPE, {**limits, **scope}) as connection:
             yield Scoped(connection, identity, keys, limits["lock"], limits["head"])
 
     async def write(

@@ -159,7 +159,7 @@ async def _act_as_owner(connection: AsyncConnection, vector_schema: str) -> None
 
 
 async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> list[str]:
-    ran = []
+    ran: list[str] = []
     while True:
         async with _alone(connection):
             await _act_as_owner(connection, vector_schema)

@@ -9,10 +9,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from io import BufferedIOBase, RawIOBase
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
 from threading import Thread
-from typing import BinaryIO
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -66,7 +66,7 @@ def relay(clone: Clone, *, poses: bool) -> Iterator[Relay]:
 
 def _server(clone: Clone) -> socket.socket:
     parts = conninfo_to_dict(clone.superuser_dsn)
-    host, port = str(parts["host"]), int(parts["port"])
+    host, port = str(parts["host"]), int(str(parts["port"]))
     if not host.startswith("/"):
         return socket.create_connection((host, port))
     server = socket.socket(socket.AF_UNIX)
@@ -74,7 +74,7 @@ def _server(clone: Clone) -> socket.socket:
     return server
 
 
-def _forth(client: BinaryIO, requests: BinaryIO, prepared: list[str]) -> None:
+def _forth(client: BufferedIOBase, requests: RawIOBase, prepared: list[str]) -> None:
     size = client.read(4)
     requests.write(size + client.read(struct.unpack("!I", size)[0] - 4))
     for kind, body in _messages(client):
@@ -84,13 +84,13 @@ def _forth(client: BinaryIO, requests: BinaryIO, prepared: list[str]) -> None:
             requests.write(_framed(kind, body))
 
 
-def _back(server: BinaryIO, answers: BinaryIO, poses: bool) -> None:
+def _back(server: BufferedIOBase, answers: BufferedIOBase, poses: bool) -> None:
     for kind, body in _messages(server):
         with suppress(OSError):
             answers.write(_framed(kind, _NUMBER + body[4:] if poses and kind == _KEY else body))
 
 
-def _messages(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
+def _messages(stream: BufferedIOBase) -> Iterator[tuple[bytes, bytes]]:
     with suppress(ConnectionError):
         while head := stream.read(5):
             yield head[:1], stream.read(struct.unpack("!I", head[1:])[0] - 4)
