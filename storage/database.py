@@ -148,11 +148,22 @@ class Scoped:
 
 
 class Database:
-    """A pool of connections of the service's own role."""
+    """A pool of connections of the service's own role.
 
-    def __init__(self, dsn: str, settings: Settings) -> None:
+    Args:
+        dsn: of that role.
+        settings: its limits.
+        revive: sees to it that a server of our own runs; called in a thread before each connection is made.
+    """
+
+    def __init__(self, dsn: str, settings: Settings, *, revive: Callable[[], None] | None = None) -> None:
+        async def revived() -> str:
+            if revive:
+                await asyncio.to_thread(revive)
+            return dsn
+
         self._pool = AsyncConnectionPool(
-            dsn,
+            revived,
             connection_class=PatientConnection,
             kwargs=connection_options(dsn),
             min_size=1,
