@@ -71,7 +71,7 @@ _CATALOG: LiteralString = _LIMITS + " set local transaction_read_only = on"
 #: Each part reads the one before, so the longer wait is set before the head is asked for, and ends with it.
 _BEGIN: LiteralString = (
     "with patient as materialized (select set_config('lock_timeout', %(head)s, true)), begun as materialized (select"
-    " begin_operation(%(op_id)s, %(actor)s, %(actor_kind)s, %(reason)s, %(session_id)s, %(run_id)s, %(meta)s)"
+    " begin_operation(%(op_id)s, %(actor)s, %(reason)s, %(session_id)s, %(run_id)s, %(meta)s)"
     " from patient) select set_config('lock_timeout', %(lock)s, true) from begun"
 )
 
@@ -115,7 +115,7 @@ class Scoped:
     async def begin_operation(
         self, reason: str, *, run_id: str | None = None, meta: Mapping[str, Any] | None = None
     ) -> UUID:
-        """Opens an operation: locks the agent's head first, then sets what the audit triggers record.
+        """Opens an operation: locks the agent's head, and writes into it what the audit triggers record.
 
         The head is waited for longer than for any other row: a frozen process may have it until the server ends that.
 
@@ -131,7 +131,6 @@ class Scoped:
             {
                 "op_id": op_id,
                 "actor": who.actor,
-                "actor_kind": "agent",
                 "reason": reason,
                 "session_id": who.session_id,
                 "run_id": run_id,

@@ -55,7 +55,7 @@ select n.place, m.id, m.version, m.content, 1 - e.distance as similarity
   join memories m on m.agent_id = %(agent_id)s and m.id = e.item_id"""
 
 BEGIN_OPERATION: Final[LiteralString] = (
-    "select begin_operation(%(op_id)s, 'ana', 'agent', 'formation', %(session)s, null, '{}')"
+    "select begin_operation(%(op_id)s, 'ana', 'formation', %(session)s, null, '{}')"
 )
 
 _STORE: Final[LiteralString] = """
