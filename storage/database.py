@@ -4,8 +4,9 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Final, LiteralString, TypeVar
 from uuid import UUID, uuid4
 
@@ -359,13 +360,26 @@ class Database:
 
     @asynccontextmanager
     async def _connected(self, patience: float) -> AsyncIterator[PatientConnection]:
-        wait = min(patience, self._settings.pool_timeout_seconds)
         try:
-            async with self._pool.connection(wait) as connection:
+            async with AsyncExitStack() as borrowed:
+                connection = await self._borrow(borrowed, patience)
                 with connection.within(patience):
                     yield connection
+            self._recalls.note_served()
         except (Error, UnicodeEncodeError) as error:
             raise typed_error(error) from None
+
+    async def _borrow(self, borrowed: AsyncExitStack, patience: float) -> PatientConnection:
+        """A connection, waited for longer than patience where others are served meanwhile: the database is not away."""
+        longest = self._settings.pool_timeout_seconds
+        last = monotonic() + longest
+        while True:
+            asked_at = monotonic()
+            try:
+                return await borrowed.enter_async_context(self._pool.connection(min(patience, longest)))
+            except PoolTimeout:
+                if monotonic() >= last or not self._recalls.has_served_since(asked_at):
+                    raise
 
     async def _configure(self, connection: PatientConnection) -> None:
         await connection.set_autocommit(True)  # a transaction lasts exactly as long as scoped()

@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from time import monotonic
 
 from mnemic.state.errors import BusyError, DatabaseUnavailableError
 
@@ -19,8 +20,16 @@ class RecallQueue:
     def __init__(self, width: int, patience_seconds: float) -> None:
         self._places = asyncio.Semaphore(width)
         self._patience = patience_seconds
-        #: When a recall last found no database at all.
-        self._missed_at = -math.inf
+        #: When the database last served anybody, and when a recall last waited in vain while it served nobody.
+        self._served_at = self._missed_at = -math.inf
+
+    def note_served(self) -> None:
+        """The database has just done what it was asked for."""
+        self._served_at = monotonic()
+
+    def has_served_since(self, moment: float) -> bool:
+        """Whether it did after this moment, so that it is there, however long somebody else waits."""
+        return self._served_at > moment
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -30,8 +39,7 @@ class RecallQueue:
             BusyError: none came free in time.
             DatabaseUnavailableError: a recall that stood before this one has just found no database.
         """
-        clock = asyncio.get_running_loop().time
-        came_at = clock()
+        came_at = monotonic()
         try:
             async with asyncio.timeout(self._patience):
                 await self._places.acquire()
@@ -40,11 +48,12 @@ class RecallQueue:
         try:
             if self._missed_at > came_at:  # or each would wait in vain for as long as the one before
                 raise DatabaseUnavailableError
+            begun_at = monotonic()
             try:
                 yield
             except DatabaseUnavailableError as error:
-                if error.sqlstate is None:  # else the server did answer
-                    self._missed_at = clock()
+                if error.sqlstate is None and not self.has_served_since(begun_at):
+                    self._missed_at = monotonic()
                 raise
         finally:
             self._places.release()
