@@ -40,6 +40,10 @@ class DatabaseUnavailableError(MnemicError):
     """The database cannot be reached or does not answer; try again, and run `mnemic doctor` if it persists."""
 
 
+class BusyError(MnemicError):
+    """More recalls came at once than were answered in time; try again, or spread them over more processes and cores."""
+
+
 class DatabaseSetupError(MnemicError):
     """The database is not set up for Mnemic: run `mnemic db migrate`."""
 
