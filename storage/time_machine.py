@@ -155,8 +155,8 @@ def check(rollback: Rollback, *, cascade: bool, skip_erased: bool) -> None:
         raise RollbackConflictError("protected memories are rolled back by an administrator only", rollback)
     if obstacle == "later":
         raise RollbackConflictError(
-            f"later operations ({len(rollback.later)}) changed the same memories: look at the dry run, and undo them too "
-            "with cascade",
+            f"later operations ({len(rollback.later)}) changed the same memories: look at the dry run, and undo them "
+            "too with cascade",
             rollback,
         )
     if obstacle == "twins":

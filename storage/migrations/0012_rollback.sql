@@ -28,7 +28,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                 where h.agent_id = p_agent and h.op_id = any(p_ops) and h.meta ->> 'rollback' is not null))
 $$;
 
--- The rollback that the same call began and that was broken off: the last of its steps had something left to do.
+-- The rollback that the same call began, with a cascade or without, and that was broken off: the last of its steps had
+-- something left to do.
 create function unfinished_rollback(p_agent text, p_request jsonb) returns uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive begun(id) as ( -- one after the other, and not every row of each
@@ -41,7 +42,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
       from begun b
      cross join lateral (select h.seq, h.meta from history h where h.agent_id = p_agent and h.meta ->> 'rollback' = b.id
                           order by h.seq desc limit 1) as l
-     where l.meta - '{rollback,left}'::text[] = p_request and (l.meta ->> 'left')::integer > 0
+     where l.meta - '{rollback,left,cascade}'::text[] = p_request - 'cascade' and (l.meta ->> 'left')::integer > 0
      order by l.seq desc limit 1
 $$;
 
