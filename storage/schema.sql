@@ -716,9 +716,9 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         select unnest(p_ops)
         union
         select s.op_id from history s
-         where s.agent_id = p_agent and s.meta ->> 'rollback' in (
-               select h.meta ->> 'rollback' from history h
-                where h.agent_id = p_agent and h.op_id = any(p_ops) and h.meta ->> 'rollback' is not null))
+         where s.agent_id = p_agent and s.meta ->> 'rollback' = any(array(
+               select distinct h.meta ->> 'rollback' from history h
+                where h.agent_id = p_agent and h.op_id = any(p_ops) and h.meta ->> 'rollback' is not null)))
 $$;
 
 -- The rollback that the same call began, with a cascade or without, and that was broken off: the last of its steps had
@@ -934,7 +934,8 @@ language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
 #variable_conflict use_column
 declare
     resumed uuid := unfinished_rollback(p_agent, p_request);
-    begun   uuid[] := whole_operations(p_agent, array_remove(p_ops || resumed, null));
+    asked   uuid[] := whole_operations(p_agent, p_ops);
+    begun   uuid[] := asked || whole_operations(p_agent, array_remove(array[resumed], null));
     ops     uuid[] := operations_after(p_agent, p_keys, begun);
     ids     uuid[];
     firsts  bigint[];
@@ -942,8 +943,9 @@ begin
     return query
         select 'operation', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer, o, null
           from unnest(p_ops) as o
-         where exists (select from history h where h.agent_id = p_agent and h.op_id = any(whole_operations(p_agent, array[o]))
-                          and (h.event = 'LINK' or tells_of_memory(h)) and (p_keys is null or h.scope_key = any(p_keys)))
+         where o in (select unnest(array[h.op_id, (h.meta ->> 'rollback')::uuid]) from history h
+                      where h.agent_id = p_agent and h.op_id = any(asked) and (h.event = 'LINK' or tells_of_memory(h))
+                        and (p_keys is null or h.scope_key = any(p_keys)) offset 0)
         union all
         select 'resumed', null, null, null, null, null, null, null, null, null, resumed, null where resumed is not null;
     return query
@@ -1001,7 +1003,8 @@ begin
     perform open_operation(p_agent, p_op, p_actor, p_actor_kind, case when p_request ? 'seq' then 'restore' else 'undo' end,
                            null, null, p_request || case when p_whole is null then '{}'::jsonb
                                                          else jsonb_build_object('rollback', p_whole, 'left', p_left) end);
-    perform set_config('mnemic.undo_of', p_request #>> '{undone,0}', true) where jsonb_array_length(p_request -> 'undone') = 1;
+    perform set_config('mnemic.undo_of', p_request #>> '{undone,0}', true)
+      where p_request #>> '{undone,0}' is not null and p_request #>> '{undone,1}' is null;
     finals := array(
         select r from unnest(p_ids, p_versions, p_seqs, p_orphans) as t(id, version, seq, is_orphan)
           join memories m on m.agent_id = p_agent and m.id = t.id and m.version = t.version

@@ -40,12 +40,6 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
         "where false",
         r"dry run of \w+: .*twins=\(\)",
     ),
-    "two that come back in one place are no conflict": (
-        "planned",
-        "where f.there > 1",
-        "where false",
-        r"dry run of \w+: .*twins=\(\)",
-    ),
     "a rollback does not say what was erased": (
         "planned",
         "where t.is_erased or (m.state = 'purged' and t.was is not null)",

@@ -25,8 +25,8 @@ insert into memories (agent_id, id, kind, scope_key, subject, category, content,
 select %(agent)s, id, 'fact', 'user:ana', 'Ana', 'profile', content, 2, 'asserted', now(), 's1'
   from loaded order by number;
 insert into sources (agent_id, memory_id, message_id, scope_key)
-select distinct %(agent)s, l.id, m.message_id, 'user:ana'
-  from loaded l join loaded m on m.number in (l.number, (l.number - 1) / 10 * 10 + 1);
+select %(agent)s, id, message_id, 'user:ana' from loaded
+union select %(agent)s, l.id, m.message_id, 'user:ana' from loaded l join loaded m on m.number = (l.number - 1) / 10 * 10 + 1;
 insert into relations (agent_id, from_id, to_id, relation_type, strength, scope_key, to_scope_key)
 select %(agent)s, l.id, n.id, 'related_to', 0.5, 'user:ana', 'user:ana'
   from loaded l join loaded n on n.number = l.number - 1 where l.number %% 2 = 0;
