@@ -43,6 +43,7 @@ def decide(provide: Provider) -> FormationNode:
             "vectors": {key: vector for key, vector in state["vectors"].items() if key not in changed},
             "closing": outcome.closings(),
             "repeated": state["repeated"] + len(facts) - len(outcome.facts),
+            "repeats": [*state["repeats"], *outcome.repeats],
         }
 
     return decide

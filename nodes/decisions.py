@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from mnemic.nodes.repeats import repeats
 from mnemic.policy.orders import steers
 from mnemic.policy.retention import missing_details
 from mnemic.policy.search_text import search_text
@@ -26,6 +27,8 @@ class Outcome:
     facts: dict[UUID, NewMemory]
     closing: dict[str, dict[str, Any]] = field(default_factory=dict)
     deletions: int = 0
+    #: What the facts that are gone repeat.
+    repeats: list[dict[str, Any]] = field(default_factory=list)
 
     def closings(self) -> list[dict[str, Any]]:
         """Closings of which both ends exist: a new fact may have been dropped after it was named."""
@@ -59,6 +62,7 @@ def apply_decisions(
             continue
         if decision.event == "NONE":
             del outcome.facts[fact.id]
+            outcome.repeats += repeats(fact, [(row["memory_id"], row["stored"]) for row in named])
         elif decision.event == "DELETE":
             _close(outcome, _allowed(outcome, named, deletions), fact, neighbours)
         elif decision.event == "UPDATE" and (updated := _updated(fact, decision.text, named, others)):

@@ -54,8 +54,10 @@ def extract_facts(provide: Provider) -> FormationNode:
             if fact:
                 facts.setdefault((fact.scope_key, fact.content), fact)
         kept = most_important([*facts.values()], state["max_facts"])
+        places_of = {message.id: place for place, message in enumerate(messages)}
+        kept.sort(key=lambda fact: (fact.valid_from, places_of[fact.source_message_ids[-1]]))
         return {
-            "facts": to_plain(NewMemory, sorted(kept, key=lambda fact: fact.valid_from)),
+            "facts": to_plain(NewMemory, kept),
             "private": any(draft.private for draft in output.facts),
             "checks": checks,
         }

@@ -36,9 +36,14 @@ def extract_observations(provide: Provider) -> FormationNode:
             categories=resources.categories.formed,
         )
         output = await perform(resources, identity, EXTRACT_OBSERVATIONS, step_input)
-        thoughts = Thoughts(Places(batch, identity, step_input.group), {*in_mind.known}, resources.categories)
+        thoughts = Thoughts(Places(batch, identity, step_input.group), [*in_mind.known], resources.categories)
         thoughts.add_observations(output)
         kept = most_important([*thoughts.memories.values()], state["max_facts"])
-        return {"facts": [], "thoughts": to_plain(NewMemory, kept), "checks": dict(thoughts.checks)}
+        return {
+            "facts": [],
+            "thoughts": to_plain(NewMemory, kept),
+            "repeats": thoughts.repeats,
+            "checks": dict(thoughts.checks),
+        }
 
     return extract_observations

@@ -7,6 +7,7 @@ from mnemic.nodes.in_mind import read_in_mind
 from mnemic.nodes.lines import group_name, numbered
 from mnemic.nodes.perform import perform
 from mnemic.nodes.placing import Places
+from mnemic.nodes.repeats import Known
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.thoughts import Thoughts
 from mnemic.nodes.typing import FormationNode
@@ -37,10 +38,14 @@ def extract_reflections(provide: Provider) -> FormationNode:
             categories=resources.categories.formed,
         )
         output = await perform(resources, identity, EXTRACT_REFLECTIONS, step_input)
-        known = {*in_mind.known, *step_input.new_facts}
+        known = [*in_mind.known, *map(Known.of, from_plain(NewMemory, state["facts"]))]
         thoughts = Thoughts(Places(batch, identity, step_input.group), known, resources.categories)
         thoughts.add_reflections(output)
         thoughts.add_episode(output.episode, private=state["private"])
-        return {"thoughts": to_plain(NewMemory, thoughts.memories.values()), "checks": dict(thoughts.checks)}
+        return {
+            "thoughts": to_plain(NewMemory, thoughts.memories.values()),
+            "repeats": [*state.get("repeats", []), *thoughts.repeats],
+            "checks": dict(thoughts.checks),
+        }
 
     return extract_reflections

@@ -10,6 +10,7 @@ from langgraph.runtime import Runtime
 
 from mnemic.models.embedders import Vector
 from mnemic.nodes.lines import speakers
+from mnemic.nodes.repeats import repeats
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
@@ -48,6 +49,7 @@ def find_similar(provide: Provider) -> FormationNode:
         return {
             "facts": to_plain(NewMemory, sorted_out.fresh),
             "repeated": len(facts) - len(fresh),
+            "repeats": sorted_out.repeats,
             "vectors": {str(fact.id): list(v) for fact, v in zip(facts, vectors, strict=True) if str(fact.id) in fresh},
             "neighbours": [row for row in sorted_out.neighbours if row["stored"] or row["memory_id"] in fresh],
         }
@@ -61,6 +63,8 @@ class _SortedOut:
 
     fresh: list[NewMemory] = field(default_factory=list)
     neighbours: list[dict[str, Any]] = field(default_factory=list)
+    #: What the others repeat.
+    repeats: list[dict[str, Any]] = field(default_factory=list)
 
 
 def _sort_out(facts: Sequence[NewMemory], known: Sequence[SimilarFact], bands: Bands, settings: Settings) -> _SortedOut:
@@ -72,6 +76,7 @@ def _sort_out(facts: Sequence[NewMemory], known: Sequence[SimilarFact], bands: B
             # said anew after all: what came before it in this batch does not close it
             found.neighbours = [row for row in found.neighbours if row["memory_id"] not in same]
             dropped.add(fact.id)
+            found.repeats += repeats(fact, [(old.id, old.version > 0) for band, old in near if band == "auto"])
             continue
         beside = [old for _, old in near if old.id not in dropped]
         found.fresh.append(replace(fact, relations=related(beside, bands, settings)))

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mnemic.nodes.lines import only_speaks
+from mnemic.nodes.repeats import Known
 from mnemic.nodes.resources import Resources
 from mnemic.policy.names import display_name
 from mnemic.prompts.extract_reflections import StandingText
@@ -16,7 +17,7 @@ class InMind(NamedTuple):
     """The texts that are in context for the run's identity."""
 
     #: All of them, to compare with: what is not shown is not stored twice either.
-    known: frozenset[str]
+    known: tuple[Known, ...]
     #: Those that the step may see.
     shown: tuple[StandingText, ...]
 
@@ -32,7 +33,7 @@ async def read_in_mind(
     async with resources.database.scoped(identity) as scoped:
         standing = (await memories.standing(scoped)).scopes
     return InMind(
-        known=frozenset(part.text for part in standing),
+        known=tuple(Known.of(memory) for part in standing for memory in [*part.texts, *part.facts]),
         shown=tuple(_standing_text(part, names) for part in _showable(standing, batch, identity)),
     )
 

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from langgraph.runtime import Runtime
 
 from mnemic.nodes.holding import formation_lease_of
 from mnemic.nodes.lines import speakers
+from mnemic.nodes.repeats import further_sources, repeats
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.turn_day import counted_on
 from mnemic.nodes.typing import FormationNode
@@ -37,7 +38,8 @@ def save(provide: Provider) -> FormationNode:
         new = [*from_plain(NewMemory, state["facts"]), *from_plain(NewMemory, state["thoughts"])]
         new, closing = within_cap(new, state.get("closing", []), state["max_writes"])
         new = related_to_living(new, closing)
-        kept = _kept(batch, new, settings)
+        known_before = state.get("repeats", [])
+        kept = _kept(batch, new, further_sources(known_before, new, batch), settings)
         texts = _texts(kept)
         known = {UUID(key): vector for key, vector in state.get("vectors", {}).items()}
         vectors, texts = await _embed(resources, new, known, texts)
@@ -46,15 +48,18 @@ def save(provide: Provider) -> FormationNode:
             op_id = await scoped.begin_operation("formation", run_id=_run_id(runtime))
             await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
             stored = await _store(scoped, new, vectors, closing, resources.embedder.name, _run_id(runtime))
+            made = [memory for memory in new if memory.id in stored.ids]
+            said_again = further_sources([*known_before, *stored.repeats], made, batch)
+            await memories.add_sources(scoped, said_again)
             if state["max_writes"] is not None:
                 await _count_turn(scoped, counted_on(batch, identity), len(stored.ids), settings)
             await _keep_messages(scoped, batch, texts, resources.embedder.name)
-            touched = {memory.scope_key for memory in new if memory.id in stored.ids}
+            touched = {memory.scope_key for memory in made}
             await scopes.touch(scoped, sorted(touched))
             due = await _due(scoped, settings)
             await leases.finish(scoped, formation_lease_of(state, identity))
             return {
-                "stored": dict(Counter(memory.kind for memory in new if memory.id in stored.ids)),
+                "stored": dict(Counter(memory.kind for memory in made)),
                 "superseded": stored.closed,
                 "due": due,
             }
@@ -70,12 +75,14 @@ def _run_id(runtime: Runtime[Identity]) -> str | None:
     return info.run_id if info else None
 
 
-def _kept(batch: Sequence[Message], new: Sequence[NewMemory], settings: Settings) -> list[Message]:
+def _kept(
+    batch: Sequence[Message], new: Sequence[NewMemory], said_again: Sequence[tuple[UUID, UUID]], settings: Settings
+) -> list[Message]:
     if settings.kept_messages == "none":
         return []
     if settings.kept_messages == "all":
         return list(batch)
-    sources = {source for memory in new for source in memory.source_message_ids}
+    sources = {source for memory in new for source in memory.source_message_ids} | {one for _, one in said_again}
     return [message for message in batch if message.id in sources]
 
 
@@ -107,10 +114,11 @@ async def _embed(
 
 
 class _Stored(NamedTuple):
-    """Memories that were stored, and how many facts were closed for them."""
+    """Memories that were stored, how many facts were closed for them, and what repeats a living one word for word."""
 
     ids: set[UUID]
     closed: int
+    repeats: list[dict[str, Any]]
 
 
 async def _store(
@@ -127,7 +135,8 @@ async def _store(
     changes = [change for row in closing if (change := _change(row, stored, twins))]
     if changes:
         await memories.supersede(scoped, changes)
-    return _Stored(stored, len(changes))
+    known = [row for one in dropped if one.id in twins for row in repeats(one, [(twins[one.id].id, True)])]
+    return _Stored(stored, len(changes), known)
 
 
 async def _count_turn(scoped: Scoped, key: str | None, written: int, settings: Settings) -> None:

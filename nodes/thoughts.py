@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import uuid4
 
 from mnemic.nodes.lines import cited, own_words, owner_of, session_of, speakers
 from mnemic.nodes.placing import Draft, Places
+from mnemic.nodes.repeats import Known, repeats
 from mnemic.policy.categories import Categories
 from mnemic.policy.names import display_name
 from mnemic.policy.search_text import search_text
@@ -26,10 +28,12 @@ class Thoughts:
     """Reflections and the episode of one run."""
 
     places: Places
-    #: Texts that stand in context or were just stored as facts.
-    known: set[str]
+    #: What stands in context, or is about to be stored as a fact.
+    known: list[Known]
     categories: Categories
     memories: dict[tuple[str, str], NewMemory] = field(default_factory=dict)
+    #: What was dropped because it is known.
+    repeats: list[dict[str, Any]] = field(default_factory=list)
     checks: Counter[str] = field(default_factory=lambda: Counter(first_pass=0, trimmed=0, refused=0))
 
     def add_reflections(self, output: ExtractReflectionsOutput) -> None:
@@ -72,11 +76,13 @@ class Thoughts:
             self.checks["refused"] += 1
             return
         self.checks["trimmed" if verdict.trimmed else "first_pass"] += 1
-        if any(verdict.text.casefold().rstrip(".") in text.casefold() for text in self.known):
-            return
-        self.known.add(verdict.text)
         key = self._reflection_key(scope, draft.model_copy(update={"content": verdict.text}), sources, owner)
         memory = self._memory("reflection", key, verdict.text, sources, self.categories.stored_as(draft.category))
+        if known := [one for one in self.known if verdict.text.casefold().rstrip(".") in one.content.casefold()]:
+            for one in known:
+                self.repeats += repeats(memory, [(one.id, one.is_stored)], one.scope_key)
+            return
+        self.known.append(Known.of(memory))
         self._keep(replace(memory, importance=min(5, max(1, draft.importance)), private=draft.private))
 
     def _reflection_key(

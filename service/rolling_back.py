@@ -1,5 +1,6 @@
 """What the person concerned and an administrator roll back alike: planned by reading, then done in bounded steps."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -121,14 +122,15 @@ async def _carry_out(transact: Transact, plan: Callable[[Scoped], Awaitable[Plan
     """All of what stands against it is found before the first step is written."""
     for _ in range(PLANS):
         planned = await transact(plan)
+        told: Rollback = await asyncio.to_thread(getattr, planned, "rollback")
         if how.dry_run:
-            return planned.rollback
-        time_machine.check(planned.rollback, cascade=how.cascade, skip_erased=how.skip_erased)
-        if planned.rollback.changes_nothing:
-            return planned.rollback
+            return told
+        time_machine.check(told, cascade=how.cascade, skip_erased=how.skip_erased)
+        if told.changes_nothing:
+            return told
         done = await _take_steps(transact, planned)
         if done is not None:
-            return replace(planned.rollback, op_id=done)
+            return replace(told, op_id=done)
     raise ConcurrentChangeError("these memories are being changed by others; nothing was written: try again")
 
 

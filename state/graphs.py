@@ -109,6 +109,8 @@ class FormationState(FormationInput, FormationOutput, total=False):
     neighbours: Rows
     #: Facts to be closed, each with what replaces it.
     closing: Rows
+    #: What was dropped because it is known, with the messages that said it again.
+    repeats: Rows
     #: Reflections and the episode.
     thoughts: Rows
     #: Scope keys whose consolidation became due.

@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import NamedTuple
 from uuid import UUID
 
+from mnemic.policy.times import believed
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.records import Inbox, IndexedText, Message, Observed
 from mnemic.storage.database import Scoped
@@ -50,11 +51,15 @@ def _row(message: Message) -> dict[str, object]:
 async def read_inbox(scoped: Scoped, session_id: str, *, most: int, set_aside: bool = False, skip: int = 0) -> Inbox:
     """The oldest pending messages of a session, at most `most`: of those that were set aside, or of all others.
 
+    Their times are the believed ones; the rows, and what a search finds, keep those that were given.
+
     Args:
         skip: so many of them are passed over, and counted from the oldest again beyond the last.
     """
     values = {"session_id": session_id, "most": most, "set_aside": set_aside, "skip": skip}
-    messages = await scoped.rows(Message, _SQL["pending"], values)
+    rows = await scoped.rows(dict, _SQL["pending"], values)
+    times = believed((row["said_at"], row.pop("observed_at")) for row in rows)
+    messages = [Message(**{**row, "said_at": time}) for row, time in zip(rows, times, strict=True)]
     waiting = await _waiting(scoped, session_id)
     return Inbox(messages=tuple(messages), pending=waiting.pending, set_aside=waiting.set_aside, idle=waiting.idle)
 

@@ -69,6 +69,13 @@ async def insert(
     return {row[0] for row in await cursor.fetchall()}
 
 
+async def add_sources(scoped: Scoped, said_again: Sequence[tuple[UUID, UUID]]) -> None:
+    """Lets memories rest on further messages, each of which says again what its memory says."""
+    if said_again:
+        memory_ids, message_ids = zip(*said_again, strict=True)
+        await scoped.execute(_SQL["add_sources"], {"memory_ids": [*memory_ids], "message_ids": [*message_ids]})
+
+
 async def twins(scoped: Scoped, memories: Sequence[NewMemory]) -> dict[UUID, Twin]:
     """The living memories that say the same as these, by the id of the new one."""
     values = {"memories": json.dumps([_columns(memory) for memory in memories])}

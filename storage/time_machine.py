@@ -1,11 +1,13 @@
 """Rollback and past states. The database's functions decide and act; their answers become records and errors here."""
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -16,13 +18,15 @@ from mnemic.state.errors import (
     RollbackConflictError,
     UnknownOperationError,
 )
-from mnemic.state.records import Memory
+from mnemic.state.records import Kind, Memory, State
 from mnemic.state.rollback import LaterOperation, Operation, PastMemory, Rollback, StateChange
 from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
 
 Item = TypeVar("Item")
 _SQL = load_statements("time_machine")
+#: What is told of a memory.
+_TOLD = ("memory_id", "kind", "scope_key", "before", "after")
 #: Operations that the history of their undoing names by their ids.
 MOST_NAMED = 20
 
@@ -41,11 +45,29 @@ async def of_session(scoped: Scoped, keys: Sequence[str] | None, session_id: str
     return [op_id for (op_id,) in await scoped.tuples(_SQL["of_session"], values)]
 
 
+class Planned(NamedTuple):
+    """One row of a plan."""
+
+    part: str
+    memory_id: UUID
+    kind: Kind
+    scope_key: str
+    before: State
+    after: State | None
+    version: int
+    #: The row of history after which the memory is to be as it was, None: it was not there yet; or that of a relation.
+    seq: int
+    is_orphan: bool
+    turn: int
+    op_id: UUID
+    reason: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """What one operation of a rollback changes: rows of its plan, and rows of history about relations."""
 
-    changes: Sequence[Mapping[str, Any]]
+    changes: Sequence[Planned]
     links: Sequence[int]
 
     @property
@@ -58,23 +80,50 @@ class Step:
 class Plan:
     """What a rollback would do as things stood when it was read; nothing holds them so."""
 
-    rollback: Rollback
+    rows: Sequence[Planned]
     #: What was asked for; the same again is the same call.
     request: Mapping[str, Any]
     #: A person's; None: an administrator's.
     keys: list[str] | None
-    #: The rollback that the same call began and that was broken off.
-    resumed: UUID | None
-    all_of_it: Step
+
+    @cached_property
+    def resumed(self) -> UUID | None:
+        """The rollback that the same call began and that was broken off."""
+        return next((row.op_id for row in self.rows if row.part == "resumed"), None)
+
+    @cached_property
+    def all_of_it(self) -> Step:
+        """What it changes."""
+        links = [row.seq for row in self.rows if row.part == "relation"]
+        return Step(changes=[row for row in self.rows if row.part == "change"], links=links)
+
+    @cached_property
+    def rollback(self) -> Rollback:
+        """What it tells; of very many memories that takes a while."""
+
+        def told(part: str) -> tuple[StateChange, ...]:
+            found = sorted((row for row in self.rows if row.part == part), key=attrgetter("memory_id"))
+            return tuple(StateChange(**{name: getattr(row, name) for name in _TOLD}) for row in found)
+
+        later = (LaterOperation(op_id=row.op_id, reason=row.reason) for row in self.rows if row.part == "conflict")
+        return Rollback(
+            op_id=None,
+            changes=told("change"),
+            later=tuple(later),
+            erased=told("erased"),
+            twins=told("twin"),
+            protected=told("protected"),
+            relations=len(self.all_of_it.links),
+        )
 
     def steps(self, most: int) -> list[Step]:
         """Parts of about so many changes: relations first, for what was said follows them; then whatever is closed."""
         changes, links = self.all_of_it.changes, self.all_of_it.links
         if self.all_of_it.size <= most:
             return [self.all_of_it]
-        closed, opened = ([row for row in changes if row["turn"] in turns] for turns in ((0, 1), (3,)))
+        closed, opened = ([row for row in changes if row.turn in turns] for turns in ((0, 1), (3,)))
         # what takes the place of another one that moves goes with it
-        tied = [row for row in changes if row["turn"] == 2]
+        tied = [row for row in changes if row.turn == 2]
         return [
             *(Step(changes=(), links=part) for part in _parts(links, most)),
             *(Step(changes=part, links=()) for part in (*_parts(closed, most), tied, *_parts(opened, most)) if part),
@@ -96,10 +145,10 @@ async def plan_undo(scoped: Scoped, keys: Sequence[str] | None, ops: Sequence[UU
     request = {"undone": _named(ops), "cascade": cascade} | ({} if own is None else {"keys": own})
     values = {"ops": list(ops), "cascade": cascade, "keys": own, "request": Jsonb(request)}
     name = "plan_undo_as_administrator" if own is None else "plan_undo"
-    rows = await scoped.rows(dict, _SQL[name], values)
-    if not ops or {row["op_id"] for row in rows if row["part"] == "operation"} != set(ops):
+    rows = [*map(Planned._make, await scoped.many(_SQL[name], values))]
+    if not ops or {row.op_id for row in rows if row.part == "operation"} != set(ops):
         raise UnknownOperationError
-    return _plan(rows, request, own)
+    return Plan(rows=rows, request=request, keys=own)
 
 
 async def plan_restore(scoped: Scoped, key: str, seq: int, *, administers: bool) -> Plan:
@@ -113,8 +162,8 @@ async def plan_restore(scoped: Scoped, key: str, seq: int, *, administers: bool)
         raise InvalidInputError(f"{seq} lies within an operation: name its last_seq, or what is before its first_seq")
     request = {"seq": seq, "key": key}
     name = "plan_restore_as_administrator" if administers else "plan_restore"
-    rows = await scoped.rows(dict, _SQL[name], {"key": key, "seq": seq, "request": Jsonb(request)})
-    return _plan(rows, request, None if administers else [key])
+    rows = await scoped.many(_SQL[name], {"key": key, "seq": seq, "request": Jsonb(request)})
+    return Plan(rows=[*map(Planned._make, rows)], request=request, keys=None if administers else [key])
 
 
 async def take(scoped: Scoped, plan: Plan, step: Step, *, op_id: UUID, whole: UUID | None, left: int) -> bool:
@@ -125,10 +174,10 @@ async def take(scoped: Scoped, plan: Plan, step: Step, *, op_id: UUID, whole: UU
         left: changes that remain after it.
     """
     values = {
-        "ids": [row["memory_id"] for row in step.changes],
-        "versions": [row["version"] for row in step.changes],
-        "seqs": [row["seq"] for row in step.changes],
-        "orphans": [row["is_orphan"] for row in step.changes],
+        "ids": [row.memory_id for row in step.changes],
+        "versions": [row.version for row in step.changes],
+        "seqs": [row.seq for row in step.changes],
+        "orphans": [row.is_orphan for row in step.changes],
         "links": list(step.links),
         "keys": plan.keys,
         "request": Jsonb(plan.request),
@@ -205,41 +254,6 @@ def _named(ops: Sequence[UUID]) -> list[str] | str:
     """Operations as the history names what was undone, in each of its rows: many by a digest."""
     names = sorted(str(op_id) for op_id in ops)
     return names if len(names) <= MOST_NAMED else hashlib.sha256(",".join(names).encode()).hexdigest()
-
-
-def _plan(rows: Sequence[Mapping[str, Any]], request: Mapping[str, Any], keys: list[str] | None) -> Plan:
-    parts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        parts[row["part"]].append(row)
-
-    def told(name: str) -> tuple[StateChange, ...]:
-        return tuple(
-            StateChange(
-                memory_id=row["memory_id"],
-                kind=row["kind"],
-                scope_key=row["scope_key"],
-                before=row["before_state"],
-                after=row["after_state"],
-            )
-            for row in sorted(parts[name], key=lambda row: row["memory_id"])
-        )
-
-    rollback = Rollback(
-        op_id=None,
-        changes=told("change"),
-        later=tuple(LaterOperation(op_id=row["op_id"], reason=row["reason"]) for row in parts["conflict"]),
-        erased=told("erased"),
-        twins=told("twin"),
-        protected=told("protected"),
-        relations=len(parts["relation"]),
-    )
-    return Plan(
-        rollback=rollback,
-        request=request,
-        keys=keys,
-        resumed=next((row["op_id"] for row in parts["resumed"]), None),
-        all_of_it=Step(changes=parts["change"], links=[row["seq"] for row in parts["relation"]]),
-    )
 
 
 def _parts(items: Sequence[Item], most: int) -> list[Sequence[Item]]:

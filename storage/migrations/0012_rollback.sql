@@ -261,8 +261,8 @@ begin
     perform open_operation(p_agent, p_op, p_actor, p_actor_kind, case when p_request ? 'seq' then 'restore' else 'undo' end,
                            null, null, p_request || case when p_whole is null then '{}'::jsonb
                                                          else jsonb_build_object('rollback', p_whole, 'left', p_left) end);
-    perform set_config('mnemic.undo_of', p_request #>> '{undone,0}', true)
-      where p_request #>> '{undone,0}' is not null and p_request #>> '{undone,1}' is null;
+    update heads set undo_of = (p_request #>> '{undone,0}')::uuid
+     where agent_id = p_agent and p_request #>> '{undone,1}' is null;
     finals := array(
         select r from unnest(p_ids, p_versions, p_seqs, p_orphans) as t(id, version, seq, is_orphan)
           join memories m on m.agent_id = p_agent and m.id = t.id and m.version = t.version
@@ -276,6 +276,7 @@ begin
        or exists (select from unnest(finals) as f
                    cross join lateral living_at(p_agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
                    where f.state = 'active' and o.id <> all(p_ids)) then
+        perform close_operation(p_agent);
         return false;
     end if;
     hidden := array(select f.id from unnest(finals) as f join memories m on m.agent_id = p_agent and m.id = f.id
@@ -301,6 +302,7 @@ begin
       from rests_on(p_agent, shown) as s
      where e.agent_id = p_agent and e.item_id = s.message_id
        and (p_keys is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]));
+    perform close_operation(p_agent);
     return true;
 end $$;
 

@@ -58,7 +58,7 @@ select count(*) as pending, count(*) filter (where set_aside) as set_aside,
 
 -- pending --
 -- The oldest of those that were set aside, or of all others.
-select id, session_id, role, author, user_id, content, said_at from messages
+select id, session_id, role, author, user_id, content, said_at, created_at as observed_at from messages
  where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
    and set_aside = %(set_aside)s
  order by place limit %(most)s

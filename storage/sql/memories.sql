@@ -43,6 +43,16 @@ with given as (
 )
 select id from stored;
 
+-- add_sources --
+-- A message that says again what is known; each memory is looked up by itself, as in insert.
+insert into sources (agent_id, memory_id, message_id, scope_key)
+select %(agent_id)s, m.id, s.message_id, m.scope_key
+  from unnest(%(memory_ids)s::uuid[], %(message_ids)s::uuid[]) as s(memory_id, message_id)
+ cross join lateral (select id, scope_key from memories
+                      where agent_id = %(agent_id)s and id = s.memory_id and scope_key = any(%(scope_keys)s)
+                        and state <> 'purged' offset 0) as m
+on conflict do nothing;
+
 -- twins --
 -- The living memory that says the same as each of these, whatever embedding model it was indexed with.
 select g.id as new_id, m.id, m.version, m.protected from jsonb_to_recordset(%(memories)s)

@@ -109,6 +109,15 @@ async def test_who_corrects_themselves_in_one_breath_leaves_the_last_word(memory
     assert [event.event for event in await memory.history(ANA, old.id)] == ["ADD", "SUPERSEDE"]
 
 
+async def test_facts_of_one_moment_stand_in_the_order_of_their_messages(memory: Mnemic, model: LoopbackModel) -> None:
+    """Hosts often give no times; in which order a model lists the facts tells nothing."""
+    model.answer(FACTS, facts(fact(BERGEN, 2), fact(OSLO, 1)))
+    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1, text=BERGEN)))
+    await memory.observe(ANA, [{"role": "user", "content": text} for text in ("Oslo.", "Bergen.", "Well.", "Well.")])
+    await memory.form(ANA)
+    assert await contents(memory, ANA) == [BERGEN]
+
+
 async def test_a_fact_of_the_batch_that_falls_itself_closes_nothing(memory: Mnemic, model: LoopbackModel) -> None:
     turin = "Ana lives in Turin with two cats."
     await know(memory, model, OSLO)

@@ -58,7 +58,7 @@ def before_step(
 
     async def interrupted(scoped: Any, **asked: Any) -> bool:
         if next(steps) == number:
-            await happens([row["memory_id"] for row in asked["step"].changes])
+            await happens([row.memory_id for row in asked["step"].changes])
         return await take(scoped, **asked)
 
     monkeypatch.setattr(time_machine, "take", interrupted)

@@ -26,7 +26,8 @@ select %(agent)s, id, 'fact', 'user:ana', 'Ana', 'profile', content, 2, 'asserte
   from loaded order by number;
 insert into sources (agent_id, memory_id, message_id, scope_key)
 select %(agent)s, id, message_id, 'user:ana' from loaded
-union select %(agent)s, l.id, m.message_id, 'user:ana' from loaded l join loaded m on m.number = (l.number - 1) / 10 * 10 + 1;
+union
+select %(agent)s, l.id, m.message_id, 'user:ana' from loaded l join loaded m on m.number = (l.number - 1) / 10 * 10 + 1;
 insert into relations (agent_id, from_id, to_id, relation_type, strength, scope_key, to_scope_key)
 select %(agent)s, l.id, n.id, 'related_to', 0.5, 'user:ana', 'user:ana'
   from loaded l join loaded n on n.number = l.number - 1 where l.number %% 2 = 0;
@@ -44,6 +45,6 @@ def load_operation(connection: psycopg.Connection, agent: str, many: int, *, dim
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("set local search_path = mnemic, public")
         for statement in _LOAD.split(";\n"):
-            cursor.execute(statement, values)  # type: ignore[arg-type]  # a part of the text above
+            cursor.execute(statement, values)
     connection.execute("vacuum analyze")
     return op_id

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from tests.service.cli.conftest import Command
+from tests.support.erasing import expire
 from tests.support.server import Clone
 from tests.support.terminal import at_a_terminal
 from tests.support.worlds import identity, memory, remember
@@ -26,11 +27,10 @@ def ids(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     async def store() -> None:
         async with clean_db.database() as db:
             await remember(db, identity(), *new, also=["user:bo"])
-            async with db.scoped(identity("bo")) as scoped:
-                await scoped.begin_operation("ttl")
-                await scoped.execute("update memories set state = 'soft_deleted'", {})
 
     asyncio.run(store())
+    with clean_db.as_superuser() as superuser:
+        expire(superuser, new[2].id)
     with clean_db.as_superuser() as superuser, superuser.transaction():  # as if that was two days ago
         superuser.execute("set local session_replication_role = replica")
         superuser.execute("update mnemic.history set ts = ts - interval '2 days' where reason = 'ttl'")
