@@ -5,6 +5,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from statistics import quantiles
+from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -50,7 +52,7 @@ async def others_write(db: Database, what: str) -> AsyncIterator[list[float]]:
 
 
 async def test_very_many_memories_are_rolled_back_while_others_write(
-    clean_db: Clone, superuser: psycopg.Connection, administration: Administration
+    clean_db: Clone, superuser: psycopg.Connection
 ) -> None:
     op_id = await asyncio.to_thread(load_operation, superuser, AGENT, MANY)
     how = Rolling(skip_erased=False, dry_run=False)
@@ -62,8 +64,9 @@ async def test_very_many_memories_are_rolled_back_while_others_write(
     async with clean_db.database(Settings(pool_size=4)) as db:
         transact = rolling_back.as_person(db, ANA)
 
-        async def undo(op_id: object) -> Rollback:
-            return await rolling_back.undo(transact, [KEY], [op_id], how)  # type: ignore[list-item]
+        async def undo(op_id: UUID | None) -> Rollback:
+            assert op_id
+            return await rolling_back.undo(transact, [KEY], [op_id], how)
 
         async with others_write(db, "nothing else"):
             await asyncio.sleep(5)
@@ -79,5 +82,7 @@ async def test_very_many_memories_are_rolled_back_while_others_write(
         async with others_write(db, "undo of the restore"):
             await undo(restored.op_id)
         assert states() == {"active": MANY}
-    assert await administration.verify(AGENT) == []
-    assert {one.left for one in await administration.operations(AGENT, limit=100_000)} == {0}
+    patient: dict[str, Any] = {"admin_url": clean_db.administrator_dsn, "statement_timeout_seconds": 1200}
+    async with Administration.open(**patient) as administration:
+        assert await administration.verify(AGENT) == []
+        assert {one.left for one in await administration.operations(AGENT, limit=100_000)} == {0}
