@@ -12,6 +12,8 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
+from mnemic.service import rolling_back
+from mnemic.service.asked import Rolling
 from mnemic.state.errors import RefusedError
 from mnemic.state.records import Memory, NewMemory
 from mnemic.state.settings import Settings
@@ -252,8 +254,8 @@ async def test_undo_and_erasure_at_once_neither_deadlock_nor_bring_anything_back
         ops = [await _stored(db, one) for one in kept]
 
         async def undo(op_id: uuid.UUID) -> None:
-            async with db.scoped(ANA) as scoped:
-                await in_one.undo(scoped, MINE, [op_id], cascade=True, skip_erased=True, apply=True)
+            how = Rolling(cascade=True, skip_erased=True, dry_run=False)
+            await rolling_back.undo(rolling_back.as_person(db, ANA), MINE, [op_id], how)
 
         await asyncio.gather(*(act for n, op_id in enumerate(ops) for act in (undo(op_id), erase(db, kept[n].id))))
     with fresh_db.as_superuser() as superuser:
