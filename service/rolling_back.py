@@ -19,7 +19,7 @@ from mnemic.storage.time_machine import Plan
 Result = TypeVar("Result")
 
 #: Memories and relations that one transaction changes; it holds the agent's head for a fraction of a second.
-STEP: Final = 500
+STEP: Final = 250
 #: How often it is planned, where others change the same memories before the first step.
 PLANS: Final = 3
 
