@@ -24,6 +24,13 @@ async def erase_person(scoped: Scoped, user_id: str) -> list[UUID]:
     return [erased for (erased,) in await scoped.tuples(_SQL["erase_person"], values)]
 
 
+async def forget_messages(scoped: Scoped, most: int) -> int:
+    """As administrator: takes the words of the agent's messages whose time has come; of how many."""
+    await scoped.wait_for_head()
+    ((gone,),) = await scoped.tuples(_SQL["forget_messages"], {"most": most})
+    return int(gone)
+
+
 async def purge_expired(scoped: Scoped, after: timedelta) -> list[UUID]:
     """As administrator: erases facts, episodes and insights that expired so long ago; their ids."""
     values = {"after": after, "op_id": uuid4(), "actor": scoped.identity.actor}

@@ -64,8 +64,8 @@ create table thread_revisions (
     primary key (agent_id, session_id, reader),
     foreign key (agent_id, session_id) references sessions
 );
--- The inbox (formed_by is null) and, afterwards, the sources that were kept. A message that was not kept loses its
--- content and stays as a skeleton, so that a host that resends it changes nothing.
+-- The inbox (formed_by is null) and, afterwards, the sources that were kept. A message that is not kept loses its content
+-- in time, once something accounts for it, and stays as a skeleton, so that a host that resends it changes nothing.
 create table messages (
     agent_id    text not null,
     id          uuid not null,
@@ -84,10 +84,13 @@ create table messages (
     set_aside   boolean not null default false,
     -- the actor of the run that observed it, who need not have said it
     brought_by  text,
+    -- when the words of a formed message go; null: they stay, or are gone
+    forget_at   timestamptz,
     primary key (agent_id, id),
     foreign key (agent_id, session_id) references sessions
 );
 create index messages_pending on messages (agent_id, session_id, set_aside, place) where formed_by is null;
+create index messages_forgotten on messages (agent_id, scope_key, forget_at) where forget_at is not null;
 
 create table memories (
     agent_id           text not null references agents,
@@ -1312,12 +1315,21 @@ language sql security definer set search_path = mnemic, pg_temp as $$
             order by m.scope_key, m.kind, m.content_hash, m.subject_user_id, m.id)
 $$;
 
--- The messages that memories rest on, but those that somebody else said.
+-- The messages that memories rest on, and of those that were formed with these what waits to lose its words; but not what
+-- somebody else said.
 create function own_sources(p_agent text, p_memories uuid[], p_user text) returns uuid[]
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select coalesce(array_agg(distinct m.id), '{}')
-      from sources s join messages m on m.agent_id = p_agent and m.id = s.message_id
-     where s.agent_id = p_agent and s.memory_id = any(p_memories) and (m.user_id is null or m.user_id = p_user)
+    with source as (
+        select m.id, m.user_id, m.formed_by
+          from sources s join messages m on m.agent_id = p_agent and m.id = s.message_id
+         where s.agent_id = p_agent and s.memory_id = any(p_memories)
+    ), waiting as (
+        select id, user_id from messages
+         where agent_id = p_agent and forget_at is not null and formed_by in (select formed_by from source)
+    )
+    select coalesce(array_agg(distinct id), '{}')
+      from (select id, user_id from source union all select id, user_id from waiting) as m
+     where user_id is null or user_id = p_user
 $$;
 
 -- These memories, and what was taken out of use because it says exactly the same.
@@ -1486,6 +1498,21 @@ begin
     perform delete_threads(agent, p_user, alone);
     perform close_operation(agent);
     return query select unnest(ids);
+end $$;
+
+-- Takes the words of messages whose days are over, the oldest and at most so many, as an administrator; how many they were.
+create function forget_messages(p_most integer) returns integer
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    agent text := current_setting('mnemic.agent_id');
+    gone  integer;
+begin
+    perform from heads where agent_id = agent for update;
+    update messages set content = null, forget_at = null
+     where agent_id = agent and id in (
+           select id from messages where agent_id = agent and forget_at <= clock_timestamp() order by forget_at limit p_most);
+    get diagnostics gone = row_count;
+    return gone;
 end $$;
 
 -- Purges what time alone has closed, so long ago: facts, episodes and insights whose last change was their expiry.
@@ -1798,7 +1825,7 @@ grant select (agent_id, seq, hash) on heads to mnemic_admin;
 grant execute on function plan_undo, plan_restore, roll_back, erase, erase_person, chain_links, history_text, seq_at,
     tells_of_memory, rests_on, is_rested_on to mnemic_app;
 grant execute on function plan_undo_as_administrator, plan_restore_as_administrator, roll_back_as_administrator,
-    as_of_blind, purge_expired, audit_problems, agent_ids, seq_at, tells_of_memory to mnemic_admin;
+    as_of_blind, purge_expired, audit_problems, agent_ids, seq_at, tells_of_memory, forget_messages to mnemic_admin;
 grant select, insert, update on refinements to mnemic_app;
 grant select on refinements to mnemic_admin;
 grant execute on function in_refinement, begin_knife, protect_in_refinement, indexed_text to mnemic_app;

@@ -145,7 +145,7 @@ async def plan_undo(scoped: Scoped, keys: Sequence[str] | None, ops: Sequence[UU
     request = {"undone": _named(ops), "cascade": cascade} | ({} if own is None else {"keys": own})
     values = {"ops": list(ops), "cascade": cascade, "keys": own, "request": Jsonb(request)}
     name = "plan_undo_as_administrator" if own is None else "plan_undo"
-    rows = [*map(Planned._make, await scoped.many(_SQL[name], values))]
+    rows = [*map(Planned._make, await scoped.tuples(_SQL[name], values))]
     if not ops or {row.op_id for row in rows if row.part == "operation"} != set(ops):
         raise UnknownOperationError
     return Plan(rows=rows, request=request, keys=own)
@@ -162,7 +162,7 @@ async def plan_restore(scoped: Scoped, key: str, seq: int, *, administers: bool)
         raise InvalidInputError(f"{seq} lies within an operation: name its last_seq, or what is before its first_seq")
     request = {"seq": seq, "key": key}
     name = "plan_restore_as_administrator" if administers else "plan_restore"
-    rows = await scoped.many(_SQL[name], {"key": key, "seq": seq, "request": Jsonb(request)})
+    rows = await scoped.tuples(_SQL[name], {"key": key, "seq": seq, "request": Jsonb(request)})
     return Plan(rows=[*map(Planned._make, rows)], request=request, keys=None if administers else [key])
 
 

@@ -9,3 +9,7 @@ select erase_person(%(user_id)s, %(op_id)s, %(actor)s);
 -- purge_expired --
 -- What expired so long ago.
 select purge_expired(%(after)s, %(op_id)s, %(actor)s);
+
+-- forget_messages --
+-- The words of messages whose time has come.
+select forget_messages(%(most)s);

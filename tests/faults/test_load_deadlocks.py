@@ -4,6 +4,7 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from random import Random
 
 import psycopg
@@ -81,7 +82,8 @@ class Harbour:
             closing = [Supersession(old_id=one.id, old_version=one.version, new_id=thought.id) for one in old]
             if closing:
                 await memories.supersede(scoped, [(change, MORNING) for change in closing])
-            await inbox.forget_contents(scoped, [one.id for one in self._some(who, chance, 4)])
+            await inbox.forget_later(scoped, [one.id for one in self._some(who, chance, 4)], timedelta(0))
+            await inbox.forget_due(scoped)
             await scopes.touch(scoped, who.scope_keys)
 
         await self.db.write(who, act)
