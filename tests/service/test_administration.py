@@ -45,6 +45,7 @@ CALLABLE = {
         "agent_ids",
         "as_of_blind",
         "audit_problems",
+        "forget_messages",
         "plan_restore_as_administrator",
         "plan_undo_as_administrator",
         "purge_expired",

@@ -61,7 +61,7 @@ async def test_very_many_memories_are_rolled_back_while_others_write(
         counts = "select state, count(*) from mnemic.memories where scope_key = 'user:ana' group by 1"
         return dict(superuser.execute(counts).fetchall())
 
-    async with clean_db.database(Settings(pool_size=4)) as db:
+    async with clean_db.database(Settings(pool_size=4, statement_timeout_seconds=300)) as db:
         transact = rolling_back.as_person(db, ANA)
 
         async def undo(op_id: UUID | None) -> Rollback:
