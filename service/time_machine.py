@@ -34,6 +34,9 @@ class OwnTimeMachine:
 
     _resources: Resources
 
+    def _transact(self, who: Identity) -> rolling_back.Transact:
+        return rolling_back.as_person(self._resources.database, who)
+
     async def operations(
         self,
         identity: Identity,
@@ -81,12 +84,13 @@ class OwnTimeMachine:
             UnknownOperationError: no such operation on this person's memories.
             RollbackConflictError: a memory was changed later, has a living twin, or is protected; nothing was written.
             ContentErasedError: contents were erased; nothing was written.
+            RollbackStoppedError: of many memories a part is rolled back; the same call goes on.
             InvalidInputError: no user and no session in the identity, or a value that cannot be used.
         """
         who, own = owner(identity)
         ops = checked(OPERATION_IDS, {"op_ids": list(op_ids)}, strict=None)["op_ids"]
         how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        return await self._resources.database.write(who, lambda scoped: rolling_back.undo(scoped, own, ops, how))
+        return await rolling_back.undo(self._transact(who), own, ops, how)
 
     async def undo_session(
         self,
@@ -102,14 +106,12 @@ class OwnTimeMachine:
 
         Raises:
             UnknownOperationError: nothing was done there since.
-            RollbackConflictError, ContentErasedError, InvalidInputError: as `undo`.
+            RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
         """
         who, own = owner(identity)
         asked = checked(SESSION_SINCE, {"session_id": session_id, "since": since})
         how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        return await self._resources.database.write(
-            who, lambda scoped: rolling_back.undo_session(scoped, own, asked["session_id"], asked["since"], how)
-        )
+        return await rolling_back.undo_session(self._transact(who), own, asked["session_id"], asked["since"], how)
 
     async def restore(
         self,
@@ -127,7 +129,7 @@ class OwnTimeMachine:
                 before. Or a time, which within an operation means the moment before it.
 
         Raises:
-            RollbackConflictError, ContentErasedError: as `undo`.
+            RollbackConflictError, ContentErasedError, RollbackStoppedError: as `undo`.
             InvalidInputError: the scope key is not the person's own, a seq lies within an operation, or a value cannot
                 be used.
         """
@@ -139,8 +141,8 @@ class OwnTimeMachine:
                 "scope_key: a person restores their own user's and session's key; an administrator restores what is "
                 "shared (`Administration.restore`, or `mnemic restore` without --user)"
             )
-        return await self._resources.database.write(
-            who, lambda scoped: rolling_back.restore(scoped, past["scope_key"], past["moment"], how, administers=False)
+        return await rolling_back.restore(
+            self._transact(who), past["scope_key"], past["moment"], how, administers=False
         )
 
     async def as_of(

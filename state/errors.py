@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from mnemic.state.audit import AuditProblem
     from mnemic.state.records import Usage
@@ -103,6 +104,21 @@ class RollbackConflictError(RollbackRefusedError):
 
 class ContentErasedError(RollbackRefusedError):
     """What these memories said back then was erased; nothing was written."""
+
+
+class RollbackStoppedError(MnemicError):
+    """A rollback in steps came to a halt between two of them: the same call goes on with what is left."""
+
+    def __init__(self, op_id: "UUID", *, done: int, left: int) -> None:
+        super().__init__(
+            f"stopped after {done} changes, {left} are left: the same call goes on, and its dry run tells what stands "
+            f"against it; to take back what was done, undo {op_id}"
+        )
+        #: The rollback, as the history names it.
+        self.op_id = op_id
+        #: Memories and relations that this call changed, and those that it did not come to.
+        self.done = done
+        self.left = left
 
 
 class BrokenAuditError(MnemicError):

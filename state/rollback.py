@@ -31,6 +31,8 @@ class Operation:
     events: dict[str, int]
     scope_keys: tuple[str, ...]
     token_delta: int
+    #: Changes that a rollback in steps has still to make; 0: it is whole.
+    left: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -747,15 +747,46 @@ create trigger record_end after update on refinements for each row when (old.end
     execute function record_session();
 
 -- Rollback ----------------------------------------------------------------------------------------------------------
+-- What is to change is planned by reading alone; then it is done in steps, each an operation that holds the agent's head briefly.
 -- The scope of these functions is that of the transaction: its agent and, but for administrators, its scope keys.
 
--- What a memory is to become: its row of back then, nothing where it was not yet there.
-create type rollback_target as (memory_id uuid, was jsonb, is_erased boolean);
+-- The steps of a rollback that took more than one.
+create index history_rollback on history (agent_id, (meta ->> 'rollback'), seq) where meta ->> 'rollback' is not null;
 
 -- Whether a row of history tells of a memory's row; others tell of relations, reads, refusals.
 create function tells_of_memory(h history) returns boolean
 language sql immutable
 return h.event <> 'LINK' and (h.before_digest is not null or h.after_digest is not null);
+
+-- Operations, and of a rollback all its steps.
+create function whole_operations(p_agent text, p_ops uuid[]) returns uuid[]
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select array(
+        select unnest(p_ops)
+        union
+        select s.op_id from history s
+         where s.agent_id = p_agent and s.meta ->> 'rollback' = any(array(
+               select distinct h.meta ->> 'rollback' from history h
+                where h.agent_id = p_agent and h.op_id = any(p_ops) and h.meta ->> 'rollback' is not null)))
+$$;
+
+-- The rollback that the same call began, with a cascade or without, and that was broken off: the last of its steps had
+-- something left to do.
+create function unfinished_rollback(p_agent text, p_request jsonb) returns uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with recursive begun(id) as ( -- one after the other, and not every row of each
+        select min(h.meta ->> 'rollback') from history h where h.agent_id = p_agent and h.meta ->> 'rollback' is not null
+        union all
+        select (select min(h.meta ->> 'rollback') from history h where h.agent_id = p_agent and h.meta ->> 'rollback' > b.id)
+          from begun b where b.id is not null
+    )
+    select b.id::uuid
+      from begun b
+     cross join lateral (select h.seq, h.meta from history h where h.agent_id = p_agent and h.meta ->> 'rollback' = b.id
+                          order by h.seq desc limit 1) as l
+     where l.meta - '{rollback,left,cascade}'::text[] = p_request - 'cascade' and (l.meta ->> 'left')::integer > 0
+     order by l.seq desc limit 1
+$$;
 
 -- The operations, and those that must be undone with them: later changes of the same memories, and what those touched.
 -- What was erased is in nobody's way any more, nor is what stands for itself since.
@@ -763,16 +794,20 @@ create function operations_after(p_agent text, p_keys text[], p_ops uuid[]) retu
 language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
 declare
     ops   uuid[] := p_ops;
-    later uuid[];
+    later uuid[] := p_ops;
 begin
     loop
         later := array(
             select distinct l.op_id
-              from history h join memories m on m.agent_id = h.agent_id and m.id = h.memory_id and m.state <> 'purged'
-              join history l on l.agent_id = h.agent_id and l.memory_id = h.memory_id and l.seq > h.seq
-             where h.agent_id = p_agent and h.op_id = any(ops) and (p_keys is null or h.scope_key = any(p_keys))
-               and tells_of_memory(h) and tells_of_memory(l) and l.op_id <> all(ops) and l.reason <> 'erasure');
+              from (select h.memory_id, min(h.seq) as seq
+                      from history h join memories m on m.agent_id = h.agent_id and m.id = h.memory_id and m.state <> 'purged'
+                     where h.agent_id = p_agent and h.op_id = any(later) and (p_keys is null or h.scope_key = any(p_keys))
+                       and tells_of_memory(h)
+                     group by h.memory_id) as f
+              join history l on l.agent_id = p_agent and l.memory_id = f.memory_id and l.seq > f.seq
+             where tells_of_memory(l) and l.reason <> 'erasure' and l.op_id not in (select unnest(ops) offset 0));
         exit when cardinality(later) = 0;
+        later := whole_operations(p_agent, later);
         ops := ops || later;
     end loop;
     return ops;
@@ -795,35 +830,28 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                             order by h.seq desc limit 1) = 'DELETE')
 $$;
 
--- Whether what a memory went into when it got this version was erased, so that it stands for itself.
-create function is_orphaned(p_agent text, p_memory uuid, p_version text) returns boolean
+-- What went into a memory by an operation, and that memory was erased, so that it stands for itself.
+create function orphaned(p_agent text) returns table (memory_id uuid, op_id uuid)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select exists (
-        select from history h join history_contents c on c.agent_id = p_agent and c.seq = h.seq
-          join history l on l.agent_id = p_agent and l.op_id = h.op_id and l.event = 'LINK'
-          join history_contents k on k.agent_id = p_agent and k.seq = l.seq
-          join memories w on w.agent_id = p_agent and w.id = (k.after ->> 'from_id')::uuid
-         where h.agent_id = p_agent and h.memory_id = p_memory and tells_of_memory(h) and c.after ->> 'version' = p_version
-           and k.after ->> 'to_id' = p_memory::text and k.after ->> 'relation_type' in ('merged_from', 'same_as')
-           and w.state = 'purged' and not stands(p_agent, w.id))
+    select (k.after ->> 'to_id')::uuid, l.op_id
+      from memories w
+      join history l on l.agent_id = p_agent and l.memory_id = w.id and l.event = 'LINK'
+      join history_contents k on k.agent_id = p_agent and k.seq = l.seq
+     where w.agent_id = p_agent and w.state = 'purged' and k.after ->> 'relation_type' in ('merged_from', 'same_as')
+       and not stands(p_agent, w.id)
 $$;
 
--- The rows that are to change, as they will be. Whose target is unknown for an erasure stays as it is.
-create function rolled_back(p_agent text, p_targets rollback_target[]) returns setof memories
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select r.*
-      from unnest(p_targets) as t
-      join memories m on m.agent_id = p_agent and m.id = t.memory_id
-     cross join lateral jsonb_populate_record(m, coalesce(t.was, '{"state": "soft_deleted", "superseded_by": null,
+-- A memory as it will be: as its row of back then, or out of use where it was not yet there.
+create function final_row(m memories, p_was jsonb, p_is_free boolean) returns setof memories
+language sql stable
+begin atomic
+    select r.* from jsonb_populate_record(m, coalesce(p_was, '{"state": "soft_deleted", "superseded_by": null,
            "absorbed_at": null, "consolidated_into": null, "purge_at": null}') - '{version,updated_at}'::text[]
            -- what took it in was erased: it stands for itself, as after that erasure
-           || case when exists (select from memories c where c.agent_id = p_agent and c.state = 'purged'
-                                   and c.id = (t.was ->> 'consolidated_into')::uuid)
-                        or t.was ->> 'state' = 'soft_deleted' and is_orphaned(p_agent, t.memory_id, t.was ->> 'version')
-                   then '{"state": "active", "absorbed_at": null, "consolidated_into": null}' else '{}'::jsonb end) as r
-     where m.state <> 'purged' and not t.is_erased and r is distinct from m
-     order by r.id
-$$;
+           || case when p_is_free or exists (select from memories c where c.agent_id = m.agent_id and c.state = 'purged'
+                                                and c.id = (p_was ->> 'consolidated_into')::uuid)
+                   then '{"state": "active", "absorbed_at": null, "consolidated_into": null}' else '{}'::jsonb end) as r;
+end;
 
 -- Whether two living rows stand in each other's way.
 create function are_twins(a memories, b memories) returns boolean
@@ -831,6 +859,25 @@ language sql immutable
 return a.id <> b.id and a.scope_key = b.scope_key and a.kind = b.kind
        and (a.kind = 'consolidation'
             or a.content_hash = b.content_hash and a.subject_user_id is not distinct from b.subject_user_id);
+
+-- Where a memory lives: two in one place are twins.
+create function place_of(m memories) returns text
+language sql stable
+return jsonb_build_array(m.scope_key, m.kind,
+                         case when m.kind <> 'consolidation' then jsonb_build_array(m.content_hash, m.subject_user_id) end)::text;
+
+-- The living memory in such a place.
+create function living_at(p_agent text, p_key text, p_kind text, p_hash uuid, p_subject text) returns setof memories
+language sql stable
+begin atomic
+    select o.* from memories o
+     where o.agent_id = p_agent and o.scope_key = p_key and o.state = 'active' and p_kind <> 'consolidation'
+       and o.content_hash = p_hash and o.kind = p_kind and coalesce(o.subject_user_id, '') = coalesce(p_subject, '')
+    union all
+    select o.* from memories o
+     where o.agent_id = p_agent and o.scope_key = p_key and o.state = 'active' and o.kind = 'consolidation'
+       and p_kind = 'consolidation';
+end;
 
 -- The messages that memories rest on: their own, and those of what was merged into them or removed for their sake.
 create function rests_on(p_agent text, p_memories uuid[]) returns table (message_id uuid)
@@ -857,47 +904,171 @@ language sql stable set search_path = mnemic, pg_temp as $$
                     where m.state in ('active', 'absorbed') and m.id <> all(p_but))
 $$;
 
--- Tells what a rollback meets, and does it where nothing stands against it; p_op null: tells only.
-create function roll_back(p_agent text, p_targets rollback_target[], p_links history_contents[], p_administers boolean,
-                          p_skip_erased boolean, p_op uuid)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text)
-language plpgsql security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
+-- Tells what it means to give memories back what they were before rows of their history, and relations before theirs: what
+-- changes, what stands against it, and what a step has to know of it. Each part is sorted or looked up once and never joined
+-- to itself, so that it takes as long as there are memories. turn: what is closed makes room for what comes back; between
+-- them what takes the place of another one that moves.
+create function planned(p_agent text, p_ids uuid[], p_firsts bigint[], p_links bigint[], p_administers boolean)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer)
+language sql stable security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
+    with target as materialized (
+        select t.id, p.seq, c.after as was, p.after_digest is not null and c.after is null as is_erased,
+               coalesce(c.after ->> 'state' = 'soft_deleted'
+                        and (t.id, p.op_id) in (select o.memory_id, o.op_id from orphaned(p_agent) as o offset 0), false) as is_orphan
+          from unnest(p_ids, p_firsts) as t(id, first)
+          left join lateral (
+               select h.seq, h.op_id, h.after_digest from history h
+                where h.agent_id = p_agent and h.memory_id = t.id and h.seq < t.first and tells_of_memory(h)
+                order by h.seq desc limit 1) as p on true
+          left join history_contents c on c.agent_id = p_agent and c.seq = p.seq
+    ), final as materialized (
+        select m.id, m.kind, m.scope_key, m.state as before_state, r.state as after_state, m.version, t.seq, t.is_orphan,
+               m.protected or r.protected as is_protected, r.content_hash, r.subject_user_id,
+               case when m.state = 'active' then place_of(m) end as leaves,
+               case when r.state = 'active' then place_of(r) end as takes
+          from target t join memories m on m.agent_id = p_agent and m.id = t.id
+         cross join lateral final_row(m, t.was, t.is_orphan) as r
+         where m.state <> 'purged' and not t.is_erased and r is distinct from m
+    ), tied as (
+        select p.id from (
+            select s.id, bool_or(s.takes) over place and not bool_and(s.takes) over place as is_tied
+              from (select id, takes as place, true as takes from final where takes is not null
+                    union all select id, leaves, false from final where leaves <> takes) as s
+            window place as (partition by s.place)) as p
+         where p.is_tied
+    ), twin as (
+        select f.id, f.kind, f.scope_key, f.before_state, f.after_state
+          from (select *, count(*) over (partition by takes) as there from final where takes is not null) as f
+         where f.there > 1
+        union
+        select o.id, o.kind, o.scope_key, o.state, null
+          from final f cross join lateral living_at(p_agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
+         where f.takes is not null and o.id not in (select id from final offset 0)
+    ), link as (
+        select distinct on (e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type')
+               c.seq, c.scope_key, e.link, c.before is not null as comes
+          from history_contents c cross join lateral (select coalesce(c.after, c.before) as link) as e
+         where c.agent_id = p_agent and c.seq = any(p_links)
+         order by e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type', c.seq
+    )
+    select 'change', id, kind, scope_key, before_state, after_state, version, seq, is_orphan,
+           case when after_state = 'soft_deleted' then 0 when after_state <> 'active' then 1
+                when id in (select t.id from tied t offset 0) then 2 else 3 end
+      from final
+    union all
+    select 'erased', m.id, m.kind, m.scope_key, m.state, t.was ->> 'state', null, null, null, null
+      from target t join memories m on m.agent_id = p_agent and m.id = t.id
+     where t.is_erased or (m.state = 'purged' and t.was is not null)
+    union all
+    select 'protected', id, kind, scope_key, before_state, after_state, null, null, null, null
+      from final where is_protected and not p_administers
+    union all
+    select 'twin', id, kind, scope_key, before_state, after_state, null, null, null, null from twin
+    union all
+    select 'relation', (l.link ->> 'from_id')::uuid, null, l.scope_key, null, null, null, l.seq, null, null
+      from link l
+     where l.comes <> exists (select from relations r
+                               where r.agent_id = p_agent and r.from_id = (l.link ->> 'from_id')::uuid
+                                 and r.to_id = (l.link ->> 'to_id')::uuid and r.relation_type = l.link ->> 'relation_type')
+    order by 1, 10, 2
+$$;
+
+-- What undoing operations means. A memory that was changed later is a conflict: its later operations are listed, and undone
+-- too where that is wanted. What the same call began and did not finish is none.
+create function plan_undo_of(p_agent text, p_keys text[], p_ops uuid[], p_cascade boolean, p_request jsonb)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
 #variable_conflict use_column
 declare
-    finals memories[] := array(select r from rolled_back(p_agent, p_targets) as r);
-    hidden uuid[];
-    shown  uuid[];
-    refused boolean := false;
+    resumed uuid := unfinished_rollback(p_agent, p_request);
+    asked   uuid[] := whole_operations(p_agent, p_ops);
+    begun   uuid[] := asked || whole_operations(p_agent, array_remove(array[resumed], null));
+    ops     uuid[] := operations_after(p_agent, p_keys, begun);
+    ids     uuid[];
+    firsts  bigint[];
 begin
     return query
-        select 'change', m.id, m.kind, m.scope_key, m.state, f.state
-          from unnest(finals) as f join memories m on m.agent_id = p_agent and m.id = f.id order by m.id;
+        select 'operation', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer, o, null
+          from unnest(p_ops) as o
+         where o in (select unnest(array[h.op_id, (h.meta ->> 'rollback')::uuid]) from history h
+                      where h.agent_id = p_agent and h.op_id = any(asked) and (h.event = 'LINK' or tells_of_memory(h))
+                        and (p_keys is null or h.scope_key = any(p_keys)) offset 0)
+        union all
+        select 'resumed', null, null, null, null, null, null, null, null, null, resumed, null where resumed is not null;
     return query
-        select 'erased', m.id, m.kind, m.scope_key, m.state, t.was ->> 'state'
-          from unnest(p_targets) as t join memories m on m.agent_id = p_agent and m.id = t.memory_id
-         where t.is_erased or (m.state = 'purged' and t.was is not null) order by m.id;
-    refused := found and not p_skip_erased;
-    return query
-        select 'protected', m.id, m.kind, m.scope_key, m.state, f.state
-          from unnest(finals) as f join memories m on m.agent_id = p_agent and m.id = f.id
-         where not p_administers and (m.protected or f.protected) order by m.id;
-    refused := refused or found;
-    return query
-        select distinct 'twin', o.id, o.kind, o.scope_key, o.state, g.state
-          from unnest(finals) as f
-          join memories o on o.agent_id = p_agent and o.scope_key = f.scope_key and o.kind = f.kind
-          left join unnest(finals) as g on g.id = o.id
-         where f.state = 'active' and coalesce(g.state, o.state) = 'active'
-           and case when g.id is null then are_twins(f, o) else are_twins(f, g) end;
-    refused := refused or found;
-    return query
-        select 'relation', (l.link ->> 'from_id')::uuid, null, l.scope_key, null, null
-          from (select coalesce(k.before, k.after) as link, k.before is not null as comes, k.scope_key from unnest(p_links) as k) as l
-         where l.comes <> exists (select from relations r
-                                   where r.agent_id = p_agent and r.from_id = (l.link ->> 'from_id')::uuid
-                                     and r.to_id = (l.link ->> 'to_id')::uuid and r.relation_type = l.link ->> 'relation_type');
-    if p_op is null or refused then
+        select distinct 'conflict', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer,
+               coalesce((h.meta ->> 'rollback')::uuid, h.op_id), h.reason
+          from history h where h.agent_id = p_agent and h.op_id = any(ops) and h.op_id not in (select unnest(begun) offset 0);
+    if found and not p_cascade then
         return;
+    end if;
+    select array_agg(f.memory_id), array_agg(f.seq) into ids, firsts
+      from (select h.memory_id, min(h.seq) as seq from history h
+             where h.agent_id = p_agent and h.op_id = any(ops) and tells_of_memory(h)
+               and (p_keys is null or h.scope_key = any(p_keys))
+             group by h.memory_id) as f;
+    return query
+        select p.*, null::uuid, null from planned(
+               p_agent, ids, firsts,
+               array(select h.seq from history h where h.agent_id = p_agent and h.op_id = any(ops) and h.event = 'LINK'
+                        and (p_keys is null or h.scope_key = any(p_keys))),
+               p_keys is null) as p;
+end $$;
+
+-- What it means to give one scope key back the memories and relations that it had after a seq.
+create function plan_restore_of(p_agent text, p_key text, p_seq bigint, p_administers boolean, p_request jsonb)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
+#variable_conflict use_column
+declare
+    ids uuid[] := array(select distinct h.memory_id from history h
+                         where h.agent_id = p_agent and h.scope_key = p_key and h.seq > p_seq and tells_of_memory(h));
+begin
+    return query
+        select 'resumed', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer, u, null
+          from unfinished_rollback(p_agent, p_request) as u where u is not null;
+    return query
+        select p.*, null::uuid, null from planned(
+               p_agent, ids, array_fill(p_seq + 1, array[cardinality(ids)]),
+               array(select h.seq from history h where h.agent_id = p_agent and h.scope_key = p_key and h.seq > p_seq
+                        and h.event = 'LINK'),
+               p_administers) as p;
+end $$;
+
+-- One step of what was planned, as an operation; p_whole: the rollback, where that takes more than one. False, and nothing is
+-- written, where anything is not as the plan saw it.
+create function take_step(p_agent text, p_keys text[], p_ids uuid[], p_versions integer[], p_seqs bigint[], p_orphans boolean[],
+                          p_links bigint[], p_request jsonb, p_whole uuid, p_left integer, p_op uuid, p_actor text,
+                          p_actor_kind text) returns boolean
+language plpgsql security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
+declare
+    finals memories[];
+    hidden uuid[];
+    shown  uuid[];
+begin
+    perform open_operation(p_agent, p_op, p_actor, p_actor_kind, case when p_request ? 'seq' then 'restore' else 'undo' end,
+                           null, null, p_request || case when p_whole is null then '{}'::jsonb
+                                                         else jsonb_build_object('rollback', p_whole, 'left', p_left) end);
+    update heads set undo_of = (p_request #>> '{undone,0}')::uuid
+     where agent_id = p_agent and p_request #>> '{undone,1}' is null;
+    finals := array(
+        select r from unnest(p_ids, p_versions, p_seqs, p_orphans) as t(id, version, seq, is_orphan)
+          join memories m on m.agent_id = p_agent and m.id = t.id and m.version = t.version
+          left join history h on h.agent_id = p_agent and h.seq = t.seq and h.memory_id = t.id
+          left join history_contents c on c.agent_id = p_agent and c.seq = h.seq
+         cross join lateral final_row(m, c.after, t.is_orphan) as r
+         where (t.seq is null or c.after is not null) and m.state <> 'purged'
+           and (p_keys is null or m.scope_key = any(p_keys) and not (m.protected or r.protected))
+         order by r.id);
+    if cardinality(finals) <> cardinality(p_ids)
+       or exists (select from unnest(finals) as f
+                   cross join lateral living_at(p_agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
+                   where f.state = 'active' and o.id <> all(p_ids)) then
+        perform close_operation(p_agent);
+        return false;
     end if;
     hidden := array(select f.id from unnest(finals) as f join memories m on m.agent_id = p_agent and m.id = f.id
                      where f.state = 'soft_deleted' and m.state <> 'soft_deleted');
@@ -906,22 +1077,24 @@ begin
     -- a place is freed before it is taken: first those that stand where another one has to go
     update memories m set state = 'soft_deleted'
       from unnest(finals) as f
-     where m.agent_id = p_agent and m.id = f.id and m.state = 'active' and f.state = 'active'
+     where m.agent_id = p_agent and m.id = f.id and m.state = 'active' and f.state = 'active' and m.content_hash <> f.content_hash
        and exists (select from unnest(finals) as g where g.state = 'active' and are_twins(g, m));
     perform write_finals(p_agent, array(select f from unnest(finals) as f where f.state <> 'active'));
     perform write_finals(p_agent, array(select f from unnest(finals) as f where f.state = 'active'));
-    perform roll_back_links(p_agent, p_links);
+    perform roll_back_links(p_agent, p_keys, p_links);
     -- what was said goes out of search with the last memory that rests on it, and comes back with the first: one that was
     -- superseded may have been closed before the last was forgotten
     update entries e set living = false
       from rests_on(p_agent, hidden) as s
      where e.agent_id = p_agent and e.item_id = s.message_id
-       and (p_administers or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
+       and (p_keys is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
        and not is_rested_on(p_agent, s.message_id, '{}');
     update entries e set living = true
       from rests_on(p_agent, shown) as s
      where e.agent_id = p_agent and e.item_id = s.message_id
-       and (p_administers or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]));
+       and (p_keys is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]));
+    perform close_operation(p_agent);
+    return true;
 end $$;
 
 -- Every column but the identity, which does not change, the version and the time of change, which go on.
@@ -939,102 +1112,19 @@ language sql security definer set search_path = mnemic, pg_temp as $$
 $$;
 
 -- Relations as they were before these rows of history, of which there is one for each relation.
-create function roll_back_links(p_agent text, p_links history_contents[]) returns void
+create function roll_back_links(p_agent text, p_keys text[], p_seqs bigint[]) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 begin
     delete from relations r
-     using unnest(p_links) as l
-     where l.before is null and r.agent_id = p_agent and r.from_id = (l.after ->> 'from_id')::uuid
+     using history_contents l
+     where l.agent_id = p_agent and l.seq = any(p_seqs) and l.before is null and (p_keys is null or l.scope_key = any(p_keys))
+       and r.agent_id = p_agent and r.from_id = (l.after ->> 'from_id')::uuid
        and r.to_id = (l.after ->> 'to_id')::uuid and r.relation_type = l.after ->> 'relation_type';
     insert into relations
-    select r.* from unnest(p_links) as l cross join lateral jsonb_populate_record(null::relations, l.before) as r
-     where l.before is not null
+    select r.* from history_contents l cross join lateral jsonb_populate_record(null::relations, l.before) as r
+     where l.agent_id = p_agent and l.seq = any(p_seqs) and l.before is not null and (p_keys is null or l.scope_key = any(p_keys))
+       and l.before ? 'from_id'
     on conflict do nothing;
-end $$;
-
--- Undoes operations as one. A memory that was changed later is a conflict: its later operations are listed, and undone
--- too where that is wanted.
-create function undo_operations(p_agent text, p_keys text[], p_ops uuid[], p_cascade boolean, p_skip_erased boolean,
-                                p_op uuid, p_actor text, p_actor_kind text)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, op_id uuid,
-               reason text)
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
-#variable_conflict use_column
-declare
-    known uuid[];
-    ops   uuid[];
-begin
-    if p_op is not null then
-        perform open_operation(p_agent, p_op, p_actor, p_actor_kind, 'undo', null, null,
-                               jsonb_build_object('undone', to_jsonb(p_ops), 'cascade', p_cascade));
-        update heads set undo_of = p_ops[1] where agent_id = p_agent and cardinality(p_ops) = 1;
-    end if;
-    known := array(select distinct h.op_id from history h
-                    where h.agent_id = p_agent and h.op_id = any(p_ops)
-                      and (h.event = 'LINK' or tells_of_memory(h)) and (p_keys is null or h.scope_key = any(p_keys)));
-    ops := operations_after(p_agent, p_keys, known);
-    return query
-        select 'operation', null::uuid, null, null, null, null, o, null from unnest(known) as o order by o;
-    return query
-        select distinct 'conflict', null::uuid, null, null, null, null, h.op_id, h.reason
-          from history h where h.agent_id = p_agent and h.op_id = any(ops) and h.op_id <> all(known);
-    if p_cascade or not found then
-        return query
-            select r.part, r.memory_id, r.kind, r.scope_key, r.before_state, r.after_state, null::uuid, null
-              from roll_back(
-                   p_agent,
-                   array(select distinct on (h.memory_id)
-                                (h.memory_id, c.before, h.before_digest is not null and c.before is null)::rollback_target
-                           from history h left join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
-                          where h.agent_id = p_agent and h.op_id = any(ops) and tells_of_memory(h)
-                            and (p_keys is null or h.scope_key = any(p_keys))
-                          order by h.memory_id, h.seq),
-                   first_links(p_agent, p_keys, array(select h.seq from history h where h.agent_id = p_agent
-                                                         and h.op_id = any(ops) and h.event = 'LINK')),
-                   p_keys is null, p_skip_erased, p_op) as r;
-    end if;
-    if p_op is not null then
-        perform close_operation(p_agent);
-    end if;
-end $$;
-
--- Of these rows about relations the first of each relation.
-create function first_links(p_agent text, p_keys text[], p_seqs bigint[]) returns history_contents[]
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select coalesce(array_agg(l), '{}')
-      from (select distinct on (e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type') c
-              from history_contents c cross join lateral (select coalesce(c.after, c.before) as link) as e
-             where c.agent_id = p_agent and c.seq = any(p_seqs) and (p_keys is null or c.scope_key = any(p_keys))
-             order by e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type', c.seq) as first(l)
-$$;
-
--- Gives one scope key back the memories and relations that it had after a seq.
-create function restore_scope(p_agent text, p_key text, p_seq bigint, p_administers boolean, p_skip_erased boolean,
-                              p_op uuid, p_actor text, p_actor_kind text)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text)
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
-begin
-    if p_op is not null then
-        perform open_operation(p_agent, p_op, p_actor, p_actor_kind, 'restore', null, null,
-                               jsonb_build_object('seq', p_seq));
-    end if;
-    return query
-        select * from roll_back(
-               p_agent,
-               array(select (n.memory_id, c.after, p.after_digest is not null and c.after is null)::rollback_target
-                       from (select distinct h.memory_id from history h
-                              where h.agent_id = p_agent and h.scope_key = p_key and h.seq > p_seq and tells_of_memory(h)) as n
-                       left join lateral (
-                            select h.seq, h.after_digest from history h
-                             where h.agent_id = p_agent and h.memory_id = n.memory_id and h.seq <= p_seq and tells_of_memory(h)
-                             order by h.seq desc limit 1) as p on true
-                       left join history_contents c on c.agent_id = p_agent and c.seq = p.seq),
-               first_links(p_agent, array[p_key], array(select h.seq from history h where h.agent_id = p_agent
-                                                           and h.scope_key = p_key and h.seq > p_seq and h.event = 'LINK')),
-               p_administers, p_skip_erased, p_op);
-    if p_op is not null then
-        perform close_operation(p_agent);
-    end if;
 end $$;
 
 -- The last row of a scope key's history up to a time, never in the middle of an operation.
@@ -1042,8 +1132,9 @@ create function seq_at(p_key text, p_ts timestamptz) returns bigint
 language sql stable set search_path = mnemic, pg_temp as $$
     select coalesce(max(h.seq), 0) from history h
      where h.agent_id = current_setting('mnemic.agent_id') and h.scope_key = p_key and h.ts <= p_ts
-       and not exists (select from history l
-                        where l.agent_id = h.agent_id and l.op_id = h.op_id and l.scope_key = p_key and l.ts > p_ts)
+       and coalesce(h.meta ->> 'rollback', h.op_id::text) not in (
+           select coalesce(l.meta ->> 'rollback', l.op_id::text) from history l
+            where l.agent_id = current_setting('mnemic.agent_id') and l.scope_key = p_key and l.ts > p_ts offset 0)
 $$;
 
 -- Those of the keys that the transaction may touch; never null, which would be all.
@@ -1054,32 +1145,45 @@ language sql stable set search_path = mnemic, pg_temp as $$
 $$;
 
 -- What the service calls: for a person, on the scope keys of its transaction and, of these, the person's own.
-create function undo(p_keys text[], p_ops uuid[], p_cascade boolean, p_skip_erased boolean, p_op uuid, p_actor text)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, op_id uuid,
-               reason text)
-language sql security definer set search_path = mnemic, pg_temp as $$
-    select * from undo_operations(current_setting('mnemic.agent_id'), own_keys(p_keys), p_ops, p_cascade, p_skip_erased,
-                                  p_op, p_actor, 'person')
+create function plan_undo(p_keys text[], p_ops uuid[], p_cascade boolean, p_request jsonb)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select * from plan_undo_of(current_setting('mnemic.agent_id'), own_keys(p_keys), p_ops, p_cascade, p_request)
 $$;
-create function restore(p_key text, p_seq bigint, p_skip_erased boolean, p_op uuid, p_actor text)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text)
-language sql security definer set search_path = mnemic, pg_temp as $$
+create function plan_restore(p_key text, p_seq bigint, p_request jsonb)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
     select r.* from unnest(own_keys(array[p_key])) as k(key)
-     cross join lateral restore_scope(current_setting('mnemic.agent_id'), k.key, p_seq, false, p_skip_erased, p_op,
-                                      p_actor, 'person') as r
+     cross join lateral plan_restore_of(current_setting('mnemic.agent_id'), k.key, p_seq, false, p_request) as r
+$$;
+create function roll_back(p_keys text[], p_ids uuid[], p_versions integer[], p_seqs bigint[], p_orphans boolean[],
+                          p_links bigint[], p_request jsonb, p_whole uuid, p_left integer, p_op uuid, p_actor text)
+returns boolean
+language sql security definer set search_path = mnemic, pg_temp as $$
+    select take_step(current_setting('mnemic.agent_id'), own_keys(p_keys), p_ids, p_versions, p_seqs, p_orphans, p_links,
+                     p_request, p_whole, p_left, p_op, p_actor, 'person')
 $$;
 -- What an administrator calls, on any scope key of the agent its transaction is bound to.
-create function undo_as_administrator(p_ops uuid[], p_cascade boolean, p_skip_erased boolean, p_op uuid, p_actor text)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, op_id uuid,
-               reason text)
-language sql security definer set search_path = mnemic, pg_temp as $$
-    select * from undo_operations(current_setting('mnemic.agent_id'), null, p_ops, p_cascade, p_skip_erased, p_op, p_actor,
-                                  'admin')
+create function plan_undo_as_administrator(p_ops uuid[], p_cascade boolean, p_request jsonb)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select * from plan_undo_of(current_setting('mnemic.agent_id'), null, p_ops, p_cascade, p_request)
 $$;
-create function restore_as_administrator(p_key text, p_seq bigint, p_skip_erased boolean, p_op uuid, p_actor text)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text)
+create function plan_restore_as_administrator(p_key text, p_seq bigint, p_request jsonb)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select * from plan_restore_of(current_setting('mnemic.agent_id'), p_key, p_seq, true, p_request)
+$$;
+create function roll_back_as_administrator(p_ids uuid[], p_versions integer[], p_seqs bigint[], p_orphans boolean[],
+                                           p_links bigint[], p_request jsonb, p_whole uuid, p_left integer, p_op uuid,
+                                           p_actor text) returns boolean
 language sql security definer set search_path = mnemic, pg_temp as $$
-    select * from restore_scope(current_setting('mnemic.agent_id'), p_key, p_seq, true, p_skip_erased, p_op, p_actor, 'admin')
+    select take_step(current_setting('mnemic.agent_id'), null, p_ids, p_versions, p_seqs, p_orphans, p_links, p_request,
+                     p_whole, p_left, p_op, p_actor, 'admin')
 $$;
 -- A scope key's memories after a seq, without what they say.
 create function as_of_blind(p_key text, p_seq bigint)
@@ -1718,10 +1822,10 @@ grant execute on function searchable to mnemic_app;
 grant execute on function set_protection to mnemic_admin;
 grant select on history to mnemic_admin;
 grant select (agent_id, seq, hash) on heads to mnemic_admin;
-grant execute on function undo, restore, erase, erase_person, chain_links, history_text, seq_at,
+grant execute on function plan_undo, plan_restore, roll_back, erase, erase_person, chain_links, history_text, seq_at,
     tells_of_memory, rests_on, is_rested_on to mnemic_app;
-grant execute on function undo_as_administrator, restore_as_administrator, as_of_blind, purge_expired, audit_problems,
-    agent_ids, seq_at, tells_of_memory, forget_messages to mnemic_admin;
+grant execute on function plan_undo_as_administrator, plan_restore_as_administrator, roll_back_as_administrator,
+    as_of_blind, purge_expired, audit_problems, agent_ids, seq_at, tells_of_memory, forget_messages to mnemic_admin;
 grant select, insert, update on refinements to mnemic_app;
 grant select on refinements to mnemic_admin;
 grant execute on function in_refinement, begin_knife, protect_in_refinement, indexed_text to mnemic_app;

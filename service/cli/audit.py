@@ -171,6 +171,8 @@ def _list(operations: Sequence[Operation]) -> None:
         when = operation.ts.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
         rows = f"{operation.first_seq}-{operation.last_seq}"
         events = ", ".join(f"{count} {event}" for event, count in sorted(operation.events.items()))
+        if operation.left:
+            events += f"; {operation.left} changes left, the same call goes on"
         which = Text("\n").join([plain(when), plain(operation.op_id, "dim")])
         table.add_row(which, rows, plain(f"{operation.reason}, {acting(operation)}"), plain(events))
     show(table)

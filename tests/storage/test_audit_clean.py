@@ -19,6 +19,7 @@ from mnemic.state.records import Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import audit, erasure, inbox, memories, scopes, time_machine
 from mnemic.storage.database import Database, Scoped
+from tests.support import in_one
 from tests.support.audited import administration, problems, tell
 from tests.support.erasing import expire
 from tests.support.server import Clone
@@ -34,10 +35,10 @@ async def act(scoped: Scoped, own: list[str], name: str) -> None:
         found = await time_machine.operations(scoped, own, session_id=None, since=None, most=100)
         wanted = [one.op_id for one in found if (one.undo_of is not None) == (name == "redo")][:2]
         for op_id in wanted[-1:]:
-            await time_machine.undo(scoped, own, [op_id], cascade=True, skip_erased=True, apply=True)
+            await in_one.undo(scoped, own, [op_id], cascade=True, skip_erased=True, apply=True)
     elif name == "restore":
         seq = await time_machine.seq_of(scoped, own[0], 0)
-        await time_machine.restore(scoped, own[0], seq + 2, administers=False, skip_erased=True, apply=True)
+        await in_one.restore(scoped, own[0], seq + 2, administers=False, skip_erased=True, apply=True)
     elif name == "erase":
         await erasure.erase(scoped, own, [one.id for one in living[:1]])
     elif name == "keep":

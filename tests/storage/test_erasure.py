@@ -12,11 +12,14 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
+from mnemic.service import rolling_back
+from mnemic.service.asked import Rolling
 from mnemic.state.errors import RefusedError
 from mnemic.state.records import Memory, NewMemory
 from mnemic.state.settings import Settings
 from mnemic.storage import erasure, memories, time_machine
 from mnemic.storage.database import Database, Scoped
+from tests.support import in_one
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.erasing import (
     ANA,
@@ -251,8 +254,8 @@ async def test_undo_and_erasure_at_once_neither_deadlock_nor_bring_anything_back
         ops = [await _stored(db, one) for one in kept]
 
         async def undo(op_id: uuid.UUID) -> None:
-            async with db.scoped(ANA) as scoped:
-                await time_machine.undo(scoped, MINE, [op_id], cascade=True, skip_erased=True, apply=True)
+            how = Rolling(cascade=True, skip_erased=True, dry_run=False)
+            await rolling_back.undo(rolling_back.as_person(db, ANA), MINE, [op_id], how)
 
         await asyncio.gather(*(act for n, op_id in enumerate(ops) for act in (undo(op_id), erase(db, kept[n].id))))
     with fresh_db.as_superuser() as superuser:
@@ -344,9 +347,7 @@ async def test_as_of_and_restore_across_an_erasure_name_what_is_gone(
     await erase(db, gone.id)
     async with db.scoped(ANA) as scoped:
         then: list[Memory] = await time_machine.as_of(scoped, "user:ana", before, with_closed=False)
-        told_of = await time_machine.restore(
-            scoped, "user:ana", before, administers=False, skip_erased=True, apply=True
-        )
+        told_of = await in_one.restore(scoped, "user:ana", before, administers=False, skip_erased=True, apply=True)
     assert {(one.id, one.state, one.content) for one in then} == {
         (gone.id, "purged", ""),
         (left.id, "active", "Ana sings."),

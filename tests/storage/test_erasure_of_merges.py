@@ -8,9 +8,10 @@ import pytest
 
 from mnemic.state.errors import MnemicError
 from mnemic.state.records import NewMemory
-from mnemic.storage import refinements, time_machine
+from mnemic.storage import refinements
 from mnemic.storage.database import Database, Scoped
 from mnemic.storage.refinements import Claim
+from tests.support import in_one
 from tests.support.erasing import ANA, CANARY, erase, erase_person, forget, form, places, problems, states
 from tests.support.mutating import mutate
 from tests.support.server import Clone
@@ -179,7 +180,7 @@ async def test_an_erasure_stands_in_no_undos_way(db: Database, clean_db: Clone, 
     await erase(db, both)
     async with db.scoped(ANA) as scoped:
         made = await refinements.operations(scoped, [MINE], session.id)
-        await time_machine.undo(scoped, [MINE], made, cascade=False, skip_erased=False, apply=True)
+        await in_one.undo(scoped, [MINE], made, cascade=False, skip_erased=False, apply=True)
 
     assert states(superuser, one.id, other.id, both) == ["active", "active", "purged"]
     assert problems(clean_db) == []
@@ -195,7 +196,7 @@ async def test_a_merge_that_was_undone_and_done_again_is_one(
         last = superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
         assert last
         async with db.scoped(ANA) as scoped:
-            await time_machine.undo(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
+            await in_one.undo(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
         assert states(superuser, one.id, other.id) == [expected] * 2
 
     await erase(db, both)
