@@ -37,8 +37,6 @@ async def act(scoped: Scoped, own: list[str], name: str) -> None:
     elif name == "restore":
         seq = await time_machine.seq_of(scoped, own[0], 0)
         await time_machine.restore(scoped, own[0], seq + 2, administers=False, skip_erased=True, apply=True)
-    elif name == "erase":
-        await erasure.erase(scoped, own, [one.id for one in living[:1]])
     elif name == "keep":
         await _keep(scoped, own[0])
     elif living:
@@ -70,7 +68,7 @@ def _purge(superuser: psycopg.Connection, agent: str) -> None:
     with superuser.transaction():
         superuser.execute("set local role mnemic_admin")
         superuser.execute("select set_config('mnemic.agent_id', %s, true)", (agent,))
-        superuser.execute("select mnemic.purge_expired('0', gen_random_uuid(), 'a')")
+        superuser.execute(f"select mnemic.purge_expired('0', gen_random_uuid(), 'a', '{uuid.UUID(int=0)}', 9)".encode())
 
 
 def _protect(clone: Clone, superuser: psycopg.Connection, agent: str) -> None:
@@ -94,6 +92,10 @@ async def test_whatever_was_done_there_is_nothing_wrong(
             async with db.scoped(who) as scoped:
                 await act(scoped, ["user:ana"], "ttl")
             _purge(superuser, who.agent_id)
+        elif name == "erase":
+            async with db.scoped(who) as scoped:
+                living = await memories.living(scoped, ["fact", "reflection"], most=50)
+            await erasure.erase(db, who, ["user:ana", "session:s1"], [one.id for one in living[:1]])
         elif name == "protect":
             _protect(clean_db, superuser, who.agent_id)
         else:
@@ -113,11 +115,10 @@ async def test_a_purge_and_the_erasure_of_a_person_leave_a_whole_chain(
     async with db.scoped(ana) as scoped:
         await scoped.begin_operation("ttl")
         await scoped.execute("update memories set state = 'soft_deleted' where id = %(id)s", {"id": expired.id})
-    async with administration(clean_db) as opened, opened._database.administered(AGENT, "a") as scoped:
-        assert await erasure.purge_expired(scoped, timedelta(0)) == [expired.id]
+    async with administration(clean_db) as opened:
+        assert await erasure.purge_expired(opened._database, AGENT, "a", timedelta(0)) == [expired.id]
     assert await problems(clean_db) == []
-    async with db.scoped(ana) as scoped:
-        assert len(await erasure.erase_person(scoped, "ana")) > 3
+    assert len((await erasure.erase(db, ana, ["user:ana"], None)).erased) > 3
     assert await problems(clean_db) == []
     count = (
         "select count(*) from mnemic.history_contents where after ->> 'state' <> 'purged' and scope_key = 'user:ana'"
