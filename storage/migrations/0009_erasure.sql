@@ -218,22 +218,20 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
       from memories m where m.agent_id = p_agent and m.id = p_memory
 $$;
 
--- Memories, and where their words live on: what they went into, what they came from, what is exactly the same, with whatever
--- lies between. Nothing is taken that shares no word with them; of a text that is one word, all of it.
+-- Memories, and where their words live on: what they came from, what they and that went into, what is exactly the same, with
+-- whatever lies between. Nothing is taken that shares no word with them; of a text that is one word, all of it.
 create function lineage(p_agent text, p_memories uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    with recursive later(origin, id) as (
-        select i, i from unnest(p_memories) as i
-        union
-        select l.origin, n.id from later l
-         cross join lateral (select went_into(p_agent, array[l.id]) union select same_as(p_agent, l.id)) as n(id)
-    ), earlier(origin, id) as (
+    with recursive earlier(origin, id) as (
         select i, i from unnest(p_memories) as i
         union
         select e.origin, n.id from earlier e
          cross join lateral (select came_from(p_agent, e.id) union select same_as(p_agent, e.id)) as n(id)
-    ), kin as (
-        select * from later union select * from earlier
+    ), kin(origin, id) as (
+        select * from earlier
+        union
+        select k.origin, n.id from kin k
+         cross join lateral (select went_into(p_agent, array[k.id]) union select same_as(p_agent, k.id)) as n(id)
     ), told as materialized (
         select id, words_ever(p_agent, id) as words from (select distinct id from kin) as k
     )
