@@ -1385,14 +1385,17 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     ), told as materialized (
         select m.id, array(select unnest(words_in(m.content)) except select unnest(words_in(m.subject))) as words
           from memories m where m.agent_id = p_agent and m.id = any(p_memories)
+    ), theirs_words as materialized (
+        select id, unnest(words) as word from theirs
+    ), rarity as materialized (
+        select word, count(*) as messages from theirs_words group by word
+    ), sought as materialized ( -- by the rarest of its words
+        select distinct on (o.id) o.words, w.word
+          from told o cross join unnest(o.words) as w(word) join rarity r on r.word = w.word
+         where cardinality(o.words) > 1 order by o.id, r.messages
     )
-    select s.message_id
-      from (select t.id as message_id, o.id, count(*) as shared, cardinality(o.words) as needed
-              from told o cross join unnest(o.words) as sought(word)
-              join (select id, unnest(words) as word from theirs) as t on t.word = sought.word
-             where cardinality(o.words) > 1
-             group by t.id, o.id, o.words) as s
-     where s.shared = s.needed
+    select t.id from sought s join theirs_words w on w.word = s.word join theirs t on t.id = w.id
+     where t.words @> s.words
     union
     select t.id from theirs t
       join (select words_in(content) as words from messages where agent_id = p_agent and id = any(p_messages)) as g
