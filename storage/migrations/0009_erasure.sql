@@ -44,10 +44,14 @@ create index memories_superseded on memories (agent_id, superseded_by) where sup
 create index memories_absorbed on memories (agent_id, consolidated_into) where consolidated_into is not null;
 create index memories_journals on memories (agent_id, scope_key, created_at) where kind = 'journal';
 
+-- Nobody's statistics tell of a person who came to have many memories today: what looks single rows up says so, and what reads
+-- many at once, too.
+
 -- Takes what memories and messages say: contents, vectors, and what the history holds of them. The rows stay as skeletons, and
 -- so does which rested on which; the digests stay, and without their salts they tell nothing. It beats protection.
 create or replace function wipe(p_agent text, p_memories uuid[], p_messages uuid[], p_op uuid) returns void
-language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
+language plpgsql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
     delete from entries where agent_id = p_agent and item_id = any(p_memories || p_messages);
     update memories
@@ -103,17 +107,36 @@ $$;
 
 -- The messages that memories rest on, but those that somebody else said.
 create function own_sources(p_agent text, p_memories uuid[], p_user text) returns setof uuid
-language sql stable security definer set search_path = mnemic, pg_temp as $$
+language sql stable security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     select distinct m.id
       from sources s join messages m on m.agent_id = p_agent and m.id = s.message_id
      where s.agent_id = p_agent and s.memory_id = any(p_memories) and (m.user_id is null or m.user_id = p_user)
        and m.content is not null
 $$;
 
+-- What a person said, and what was answered: all that no person said before another one spoke. Of sessions in which
+-- nobody else spoke, all of it.
+create or replace function said_by(p_agent text, p_user text) returns table (id uuid, session_id text, is_alone boolean)
+language sql stable security definer set search_path = mnemic, pg_temp
+    set enable_nestloop = off set enable_mergejoin = off as $$
+    with spoken as (
+        select m.id, m.session_id, m.user_id, m.place,
+               count(m.user_id) over (partition by m.session_id order by m.place) as turn,
+               bool_and(m.user_id = p_user) over (partition by m.session_id) as is_alone
+          from messages m
+          join (select distinct session_id from messages where agent_id = p_agent and user_id = p_user) as t using (session_id)
+         where m.agent_id = p_agent
+    )
+    select s.id, s.session_id, s.is_alone
+      from (select *, first_value(user_id) over (partition by session_id, turn order by place) as speaker from spoken) as s
+     where s.is_alone or s.speaker = p_user
+$$;
+
 -- Memories of a person, and those that what they said went into, whosever they are: those that rest on it, the episodes of runs
 -- that read it, what was remembered in the person's name for others, and what was written in sessions where nobody else spoke.
 create function formed_from(p_agent text, p_user text) returns setof uuid
-language sql stable security definer set search_path = mnemic, pg_temp as $$
+language sql stable security definer set search_path = mnemic, pg_temp set enable_nestloop = off set enable_seqscan = off as $$
     with said as materialized (
         select * from said_by(p_agent, p_user)
     ), alone as materialized (
@@ -122,12 +145,16 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select id from memories
      where agent_id = p_agent and (scope_key = 'user:' || p_user or subject_user_id = p_user)
     union
-    select memory_id from said join sources on agent_id = p_agent and message_id = id
+    -- offset 0: looked up one by one
+    select s.memory_id
+      from said cross join lateral (select memory_id from sources where agent_id = p_agent and message_id = said.id offset 0) as s
     union
-    select h.memory_id
-      from (select distinct m.formed_by from said join messages m on m.agent_id = p_agent and m.id = said.id) as run
-      join history h on h.agent_id = p_agent and h.op_id = run.formed_by and h.event = 'ADD'
-      join memories m on m.agent_id = p_agent and m.id = h.memory_id and m.kind = 'episode'
+    select m.id
+      from (select distinct m.formed_by from said
+             cross join lateral (select formed_by from messages where agent_id = p_agent and id = said.id offset 0) as m) as run
+     cross join lateral (select memory_id from history
+                          where agent_id = p_agent and op_id = run.formed_by and event = 'ADD' offset 0) as h
+     cross join lateral (select id from memories where agent_id = p_agent and id = h.memory_id and kind = 'episode' offset 0) as m
     union
     select m.id from memories m join alone on alone.session_id = m.source_session_id
      where m.agent_id = p_agent and (m.scope_key not like 'user:%' or m.scope_key = 'user:' || p_user)
@@ -137,7 +164,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select m.id from memories m
      where m.agent_id = p_agent and m.actor_id = p_user and m.scope_key not like 'user:%' and exists (
            select from history h where h.agent_id = p_agent and h.memory_id = m.id and h.event = 'ADD'
-              and h.reason in ('remember', 'remember_procedure'))
+              and h.reason in ('remember', 'remember_procedure') offset 0)
 $$;
 
 -- The words of a text.
@@ -155,11 +182,12 @@ create function went_into(p_agent text, p_memories uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     with told as materialized (
-        select h, c
+        select l.h, k.c
           from unnest(p_memories) as i(id)
-          join history h on h.agent_id = p_agent and h.memory_id = i.id
+         -- offset 0: looked up one by one
+         cross join lateral (select h from history h where h.agent_id = p_agent and h.memory_id = i.id offset 0) as l
           -- of what was erased before, the operation still tells
-          left join history_contents c on c.agent_id = p_agent and c.seq = h.seq
+          left join lateral (select c from history_contents c where c.agent_id = p_agent and c.seq = (l.h).seq offset 0) as k on true
     ), born as (
         select (h).scope_key, min((h).ts) as ts from told where (h).event = 'ADD' group by 1
     )
@@ -355,7 +383,8 @@ end $$;
 
 -- Adds what these memories went into, that too which was erased before where it is to be followed, and what they rest on.
 create function follow(e erasures, p_memories uuid[], p_through boolean) returns void
-language sql security definer set search_path = mnemic, pg_temp as $$
+language sql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
     select e.agent_id, m.id, e.id, false, false
       from went_into(e.agent_id, p_memories) as w join memories m on m.agent_id = e.agent_id and m.id = w
@@ -367,7 +396,8 @@ $$;
 
 -- Follows so many memories of the plan; how many it were.
 create function follow_erasure(p_erasure uuid, p_most integer) returns bigint
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
+language plpgsql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
 declare
     e   erasures := own_erasure(p_erasure);
     ids uuid[] := array(select item_id from erasing where agent_id = e.agent_id and erasure_id = e.id and not is_followed
@@ -384,7 +414,8 @@ end $$;
 -- One operation: so much of what is planned goes for good, messages first, so that nothing more is formed from them. What a
 -- memory of a person went into since it was planned is looked for again, for afterwards nothing tells of it.
 create function erase_step(p_erasure uuid, p_op uuid, p_actor text, p_most integer) returns table (id uuid, is_message boolean)
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
+language plpgsql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
 #variable_conflict use_column
 declare
     e    erasures;
