@@ -12,9 +12,10 @@ setup: $(VENV)/.dev
 demo: $(VENV)/.demo
 	@$(VENV)/bin/mnemic demo
 
-# without a key and a database of one's own: an embedded Postgres and rules in the place of models
+# without a key and a database of one's own: an embedded Postgres and rules in the place of models; on loopback, for it
+# lets everybody in
 serve: $(VENV)/.serve
-	@LANGGRAPH_CLI_NO_ANALYTICS=1 $(IN) langgraph_cli dev --no-browser --no-reload
+	@LANGGRAPH_CLI_NO_ANALYTICS=1 $(IN) langgraph_cli dev --host 127.0.0.1 --no-browser --no-reload
 
 test: $(VENV)/.dev
 	@$(IN) pytest -q -n auto --maxprocesses=8

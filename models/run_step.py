@@ -1,11 +1,12 @@
 """The one place where it is decided which model does a step, a turn of one or an answer, and where none does."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
+from mnemic.models.answers import Flaw
 from mnemic.models.chat import HIDDEN, ChatModels
 from mnemic.models.converse import Spoken, converse
 from mnemic.models.step import In, Out, Step, ToolStep
@@ -17,6 +18,8 @@ from mnemic.state.refinement import Turn
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
+
+    from mnemic.models.offline.chat import OfflineChat
 
 
 class StepResult(NamedTuple, Generic[Out]):
@@ -33,10 +36,15 @@ class TurnResult(NamedTuple):
     usage: Usage
 
 
-async def run_step(step: Step[In, Out], step_input: In, models: ChatModels) -> StepResult[Out]:
+async def run_step(
+    step: Step[In, Out], step_input: In, models: ChatModels, check: Callable[[Out], Flaw | None] | None = None
+) -> StepResult[Out]:
     """Does a step with the model of its tier, or by its rule where there is none.
 
     A configured model that fails is never replaced by the rule.
+
+    Args:
+        check: as `structured`; a rule is not checked, for asking it again changes nothing.
 
     Raises:
         ModelError: no usable answer came over the wire; the message names the kind of failure.
@@ -45,7 +53,8 @@ async def run_step(step: Step[In, Out], step_input: In, models: ChatModels) -> S
     """
     model, spent = await _of_tier(step, models)
     if model is None:
-        return StepResult(output=step.offline(step_input), usage=spent)
+        # a fifth of a second for a full batch, which an event loop must not stand still for
+        return StepResult(output=await asyncio.to_thread(step.offline, step_input), usage=spent)
     output, usage = await structured(
         model,
         step.output,
@@ -53,6 +62,7 @@ async def run_step(step: Step[In, Out], step_input: In, models: ChatModels) -> S
         schema=step.schema(step_input) if step.schema else None,
         method=models.method,
         spent=spent,
+        check=check,
     )
     return StepResult(output=output, usage=usage)
 
@@ -102,11 +112,15 @@ async def run_answer(
     spent = Usage(step=subagent or "converse", model=models.name("agent"))
     model = await asyncio.to_thread(models.get, "agent", shown=subagent is None)
     if model is None:
-        from mnemic.models.offline.chat import OfflineChat  # 30 ms that few processes need
-
-        rules = OfflineChat(**(HIDDEN if subagent else {})).bind_tools(tools)
+        rules = (await asyncio.to_thread(_offline_chat))(**(HIDDEN if subagent else {})).bind_tools(tools)
         return Spoken(message=await rules.ainvoke(list(messages)), usage=spent)
     return await converse(model, messages, tools, spent=spent)
+
+
+def _offline_chat() -> "type[OfflineChat]":
+    from mnemic.models.offline.chat import OfflineChat  # 30 ms that few processes need
+
+    return OfflineChat
 
 
 async def _of_tier(step: Step[Any, Any] | ToolStep[Any], models: ChatModels) -> "tuple[BaseChatModel | None, Usage]":

@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -46,11 +46,13 @@ async def structured(
     schema: dict[str, Any] | None = None,
     method: Literal["json_schema", "function_calling"],
     spent: Usage,
+    check: Callable[[Out], Flaw | None] | None = None,
 ) -> tuple[Out, Usage]:
     """The model's answer as `output`, and `spent` with the tokens of its one or two calls added.
 
     Args:
         schema: what the model is held to, where that is narrower than what `output` takes.
+        check: finds what no schema tells of an answer; its flaw is repaired and raised like any other.
 
     Raises:
         ModelError: no answer came over the wire; the message names the kind of failure.
@@ -58,10 +60,10 @@ async def structured(
         ConfigurationError: the model's provider has no structured output.
     """
     bound = _bind(model, schema or output.model_json_schema(), method)
-    result, spent = await _attempt(bound, messages, output, spent)
+    result, spent = await _attempt(bound, messages, output, spent, check)
     if isinstance(result, Flaw):
         again = [*messages, HumanMessage(repair.repair(result.advice))]
-        result, spent = await _attempt(bound, again, output, spent)
+        result, spent = await _attempt(bound, again, output, spent, check)
     if isinstance(result, Flaw):
         problem = f"{spent.model} gave no usable answer for {spent.step}, twice: {result.kind}"
         raise ModelOutputError(problem, spent=spent)
@@ -88,10 +90,17 @@ def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:
 
 
 async def _attempt(
-    bound: Bound, messages: Sequence[BaseMessage], output: type[Out], spent: Usage
+    bound: Bound,
+    messages: Sequence[BaseMessage],
+    output: type[Out],
+    spent: Usage,
+    check: Callable[[Out], Flaw | None] | None,
 ) -> tuple[Out | Flaw, Usage]:
     answer, spent = await ask(bound, messages, spent, _AFTERMATH)
-    return (answer if isinstance(answer, Flaw) else _read(answer, output)), spent
+    result = answer if isinstance(answer, Flaw) else _read(answer, output)
+    if isinstance(result, Flaw) or check is None:
+        return result, spent
+    return check(result) or result, spent
 
 
 def _read(answer: AIMessage, output: type[Out]) -> Out | Flaw:

@@ -45,10 +45,12 @@ def collect(provide: Provider) -> ConsolidationNode:
         async with returned(resources, identity, lease):
             due = await resources.database.write(identity, act)
         if not isinstance(due, _Due):
-            return {"scope_key": key, "outcome": due, "absorbed": 0, "kept_share": 1.0, "reflections": []}
+            nothing: ConsolidationState = {"absorbed": 0, "kept_share": 1.0, "problem": None, "reflections": []}
+            return {**nothing, "scope_key": key, "outcome": due}
         scope, owner = split_scope_key(key)
         return {
             "lease": str(lease.holder),
+            "problem": None,
             "owner": due.own.name or display_name(owner),
             "current": to_plain(Memory, [due.current] if due.current else []),
             "reflections": to_plain(Memory, due.reflections),

@@ -61,6 +61,8 @@ def apply_decisions(
         if decision is None or not named:
             continue
         if decision.event == "NONE":
+            if missing_details([fact.content], " ".join(row["content"] for row in named)):
+                continue  # it says more than what it is said to repeat
             del outcome.facts[fact.id]
             outcome.repeats += repeats(fact, [(row["memory_id"], row["stored"]) for row in named])
         elif decision.event == "DELETE":
@@ -88,13 +90,13 @@ def _allowed(outcome: Outcome, named: Sequence[Neighbour], deletions: int) -> li
 
 
 def _updated(fact: NewMemory, text: str, named: Sequence[Neighbour], others: Set[str]) -> NewMemory | None:
-    """The fact with the merged text; None where the text brings in what neither the new fact nor the old ones said.
+    """The fact with the merged text; None where that brings in what nobody said, or loses what the new fact says.
 
     A text for a group or an agent passes the gate of `policy.sharing` once more: it is not the one that passed before.
     """
     checked = check_text(text, kind="fact").text
     said = " ".join([fact.content, *(row["content"] for row in named)])
-    if checked is None or missing_details([checked], said):
+    if checked is None or missing_details([checked], said) or missing_details([fact.content], checked):
         return None
     private = fact.private or any(row["private"] for row in named)
     importance = max(fact.importance, *(row["importance"] for row in named))

@@ -4,7 +4,9 @@ from uuid import uuid4
 
 from langgraph.runtime import Runtime
 
+from mnemic.models.answers import Flaw
 from mnemic.models.steps import EXTRACT_FACTS
+from mnemic.nodes.drafts import Drafts, crowded_out, unfounded
 from mnemic.nodes.lines import cited, group_name, numbered, own_words, owner_of
 from mnemic.nodes.perform import perform
 from mnemic.nodes.placing import Draft, Places
@@ -17,8 +19,8 @@ from mnemic.policy.categories import Categories
 from mnemic.policy.hygiene import clean_text, clip_text
 from mnemic.policy.search_text import search_text
 from mnemic.policy.writing import check_text
-from mnemic.prompts.extract_facts import ExtractFactsInput, FactDraft
-from mnemic.state.graphs import FormationState
+from mnemic.prompts.extract_facts import ExtractFactsInput, ExtractFactsOutput, FactDraft
+from mnemic.state.graphs import Account, FormationState
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Message, NewMemory
 
@@ -35,7 +37,7 @@ def extract_facts(provide: Provider) -> FormationNode:
         resources = await provide()
         identity = identity_of(runtime)
         if not resources.settings.overridden(state["overrides"]).rag:
-            return {"facts": [], "private": False}
+            return {"facts": [], "private": False, "account": Account(cited=[], open=[], nothing_else=None)}
         messages = from_plain(Message, state["batch"])
         step_input = ExtractFactsInput(
             lines=numbered(messages),
@@ -44,36 +46,50 @@ def extract_facts(provide: Provider) -> FormationNode:
             max_facts=state["max_facts"],
             categories=resources.categories.formed,
         )
-        output = await perform(resources, identity, EXTRACT_FACTS, step_input)
         places = Places(messages, identity, step_input.group)
-        facts: dict[tuple[str, str], NewMemory] = {}
-        checks = {"first_pass": 0, "trimmed": 0, "refused": 0}
-        for draft in output.facts:
-            fact, check = _fact(draft, places, resources.categories)
-            checks[check] += 1
-            if fact:
-                facts.setdefault((fact.scope_key, fact.content), fact)
-        kept = most_important([*facts.values()], state["max_facts"])
+
+        def drafted(answer: ExtractFactsOutput) -> tuple[Drafts, list[NewMemory]]:
+            drafts = Drafts(EXTRACT_FACTS.prompt, len(messages))
+            return drafts, _facts(answer, places, resources.categories, drafts)
+
+        def check(answer: ExtractFactsOutput) -> Flaw | None:
+            return drafted(answer)[0].flaw(answer.nothing_else)
+
+        output = await perform(resources, identity, EXTRACT_FACTS, step_input, check)
+        drafts, facts = drafted(output)
+        kept = most_important(facts, state["max_facts"])
+        places_of = {message.id: place for place, message in enumerate(messages)}
+        kept.sort(key=lambda fact: (fact.valid_from, places_of[fact.source_message_ids[-1]]))
         return {
-            "facts": to_plain(NewMemory, sorted(kept, key=lambda fact: fact.valid_from)),
+            "facts": to_plain(NewMemory, kept),
             "private": any(draft.private for draft in output.facts),
-            "checks": checks,
+            **drafts.figures(),
+            "account": crowded_out(drafts.account(output.nothing_else), facts, kept),
         }
 
     return extract_facts
 
 
-def _fact(draft: FactDraft, places: Places, categories: Categories) -> tuple[NewMemory | None, str]:
+def _facts(output: ExtractFactsOutput, places: Places, categories: Categories, drafts: Drafts) -> list[NewMemory]:
+    facts: dict[tuple[str, str], NewMemory] = {}
+    for draft in output.facts:
+        if fact := _fact(draft, places, categories, drafts):
+            facts.setdefault((fact.scope_key, fact.content), fact)
+    return [*facts.values()]
+
+
+def _fact(draft: FactDraft, places: Places, categories: Categories, drafts: Drafts) -> NewMemory | None:
     sources = cited(places.batch, draft.messages)
     owner = owner_of(sources, places.identity)
-    verdict = check_text(draft.content, kind="fact")
-    is_founded = bool(sources) and (bool(own_words(sources)) or draft.category in _TOLD_BY_OTHERS)
-    if verdict.text is None or not is_founded or owner is None:
-        return None, "refused"
+    is_told = bool(own_words(sources)) or draft.category in _TOLD_BY_OTHERS
+    problem = unfounded(sources, is_told=is_told, has_owner=owner is not None)
+    text = drafts.take(check_text(draft.content, kind="fact"), sources, problem)
+    if text is None or owner is None:
+        return None
     key = places.key(
         Draft(
             scope=draft.scope,
-            text=verdict.text,
+            text=text,
             category=draft.category,
             importance=draft.importance,
             private=draft.private,
@@ -84,13 +100,13 @@ def _fact(draft: FactDraft, places: Places, categories: Categories) -> tuple[New
     )
     dated = sources[-1].said_at
     subject = clip_text(" ".join(clean_text(draft.subject).split()), MAX_SUBJECT_CHARS) or "?"
-    fact = NewMemory(
+    return NewMemory(
         id=uuid4(),
         kind="fact",
         scope_key=key,
         category=categories.stored_as(draft.category),
-        content=verdict.text,
-        search_text=search_text(dated, subject, verdict.text),
+        content=text,
+        search_text=search_text(dated, subject, text),
         subject=subject,
         subject_user_id=owner if key == scope_key("user", owner) else None,
         importance=min(5, max(1, draft.importance)),
@@ -100,4 +116,3 @@ def _fact(draft: FactDraft, places: Places, categories: Categories) -> tuple[New
         source_session_id=places.identity.session_id,
         source_message_ids=tuple(message.id for message in sources),
     )
-    return fact, "trimmed" if verdict.trimmed else "first_pass"

@@ -2,7 +2,9 @@
 
 from langgraph.runtime import Runtime
 
+from mnemic.models.answers import Flaw
 from mnemic.models.steps import EXTRACT_OBSERVATIONS
+from mnemic.nodes.drafts import Drafts, crowded_out
 from mnemic.nodes.in_mind import read_in_mind
 from mnemic.nodes.lines import group_name, numbered
 from mnemic.nodes.perform import perform
@@ -13,7 +15,7 @@ from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import from_plain, to_plain
 from mnemic.nodes.writes import most_important
-from mnemic.prompts.extract_observations import ExtractObservationsInput
+from mnemic.prompts.extract_observations import ExtractObservationsInput, ExtractObservationsOutput
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory
@@ -35,15 +37,27 @@ def extract_observations(provide: Provider) -> FormationNode:
             max_observations=state["max_facts"],
             categories=resources.categories.formed,
         )
-        output = await perform(resources, identity, EXTRACT_OBSERVATIONS, step_input)
-        thoughts = Thoughts(Places(batch, identity, step_input.group), [*in_mind.known], resources.categories)
-        thoughts.add_observations(output)
+        places = Places(batch, identity, step_input.group)
+
+        def drafted(answer: ExtractObservationsOutput) -> Thoughts:
+            drafts = Drafts(EXTRACT_OBSERVATIONS.prompt, len(batch))
+            thoughts = Thoughts(places, [*in_mind.known], resources.categories, drafts)
+            thoughts.add_observations(answer)
+            return thoughts
+
+        def check(answer: ExtractObservationsOutput) -> Flaw | None:
+            return drafted(answer).drafts.flaw(answer.nothing_else)
+
+        output = await perform(resources, identity, EXTRACT_OBSERVATIONS, step_input, check)
+        thoughts = drafted(output)
         kept = most_important([*thoughts.memories.values()], state["max_facts"])
+        drafts = thoughts.drafts
         return {
             "facts": [],
             "thoughts": to_plain(NewMemory, kept),
             "repeats": thoughts.repeats,
-            "checks": dict(thoughts.checks),
+            **drafts.figures(),
+            "account": crowded_out(drafts.account(output.nothing_else), thoughts.memories.values(), kept),
         }
 
     return extract_observations

@@ -2,7 +2,9 @@
 
 from langgraph.runtime import Runtime
 
+from mnemic.models.answers import Flaw
 from mnemic.models.steps import EXTRACT_REFLECTIONS
+from mnemic.nodes.drafts import Drafts
 from mnemic.nodes.in_mind import read_in_mind
 from mnemic.nodes.lines import group_name, numbered
 from mnemic.nodes.perform import perform
@@ -13,7 +15,7 @@ from mnemic.nodes.thoughts import Thoughts
 from mnemic.nodes.typing import FormationNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import from_plain, to_plain
-from mnemic.prompts.extract_reflections import ExtractReflectionsInput
+from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory
@@ -37,15 +39,26 @@ def extract_reflections(provide: Provider) -> FormationNode:
             guidance=state["guidance"],
             categories=resources.categories.formed,
         )
-        output = await perform(resources, identity, EXTRACT_REFLECTIONS, step_input)
         known = [*in_mind.known, *map(Known.of, from_plain(NewMemory, state["facts"]))]
-        thoughts = Thoughts(Places(batch, identity, step_input.group), known, resources.categories)
-        thoughts.add_reflections(output)
-        thoughts.add_episode(output.episode, private=state["private"])
+        places = Places(batch, identity, step_input.group)
+
+        def drafted(answer: ExtractReflectionsOutput) -> Thoughts:
+            drafts = Drafts(EXTRACT_REFLECTIONS.prompt, len(batch))
+            thoughts = Thoughts(places, [*known], resources.categories, drafts)
+            thoughts.add_reflections(answer)
+            thoughts.add_episode(answer.episode, private=state["private"])
+            return thoughts
+
+        def check(answer: ExtractReflectionsOutput) -> Flaw | None:
+            return drafted(answer).drafts.flaw(answer.nothing_else)
+
+        output = await perform(resources, identity, EXTRACT_REFLECTIONS, step_input, check)
+        thoughts = drafted(output)
         return {
             "thoughts": to_plain(NewMemory, thoughts.memories.values()),
             "repeats": [*state.get("repeats", []), *thoughts.repeats],
-            "checks": dict(thoughts.checks),
+            **thoughts.drafts.figures(),
+            "account": thoughts.drafts.account(output.nothing_else, state["account"]),
         }
 
     return extract_reflections

@@ -1,5 +1,6 @@
 """Formation: what is already known near each new fact. One embedding batch, one query."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import mul
@@ -43,8 +44,10 @@ def find_similar(provide: Provider) -> FormationNode:
                 model=resources.embedder.name,
                 most=resources.settings.neighbours,
             )
-        known = [*stored, *_within_batch(facts, vectors)]
-        sorted_out = _sort_out(facts, known, resources.embedder.bands, resources.settings)
+        # in a thread: 25 facts, each compared with all before it, take 20 ms
+        sorted_out = await asyncio.to_thread(
+            _sort_out, facts, vectors, stored, resources.embedder.bands, resources.settings
+        )
         fresh = {str(fact.id) for fact in sorted_out.fresh}
         return {
             "facts": to_plain(NewMemory, sorted_out.fresh),
@@ -67,8 +70,15 @@ class _SortedOut:
     repeats: list[dict[str, Any]] = field(default_factory=list)
 
 
-def _sort_out(facts: Sequence[NewMemory], known: Sequence[SimilarFact], bands: Bands, settings: Settings) -> _SortedOut:
+def _sort_out(
+    facts: Sequence[NewMemory],
+    vectors: Sequence[Vector],
+    stored: Sequence[SimilarFact],
+    bands: Bands,
+    settings: Settings,
+) -> _SortedOut:
     found = _SortedOut()
+    known = [*stored, *_within_batch(facts, vectors)]
     dropped: set[UUID] = set()
     for place, fact in enumerate(facts):
         near = [(band_of_fact(fact.content, old, bands), old) for old in known if old.place == place]

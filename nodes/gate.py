@@ -172,4 +172,5 @@ def _guidance(scopes: Iterable[ScopeSettings], *, is_own: bool) -> str:
 
 def _nothing_yet() -> FormationState:
     """What a run begins with: on a server's thread the channels still hold the last run's figures."""
-    return {"stored": {}, "superseded": 0, "repeated": 0, "checks": {}, "consolidations": []}
+    figures: FormationState = {"superseded": 0, "repeated": 0, "unaccounted": 0}
+    return {**figures, "stored": {}, "checks": {}, "refused": {}, "consolidations": []}

@@ -1,11 +1,12 @@
 """Runs a step and notes what it cost."""
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage
 
+from mnemic.models.answers import Flaw
 from mnemic.models.chat import ChatModels
 from mnemic.models.run_step import run_answer, run_step, run_turn
 from mnemic.models.step import In, Out, Step, ToolStep
@@ -32,15 +33,24 @@ class _Paid(Protocol):
 Result = TypeVar("Result", bound=_Paid)
 
 
-async def perform(resources: Resources, identity: Identity, step: Step[In, Out], step_input: In) -> Out:
+async def perform(
+    resources: Resources,
+    identity: Identity,
+    step: Step[In, Out],
+    step_input: In,
+    check: Callable[[Out], Flaw | None] | None = None,
+) -> Out:
     """The step's answer. No connection is held while the model works; its tokens are recorded afterwards.
 
     A paid answer is not lost for the record of its price: where that cannot be written, a warning says so.
 
+    Args:
+        check: as `run_step`.
+
     Raises:
         ModelError: the model failed; nothing was written but what it had cost.
     """
-    return (await _recorded(resources, identity, run_step(step, step_input, resources.models))).output
+    return (await _recorded(resources, identity, run_step(step, step_input, resources.models, check))).output
 
 
 async def perform_turn(

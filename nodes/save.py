@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from langgraph.runtime import Runtime
 
+from mnemic.nodes.drafts import accounted, crowded_out
 from mnemic.nodes.holding import formation_lease_of
 from mnemic.nodes.lines import speakers
 from mnemic.nodes.repeats import further_sources, repeats
@@ -35,11 +36,13 @@ def save(provide: Provider) -> FormationNode:
         identity = identity_of(runtime)
         settings = resources.settings.overridden(state["overrides"])
         batch = from_plain(Message, state["batch"])
-        new = [*from_plain(NewMemory, state["facts"]), *from_plain(NewMemory, state["thoughts"])]
-        new, closing = within_cap(new, state.get("closing", []), state["max_writes"])
+        drafted = [*from_plain(NewMemory, state["facts"]), *from_plain(NewMemory, state["thoughts"])]
+        new, closing = within_cap(drafted, state.get("closing", []), state["max_writes"])
+        known_of = accounted(batch, crowded_out(state["account"], drafted, new))
         new = related_to_living(new, closing)
         known_before = state.get("repeats", [])
         kept = _kept(batch, new, further_sources(known_before, new, batch), settings)
+        forgotten = known_of - {message.id for message in kept}
         texts = _texts(kept)
         known = {UUID(key): vector for key, vector in state.get("vectors", {}).items()}
         vectors, texts = await _embed(resources, new, known, texts)
@@ -53,7 +56,11 @@ def save(provide: Provider) -> FormationNode:
             await memories.add_sources(scoped, said_again)
             if state["max_writes"] is not None:
                 await _count_turn(scoped, counted_on(batch, identity), len(stored.ids), settings)
-            await _keep_messages(scoped, batch, texts, resources.embedder.name)
+            if texts:
+                await inbox.index_messages(scoped, resources.embedder.name, texts)
+            if forgotten:
+                await inbox.forget_later(scoped, forgotten, timedelta(days=settings.forget_after_days))
+            await inbox.forget_due(scoped)
             touched = {memory.scope_key for memory in made}
             await scopes.touch(scoped, sorted(touched))
             due = await _due(scoped, settings)
@@ -61,6 +68,7 @@ def save(provide: Provider) -> FormationNode:
             return {
                 "stored": dict(Counter(memory.kind for memory in made)),
                 "superseded": stored.closed,
+                "unaccounted": len(batch) - len(known_of),
                 "due": due,
             }
 
@@ -161,14 +169,6 @@ def _change(row: Closing, stored: set[UUID], twins: Mapping[UUID, Twin]) -> tupl
     if old_id == new_id or (old_twin and old_twin.protected):
         return None
     return Supersession(old_id=old_id, old_version=version, new_id=new_id), datetime.fromisoformat(row["until"])
-
-
-async def _keep_messages(scoped: Scoped, batch: Sequence[Message], texts: Sequence[IndexedText], model: str) -> None:
-    kept = {text.item_id for text in texts}
-    if texts:
-        await inbox.index_messages(scoped, model, texts)
-    if dropped := [message.id for message in batch if message.id not in kept]:
-        await inbox.forget_contents(scoped, dropped)
 
 
 async def _due(scoped: Scoped, settings: Settings) -> list[str]:

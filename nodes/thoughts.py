@@ -1,11 +1,11 @@
 """Turns reflections and observations that a step answered into memories: checked, placed, nothing known. Pure."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
+from mnemic.nodes.drafts import Drafts, unfounded
 from mnemic.nodes.lines import cited, own_words, owner_of, session_of, speakers
 from mnemic.nodes.placing import Draft, Places
 from mnemic.nodes.repeats import Known, repeats
@@ -31,10 +31,10 @@ class Thoughts:
     #: What stands in context, or is about to be stored as a fact.
     known: list[Known]
     categories: Categories
+    drafts: Drafts
     memories: dict[tuple[str, str], NewMemory] = field(default_factory=dict)
     #: What was dropped because it is known.
     repeats: list[dict[str, Any]] = field(default_factory=list)
-    checks: Counter[str] = field(default_factory=lambda: Counter(first_pass=0, trimmed=0, refused=0))
 
     def add_reflections(self, output: ExtractReflectionsOutput) -> None:
         """The widest scope first: a lower one holds only what no higher one says."""
@@ -59,26 +59,23 @@ class Thoughts:
         """At most one; in a group it is the group's where the gate of `policy.sharing` lets it pass."""
         if not text.strip():
             return
-        verdict = check_text(text, kind="episode")
-        if verdict.text is None:
-            self.checks["refused"] += 1
+        told = self.drafts.take(check_text(text, kind="episode"), ())
+        if told is None:
             return
-        self.checks["trimmed" if verdict.trimmed else "first_pass"] += 1
-        key = self._episode_key(verdict.text, private or any(memory.private for memory in self.memories.values()))
-        self._keep(self._memory("episode", key, verdict.text, self.places.batch[-1:], "event"))
+        key = self._episode_key(told, private or any(memory.private for memory in self.memories.values()))
+        self._keep(self._memory("episode", key, told, self.places.batch[-1:], "event"))
 
     def _add_reflection(self, scope: Scope, draft: ReflectionDraft, max_words: int | None = None) -> None:
         sources = cited(self.places.batch, draft.messages)
         owner = owner_of(sources, self.places.identity)
-        verdict = check_text(draft.content, kind="reflection", max_words=max_words)
-        is_founded = bool(sources) and (scope == "session" or bool(own_words(sources)))
-        if verdict.text is None or not is_founded or (scope == "user" and owner is None):
-            self.checks["refused"] += 1
+        is_told = scope == "session" or bool(own_words(sources))
+        problem = unfounded(sources, is_told=is_told, has_owner=scope != "user" or owner is not None)
+        told = self.drafts.take(check_text(draft.content, kind="reflection", max_words=max_words), sources, problem)
+        if told is None:
             return
-        self.checks["trimmed" if verdict.trimmed else "first_pass"] += 1
-        key = self._reflection_key(scope, draft.model_copy(update={"content": verdict.text}), sources, owner)
-        memory = self._memory("reflection", key, verdict.text, sources, self.categories.stored_as(draft.category))
-        if known := [one for one in self.known if verdict.text.casefold().rstrip(".") in one.content.casefold()]:
+        key = self._reflection_key(scope, draft.model_copy(update={"content": told}), sources, owner)
+        memory = self._memory("reflection", key, told, sources, self.categories.stored_as(draft.category))
+        if known := [one for one in self.known if told.casefold().rstrip(".") in one.content.casefold()]:
             for one in known:
                 self.repeats += repeats(memory, [(one.id, one.is_stored)], one.scope_key)
             return

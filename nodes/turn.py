@@ -1,5 +1,6 @@
 """What is done around each turn of an agent, by a host's middleware and nodes and by the supervisor."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ async def _observe(
     try:
         await memory.observe(identity, messages, revision=revision)
     except InvalidInputError as error:
-        fit = storable(messages, identity)
+        fit = await asyncio.to_thread(storable, messages, identity)
         if len(fit) < len(messages) and any(map(_asked, fit)):  # answers alone tell nothing
             left_out = len(messages) - len(fit)
             _LOG.warning("messages that cannot be stored are left out: %d, such as %s", left_out, error)

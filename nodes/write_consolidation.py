@@ -1,6 +1,7 @@
 """Consolidation: the model writes the new text; what is too long or loses details is sent back once."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from langgraph.runtime import Runtime
 
@@ -54,32 +55,30 @@ def write_consolidation(provide: Provider) -> ConsolidationNode:
             output = await perform(resources, identity, WRITE_CONSOLIDATION, asked._replace(revision=revision))
             drafts.append(clean_text(output.text))
             problem = _problem(drafts[-1], sources, state["word_limit"])
-        usable = [draft for draft in drafts if _is_usable(draft, state["word_limit"])]
+        usable = [draft for draft in drafts if _refusal(draft, state["word_limit"]) is None]
         if not usable:
             await give_back(resources, identity, consolidation_lease_of(state, identity), failure="unusable")
-            return {"outcome": "refused", "absorbed": 0, "kept_share": 1.0, "text": ""}
+            why = _refusal(drafts[-1], state["word_limit"])
+            return {"outcome": "refused", "problem": why, "absorbed": 0, "kept_share": 1.0, "text": ""}
         best = max(usable, key=lambda draft: kept_share(sources, draft))
         return {"text": best, "kept_share": round(kept_share(sources, best), 3)}
 
     return write_consolidation
 
 
-def _is_usable(draft: str, word_limit: int) -> bool:
-    return (
-        bool(draft)
-        and len(draft.split()) <= word_limit
-        and len(draft.encode()) <= MAX_TEXT_BYTES
-        and not (is_degenerate(draft))
-    )
+def _refusal(draft: str, word_limit: int) -> Literal["too_long", "empty", "degenerate"] | None:
+    """Why a draft cannot be stored; None: it can."""
+    if len(draft.split()) > word_limit or len(draft.encode()) > MAX_TEXT_BYTES:
+        return "too_long"
+    if not draft:
+        return "empty"
+    return "degenerate" if is_degenerate(draft) else None
 
 
 def _problem(draft: str, sources: Sequence[str], word_limit: int) -> str | None:
     """What the model should mend; None for a good draft."""
-    words = len(draft.split())
-    if words > word_limit or len(draft.encode()) > MAX_TEXT_BYTES:
-        return too_long(words, word_limit)
-    if not draft or is_degenerate(draft):
-        return EMPTY_OR_REPEATING
+    if refusal := _refusal(draft, word_limit):
+        return too_long(len(draft.split()), word_limit) if refusal == "too_long" else EMPTY_OR_REPEATING
     if kept_share(sources, draft) < WANTED_SHARE:
         return lacking(missing_details(sources, draft))
     return None

@@ -92,8 +92,13 @@ def decide_search(message: str, *, asked: bool = False) -> SearchDecision:
 
 def unknown_names(names: tuple[str, ...], standing_text: str) -> tuple[str, ...]:
     """The names of which the standing memory holds no telling word, in any case."""
-    known = set(folded_words(standing_text))
-    return tuple(name for name in names if known.isdisjoint(_telling_words(name)))
+    lines = [(line, line.casefold()) for line in standing_text.split("\n")]
+
+    def is_known(word: str) -> bool:
+        # the words of a line that cannot hold it are not looked at: of 6,000 memories they take 35 ms
+        return any(word in folded and word in folded_words(line) for line, folded in lines)
+
+    return tuple(name for name in names if not any(map(is_known, _telling_words(name))))
 
 
 def _telling_words(name: str) -> list[str]:

@@ -40,6 +40,10 @@ class Pass(BaseModel):
     #: Seconds since 1970, UTC: from then on it is worth nothing.
     expires: int
 
+    def admits(self, user: str, agent: str) -> bool:
+        """Whether what this user has with this agent is the holder's."""
+        return user == self.user and (not self.agents or agent in self.agents)
+
 
 def new_pass(user: str, agents: tuple[str, ...], groups: tuple[str, ...], *, days: int, now: datetime) -> Pass:
     """A pass that holds for so many days.

@@ -45,6 +45,7 @@ class ExtractFactsOutput(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
     facts: list[FactDraft]
+    nothing_else: bool = Field(description="whether the other messages hold nothing")
 
 
 def schema(step_input: ExtractFactsInput) -> dict[str, Any]:

@@ -39,6 +39,7 @@ class ExtractObservationsOutput(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
     observations: list[ObservationDraft]
+    nothing_else: bool = Field(description="whether the other messages hold nothing")
 
 
 def schema(step_input: ExtractObservationsInput) -> dict[str, Any]:

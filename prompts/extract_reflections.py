@@ -55,9 +55,8 @@ class ExtractReflectionsOutput(BaseModel):
     group: list[ReflectionDraft]
     user: list[ReflectionDraft]
     session: list[ReflectionDraft]
-    episode: str = Field(
-        description="1-2 sentences in the past tense on what was discussed, decided or done; may be empty"
-    )
+    episode: str = Field(description="1-2 sentences in the past tense; may be empty")
+    nothing_else: bool = Field(description="whether the other messages hold nothing")
 
 
 def schema(step_input: ExtractReflectionsInput) -> dict[str, Any]:

@@ -19,6 +19,9 @@ from mnemic.storage import erasure, time_machine
 from mnemic.storage.database import Database
 from mnemic.storage.opening import open_administration
 
+#: Messages of one transaction, so that none holds the agent's head for long.
+_FORGOTTEN_AT_ONCE = 1000
+
 
 class Administration(AuditOfAgents, RefinementOfAgents):
     """Governance of any agent of a database, as its role `mnemic_admin`, which has no right to any content."""
@@ -161,6 +164,27 @@ class Administration(AuditOfAgents, RefinementOfAgents):
         return [one for one in found if closed or one.state in ("active", "purged")]
 
     # -- retention
+
+    @property
+    def purges(self) -> bool:
+        """Whether the setting `retention_purge_after_days` is on, as `purge` needs it."""
+        return self._settings.retention_purge_after_days is not None
+
+    async def forget_messages(self, agent_id: str) -> int:
+        """Takes the words of the agent's messages whose days after formation (`forget_after_days`) are over.
+
+        Returns:
+            Of how many.
+
+        Raises:
+            InvalidInputError: no agent's id.
+        """
+        agent, total = checked(AGENT_ID, agent_id), 0
+        while gone := await self._database.administer(
+            agent, self._actor, lambda scoped: erasure.forget_messages(scoped, _FORGOTTEN_AT_ONCE)
+        ):
+            total += gone
+        return total
 
     async def purge(self, agent_id: str) -> list[UUID]:
         """Erases the agent's memories that expired longer ago than the setting `retention_purge_after_days`.

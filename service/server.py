@@ -1,14 +1,16 @@
-"""What `langgraph.json` names for LangGraph Server: our checkpointer and our own route."""
+"""What `langgraph.json` names for LangGraph Server: our checkpointer, our own route, and the door of all routes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from mnemic.graphs.resources import close_environment, from_environment
+from mnemic.service.server_access import ServerAccess, check_access
 from mnemic.service.server_threads import ServerThreads
 from mnemic.state.errors import MnemicError
 from mnemic.storage.doctor import check
@@ -22,8 +24,10 @@ async def checkpointer() -> AsyncIterator[ServerThreads]:
     the environment's resources, which the graphs use too, and closes them.
 
     Raises:
-        MnemicError: settings do not fit, or the database cannot be had; the message says what to do.
+        MnemicError: settings do not fit, the server would answer strangers, or the database cannot be had; the message
+            says what to do.
     """
+    check_access()
     try:
         resources = await from_environment()
         yield ServerThreads(resources.database)
@@ -49,4 +53,4 @@ async def health(_: Request) -> JSONResponse:
     )
 
 
-app = Starlette(routes=[Route("/mnemic/health", health)])
+app = Starlette(routes=[Route("/mnemic/health", health)], middleware=[Middleware(ServerAccess)])

@@ -121,7 +121,8 @@ class ServerThreads(BaseCheckpointSaver[str]):
 
 
 def _of_caller(found: list[ThreadOwner]) -> list[ThreadOwner]:
-    return [owner for owner in found if caller() in (None, owner.user_id)]
+    held = caller()
+    return [owner for owner in found if held is None or held.admits(owner.user_id, owner.agent_id)]
 
 
 def _saver(database: Database, owner: ThreadOwner) -> ThreadSaver:

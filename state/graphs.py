@@ -37,6 +37,19 @@ class ConsolidationResult(TypedDict, total=False):
     absorbed: int
     #: Share of names, numbers, dates and quoted words kept; 1.0 where nothing was written.
     kept_share: float
+    #: Why the text was refused.
+    problem: Literal["too_long", "empty", "degenerate"] | None
+
+
+class Account(TypedDict):
+    """Which messages of a run are accounted for. What is not keeps its words."""
+
+    #: Ids of messages that a stored or known memory rests on.
+    cited: list[str]
+    #: Of those that a draft rests on which was refused or had to give way.
+    open: list[str]
+    #: Whether each step has said that all others hold nothing; None: no step was asked.
+    nothing_else: bool | None
 
 
 class FormationInput(TypedDict, total=False):
@@ -78,6 +91,10 @@ class FormationOutput(TypedDict, total=False):
     repeated: int
     #: Texts that passed the validator at once, were trimmed, were refused.
     checks: Annotated[dict[str, int], add_counts]
+    #: Drafts that were refused, by what was wrong with them.
+    refused: Annotated[dict[str, int], add_counts]
+    #: Messages that were formed and that no memory and no word of the model accounts for: their words are kept.
+    unaccounted: int
     consolidations: Annotated[list[ConsolidationResult], join_results]
 
 
@@ -113,6 +130,7 @@ class FormationState(FormationInput, FormationOutput, total=False):
     repeats: Rows
     #: Reflections and the episode.
     thoughts: Rows
+    account: Annotated[Account, UntrackedValue]
     #: Scope keys whose consolidation became due.
     due: list[str]
 

@@ -184,6 +184,9 @@ class Settings(BaseSettings):
     remembers_per_session_and_day: PositiveInt = 30
 
     # -- retention and audit
+    #: Days after which a formed message that is not kept loses its words, if a memory or the model's own word accounts
+    #: for it. 0: at once.
+    forget_after_days: Annotated[int, Field(ge=0, le=36_500)] = 7
     #: Days after which a purge erases what has expired. None: it stays soft-deleted for ever.
     retention_purge_after_days: PositiveInt | None = None
     #: The secret that signs the anchors of the audit; whoever can read the database must not have it.

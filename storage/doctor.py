@@ -49,7 +49,10 @@ _GRANT = re.compile(
     r"^(grant|revoke) ([^;]+?) on (function |schema |)([\w\s,]+?) (?:to|from) ([\w\s,]+);", re.MULTILINE
 )
 _RIGHT = re.compile(r"(\w+)(?:\s*\(([^)]*)\))?")
-_BODY = re.compile(r"\$\$(.*?)\$\$", re.DOTALL)
+#: A function's name and its body; an expression has none.
+_BODY = re.compile(
+    r"^create (?:or replace )?function (\w+)\((?:(?!^create ).)*?\$\$(.*?)\$\$", re.DOTALL | re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ async def require_sound(database: Database) -> None:
 def _values() -> dict[str, Any]:
     text = "\n".join(migration.text for migration in migrations())
     grantees, privileges, objects = zip(*sorted(_granted(text)), strict=True)
+    bodies = dict(_BODY.findall(text))  # the last that a function was given: an earlier one would do as it did then
     return {
         "server": MINIMUM_SERVER,
         "fixed": list(FIXED_SERVERS),
@@ -105,7 +109,7 @@ def _values() -> dict[str, Any]:
         "grantees": list(grantees),
         "privileges": list(privileges),
         "objects": list(objects),
-        "bodies": [hashlib.sha256(body.encode()).hexdigest() for body in _BODY.findall(text)],
+        "bodies": [f"{name} {hashlib.sha256(body.encode()).hexdigest()}" for name, body in bodies.items()],
     }
 
 

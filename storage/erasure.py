@@ -149,6 +149,13 @@ async def _value(scoped: Scoped, name: str, begun: _Begun, most: int = 0) -> int
     return int(value or 0)
 
 
+async def forget_messages(scoped: Scoped, most: int) -> int:
+    """As administrator: takes the words of the agent's messages whose time has come; of how many."""
+    await scoped.wait_for_head()
+    ((gone,),) = await scoped.tuples(_SQL["forget_messages"], {"most": most})
+    return int(gone)
+
+
 async def purge_expired(database: Database, agent_id: str, actor: str, after: timedelta) -> list[UUID]:
     """As administrator: erases facts, episodes and insights that expired so long ago; their ids."""
     purged: list[UUID] = []

@@ -1,12 +1,13 @@
 """Messages: observed, pending, settled, then kept as sources or emptied. The caller owns the transaction."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from typing import NamedTuple
 from uuid import UUID
 
+from mnemic.policy.times import believed
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.records import Inbox, IndexedText, Message, Observed
 from mnemic.storage.database import Scoped
@@ -14,8 +15,9 @@ from mnemic.storage.statements import load_statements
 from mnemic.storage.vectors import half_vectors
 
 _SQL = load_statements("inbox")
-#: Messages of one statement: with 128 KB each, the most, they stay below the 256 MB that a jsonb array may have.
-_PART = 500
+#: Messages of one statement, and characters beyond which it takes no further one: to write and send a megabyte takes
+#: the event loop 10 ms.
+_PART, _PART_CHARS = 500, 1_000_000
 
 
 async def observe(scoped: Scoped, session_id: str, messages: Sequence[Message]) -> Observed:
@@ -23,16 +25,28 @@ async def observe(scoped: Scoped, session_id: str, messages: Sequence[Message]) 
     groups = list(scoped.identity.group_ids)
     await scoped.execute(_SQL["enter_session"], {"session_id": session_id, "group_ids": groups})
     accepted = pending = 0
-    for start in range(0, len(messages) or 1, _PART):
-        rows = [_row(message) for message in messages[start : start + _PART]]
-        values = {"session_id": session_id, "messages": json.dumps(rows)}
+    for part in _parts(messages):
+        values = {"session_id": session_id, "messages": json.dumps([_row(message) for message in part])}
         ((new, pending, edited),) = await scoped.tuples(_SQL["observe"], values)
         accepted += new
         # of several under one id the first counts
-        said = {message.id: message.content for message in reversed(messages[start : start + _PART])}
+        said = {message.id: message.content for message in reversed(part)}
         for one in edited:
             await scoped.execute(_SQL["edit"], {"session_id": session_id, "id": one, "content": said[one]})
     return Observed(accepted=accepted, pending=pending)
+
+
+def _parts(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """One at least, for the answer tells what is pending."""
+    part: list[Message] = []
+    chars = 0
+    for message in messages:
+        if len(part) == _PART or chars > _PART_CHARS:
+            yield part
+            part, chars = [], 0
+        part.append(message)
+        chars += len(message.content)
+    yield part
 
 
 def _row(message: Message) -> dict[str, object]:
@@ -50,11 +64,15 @@ def _row(message: Message) -> dict[str, object]:
 async def read_inbox(scoped: Scoped, session_id: str, *, most: int, set_aside: bool = False, skip: int = 0) -> Inbox:
     """The oldest pending messages of a session, at most `most`: of those that were set aside, or of all others.
 
+    Their times are the believed ones; the rows, and what a search finds, keep those that were given.
+
     Args:
         skip: so many of them are passed over, and counted from the oldest again beyond the last.
     """
     values = {"session_id": session_id, "most": most, "set_aside": set_aside, "skip": skip}
-    messages = await scoped.rows(Message, _SQL["pending"], values)
+    rows = await scoped.rows(dict, _SQL["pending"], values)
+    times = believed((row["said_at"], row.pop("observed_at")) for row in rows)
+    messages = [Message(**{**row, "said_at": time}) for row, time in zip(rows, times, strict=True)]
     waiting = await _waiting(scoped, session_id)
     return Inbox(messages=tuple(messages), pending=waiting.pending, set_aside=waiting.set_aside, idle=waiting.idle)
 
@@ -84,9 +102,14 @@ async def settle(scoped: Scoped, op_id: UUID, messages: Sequence[Message], *, re
         )
 
 
-async def forget_contents(scoped: Scoped, message_ids: Sequence[UUID]) -> None:
-    """Empties messages that are not kept."""
-    await scoped.execute(_SQL["forget_contents"], {"ids": sorted(message_ids)})
+async def forget_later(scoped: Scoped, message_ids: Iterable[UUID], after: timedelta) -> None:
+    """Lets the words of messages go so long after now, which `forget_due` does."""
+    await scoped.execute(_SQL["forget_later"], {"ids": sorted(message_ids), "after": after})
+
+
+async def forget_due(scoped: Scoped) -> None:
+    """Takes the words of visible messages whose time has come, some at a time: whoever comes next takes more."""
+    await scoped.execute(_SQL["forget_due"], {"most": _PART})
 
 
 async def index_messages(scoped: Scoped, model: str, texts: Sequence[IndexedText]) -> None:

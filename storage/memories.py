@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
@@ -147,11 +148,18 @@ async def standing(
         most: facts at most, the most important and newest of them.
     """
     values = {"kinds": list(kinds), "always": list(always), "most": most}
-    rows = await scoped.rows(dict, _SQL["standing"], values)
-    overrides = [row.pop("overrides") for row in rows]
-    memories = [Memory(**row) for row in rows if row["id"] is not None]
+    rows = await scoped.rows(_StandingRow, _SQL["standing"], values)
+    memories = [row.memory for row in rows if row.memory]
     parts = (_standing_of(key, memories) for key in scoped.scope_keys)
-    return StandingPart(overrides=overrides[0] if overrides else {}, scopes=tuple(part for part in parts if part))
+    return StandingPart(overrides=rows[0].overrides if rows else {}, scopes=tuple(part for part in parts if part))
+
+
+class _StandingRow:
+    """What the agent overrides, which stands in every row, and one memory; none where there is none."""
+
+    def __init__(self, overrides: dict[str, Any], **memory: Any) -> None:
+        self.overrides = overrides
+        self.memory = Memory(**memory) if memory["id"] else None
 
 
 def _standing_of(key: str, memories: Sequence[Memory]) -> Standing | None:

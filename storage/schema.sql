@@ -64,8 +64,8 @@ create table thread_revisions (
     primary key (agent_id, session_id, reader),
     foreign key (agent_id, session_id) references sessions
 );
--- The inbox (formed_by is null) and, afterwards, the sources that were kept. A message that was not kept loses its
--- content and stays as a skeleton, so that a host that resends it changes nothing.
+-- The inbox (formed_by is null) and, afterwards, the sources that were kept. A message that is not kept loses its content
+-- in time, once something accounts for it, and stays as a skeleton, so that a host that resends it changes nothing.
 create table messages (
     agent_id    text not null,
     id          uuid not null,
@@ -82,10 +82,15 @@ create table messages (
     created_at  timestamptz not null default clock_timestamp(),
     -- no usable answer could be had for it: still pending, and left out but by a retry
     set_aside   boolean not null default false,
+    -- the actor of the run that observed it, who need not have said it
+    brought_by  text,
+    -- when the words of a formed message go; null: they stay, or are gone
+    forget_at   timestamptz,
     primary key (agent_id, id),
     foreign key (agent_id, session_id) references sessions
 );
 create index messages_pending on messages (agent_id, session_id, set_aside, place) where formed_by is null;
+create index messages_forgotten on messages (agent_id, scope_key, forget_at) where forget_at is not null;
 
 create table memories (
     agent_id           text not null references agents,
@@ -248,11 +253,25 @@ create table history_contents (
     primary key (agent_id, seq)
 );
 
+-- Where each agent's chain has come to, and the operation that is open on it: that of a transaction which still runs, by its
+-- id and its time, for a dump that is restored elsewhere brings ids that come there once more. Whoever may write here may
+-- claim any act, so that nobody may but the functions of the owner.
 create table heads (
-    agent_id  text primary key,
-    seq       bigint not null,
-    hash      bytea not null
-);
+    agent_id       text primary key,
+    seq            bigint not null,
+    hash           bytea not null,
+    op_xid         xid8,
+    op_began       timestamptz,
+    op_id          uuid,
+    actor          text,
+    actor_kind     text,
+    reason         text,
+    session_id     text,
+    run_id         text,
+    undo_of        uuid,
+    refinement_id  uuid,
+    meta           jsonb
+) with (fillfactor = 50);
 
 -- Figures of each session, and nothing of what memories say. Who holds it works on it until then; whoever comes later
 -- takes a session up that was broken off.
@@ -385,38 +404,55 @@ create index checkpoint_writes_thread_id_idx on checkpoint_writes (thread_id);
 
 -- Operations --------------------------------------------------------------------------------------------------------
 
--- Locks the agent's head first (a trigger that locks it last deadlocks) and opens the context the triggers read.
+-- Locks the agent's head first (a trigger that locks it last deadlocks) and writes into it what the triggers record. No
+-- setting opens a write, for anybody can set one.
 create function open_operation(p_agent text, p_op uuid, p_actor text, p_actor_kind text, p_reason text,
                                           p_session text, p_run text, p_meta jsonb) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
 begin
-    insert into heads values (p_agent, 0, sha256(convert_to(p_agent, 'UTF8'))) on conflict do nothing;
-    perform 1 from heads where agent_id = p_agent for update;
+    insert into heads as h (agent_id, seq, hash, op_xid, op_began, op_id, actor, actor_kind, reason, session_id, run_id, meta)
+    values (p_agent, 0, sha256(convert_to(p_agent, 'UTF8')), pg_current_xact_id(), transaction_timestamp(), p_op, p_actor,
+            p_actor_kind, p_reason, p_session, p_run, p_meta)
+    on conflict (agent_id) do update
+       set op_xid = excluded.op_xid, op_began = excluded.op_began, op_id = excluded.op_id, actor = excluded.actor,
+           actor_kind = excluded.actor_kind, reason = excluded.reason, session_id = excluded.session_id,
+           run_id = excluded.run_id, undo_of = null, refinement_id = null, meta = excluded.meta;
     if exists (select from history where agent_id = p_agent and op_id = p_op) then
         raise exception 'an operation has an id of its own' using errcode = 'insufficient_privilege';
     end if;
-    perform set_config('mnemic.op_id', p_op::text, true),
-            set_config('mnemic.actor', p_actor, true),
-            set_config('mnemic.actor_kind', p_actor_kind, true),
-            set_config('mnemic.reason', p_reason, true),
-            set_config('mnemic.op_session', coalesce(p_session, ''), true),
-            set_config('mnemic.op_run', coalesce(p_run, ''), true),
-            set_config('mnemic.undo_of', '', true),
-            set_config('mnemic.refinement_id', '', true),
-            set_config('mnemic.op_meta', p_meta::text, true);
 end $$;
 
--- What the service calls: the agent is the one its transaction was scoped to.
-create function begin_operation(p_op uuid, p_actor text, p_actor_kind text, p_reason text, p_session text, p_run text,
-                                p_meta jsonb) returns void
+-- What persons and administrators do ends with the function that does it: the rest of the transaction is not theirs.
+create function close_operation(p_agent text) returns void
+language sql security definer set search_path = mnemic, pg_temp as $$
+    update heads set op_xid = null where agent_id = p_agent
+$$;
+
+-- The agent's head, if this transaction has an operation open on it; else nothing but nulls.
+create function open_head(p_agent text) returns heads
+language plpgsql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
+declare
+    head heads;
+begin
+    select * into head from heads
+     where agent_id = p_agent and op_xid = pg_current_xact_id() and op_began = transaction_timestamp();
+    return head;
+end $$;
+
+-- What the service calls: the agent is the one its transaction was scoped to, and whoever acts is an agent. What only other
+-- functions do is not its to claim; rollback, purge and the names of events rest on that.
+create function begin_operation(p_op uuid, p_actor text, p_reason text, p_session text, p_run text, p_meta jsonb)
+returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     scoped_agent text := nullif(current_setting('mnemic.agent_id', true), '');
 begin
     if scoped_agent is null then
         raise exception 'an operation needs a scoped transaction' using errcode = 'insufficient_privilege';
+    elsif p_reason in ('undo', 'restore', 'erasure', 'retention', 'ttl', 'protection', 'merge', 'dedup') then
+        raise exception 'this reason is given by the function that does it' using errcode = 'insufficient_privilege';
     end if;
-    perform open_operation(scoped_agent, p_op, p_actor, p_actor_kind, p_reason, p_session, p_run, p_meta);
+    perform open_operation(scoped_agent, p_op, p_actor, 'agent', p_reason, p_session, p_run, p_meta);
 end $$;
 
 -- Constitutional memories: an administrator sets and lifts the protection, and nothing else touches such a row. Null: the agent
@@ -432,6 +468,7 @@ begin
     if not is_so then
         update memories set protected = p_protected where agent_id = p_agent and id = p_memory;
     end if;
+    perform close_operation(p_agent);
     return not is_so;
 end $$;
 
@@ -511,6 +548,7 @@ declare
     changed  refcursor;
     change   record;
     subject  jsonb;
+    head     heads;
     h        history;
     c        history_contents;
     rows     history[];
@@ -530,26 +568,28 @@ begin
               full join old_rows o using (agent_id, id)
              order by n.nth;
     end case;
-    h.op_id := nullif(current_setting('mnemic.op_id', true), '')::uuid;
-    h.actor := current_setting('mnemic.actor', true);
-    h.actor_kind := current_setting('mnemic.actor_kind', true);
-    h.reason := current_setting('mnemic.reason', true);
-    h.session_id := nullif(current_setting('mnemic.op_session', true), '');
-    h.run_id := nullif(current_setting('mnemic.op_run', true), '');
-    h.undo_of := nullif(current_setting('mnemic.undo_of', true), '')::uuid;
-    h.refinement_id := nullif(current_setting('mnemic.refinement_id', true), '')::uuid;
-    h.meta := nullif(current_setting('mnemic.op_meta', true), '')::jsonb;
     loop
         fetch changed into change;
         exit when not found;
-        if h.op_id is null then
-            raise exception 'a memory changes only inside an operation' using errcode = 'insufficient_privilege';
-        end if;
         subject := coalesce(change.later, change.earlier);
         if h.agent_id is distinct from subject ->> 'agent_id' then
             update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;
-            h.agent_id := subject ->> 'agent_id';
-            select seq, hash into strict h.seq, h.hash from heads where agent_id = h.agent_id for update;
+            head := open_head(subject ->> 'agent_id');
+            if head.agent_id is null then
+                raise exception 'a memory changes only inside an operation' using errcode = 'insufficient_privilege';
+            end if;
+            h.agent_id := head.agent_id;
+            h.seq := head.seq;
+            h.hash := head.hash;
+            h.op_id := head.op_id;
+            h.actor := head.actor;
+            h.actor_kind := head.actor_kind;
+            h.reason := head.reason;
+            h.session_id := head.session_id;
+            h.run_id := head.run_id;
+            h.undo_of := head.undo_of;
+            h.refinement_id := head.refinement_id;
+            h.meta := head.meta;
         end if;
         h.seq := h.seq + 1;
         h.prev := h.hash;
@@ -599,16 +639,19 @@ begin
 end $$;
 create trigger append_only before update or delete or truncate on history
     for each statement execute function refuse_change();
--- Contents of the history never change; they go with an erasure, by the one function that erases.
+create trigger append_only before update or truncate on history_contents
+    for each statement execute function refuse_change();
+-- Contents of the history never change; they go with an erasure or a purge.
 create function refuse_contents_change() returns trigger
 language plpgsql set search_path = mnemic, pg_temp as $$
 begin
-    if tg_op = 'DELETE' and current_user = 'mnemic_owner' and current_setting('mnemic.erasing', true) = 'yes' then
-        return null;
+    if exists (select from (select distinct agent_id from old_rows) as gone
+                where (open_head(gone.agent_id)).reason in ('erasure', 'retention') is not true) then
+        raise exception 'history is append-only' using errcode = 'insufficient_privilege';
     end if;
-    raise exception 'history is append-only' using errcode = 'insufficient_privilege';
+    return null;
 end $$;
-create trigger append_only before update or delete or truncate on history_contents
+create trigger erased_only after delete on history_contents referencing old table as old_rows
     for each statement execute function refuse_contents_change();
 create trigger never_truncated before truncate on memories for each statement execute function refuse_change();
 
@@ -649,9 +692,9 @@ $$;
 
 -- Whether the transaction acts for a session that runs on this scope key.
 create function in_refinement(p_agent text, p_key text) returns boolean
-language sql stable set search_path = mnemic, pg_temp as $$
+language sql stable security definer set search_path = mnemic, pg_temp as $$
     select exists (select from refinements r
-                    where r.agent_id = p_agent and r.id = nullif(current_setting('mnemic.refinement_id', true), '')::uuid
+                    where r.agent_id = p_agent and r.id = (open_head(p_agent)).refinement_id
                       and r.scope_key = p_key and r.ended is null and r.until > clock_timestamp())
 $$;
 
@@ -664,16 +707,20 @@ declare
 begin
     if scoped_agent is null then
         raise exception 'an operation needs a scoped transaction' using errcode = 'insufficient_privilege';
+    elsif p_reason not in ('refinement', 'merge', 'dedup', 'update', 'delete', 'protect') then
+        raise exception 'this is no act of a refinement' using errcode = 'insufficient_privilege';
     end if;
     perform open_operation(scoped_agent, p_op, p_actor, 'agent', p_reason, null, null, '{}');
     perform 1 from refinements
       where agent_id = scoped_agent and id = p_refinement and holder = p_holder and ended is null
         and until > clock_timestamp() and cardinality(own_keys(array[scope_key])) = 1
         for update;
-    if found then
-        perform set_config('mnemic.refinement_id', p_refinement::text, true);
+    if not found then
+        perform close_operation(scoped_agent);
+        return false;
     end if;
-    return found;
+    update heads set refinement_id = p_refinement where agent_id = scoped_agent;
+    return true;
 end $$;
 
 -- A model may have read what is erased while it thinks: a session on that core memory is taken from whoever holds it, and whoever
@@ -705,19 +752,21 @@ create function record_session() returns trigger
 language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off
     set timezone = 'UTC' set extra_float_digits = 1 as $$
 declare
-    h history;
+    head heads := open_head(new.agent_id);
+    h    history;
 begin
-    h.op_id := nullif(current_setting('mnemic.op_id', true), '')::uuid;
-    if h.op_id is null then
+    if head.agent_id is null then
         raise exception 'a refinement begins and ends inside an operation' using errcode = 'insufficient_privilege';
     end if;
-    h.agent_id := new.agent_id;
-    select seq + 1, hash into strict h.seq, h.prev from heads where agent_id = h.agent_id for update;
+    h.agent_id := head.agent_id;
+    h.seq := head.seq + 1;
+    h.prev := head.hash;
+    h.op_id := head.op_id;
     h.event := 'SESSION';
     h.scope_key := new.scope_key;
-    h.actor := current_setting('mnemic.actor', true);
-    h.actor_kind := current_setting('mnemic.actor_kind', true);
-    h.reason := current_setting('mnemic.reason', true);
+    h.actor := head.actor;
+    h.actor_kind := head.actor_kind;
+    h.reason := head.reason;
     h.refinement_id := new.id;
     h.token_delta := 0;
     h.meta := jsonb_strip_nulls(to_jsonb(new) - '{agent_id,id,scope_key,holder,until}'::text[]);
@@ -952,7 +1001,7 @@ begin
     if p_op is not null then
         perform open_operation(p_agent, p_op, p_actor, p_actor_kind, 'undo', null, null,
                                jsonb_build_object('undone', to_jsonb(p_ops), 'cascade', p_cascade));
-        perform set_config('mnemic.undo_of', p_ops[1]::text, true) where cardinality(p_ops) = 1;
+        update heads set undo_of = p_ops[1] where agent_id = p_agent and cardinality(p_ops) = 1;
     end if;
     known := array(select distinct h.op_id from history h
                     where h.agent_id = p_agent and h.op_id = any(p_ops)
@@ -963,22 +1012,24 @@ begin
     return query
         select distinct 'conflict', null::uuid, null, null, null, null, h.op_id, h.reason
           from history h where h.agent_id = p_agent and h.op_id = any(ops) and h.op_id <> all(known);
-    if found and not p_cascade then
-        return;
+    if p_cascade or not found then
+        return query
+            select r.part, r.memory_id, r.kind, r.scope_key, r.before_state, r.after_state, null::uuid, null
+              from roll_back(
+                   p_agent,
+                   array(select distinct on (h.memory_id)
+                                (h.memory_id, c.before, h.before_digest is not null and c.before is null)::rollback_target
+                           from history h left join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
+                          where h.agent_id = p_agent and h.op_id = any(ops) and tells_of_memory(h)
+                            and (p_keys is null or h.scope_key = any(p_keys))
+                          order by h.memory_id, h.seq),
+                   first_links(p_agent, p_keys, array(select h.seq from history h where h.agent_id = p_agent
+                                                         and h.op_id = any(ops) and h.event = 'LINK')),
+                   p_keys is null, p_skip_erased, p_op) as r;
     end if;
-    return query
-        select r.part, r.memory_id, r.kind, r.scope_key, r.before_state, r.after_state, null::uuid, null
-          from roll_back(
-               p_agent,
-               array(select distinct on (h.memory_id)
-                            (h.memory_id, c.before, h.before_digest is not null and c.before is null)::rollback_target
-                       from history h left join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
-                      where h.agent_id = p_agent and h.op_id = any(ops) and tells_of_memory(h)
-                        and (p_keys is null or h.scope_key = any(p_keys))
-                      order by h.memory_id, h.seq),
-               first_links(p_agent, p_keys, array(select h.seq from history h where h.agent_id = p_agent
-                                                     and h.op_id = any(ops) and h.event = 'LINK')),
-               p_keys is null, p_skip_erased, p_op) as r;
+    if p_op is not null then
+        perform close_operation(p_agent);
+    end if;
 end $$;
 
 -- Of these rows about relations the first of each relation.
@@ -1015,6 +1066,9 @@ begin
                first_links(p_agent, array[p_key], array(select h.seq from history h where h.agent_id = p_agent
                                                            and h.scope_key = p_key and h.seq > p_seq and h.event = 'LINK')),
                p_administers, p_skip_erased, p_op);
+    if p_op is not null then
+        perform close_operation(p_agent);
+    end if;
 end $$;
 
 -- The last row of a scope key's history up to a time, never in the middle of an operation.
@@ -1156,14 +1210,12 @@ begin
        set state = 'purged', content = '', subject = '', tags = null, related_user_ids = null, protected = false,
            pinned = false, superseded_by = null, absorbed_at = null, consolidated_into = null, purge_at = null
      where agent_id = p_agent and id = any(p_memories);
-    perform set_config('mnemic.erasing', 'yes', true);
     delete from history_contents c using history h
      where h.agent_id = p_agent and h.memory_id = any(p_memories) and h.event not in ('LINK', 'ERASE', 'PURGE')
        and c.agent_id = p_agent and c.seq = h.seq;
-    perform set_config('mnemic.erasing', '', true);
     delete from memory_use where agent_id = p_agent and memory_id = any(p_memories);
     -- what was pending counts as formed, so that no run meets a message without content
-    update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op)
+    update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op), forget_at = null
      where agent_id = p_agent and id = any(p_messages);
     perform set_free(p_agent, p_memories);
 end $$;
@@ -1211,6 +1263,14 @@ language sql stable security definer set search_path = mnemic, pg_temp
       from sources s join messages m on m.agent_id = p_agent and m.id = s.message_id
      where s.agent_id = p_agent and s.memory_id = any(p_memories) and (m.user_id is null or m.user_id = p_user)
        and m.content is not null
+$$;
+
+-- What was formed with these messages and waits to lose its words, but for what somebody else said.
+create function waiting_with(p_agent text, p_messages uuid[], p_user text) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select w.id from messages w
+     where w.agent_id = p_agent and w.forget_at is not null and (w.user_id is null or w.user_id = p_user)
+       and w.formed_by in (select formed_by from messages where agent_id = p_agent and id = any(p_messages))
 $$;
 
 -- What a person said, and what was answered: all that no person said before another one spoke. Of sessions in which
@@ -1468,6 +1528,8 @@ begin
     union
     select e.agent_id, i, e.id, true, true from unnest(said) as i
     union
+    select e.agent_id, i, e.id, true, true from waiting_with(e.agent_id, said, owner_of(e)) as i
+    union
     select e.agent_id, i, e.id, true, true from saying(e.agent_id, own, owner_of(e), ids, said) as i
     on conflict do nothing;
     return query select unnest(ids);
@@ -1557,6 +1619,7 @@ begin
     end if;
     perform wipe(e.agent_id, ids, said, p_op);
     delete from erasing where agent_id = e.agent_id and item_id = any(ids || said) and erasure_id = e.id;
+    perform close_operation(e.agent_id);
     update erasures set memories = memories + cardinality(ids), messages = messages + cardinality(said)
      where agent_id = e.agent_id and id = e.id;
     return query select i, false from unnest(ids) as i union all select i, true from unnest(said) as i;
@@ -1657,6 +1720,21 @@ begin
                               and cardinality(words_in(t.content)) > 1));
 end $$;
 
+-- Takes the words of messages whose days are over, the oldest and at most so many, as an administrator; how many they were.
+create function forget_messages(p_most integer) returns integer
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    agent text := current_setting('mnemic.agent_id');
+    gone  integer;
+begin
+    perform from heads where agent_id = agent for update;
+    update messages set content = null, forget_at = null
+     where agent_id = agent and id in (
+           select id from messages where agent_id = agent and forget_at <= clock_timestamp() order by forget_at limit p_most);
+    get diagnostics gone = row_count;
+    return gone;
+end $$;
+
 -- Purges so much of what time alone has closed, so long ago, after an id: facts, episodes and insights whose last change was
 -- their expiry.
 create function purge_expired(p_after interval, p_op uuid, p_actor text, p_beyond uuid, p_most integer) returns setof uuid
@@ -1676,6 +1754,7 @@ begin
            and not exists (select from sources o join memories m on m.agent_id = agent and m.id = o.memory_id
                             where o.agent_id = agent and o.message_id = s.message_id and m.state <> 'purged'
                               and o.memory_id <> all(ids))), p_op);
+    perform close_operation(agent);
     return query select unnest(ids);
 end $$;
 create function expired(p_agent text, p_after interval, p_beyond uuid, p_ids uuid[], p_most integer) returns setof uuid
@@ -1979,11 +2058,12 @@ grant select (agent_id, seq) on heads to mnemic_app;
 grant execute on function begin_operation to mnemic_app;
 grant execute on function searchable to mnemic_app;
 grant execute on function set_protection to mnemic_admin;
-grant select on history, heads to mnemic_admin;
+grant select on history to mnemic_admin;
+grant select (agent_id, seq, hash) on heads to mnemic_admin;
 grant execute on function undo, restore, chain_links, history_text, seq_at,
     tells_of_memory, rests_on, is_rested_on to mnemic_app;
 grant execute on function undo_as_administrator, restore_as_administrator, as_of_blind, purge_expired, audit_problems,
-    agent_ids, seq_at, tells_of_memory to mnemic_admin;
+    agent_ids, seq_at, tells_of_memory, forget_messages to mnemic_admin;
 grant select, insert, update on refinements to mnemic_app;
 grant select on refinements to mnemic_admin;
 grant execute on function in_refinement, begin_knife, protect_in_refinement, indexed_text to mnemic_app;

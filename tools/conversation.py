@@ -1,5 +1,6 @@
 """What was said before a tool was called, for the gate that a model's word on a wide scope has to pass."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +16,7 @@ from mnemic.state.records import Message
 _TALKS_WITH_USERS = "supervisor"
 
 
-def said_to(identity: Identity, scope: ExplicitScope, messages: Sequence[Any]) -> list[Message]:
+async def said_to(identity: Identity, scope: ExplicitScope, messages: Sequence[Any]) -> list[Message]:
     """The messages of the host's state that count for the gate; none, where nothing is to be shared.
 
     None either without a session they could be of, in a role that people do not talk with, or where anything that the
@@ -23,5 +24,9 @@ def said_to(identity: Identity, scope: ExplicitScope, messages: Sequence[Any]) -
     """
     if scope == "user" or identity.session_id is None or identity.role != _TALKS_WITH_USERS:
         return []
+    return await asyncio.to_thread(_unless_ordered, identity, messages)
+
+
+def _unless_ordered(identity: Identity, messages: Sequence[Any]) -> list[Message]:
     said = to_messages(messages, identity, now=datetime.now(UTC))
     return [] if any(gives_orders(one.text) for one in map(Said.of, messages) if one.role not in INSTRUCTIONS) else said

@@ -33,5 +33,5 @@ def remember(caller: Caller, writable: Sequence[str] = ()) -> BaseTool:
 
 async def _keep(resources: Resources, identity: Identity, given: dict[str, Any], messages: Sequence[Any]) -> Answer:
     request = RememberRequest(**given)
-    kept = await keep(resources, identity, request, said=said_to(identity, request.scope, messages))
+    kept = await keep(resources, identity, request, said=await said_to(identity, request.scope, messages))
     return remember_answer(kept, request.scope), kept.as_row()

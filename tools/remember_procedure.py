@@ -28,5 +28,5 @@ def remember_procedure(caller: Caller) -> BaseTool:
 
 async def _keep(resources: Resources, identity: Identity, given: dict[str, Any], messages: Sequence[Any]) -> Answer:
     request = ProcedureRequest(**given)
-    kept = await keep(resources, identity, request, said=said_to(identity, request.scope, messages))
+    kept = await keep(resources, identity, request, said=await said_to(identity, request.scope, messages))
     return remember_answer(kept, request.scope), kept.as_row()

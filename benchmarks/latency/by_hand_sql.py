@@ -54,9 +54,7 @@ select n.place, m.id, m.version, m.content, 1 - e.distance as similarity
         order by distance limit 5) as e
   join memories m on m.agent_id = %(agent_id)s and m.id = e.item_id"""
 
-BEGIN_OPERATION: Final[LiteralString] = (
-    "select begin_operation(%(op_id)s, 'ana', 'agent', 'formation', %(session)s, null, '{}')"
-)
+BEGIN_OPERATION: Final[LiteralString] = "select begin_operation(%(op_id)s, 'ana', 'formation', %(session)s, null, '{}')"
 
 _STORE: Final[LiteralString] = """
 with given as (

@@ -15,7 +15,7 @@ from mnemic.prompts.extract_facts import ExtractFactsOutput, FactDraft
 from mnemic.prompts.extract_reflections import ExtractReflectionsOutput
 from mnemic.state.settings import Settings, Tier
 
-_NOTHING = ExtractReflectionsOutput(agent=[], group=[], user=[], session=[], episode="")
+_NOTHING = ExtractReflectionsOutput(agent=[], group=[], user=[], session=[], episode="", nothing_else=True)
 _USED = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
 
 
@@ -68,7 +68,7 @@ class ScriptedChat(BaseChatModel):
 
     def _facts(self) -> ExtractFactsOutput:
         own = [number for number, role in enumerate(TURNS, start=1) if role == "user"]
-        return ExtractFactsOutput(facts=[_fact(self.text(), number) for number in own])
+        return ExtractFactsOutput(facts=[_fact(self.text(), number) for number in own], nothing_else=True)
 
 
 def _fact(text: str, number: int) -> FactDraft:

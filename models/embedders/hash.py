@@ -1,5 +1,6 @@
 """Feature hashing of words and character trigrams, for tests: alike only where letters are, without any meaning."""
 
+import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -24,8 +25,12 @@ class HashEmbedder:
     bands = Bands(auto=0.95, check=0.45, fallback=0.40)
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One unit vector for each text, in order."""
-        return unit_vectors(map(_hashed, texts), texts=len(texts), dimensions=DIMENSIONS)
+        """One unit vector for each text, in order, worked out in a thread."""
+        return await asyncio.to_thread(_units, texts)
+
+
+def _units(texts: Sequence[str]) -> list[Vector]:
+    return unit_vectors(map(_hashed, texts), texts=len(texts), dimensions=DIMENSIONS)
 
 
 def _hashed(text: str) -> list[float]:

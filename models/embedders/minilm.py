@@ -49,9 +49,11 @@ class MiniLMEmbedder:
         """One unit vector for each text, in order, worked out in a thread; text beyond 256 tokens does not count."""
         vectors: list[Vector] = []
         for start in range(0, len(texts), TEXTS_PER_HOP):
-            hop = texts[start : start + TEXTS_PER_HOP]
-            vectors += unit_vectors(await asyncio.to_thread(self._pooled, hop), texts=len(hop), dimensions=DIMENSIONS)
+            vectors += await asyncio.to_thread(self._units, texts[start : start + TEXTS_PER_HOP])
         return vectors
+
+    def _units(self, texts: Sequence[str]) -> list[Vector]:
+        return unit_vectors(self._pooled(texts), texts=len(texts), dimensions=DIMENSIONS)
 
     def _pooled(self, texts: Sequence[str]) -> list[list[float]]:
         # One text a run: a batch is padded to its longest text and no faster on a CPU.

@@ -1,6 +1,8 @@
 """Embeddings of any OpenAI-compatible endpoint."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from mnemic.models.embedders.base import Vector, unit_vectors
 from mnemic.models.endpoint import MAX_RETRIES, openai_endpoint
@@ -27,6 +29,9 @@ class OpenAIEmbedder:
     def __init__(self, model: str, settings: Settings) -> None:
         # Here and not above: a second of imports that offline use never pays.
         from langchain_openai import OpenAIEmbeddings
+
+        with suppress(ImportError):
+            import numpy  # noqa: F401 - where it is, the client would import it on the event loop, at its first answer
 
         self.dimensions = settings.embedder_dimensions
         if self.dimensions > MAX_DIMENSIONS:
@@ -60,7 +65,7 @@ class OpenAIEmbedder:
             is_refused, problem = refuses_request(error), failure_kind(error)
         else:
             self._check_length(vectors)
-            return unit_vectors(vectors, texts=len(texts), dimensions=self.dimensions)
+            return await asyncio.to_thread(unit_vectors, vectors, texts=len(texts), dimensions=self.dimensions)
         # Raised out here so that the client's error, which may quote what was sent, is not chained to it.
         if is_refused:
             raise EmbeddingInputError(

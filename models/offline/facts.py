@@ -39,7 +39,8 @@ def extract_facts(given: ExtractFactsInput) -> ExtractFactsOutput:
     found = current(found_facts(given))
     ranked = sorted(range(len(found)), key=lambda index: (-found[index].fact.importance, index))
     kept = sorted(ranked[: max(given.max_facts, 0)])
-    return ExtractFactsOutput(facts=[_draft(found[index], given.group) for index in kept])
+    # all that rules can see
+    return ExtractFactsOutput(facts=[_draft(found[index], given.group) for index in kept], nothing_else=True)
 
 
 def found_facts(given: ExtractFactsInput) -> list[Found]:

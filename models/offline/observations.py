@@ -24,7 +24,7 @@ def extract_observations(given: ExtractObservationsInput) -> ExtractObservations
     found = [*drawn, *(draft for draft in _facts(given) if is_new(draft.content, told))]
     ranked = sorted(range(len(found)), key=lambda index: (-found[index].importance, index))
     kept = sorted(ranked[: max(given.max_observations, 0)])
-    return ExtractObservationsOutput(observations=[found[index] for index in kept])
+    return ExtractObservationsOutput(observations=[found[index] for index in kept], nothing_else=True)
 
 
 def _reflections(given: ExtractObservationsInput) -> Sequence[ObservationDraft]:

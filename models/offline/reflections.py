@@ -59,7 +59,12 @@ def extract_reflections(given: ExtractReflectionsInput) -> ExtractReflectionsOut
                 (group if of_group else user).append(found)
                 known.append(content_stems(found.content))
     return ExtractReflectionsOutput(
-        agent=[], group=group, user=user, session=[], episode=episode(given.lines, given.group)
+        agent=[],
+        group=group,
+        user=user,
+        session=[],
+        episode=episode(given.lines, given.group),
+        nothing_else=True,
     )
 
 

@@ -72,8 +72,12 @@ class ChatView:
 
     def updates(self, bullets: Sequence[Bullet]) -> None:
         """What became of memories, a line each."""
-        if bullets:
-            self.tell(*map(_update, bullets))
+        self.notes([_update(bullet) for bullet in bullets])
+
+    def notes(self, lines: Sequence[str]) -> None:
+        """Lines beside the conversation, if there are any."""
+        if lines:
+            self.tell(*lines)
 
     def _prompt(self) -> None:
         sys.stderr.write(self._waiting)

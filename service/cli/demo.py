@@ -1,6 +1,5 @@
 """`mnemic demo`: the example conversations, from raw messages to answered questions."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,9 @@ from mnemic.service.cli.corpus import Conversation, Question, example_directory,
 from mnemic.service.cli.demo_records import Answer, Contradiction, Demo, FormedSession
 from mnemic.service.cli.demo_view import show_demo, show_start
 from mnemic.service.cli.options import AsJson
+from mnemic.service.cli.outcome import form_session
 from mnemic.service.cli.output import emit, progress
+from mnemic.service.cli.running import EXIT_FOUND_WRONG
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
@@ -33,7 +34,8 @@ Directory = Annotated[
 async def demo(directory: Directory = None, as_json: AsJson = False) -> None:
     """Form example conversations and show what became of them.
 
-    Every run works for an agent of its own, so that nothing mixes with other memories.
+    Every run works for an agent of its own, so that nothing mixes with other memories. The exit code is 1 where nothing
+    came of a conversation.
     """
     source = directory or example_directory()
     conversations, questions = read_conversations(source), read_questions(source)
@@ -59,6 +61,8 @@ async def demo(directory: Directory = None, as_json: AsJson = False) -> None:
         emit(shown)
     else:
         show_demo(shown)
+    if any(session.complaints for session in sessions):
+        raise typer.Exit(EXIT_FOUND_WRONG)
 
 
 async def _form(memory: Mnemic, agent_id: str, conversations: Sequence[Conversation]) -> list[FormedSession]:
@@ -67,19 +71,18 @@ async def _form(memory: Mnemic, agent_id: str, conversations: Sequence[Conversat
         for conversation in bar.track(conversations, description="forming memories"):
             who = conversation.identity(agent_id)
             await memory.observe(who, conversation.messages)
-            runs = await memory.form(who)
-            stored: Counter[str] = Counter()
-            for run in runs:
-                stored.update(run.get("stored", {}))
-            results = [result for run in runs for result in run.get("consolidations", [])]
+            came = await form_session(memory, who)
             formed.append(
                 FormedSession(
                     session=conversation.session,
                     people=conversation.people,
                     messages=len(conversation.messages),
-                    stored=dict(stored),
-                    superseded=sum(run.get("superseded", 0) for run in runs),
-                    consolidated=[result["scope_key"] for result in results if result["outcome"] == "saved"],
+                    stored=dict(came.stored),
+                    superseded=came.superseded,
+                    consolidated=[one["scope_key"] for one in came.consolidations if one["outcome"] == "saved"],
+                    refused=dict(came.refused),
+                    unaccounted=came.unaccounted,
+                    complaints=came.complaints() if came.is_wrong else [],
                 )
             )
     return formed

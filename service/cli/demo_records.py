@@ -19,6 +19,12 @@ class FormedSession:
     stored: dict[str, int]
     superseded: int
     consolidated: list[str]
+    #: Drafts that were refused, by what was wrong with them.
+    refused: dict[str, int]
+    #: Messages that neither a memory nor the model's word accounts for.
+    unaccounted: int
+    #: Why nothing came of it, or something waits.
+    complaints: list[str]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from mnemic.policy.hygiene import clip_text
 from mnemic.policy.names import display_name
 from mnemic.service.cli.corpus import Conversation
 from mnemic.service.cli.demo_records import Answer, Contradiction, Demo, FormedSession
+from mnemic.service.cli.outcome import losses
 from mnemic.service.cli.output import columns, day, plain, show, show_text
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import Memory
@@ -81,6 +83,10 @@ def _show_sessions(sessions: Sequence[FormedSession]) -> None:
         consolidated = ", ".join(map(_owner, dict.fromkeys(session.consolidated)))
         table.add_row(plain(session.session), *(str(count or "·") for count in counts), plain(consolidated))
     show(table)
+    refused = sum((Counter(session.refused) for session in sessions), Counter())
+    show(*losses(refused, sum(session.unaccounted for session in sessions)))
+    for session in sessions:
+        show(*(plain(f"{session.session}: {complaint}") for complaint in session.complaints))
 
 
 def _show_consolidation(memory: Memory) -> None:

@@ -86,10 +86,22 @@ async def _foretell(who: Identity, asked: Sequence[UUID], *, as_json: bool) -> N
 
 
 async def purge(agent: Agent, actor: Actor = ADMINISTRATOR, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Erase what expired longer ago than MNEMIC_RETENTION_PURGE_AFTER_DAYS, as the administrators' role."""
-    _ask("Erase what expired longer ago than MNEMIC_RETENTION_PURGE_AFTER_DAYS for good?", yes=yes, as_json=as_json)
+    """Erase what is due by its age, as the administrators' role.
+
+    Due are words of messages MNEMIC_FORGET_AFTER_DAYS after they were formed, and memories that expired longer ago than
+    MNEMIC_RETENTION_PURGE_AFTER_DAYS, if that is set.
+    """
+    _ask("Erase words of messages and memories that are due for good?", yes=yes, as_json=as_json)
     async with Administration.open(actor=actor) as administration:
-        _show(await administration.purge(agent), as_json=as_json)
+        forgotten = await administration.forget_messages(agent)
+        erased = await administration.purge(agent) if administration.purges else []
+        if not administration.purges:
+            say("no memory is purged: MNEMIC_RETENTION_PURGE_AFTER_DAYS is not set")
+    if as_json:
+        emit({"erased": erased, "messages": forgotten})
+    else:
+        _show(erased, as_json=False)
+        show(plain(f"messages that lost their words: {forgotten}"))
 
 
 def _ask(question: str, *, yes: bool, as_json: bool) -> None:

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
+from mnemic.service.cli.outcome import Formed, form_session, losses
 from mnemic.service.cli.output import emit, progress, say, show
 from mnemic.service.cli.reading import ARRAY_SUFFIX, Malformed, Reader
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import InvalidInputError, ModelOutputError
-from mnemic.state.graphs import FormationOutput
+from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 
 #: Messages, and characters of them, that are held before they are stored, so that a file may be longer than the memory.
@@ -49,23 +49,35 @@ class _Taken:
 
 
 @dataclass
-class _Formed:
+class _Total:
     """What became of the messages."""
 
     stored: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
     superseded: int = 0
     repeated: int = 0
-    #: Sessions of which something waits.
-    waiting: int = 0
+    unaccounted: int = 0
+    #: Sessions of which something waits, or nothing came.
+    wrong: int = 0
     #: Each session with its runs, for --json only.
     sessions: list[dict[str, object]] = field(default_factory=list)
+
+    def add(self, formed: Formed) -> None:
+        """Adds a session."""
+        self.stored.update(formed.stored)
+        self.refused.update(formed.refused)
+        self.superseded += formed.superseded
+        self.repeated += formed.repeated
+        self.unaccounted += formed.unaccounted
+        self.wrong += formed.is_wrong
 
 
 async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_json: AsJson = False) -> None:
     """Form memories from conversation files.
 
     Messages that are known already are not formed again. Malformed lines are named and left out, and so are sessions
-    that no usable answer could be had for or that another run has; the exit code is 1 then.
+    that no usable answer could be had for or that another run has; the exit code is 1 then, and where nothing came of a
+    session that nobody said to hold nothing.
     """
     _refuse_twins(files)
     who = identity(agent, user, group)
@@ -78,7 +90,7 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
         emit({**counts, "malformed": taken.named, "sessions": formed.sessions})
     else:
         _report(taken, formed)
-    if taken.malformed or formed.waiting:
+    if taken.malformed or formed.wrong:
         raise typer.Exit(EXIT_FOUND_WRONG)
 
 
@@ -126,47 +138,25 @@ async def _store(memory: Mnemic, who: Identity, held: dict[str, list[dict[str, A
     held.clear()
 
 
-async def _form_sessions(memory: Mnemic, who: Identity, taken: _Taken, *, as_json: bool) -> _Formed:
-    formed = _Formed()
+async def _form_sessions(memory: Mnemic, who: Identity, taken: _Taken, *, as_json: bool) -> _Total:
+    total = _Total()
     with progress() as bar:
         for session, accepted in bar.track(taken.accepted.items(), description="sessions formed"):
-            runs, waits = await _form_session(memory, _in(who, session))
-            for run in runs:
-                _add(formed, run)
-            formed.waiting += waits
+            formed = await form_session(memory, _in(who, session))
+            for line in formed.complaints():
+                say(f"session {session}: {line}")
+            total.add(formed)
             if as_json:
-                formed.sessions.append({"session": session, "accepted": accepted, "runs": runs})
-    return formed
-
-
-async def _form_session(memory: Mnemic, who: Identity) -> tuple[list[FormationOutput], bool]:
-    """Its runs, and whether something waits; answers that cannot be used keep no other session waiting."""
-    try:
-        runs = await memory.form(who)
-    except ModelOutputError as error:
-        say(f"session {who.session_id}: {error}")
-        return [], True
-    if runs and (waits := runs[-1]["waits"]):
-        say(f"session {who.session_id}: {runs[-1]['pending']} messages wait ({waits}); the same command forms them")
-    elif runs and runs[-1]["set_aside"]:
-        say(f"session {who.session_id}: no usable answer to {runs[-1]['set_aside']} messages; they stay pending")
-    return runs, bool(runs and runs[-1]["pending"])
+                told = {"session": session, "accepted": accepted, "problem": formed.problem, "runs": formed.runs}
+                total.sessions.append(told)
+    return total
 
 
 def _in(who: Identity, session: str) -> Identity:
     return who.model_copy(update={"session_id": session})
 
 
-def _add(formed: _Formed, run: FormationOutput) -> None:
-    formed.stored.update(run.get("stored", {}))
-    formed.superseded += run.get("superseded", 0)
-    formed.repeated += run.get("repeated", 0)
-    for result in run.get("consolidations", []):
-        if result["outcome"] != "saved":
-            say(f"the consolidation of {result['scope_key']} ended as: {result['outcome']}")
-
-
-def _report(taken: _Taken, formed: _Formed) -> None:
+def _report(taken: _Taken, formed: _Total) -> None:
     new = sum(taken.accepted.values())
     show(f"{taken.read} messages read, {new} of them new, in {len(taken.accepted)} sessions")
     if taken.malformed:
@@ -174,3 +164,4 @@ def _report(taken: _Taken, formed: _Formed) -> None:
     stored = ", ".join(f"{count} {kind}s" for kind, count in sorted(formed.stored.items()))
     show(f"stored: {stored or 'nothing new'}")
     show(f"facts superseded: {formed.superseded}, known before: {formed.repeated}")
+    show(*losses(formed.refused, formed.unaccounted))

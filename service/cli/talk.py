@@ -15,6 +15,7 @@ from mnemic.policy.categories import OWNER
 from mnemic.policy.hygiene import clean_text, says_nothing
 from mnemic.service.cli.chat_view import ChatView
 from mnemic.service.cli.lines import Lines
+from mnemic.service.cli.outcome import Formed, losses
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
@@ -145,9 +146,11 @@ class Talk:
     async def _form(self) -> None:
         async with self._forming:
             try:
-                await self._memory.form(self._who)
+                formed = Formed(await self._memory.form(self._who))
             except MnemicError as error:
                 self._view.tell(f"mnemic: {error}")
+            else:
+                self._view.notes(losses(formed.refused, formed.unaccounted))
         await self._look()
 
     async def _look(self) -> None:

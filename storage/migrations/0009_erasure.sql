@@ -58,14 +58,12 @@ begin
        set state = 'purged', content = '', subject = '', tags = null, related_user_ids = null, protected = false,
            pinned = false, superseded_by = null, absorbed_at = null, consolidated_into = null, purge_at = null
      where agent_id = p_agent and id = any(p_memories);
-    perform set_config('mnemic.erasing', 'yes', true);
     delete from history_contents c using history h
      where h.agent_id = p_agent and h.memory_id = any(p_memories) and h.event not in ('LINK', 'ERASE', 'PURGE')
        and c.agent_id = p_agent and c.seq = h.seq;
-    perform set_config('mnemic.erasing', '', true);
     delete from memory_use where agent_id = p_agent and memory_id = any(p_memories);
     -- what was pending counts as formed, so that no run meets a message without content
-    update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op)
+    update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op), forget_at = null
      where agent_id = p_agent and id = any(p_messages);
     perform set_free(p_agent, p_memories);
 end $$;
@@ -113,6 +111,14 @@ language sql stable security definer set search_path = mnemic, pg_temp
       from sources s join messages m on m.agent_id = p_agent and m.id = s.message_id
      where s.agent_id = p_agent and s.memory_id = any(p_memories) and (m.user_id is null or m.user_id = p_user)
        and m.content is not null
+$$;
+
+-- What was formed with these messages and waits to lose its words, but for what somebody else said.
+create function waiting_with(p_agent text, p_messages uuid[], p_user text) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select w.id from messages w
+     where w.agent_id = p_agent and w.forget_at is not null and (w.user_id is null or w.user_id = p_user)
+       and w.formed_by in (select formed_by from messages where agent_id = p_agent and id = any(p_messages))
 $$;
 
 -- What a person said, and what was answered: all that no person said before another one spoke. Of sessions in which
@@ -352,6 +358,8 @@ begin
     union
     select e.agent_id, i, e.id, true, true from unnest(said) as i
     union
+    select e.agent_id, i, e.id, true, true from waiting_with(e.agent_id, said, owner_of(e)) as i
+    union
     select e.agent_id, i, e.id, true, true from saying(e.agent_id, own, owner_of(e), ids, said) as i
     on conflict do nothing;
     return query select unnest(ids);
@@ -441,6 +449,7 @@ begin
     end if;
     perform wipe(e.agent_id, ids, said, p_op);
     delete from erasing where agent_id = e.agent_id and item_id = any(ids || said) and erasure_id = e.id;
+    perform close_operation(e.agent_id);
     update erasures set memories = memories + cardinality(ids), messages = messages + cardinality(said)
      where agent_id = e.agent_id and id = e.id;
     return query select i, false from unnest(ids) as i union all select i, true from unnest(said) as i;
@@ -560,6 +569,7 @@ begin
            and not exists (select from sources o join memories m on m.agent_id = agent and m.id = o.memory_id
                             where o.agent_id = agent and o.message_id = s.message_id and m.state <> 'purged'
                               and o.memory_id <> all(ids))), p_op);
+    perform close_operation(agent);
     return query select unnest(ids);
 end $$;
 create function expired(p_agent text, p_after interval, p_beyond uuid, p_ids uuid[], p_most integer) returns setof uuid

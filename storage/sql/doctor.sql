@@ -22,7 +22,8 @@ with recursive tables as (
            ('memories', 'entries_follow', 'keep_entries'), ('memories', 'sessions_lapse', 'lapse_session'),
            ('memories', 'never_truncated', 'refuse_change'),
            ('relations', 'record_insert', 'record_history'), ('relations', 'record_delete', 'record_history'),
-           ('history', 'append_only', 'refuse_change'), ('history_contents', 'append_only', 'refuse_contents_change'),
+           ('history', 'append_only', 'refuse_change'), ('history_contents', 'append_only', 'refuse_change'),
+           ('history_contents', 'erased_only', 'refuse_contents_change'),
            ('refinements', 'record_begin', 'record_session'), ('refinements', 'record_end', 'record_session'),
            ('checkpoints', 'stands_at', 'note_standing')
 ), granted as ( -- by the migrations
@@ -141,7 +142,8 @@ select 'functions', named || ' runs as its owner on another search path',
 union all
 select 'functions', named || ' is not what the migrations made', null
   from functions
- where prosqlbody is null and encode(sha256(convert_to(prosrc, 'UTF8')), 'hex') <> all(%(bodies)s::text[])
+ where prosqlbody is null
+   and proname || ' ' || encode(sha256(convert_to(prosrc, 'UTF8')), 'hex') <> all(%(bodies)s::text[])
 union all
 select 'triggers',
        concat(n.trigger_name, ' on ', n.table_name, ' calls ' || nullif(f.named, 'mnemic.' || n.function_name)),

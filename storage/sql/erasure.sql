@@ -33,3 +33,7 @@ select end_erasure(%(erasure_id)s, %(most)s);
 -- purge_expired --
 -- What expired so long ago.
 select purge_expired(%(after)s, %(op_id)s, %(actor)s, %(beyond)s, %(most)s);
+
+-- forget_messages --
+-- The words of messages whose time has come.
+select forget_messages(%(most)s);

@@ -58,7 +58,7 @@ select count(*) as pending, count(*) filter (where set_aside) as set_aside,
 
 -- pending --
 -- The oldest of those that were set aside, or of all others.
-select id, session_id, role, author, user_id, content, said_at from messages
+select id, session_id, role, author, user_id, content, said_at, created_at as observed_at from messages
  where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
    and set_aside = %(set_aside)s
  order by place limit %(most)s
@@ -84,9 +84,17 @@ update messages m set formed_by = %(op_id)s
                           and event in ('ERASE', 'PURGE')))
 returning m.id;
 
--- forget_contents --
--- Takes the content of messages that are not kept; the skeleton makes a resent message harmless.
-update messages set content = null where agent_id = %(agent_id)s and id = any(%(ids)s);
+-- forget_later --
+-- From then on the words of these messages go; the skeleton that is left makes a resent message harmless.
+update messages set forget_at = clock_timestamp() + %(after)s where agent_id = %(agent_id)s and id = any(%(ids)s);
+
+-- forget_due --
+-- Takes the words of visible messages whose days are over, the oldest first.
+update messages set content = null, forget_at = null
+ where agent_id = %(agent_id)s and id in (
+       select id from messages
+        where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and forget_at <= clock_timestamp()
+        order by forget_at limit %(most)s);
 
 -- index_messages --
 -- Makes kept messages searchable under their speaker's scope key; each is looked up by itself, as in observe.

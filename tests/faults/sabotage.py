@@ -21,7 +21,7 @@ UNFENCED_CONSOLIDATION = {
 UNSETTLED_FORMATION = {
     "inbox.settle": "select id from messages where agent_id = %(agent_id)s and id = any(%(ids)s)",
     "inbox.index_messages": "select",
-    "inbox.forget_contents": "select",
+    "inbox.forget_later": "select",
 }
 #: Takes the reflections in and leaves the text as it was.
 UNWRITTEN_CONSOLIDATION = {

@@ -21,6 +21,7 @@ from mnemic.state.errors import RefusedError
 from mnemic.state.records import Relation
 from mnemic.storage import erasure, refinements
 from tests.support.audited import administration
+from tests.support.erasing import expire
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -102,10 +103,7 @@ async def placed(clone: Clone) -> AsyncIterator[Place]:
             await remember(resources.database, ANA, first)
             await remember(resources.database, ANA, second)
             await remember(resources.database, ANA, expired := memory("Ana waits."))
-            async with resources.database.scoped(ANA) as scoped:
-                await scoped.begin_operation("ttl")
-                values = {"id": expired.id}
-                await scoped.execute("update memories set state = 'soft_deleted' where id = %(id)s", values)
+            expire(superuser, expired.id)
             yield place
 
 

@@ -18,6 +18,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage import memories, opening, revisions
 from mnemic.storage.database import Database, Scoped
 from tests.faults.chaos import storm, worsen
+from tests.support.mutating import open_beside_the_head
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, memory
@@ -33,11 +34,8 @@ create sequence mnemic.loose;
 grant usage on sequence mnemic.loose to mnemic_owner;
 do $do$
 declare
-    opening text := pg_get_functiondef('mnemic.open_operation'::regproc);
     recording text := pg_get_functiondef('mnemic.record_history'::regproc);
 begin
-    execute replace(opening, 'perform 1 from heads where agent_id = p_agent for update;', '');
-    recording := replace(recording, 'where agent_id = h.agent_id for update;', 'where agent_id = h.agent_id;');
     recording := replace(recording, 'h.seq := h.seq + 1;', 'h.seq := nextval(''mnemic.loose'');');
     execute replace(recording, 'update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;', '');
 end $do$;
@@ -166,6 +164,7 @@ async def _unchecked(database: Database) -> None:
 
 async def test_control_without_the_heads_lock_some_are_missed(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     with fresh_db.as_superuser() as connection:
+        open_beside_the_head(connection, lock="")
         connection.execute(_UNLOCKED)
     monkeypatch.setattr(opening, "require_sound", _unchecked)  # which refuses such functions
     worsen(

@@ -4,6 +4,7 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from random import Random
 
 import psycopg
@@ -13,11 +14,12 @@ from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory, Message, ScopeSettings, Supersession, Usage
 from mnemic.state.settings import Settings
-from mnemic.storage import database, inbox, memories, scopes, usage
+from mnemic.storage import inbox, memories, scopes, usage
 from mnemic.storage.database import Database, Scoped
 from tests.faults.chaos import deadlocks, storm
 from tests.support.chain import assert_chain_is_whole
 from tests.support.deadlocks import see_deadlocks_quickly
+from tests.support.mutating import open_beside_the_head
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
 
@@ -25,14 +27,6 @@ WORKERS = 8
 USERS = 3
 #: Few sentences, so that several writers often store the same ones.
 SENTENCES = [f"The ferry leaves from quay {number}." for number in range(12)]
-#: The context of an operation without the lock that comes first; the trigger then takes it last.
-HEAD_LAST = (
-    "select set_config('mnemic.op_id', %(op_id)s::text, true), set_config('mnemic.actor', %(actor)s, true),"
-    " set_config('mnemic.actor_kind', %(actor_kind)s, true), set_config('mnemic.reason', %(reason)s, true),"
-    " set_config('mnemic.op_session', coalesce(%(session_id)s, ''), true),"
-    " set_config('mnemic.op_run', coalesce(%(run_id)s, ''), true),"
-    " set_config('mnemic.op_meta', %(meta)s::jsonb::text, true)"
-)
 
 
 class Harbour:
@@ -88,7 +82,8 @@ class Harbour:
             closing = [Supersession(old_id=one.id, old_version=one.version, new_id=thought.id) for one in old]
             if closing:
                 await memories.supersede(scoped, [(change, MORNING) for change in closing])
-            await inbox.forget_contents(scoped, [one.id for one in self._some(who, chance, 4)])
+            await inbox.forget_later(scoped, [one.id for one in self._some(who, chance, 4)], timedelta(0))
+            await inbox.forget_due(scoped)
             await scopes.touch(scoped, who.scope_keys)
 
         await self.db.write(who, act)
@@ -194,12 +189,11 @@ async def test_operations_of_every_kind_meet_no_deadlock(fresh_db: Clone, operat
             assert_chain_is_whole(superuser, f"agent{agent}")
 
 
-async def test_control_with_the_head_locked_last_the_same_operations_deadlock(
-    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_control_with_the_head_locked_last_the_same_operations_deadlock(fresh_db: Clone) -> None:
     async with harbour(fresh_db, 1) as lived:
         await lived.settle_in()
-        monkeypatch.setattr(database, "_BEGIN", HEAD_LAST)
+        with fresh_db.as_superuser() as superuser:
+            open_beside_the_head(superuser)
         await storm(range(300), lived.act, workers=WORKERS)
 
     assert deadlocks(fresh_db) > 0

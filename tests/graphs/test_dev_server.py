@@ -117,7 +117,7 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
     assert formed["stored"]["reflection"] == 1
 
     written = await _run(client, "consolidation", {"scope_key": "user:ana", "force": True})
-    assert written == {"scope_key": "user:ana", "outcome": "saved", "absorbed": 1, "kept_share": 1.0}
+    assert written == {"scope_key": "user:ana", "outcome": "saved", "absorbed": 1, "kept_share": 1.0, "problem": None}
 
     async with Mnemic.open(**dev_server.settings.model_dump(exclude_unset=True)) as memory:
         for rule in RULES:

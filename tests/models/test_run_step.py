@@ -44,7 +44,8 @@ CASES: list[tuple[Step[Any, Any], Any, BaseModel, str]] = [
                     provenance="asserted",
                     messages=[1],
                 )
-            ]
+            ],
+            nothing_else=True,
         ),
         "openai:fast-one",
     ),
@@ -66,7 +67,9 @@ CASES: list[tuple[Step[Any, Any], Any, BaseModel, str]] = [
     (
         EXTRACT_REFLECTIONS,
         ExtractReflectionsInput(lines=LINES, standing=(), new_facts=(), group=None, guidance=""),
-        ExtractReflectionsOutput(agent=[], group=[], user=[], session=[], episode="Mara spoke of her allergy."),
+        ExtractReflectionsOutput(
+            agent=[], group=[], user=[], session=[], episode="Mara spoke of her allergy.", nothing_else=True
+        ),
         "openai:slow-one",
     ),
     (

@@ -39,7 +39,7 @@ async def test_it_takes_in_what_waited_and_stays_one_text(memory: Mnemic, model:
     model.answer(CONSOLIDATION, consolidation(TEXT))
     result = await memory.consolidate(ANA, KEY, force=True)
 
-    assert result == {"scope_key": KEY, "outcome": "saved", "absorbed": 3, "kept_share": 1.0}
+    assert result == {"scope_key": KEY, "outcome": "saved", "absorbed": 3, "kept_share": 1.0, "problem": None}
     assert await contents(memory, ANA, "consolidation") == [TEXT]
     assert await contents(memory, ANA, "reflection") == []
     everything = await memory.memories(ANA, ["reflection"], with_closed=True)
@@ -99,9 +99,9 @@ LOOP = consolidation("Ana sails. " * 4)
 EMPTY = consolidation(" \u200b ")
 
 
-@pytest.mark.parametrize("bad", [LONG, LOOP, EMPTY], ids=["too long", "degenerate", "empty"])
+@pytest.mark.parametrize(("bad", "why"), [(LONG, "too_long"), (LOOP, "degenerate"), (EMPTY, "empty")])
 async def test_an_unusable_text_is_sent_back_once_and_then_refused(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, bad: WriteConsolidationOutput
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, bad: WriteConsolidationOutput, why: str
 ) -> None:
     await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, word_limit=20))
     await wish(memory, model, *WISHES)
@@ -109,7 +109,7 @@ async def test_an_unusable_text_is_sent_back_once_and_then_refused(
     model.answer(CONSOLIDATION, bad)
     result = await memory.consolidate(ANA, KEY, force=True)
 
-    assert result == {"scope_key": KEY, "outcome": "refused", "absorbed": 0, "kept_share": 1.0}
+    assert result == {"scope_key": KEY, "outcome": "refused", "absorbed": 0, "kept_share": 1.0, "problem": why}
     assert asked(model).count(CONSOLIDATION) == 2
     assert await contents(memory, ANA, "consolidation") == []
     assert await contents(memory, ANA, "reflection") == sorted(WISHES)

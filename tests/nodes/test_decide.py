@@ -109,14 +109,36 @@ async def test_who_corrects_themselves_in_one_breath_leaves_the_last_word(memory
     assert [event.event for event in await memory.history(ANA, old.id)] == ["ADD", "SUPERSEDE"]
 
 
+async def test_facts_of_one_moment_stand_in_the_order_of_their_messages(memory: Mnemic, model: LoopbackModel) -> None:
+    """Hosts often give no times; in which order a model lists the facts tells nothing."""
+    model.answer(FACTS, facts(fact(BERGEN, 2), fact(OSLO, 1)))
+    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1, text=BERGEN)))
+    await memory.observe(ANA, [{"role": "user", "content": text} for text in ("Oslo.", "Bergen.", "Well.", "Well.")])
+    await memory.form(ANA)
+    assert await contents(memory, ANA) == [BERGEN]
+
+
 async def test_a_fact_of_the_batch_that_falls_itself_closes_nothing(memory: Mnemic, model: LoopbackModel) -> None:
     turin = "Ana lives in Turin with two cats."
     await know(memory, model, OSLO)
-    # known to fact 1 (Bergen): 1 Oslo; known to fact 2 (Turin): 2 Oslo, 3 Bergen
-    await learn(memory, model, [BERGEN, turin], decision(1, "NONE", 1), decision(2, "DELETE", 2, 3, text=turin))
+    again = "Ana lives in Oslo with both cats."
+    # known to fact 1 (again): 1 Oslo; known to fact 2 (Turin): 2 Oslo, 3 again
+    await learn(memory, model, [again, turin], decision(1, "NONE", 1), decision(2, "DELETE", 2, 3, text=turin))
 
     assert await contents(memory, ANA) == [turin]
     assert [item.content for item in await closed(memory)] == [OSLO]
+
+
+@pytest.mark.parametrize(
+    "made", [decision(1, "NONE", 1), decision(1, "UPDATE", 1, text="Ana lives with two cats in a flat.")]
+)
+async def test_a_decision_takes_nothing_from_what_the_new_fact_says(
+    memory: Mnemic, model: LoopbackModel, made: Decision
+) -> None:
+    await know(memory, model, OSLO)
+    await learn(memory, model, [BERGEN], made)
+
+    assert await contents(memory, ANA) == [BERGEN, OSLO]
 
 
 async def test_three_words_in_a_row_leave_the_last(memory: Mnemic, model: LoopbackModel) -> None:

@@ -4,9 +4,10 @@ import pytest
 
 from mnemic.prompts.extract_facts import FactDraft
 from mnemic.service.memory import Mnemic
+from mnemic.state.errors import ModelOutputError
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import FACTS, REFLECTIONS, contents, fact, facts, last_prompt, say, turns
+from tests.support.scripted import FACTS, REFLECTIONS, asked, contents, fact, facts, last_prompt, say, turns
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1")
@@ -84,30 +85,51 @@ async def test_a_groups_fact_needs_exactly_one_group(
     assert [item.scope_key for item in await memory.memories(who, ["fact"])] == [key]
 
 
-@pytest.mark.parametrize(
-    "draft",
-    [
-        fact(NARROW, 0),
-        fact(NARROW, 99, -1),
-        fact("I keep bees."),
-        fact("She keeps bees."),
-        fact("Ana keeps bees " + "and goats " * 15 + "here."),
-        fact("Ana keeps " + " and ".join(f"{animal}s" for animal in "abcdefghijklmnop") + "."),
-        fact("  \u200b "),
-        fact("Ana lives in Oslo.", 2, category="profile"),
-    ],
-    ids=["no number", "unknown", "first person", "pronoun", "degenerate", "too long", "empty", "assistant on a person"],
-)
-async def test_an_unfounded_or_badly_written_fact_is_refused(
-    memory: Mnemic, model: LoopbackModel, draft: FactDraft
+UNSOURCED = [(fact(NARROW, 0), "no_source"), (fact(NARROW, 99, -1), "no_source")]
+BAD = [
+    (fact("I keep bees."), "first_person"),
+    (fact("She keeps bees."), "pronoun_start"),
+    (fact("Ana keeps bees " + "and goats " * 15 + "here."), "degenerate"),
+    (fact("Ana keeps " + " and ".join(f"{animal}s" for animal in "abcdefghijklmnop") + "."), "too_long"),
+    (fact("  \u200b "), "empty"),
+    (fact("Ana lives in Oslo.", 2, category="profile"), "not_own_words"),
+    (fact("Write down the facts worth keeping about the people."), "copied"),
+]
+
+
+@pytest.mark.parametrize(("draft", "problem"), [*UNSOURCED, *BAD])
+async def test_an_answer_of_unfounded_or_badly_written_facts_is_useless(
+    memory: Mnemic, model: LoopbackModel, draft: FactDraft, problem: str
 ) -> None:
     model.answer(FACTS, facts(draft))
     await memory.observe(ANA, turns("I keep bees.", "assistant: You live in Oslo."))
+    with pytest.raises(ModelOutputError, match=f"1 {problem}"):
+        await memory.form(ANA)
+
+    assert asked(model) == [FACTS, FACTS]
+    assert await memory.memories(ANA) == []
+    assert (await memory.observe(ANA, [])).pending == 2
+
+
+@pytest.mark.parametrize(("draft", "problem"), BAD)
+async def test_one_such_fact_among_good_ones_is_refused_and_counted(
+    memory: Mnemic, model: LoopbackModel, draft: FactDraft, problem: str
+) -> None:
+    model.answer(FACTS, facts(draft, fact("Ana keeps bees.")))
+    await memory.observe(ANA, turns("I keep bees.", "assistant: You live in Oslo."))
     (run,) = await memory.form(ANA)
 
-    assert run["checks"] == {"first_pass": 0, "trimmed": 0, "refused": 1}
-    assert run["stored"] == {}
-    assert run["pending"] == 0
+    assert run["checks"] == {"first_pass": 1, "trimmed": 0, "refused": 1}
+    assert (run["refused"], run["pending"]) == ({problem: 1}, 0)
+    assert await contents(memory, ANA) == ["Ana keeps bees."]
+
+
+async def test_a_repaired_answer_counts(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(nothing_else=False), facts(fact("Ana keeps bees.")))
+    await say(memory, ANA, "I keep bees.")
+
+    assert await contents(memory, ANA) == ["Ana keeps bees."]
+    assert "nothing_else" in last_prompt(model, FACTS).splitlines()[-1]
 
 
 async def test_known_and_unknown_numbers_leave_the_known_ones(memory: Mnemic, model: LoopbackModel) -> None:

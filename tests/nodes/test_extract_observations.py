@@ -122,7 +122,8 @@ async def test_each_observation_goes_to_its_own_scope_key(single: Mnemic, model:
 async def test_nothing_personal_or_unfounded_becomes_everybodys(
     single: Mnemic, model: LoopbackModel, draft: ObservationDraft, scope: str
 ) -> None:
-    model.answer(OBSERVATIONS, observations(draft.model_copy(update={"scope": scope})))
+    own = observation("Ana has had surgery.")
+    model.answer(OBSERVATIONS, observations(draft.model_copy(update={"scope": scope}), own))
     page = "-------- Forwarded message\nThe harbor launch on 9 May 2026 comes before all else."
     await say(single, TEAM, "The harbor launch comes first, I want short answers after my surgery.", page)
 
@@ -147,17 +148,17 @@ async def test_nothing_personal_or_unfounded_becomes_everybodys(
     ids=["line 0", "foreign lines", "first person", "pronoun", "degenerate", "51 words", "501 characters", "empty",
          "the assistant's", "a tool's"],
 )  # fmt: skip
-async def test_an_unusable_observation_is_refused(
+async def test_an_answer_of_unusable_observations_is_useless(
     single: Mnemic, model: LoopbackModel, draft: ObservationDraft
 ) -> None:
     model.answer(OBSERVATIONS, observations(draft))
     tool = {"role": "tool", "content": "Ana keeps bees."}
     await single.observe(ANA, [*turns("Well.", "assistant: You keep bees."), tool])
-    (run,) = await single.form(ANA)
+    with pytest.raises(ModelOutputError, match="1 of 1 drafts"):
+        await single.form(ANA)
 
-    assert (run["formed"], run["stored"]) == (3, {})
-    assert run["checks"]["refused"] == 1
     assert await single.memories(ANA) == []
+    assert (await single.observe(ANA, [])).pending == 3
 
 
 async def test_fifty_words_are_enough_and_accepted(single: Mnemic, model: LoopbackModel) -> None:

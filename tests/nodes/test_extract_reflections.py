@@ -4,6 +4,7 @@ import pytest
 
 from mnemic.prompts.extract_reflections import ReflectionDraft
 from mnemic.service.memory import Mnemic
+from mnemic.state.errors import ModelOutputError
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     FACTS,
@@ -117,15 +118,17 @@ async def test_the_new_facts_are_shown_so_that_they_are_not_said_twice(memory: M
 
 
 @pytest.mark.parametrize("draft", [reflection("I want short answers."), reflection(SHORT, 0), reflection(SHORT, 9)])
-async def test_an_unfounded_or_badly_written_reflection_is_refused(
+async def test_an_answer_of_unfounded_or_badly_written_reflections_is_useless(
     memory: Mnemic, model: LoopbackModel, draft: ReflectionDraft
 ) -> None:
+    model.answer(FACTS, facts(fact("Ana keeps bees.")))
     model.answer(REFLECTIONS, reflections(user=[draft]))
     await memory.observe(ANA, turns("Be short."))
-    (run,) = await memory.form(ANA)
+    with pytest.raises(ModelOutputError, match="1 of 1 drafts"):
+        await memory.form(ANA)
 
-    assert run["checks"]["refused"] == 1
-    assert await contents(memory, ANA, "reflection") == []
+    assert await memory.memories(ANA) == []
+    assert (await memory.observe(ANA, [])).pending == 1
 
 
 async def test_an_episode_belongs_to_the_one_who_spoke(memory: Mnemic, model: LoopbackModel) -> None:
@@ -156,9 +159,9 @@ async def test_an_episode_of_several_is_the_groups_or_the_sessions(
 
 
 async def test_a_badly_written_episode_is_refused(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(REFLECTIONS, reflections(episode="We chose a mast."))
+    model.answer(REFLECTIONS, reflections(user=[reflection(SHORT)], episode="We chose a mast."))
     await memory.observe(ANA, turns("Let us choose."))
     (run,) = await memory.form(ANA)
 
-    assert run["checks"]["refused"] == 1
+    assert run["refused"] == {"first_person": 1}
     assert await contents(memory, ANA, "episode") == []

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import InvalidInputError
+from mnemic.state.errors import InvalidInputError, ModelOutputError
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -128,7 +128,7 @@ async def test_updates_close_no_more_than_deletions_may(memory: Mnemic, model: L
         FACTS, facts(fact("Ana owns the harbor boat called Alba in Porto since May."), fact("Ana owns a boat.", 2))
     )
     everything = range(1, 20)
-    merged = "Ana owns the harbor boat in Porto."
+    merged = "Ana owns the harbor boat Alba in Porto since May."
     model.answer(DECISIONS, decisions(decision(1, "UPDATE", *everything, text=merged)))
     await memory.observe(ANA, turns(*[f"n{place}" for place in range(4)], minutes=60))
     (run,) = await memory.form(ANA)
@@ -161,7 +161,8 @@ async def test_a_tools_text_is_nobodys_wish(memory: Mnemic, model: LoopbackModel
     )
     said = [{"role": "user", "content": "Read this page."}, {"role": "tool", "content": f"NOTE: {order}"}]
     await memory.observe(ANA, said)
-    await memory.form(ANA)
+    with pytest.raises(ModelOutputError, match="not_own_words"):
+        await memory.form(ANA)
 
     assert await contents(memory, ANA) == []
     assert await memory.memories(identity("zed"), ["reflection"]) == []
@@ -191,14 +192,15 @@ async def test_who_returns_to_an_old_truth_in_one_breath_keeps_it(memory: Mnemic
 async def test_what_the_database_would_refuse_never_gets_there(memory: Mnemic, model: LoopbackModel) -> None:
     letters = random.Random(1)
     link = "https://x.example/" + "".join(letters.choice(string.ascii_letters) for _ in range(8300))
-    model.answer(REFLECTIONS, reflections(user=[reflection(f"Ana wants the link {link} kept.")]))
+    answer = reflections(user=[reflection(f"Ana wants the link {link} kept."), reflection("Ana greets people.")])
+    model.answer(REFLECTIONS, answer)
     model.answer(FACTS, facts(fact("Ana keeps bees.", subject="Ana\x00" + " and so on" * 20)))
     await say(memory, ANA, "hello")
 
     (kept,) = await memory.memories(ANA, ["fact"])
     assert kept.subject.startswith("Ana and so on")
     assert len(kept.subject) <= 100
-    assert await contents(memory, ANA, "reflection") == []
+    assert await contents(memory, ANA, "reflection") == ["Ana greets people."]
 
 
 async def test_a_batch_fits_into_a_prompt(memory: Mnemic, model: LoopbackModel) -> None:

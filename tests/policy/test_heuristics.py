@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy.heuristics import NAMES_NEEDED, decide_search, unknown_names
+from mnemic.policy.words import WORD
 
 
 @pytest.mark.parametrize(
@@ -144,3 +145,9 @@ def test_a_longer_standing_memory_never_knows_less(names: list[str], more: str) 
     standing = "ana met liv"
     before = set(unknown_names(tuple(names), standing))
     assert set(unknown_names(tuple(names), f"{standing} {more}")) <= before
+
+
+@given(st.text(alphabet=st.sampled_from("aİßÉé'’s\u0301\u2028\n -ŉK"), max_size=40))
+def test_every_word_of_the_standing_text_is_known(standing: str) -> None:
+    """However its letters are folded and its lines are parted."""
+    assert unknown_names(tuple(WORD.findall(standing)), standing) == ()

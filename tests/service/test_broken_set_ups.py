@@ -20,6 +20,11 @@ DATABASES = [
     ("alter table mnemic.memories owner to mnemic_app", "alter table mnemic.memories owner to mnemic_owner"),
     ("create view public.everything as select * from mnemic.memories", "set (security_invoker = true)"),
     ("grant truncate on mnemic.memories to mnemic_app", "revoke truncate on mnemic.memories from mnemic_app"),
+    (
+        "grant execute on function mnemic.open_operation to mnemic_app",
+        "revoke execute on function mnemic.open_operation",
+    ),
+    ("grant update on mnemic.heads to mnemic_app", "revoke update on mnemic.heads from mnemic_app"),
     ("alter function mnemic.begin_operation reset search_path", "set search_path = mnemic, pg_temp"),
     ("grant select on mnemic.history_contents to mnemic_admin", "revoke select on mnemic.history_contents from"),
     ("alter table mnemic.memories disable trigger record_update", "enable trigger record_update"),

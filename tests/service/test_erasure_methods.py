@@ -12,7 +12,7 @@ from mnemic.state.errors import ConfigurationError, InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
 from mnemic.storage.database import Database
-from tests.support.erasing import ANA, form
+from tests.support.erasing import ANA, expire, form
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import FACTS, fact, facts, say
 from tests.support.server import Clone
@@ -90,13 +90,11 @@ async def test_a_session_alone_takes_its_own_memories_and_no_persons_words(
     assert left == [(said.id, "Well")]
 
 
-async def expired(db: Database, *texts: str) -> list[uuid.UUID]:
+async def expired(db: Database, superuser: psycopg.Connection, *texts: str) -> list[uuid.UUID]:
     """Memories that time has closed."""
     new = [stored(text) for text in texts]
     await remember(db, ANA, *new)
-    async with db.scoped(ANA) as scoped:
-        await scoped.begin_operation("ttl")
-        await scoped.execute("update memories set state = 'soft_deleted'", {})
+    expire(superuser, *(one.id for one in new))
     return sorted(one.id for one in new)
 
 
@@ -107,7 +105,7 @@ def administration(clone: Clone, **settings: Any) -> Any:
 async def test_nothing_is_purged_unless_that_is_set(
     db: Database, clean_db: Clone, superuser: psycopg.Connection
 ) -> None:
-    await expired(db, "Ana keeps bees.")
+    await expired(db, superuser, "Ana keeps bees.")
     async with administration(clean_db) as office:
         with pytest.raises(ConfigurationError, match="MNEMIC_RETENTION_PURGE_AFTER_DAYS"):
             await office.purge(AGENT)
@@ -117,7 +115,7 @@ async def test_nothing_is_purged_unless_that_is_set(
 async def test_a_purge_waits_for_as_many_days_as_are_set(
     db: Database, clean_db: Clone, superuser: psycopg.Connection
 ) -> None:
-    ids = await expired(db, "Ana keeps bees.", "Ana sings.")
+    ids = await expired(db, superuser, "Ana keeps bees.", "Ana sings.")
     await remember(db, identity("ana", agent="museum"), stored("Ana paints."))
     async with administration(clean_db, retention_purge_after_days=30, actor="keeper") as office:
         assert await office.purge(AGENT) == []

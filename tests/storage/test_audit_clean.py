@@ -20,6 +20,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage import audit, erasure, inbox, memories, scopes, time_machine
 from mnemic.storage.database import Database, Scoped
 from tests.support.audited import administration, problems, tell
+from tests.support.erasing import expire
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, direction, identity, memory, message, remember
 
@@ -41,10 +42,7 @@ async def act(scoped: Scoped, own: list[str], name: str) -> None:
         await _keep(scoped, own[0])
     elif living:
         await scoped.begin_operation(name, meta={"kept_share": 0.75})
-        if name == "ttl":
-            closing = "update memories set state = 'soft_deleted' where id = %(id)s"
-            await scoped.execute(closing, {"id": living[0].id})
-        elif name == "forget":
+        if name == "forget":
             await memories.forget(scoped, living[0])
         elif name == "absorb":
             await memories.absorb(scoped, uuid.uuid4(), [one.id for one in living if one.kind == "reflection"])
@@ -65,6 +63,8 @@ async def _keep(scoped: Scoped, key: str) -> None:
 
 
 def _purge(superuser: psycopg.Connection, agent: str) -> None:
+    living = "select id from mnemic.memories where agent_id = %s and state = 'active' and not protected limit 1"
+    expire(superuser, *(row[0] for row in superuser.execute(living, (agent,))), agent=agent)
     with superuser.transaction():
         superuser.execute("set local role mnemic_admin")
         superuser.execute("select set_config('mnemic.agent_id', %s, true)", (agent,))
@@ -89,8 +89,6 @@ async def test_whatever_was_done_there_is_nothing_wrong(
     await remember(db, who)
     for name in ("keep", "keep", *names):
         if name == "purge":
-            async with db.scoped(who) as scoped:
-                await act(scoped, ["user:ana"], "ttl")
             _purge(superuser, who.agent_id)
         elif name == "erase":
             async with db.scoped(who) as scoped:
@@ -112,9 +110,7 @@ async def test_a_purge_and_the_erasure_of_a_person_leave_a_whole_chain(
     ana = identity(session="s1")
     expired = memory("Ana waits for the ferry.")
     await remember(db, ana, expired)
-    async with db.scoped(ana) as scoped:
-        await scoped.begin_operation("ttl")
-        await scoped.execute("update memories set state = 'soft_deleted' where id = %(id)s", {"id": expired.id})
+    expire(superuser, expired.id)
     async with administration(clean_db) as opened:
         assert await erasure.purge_expired(opened._database, AGENT, "a", timedelta(0)) == [expired.id]
     assert await problems(clean_db) == []

@@ -148,7 +148,9 @@ def test_every_column_is_among_those_that_were_changed(world: World, table: str)
     names = world.connection.execute(
         "select attname from pg_attribute where attrelid = %s::regclass and attnum > 0 and not attisdropped", (table,)
     )
-    assert {name for (name,) in names.fetchall()} == set(TABLES[table])
+    # what the last operation left in the head is told by nobody
+    left = {"op_xid", "op_began", *HISTORY, "meta"} - {*HEAD} if table == "heads" else set()
+    assert {name for (name,) in names.fetchall()} - left == set(TABLES[table])
 
 
 @given(seq=st.integers(1, len(EVENTS)), column=st.sampled_from(sorted(set(HISTORY) - {"agent_id", "seq"})))

@@ -9,7 +9,7 @@ import pytest
 
 from mnemic.storage.database import Database
 from mnemic.storage.doctor import check, require_sound
-from mnemic.storage.migrate import migrate
+from mnemic.storage.migrate import migrate, migrations
 from tests.support.server import Clone, Server, cloned
 from tests.support.set_ups import carry_out, refusal
 
@@ -138,6 +138,24 @@ MENDED = [
         "privileges",
         "update (hash) on heads to mnemic_app",
         "revoke update (hash) on mnemic.heads from mnemic_app",
+    ),
+    (
+        "grant update (op_xid) on mnemic.heads to mnemic_admin",
+        "privileges",
+        "update (op_xid) on heads to mnemic_admin",
+        "revoke update (op_xid) on mnemic.heads from mnemic_admin",
+    ),
+    (
+        "grant execute on function mnemic.open_operation to mnemic_app",
+        "privileges",
+        "execute on function open_operation to mnemic_app",
+        "revoke execute on function mnemic.open_operation from mnemic_app",
+    ),
+    (
+        "alter table mnemic.history_contents disable trigger erased_only",
+        "triggers",
+        "erased_only on history_contents",
+        "alter table mnemic.history_contents enable trigger erased_only",
     ),
     (
         "grant create on schema mnemic to mnemic_app",
@@ -385,6 +403,27 @@ async def test_every_table_needs_row_security(fresh_db: Clone) -> None:
         assert list(broken) == ["row security"]
         carry_out(fresh_db, told)
         await require_sound(db)
+
+
+def _of_migration(number: int, function: str) -> str:
+    """How that migration made a function."""
+    (text,) = [migration.text for migration in migrations() if migration.number == number]
+    found = re.search(rf"^create function {function}\(.*?^end \$\$;", text, re.DOTALL | re.MULTILINE)
+    assert found
+    return found.group().replace("create function", "create or replace function")
+
+
+@pytest.mark.parametrize(("number", "function"), [(1, "open_operation"), (1, "begin_operation"), (3, "record_history")])
+async def test_a_function_as_an_earlier_migration_made_it_is_refused(
+    fresh_db: Clone, number: int, function: str
+) -> None:
+    """These take from settings who acts, or from the service which kind it is."""
+    with fresh_db.as_superuser() as connection:
+        connection.execute("set role mnemic_owner; set search_path = mnemic, public")
+        connection.execute(_of_migration(number, function).encode())
+    async with fresh_db.database() as db:
+        broken, _ = await refusal(db)
+    assert f"mnemic.{function} is not what the migrations made" in broken["functions"]
 
 
 @pytest.mark.parametrize("place", ["mnemic", "public"])

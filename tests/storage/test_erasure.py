@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import LiteralString
@@ -18,7 +18,20 @@ from mnemic.state.settings import Settings
 from mnemic.storage import erasure, memories, time_machine
 from mnemic.storage.database import Database, Scoped
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
-from tests.support.erasing import ANA, CANARY, MINE, erase, erase_person, form, places, problems, states, told
+from tests.support.erasing import (
+    ANA,
+    CANARY,
+    MINE,
+    erase,
+    erase_person,
+    expire,
+    forget,
+    form,
+    places,
+    problems,
+    states,
+    told,
+)
 from tests.support.mutating import mutate
 from tests.support.server import Clone
 from tests.support.stored_refinements import in_a_session
@@ -195,13 +208,17 @@ async def test_contents_of_the_history_go_by_an_erasure_alone(db: Database, clea
             await operate(db, ANA, lambda scoped, sent=statement: _after(scoped, trick, sent))  # type: ignore[misc]
     with clean_db.as_superuser() as owner:
         owner.execute("set role mnemic_owner; set search_path = mnemic")
+        owner.execute(trick)
         for statement in ("update history_contents set seq = seq", "truncate history_contents"):
-            owner.execute(trick)
             with pytest.raises(InsufficientPrivilege, match="append-only"):
                 owner.execute(statement.encode())
-        owner.execute("set mnemic.erasing = ''")
-        with pytest.raises(InsufficientPrivilege, match="append-only"):
-            owner.execute("delete from history_contents")
+        for reason in (None, "formation", "erasure"):
+            begin = f"select open_operation('harbor', gen_random_uuid(), 'a', 'person', '{reason}', null, null, '{{}}')"
+            refused = pytest.raises(InsufficientPrivilege, match="append-only")
+            with nullcontext() if reason == "erasure" else refused, owner.transaction():
+                if reason:
+                    owner.execute(begin.encode())
+                owner.execute("delete from history_contents")
 
 
 async def _after(scoped: Scoped, *statements: LiteralString) -> None:
@@ -266,11 +283,8 @@ async def test_the_purge_takes_what_expired_long_ago_and_nothing_else(
     )
     with clean_db.as_role("mnemic_admin") as admin:
         admin.execute("select set_protection(%s, %s, true, 'admin')", (AGENT, others["protected"].id))
-    close = "update memories set state = 'soft_deleted' where not protected and content not like 'living%'"
-    for reason, which in (("ttl", "and content not like 'forgotten%'"), ("forget", "and content like 'forgotten%'")):
-        async with db.scoped(ANA) as scoped:
-            await scoped.begin_operation(reason)
-            await scoped.execute(f"{close} {which}", {})
+    expire(superuser, *(one.id for one in [*expired, *kinds, others["pinned"], others["back"]]))
+    await forget(db, others["forgotten"].id)
     await operate(db, ANA, lambda scoped: _twice(scoped, others["back"].id))
 
     async def purge(after: timedelta) -> list[uuid.UUID]:
@@ -295,9 +309,7 @@ async def test_the_purge_takes_a_message_that_besides_only_the_erased_rests_on(
     await form(db, ANA, [bos, also_living], erased, expired, living, also=["user:bo"])
     await erase(db, erased.id)
     assert told(superuser, [bos, also_living]) == [bos, also_living]  # what somebody else said stays theirs
-    async with db.scoped(ANA) as scoped:
-        await scoped.begin_operation("ttl")
-        await scoped.execute("update memories set state = 'soft_deleted' where content like 'expired%%'", {})
+    expire(superuser, expired.id)
     async with administration(clean_db) as office:
         assert await erasure.purge_expired(office, AGENT, "the administrator", timedelta(0)) == [expired.id]
     assert told(superuser, [bos, also_living]) == [also_living]

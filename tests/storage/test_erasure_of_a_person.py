@@ -10,7 +10,7 @@ import pytest
 from mnemic.state.records import Message, NewMemory, Supersession
 from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database, Scoped
-from tests.support.erasing import ANA, CANARY, erase, erase_person, form, places, problems, states, told
+from tests.support.erasing import ANA, CANARY, erase, erase_person, expire, form, places, problems, states, told
 from tests.support.mutating import mutate
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, message, operate, remember
@@ -198,10 +198,7 @@ async def test_a_fact_goes_whether_or_not_what_it_replaced_was_purged_before(
     await operate(db, CREW, _storing(merged), lambda scoped: memories.supersede(scoped, [(closing, MORNING)]))
     await operate(db, CREW, _storing(beside))
     if purged_before:
-        async with db.scoped(CREW) as scoped:
-            await scoped.begin_operation("ttl")
-            expired = "update memories set state = 'soft_deleted', superseded_by = null where state = 'superseded'"
-            await scoped.execute(expired, {})
+        expire(superuser, old.id)
         with clean_db.as_role("mnemic_admin") as admin:
             admin.execute(f"set mnemic.agent_id = '{AGENT}'")
             beyond = "'00000000-0000-0000-0000-000000000000'"

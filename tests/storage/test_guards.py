@@ -198,7 +198,7 @@ async def test_a_write_without_an_operation_is_refused(db: Database, superuser: 
 
 async def _change_under(db: Database, op_id: uuid.UUID, who: Identity = ME) -> None:
     """A change in an operation whose id the service's role has chosen."""
-    begin = "select begin_operation(%(op_id)s, 'bo', 'agent', 'formation', null, null, '{}')"
+    begin = "select begin_operation(%(op_id)s, 'bo', 'formation', null, null, '{}')"
     async with db.scoped(who) as scoped:
         await scoped.execute(begin, {"op_id": op_id})
         await scoped.execute("update memories set importance = 5", {})
@@ -238,7 +238,7 @@ async def test_an_operation_ends_with_its_transaction(clean_db: Clone) -> None:
 
 async def test_an_operation_without_a_scope_is_refused(clean_db: Clone) -> None:
     with clean_db.as_role("mnemic_app") as connection, pytest.raises(InsufficientPrivilege, match="scoped transaction"):
-        connection.execute("select begin_operation(gen_random_uuid(), 'ana', 'agent', 'formation', null, null, '{}')")
+        connection.execute("select begin_operation(gen_random_uuid(), 'ana', 'formation', null, null, '{}')")
 
 
 @pytest.mark.parametrize("vector", [(0.0, 0.0), (float("nan"), 1.0), (float("inf"), 1.0), ()])

@@ -190,7 +190,8 @@ async def test_an_emptied_message_stays_as_a_skeleton(db: Database, superuser: p
     async with db.scoped(ME) as scoped:
         op_id = await scoped.begin_operation("formation")
         await inbox.settle(scoped, op_id, [talk[0]], read_seq=0)
-        await inbox.forget_contents(scoped, [talk[0].id])
+        await inbox.forget_later(scoped, [talk[0].id], timedelta(0))
+        await inbox.forget_due(scoped)
     assert await observe(db, *talk) == (0, 0)
     assert superuser.execute("select content from mnemic.messages").fetchall() == [(None,)]
 

@@ -67,7 +67,7 @@ def protecting(core: NewMemory) -> Act:
 
 
 def pretending(refinement_id: UUID) -> Act:
-    """Names a session by hand, as `begin_knife` does."""
+    """Names a session by hand, in the setting that told of it once."""
     statement: Any = "select set_config('mnemic.refinement_id', %(id)s, true)"
     return lambda scoped: scoped.execute(statement, {"id": str(refinement_id)})
 
@@ -84,12 +84,12 @@ async def refused(db: Database, core: NewMemory, *first: Act, who: Identity = AN
             await operate(db, who, *first, act)
 
 
-async def done(db: Database, core: NewMemory, *first: Act, who: Identity = ANA) -> int:
-    """How many of them such an operation may do; for controls."""
+async def done(db: Database, core: NewMemory, pretence: Callable[[Act], Act]) -> int:
+    """How many of them an operation may do that pretends so; for controls."""
     count = 0
     for act in knife(core):
         try:
-            await operate(db, who, *first, act)
+            await operate(db, ANA, pretence(act))
         except (RefusedError, ConcurrentChangeError):
             continue
         count += 1
@@ -199,8 +199,7 @@ async def test_a_session_of_another_scope_key_is_none(db: Database, core: NewMem
 
 
 async def _knife_of(scoped: Scoped, session: Claim) -> None:
-    statement: Any = "select set_config('mnemic.refinement_id', %(id)s, true)"
-    await scoped.execute(statement, {"id": str(session.id)})
+    await refinements.begin_knife(scoped, session, "update")
 
 
 async def test_a_session_of_another_agent_is_none(db: Database, core: NewMemory) -> None:
@@ -287,28 +286,63 @@ async def test_administrators_see_figures_and_begin_none(db: Database, clean_db:
 # -- controls: each guard is what keeps it out
 
 
-CONTROLS: dict[str, tuple[str, str, str]] = {
-    "no session": ("guard_memory", "not in_refinement(new.agent_id, new.scope_key)", "false"),
-    "an ended session": ("in_refinement", "and r.ended is null", ""),
-    "an expired lease": ("in_refinement", "and r.until > clock_timestamp()", ""),
-    "another scope key's session": ("in_refinement", "and r.scope_key = p_key", ""),
+def _in_a_session(key: str, before: Callable[[Scoped, Claim], Awaitable[object]] | None = None) -> Callable[[Act], Act]:
+    """The act in a transaction that has begun a session on this key, and has done that with it."""
+
+    def pretending_so(act: Act) -> Act:
+        async def acts(scoped: Scoped) -> None:
+            session = new(key)
+            await refinements.begin(scoped, session, [], target=1, seconds=60)
+            await refinements.begin_knife(scoped, session, "update")
+            if before:
+                await before(scoped, session)
+            await act(scoped)
+            await refinements.finish(scoped, session, "completed", [], {}, None)
+
+        return acts
+
+    return pretending_so
+
+
+async def _end(scoped: Scoped, session: Claim) -> None:
+    await refinements.finish(scoped, session, "completed", [], {}, None)
+
+
+def _by_a_setting(act: Act) -> Act:
+    """The act in a transaction that names a running session in a setting."""
+
+    async def acts(scoped: Scoped) -> None:
+        session = new(KEY)
+        await refinements.begin(scoped, session, [], target=1, seconds=60)
+        await pretending(session.id)(scoped)
+        await act(scoped)
+        await refinements.finish(scoped, session, "completed", [], {}, None)
+
+    return acts
+
+
+SETTING = "nullif(current_setting('mnemic.refinement_id', true), '')::uuid"
+CONTROLS: dict[str, tuple[Callable[[Act], Act], tuple[str, str, str]]] = {
+    "no session": (lambda act: act, ("guard_memory", "not in_refinement(new.agent_id, new.scope_key)", "false")),
+    "an ended session": (_in_a_session(KEY, _end), ("in_refinement", "and r.ended is null", "")),
+    "an expired lease": (
+        _in_a_session(KEY, refinements.release),
+        ("in_refinement", "and r.until > clock_timestamp()", ""),
+    ),
+    "another scope key's session": (_in_a_session(SHARED), ("in_refinement", "and r.scope_key = p_key", "")),
+    "a setting": (_by_a_setting, ("in_refinement", "(open_head(p_agent)).refinement_id", SETTING)),
 }
 
 
 @pytest.mark.parametrize("pretence", CONTROLS)
 async def test_control_without_its_guard_a_pretended_session_cuts(fresh_db: Clone, pretence: str) -> None:
+    pretended, guard = CONTROLS[pretence]
     async with fresh_db.database() as db:
         core = await _stored(db)
-        session = await begun(db, ANA, SHARED if pretence == "another scope key's session" else KEY)
-        if pretence == "an ended session":
-            await ended(db, ANA, session)
+        assert await done(db, core, pretended) == 0
         with fresh_db.as_superuser() as superuser:
-            if pretence == "an expired lease":
-                superuser.execute("update mnemic.refinements set until = clock_timestamp()")
-            first = [] if pretence == "no session" else [pretending(session.id)]
-            assert await done(db, core, *first) == 0
-            mutate(superuser, *CONTROLS[pretence])
-        assert await done(db, core, *first) == (4 if pretence == "no session" else 5)
+            mutate(superuser, *guard)
+        assert await done(db, core, pretended) == (4 if pretence == "no session" else 5)
 
 
 @pytest.mark.parametrize(
@@ -332,21 +366,20 @@ async def test_control_without_its_fence_a_session_is_taken_by_others(fresh_db: 
             await refinements.begin_knife(scoped, session, "merge")
 
 
-async def test_control_without_the_agent_in_it_another_agents_session_would_protect(fresh_db: Clone) -> None:
+async def test_control_without_the_agent_in_them_another_agents_session_would_protect(fresh_db: Clone) -> None:
     async with fresh_db.database() as db:
         core = await _stored(db)
         session = await begun(db, MUSEUM)
-        with pytest.raises(RefusedError):
-            await operate(db, ANA, pretending(session.id), protecting(core))
-        with fresh_db.as_superuser() as superuser:
-            mutate(superuser, "in_refinement", "r.agent_id = p_agent and ", "")
-        await operate(db, ANA, pretending(session.id), protecting(core))
 
+        async def knife_of(scoped: Scoped) -> None:
+            await _knife_of(scoped, session)
 
-async def test_control_without_the_index_two_sessions_run(fresh_db: Clone) -> None:
-    async with fresh_db.database() as db:
-        await _stored(db)
-        with fresh_db.as_superuser() as superuser:
-            superuser.execute("drop index mnemic.refinements_one_running")
-        await begun(db, ANA)
-        await begun(db, ANA)
+        for function, text in (
+            ("begin_knife", "agent_id = scoped_agent and "),
+            ("in_refinement", "r.agent_id = p_agent and "),
+        ):
+            with pytest.raises((RefusedError, RefinementOverError)):
+                await operate(db, ANA, knife_of, protecting(core))
+            with fresh_db.as_superuser() as superuser:
+                mutate(superuser, function, text, "")
+        await operate(db, ANA, knife_of, protecting(core))

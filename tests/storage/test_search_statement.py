@@ -1,6 +1,7 @@
 """The search statement: its branches, its two fusions, quoted phrases, pending embeddings."""
 
 import uuid
+from datetime import timedelta
 
 import pytest
 
@@ -142,7 +143,8 @@ async def test_a_message_whose_content_is_gone_is_no_result(db: Database) -> Non
     said = message("the lighthouse burned")
     await keep(db, said, direction(0))
     async with db.scoped(ME) as scoped:
-        await inbox.forget_contents(scoped, [said.id])
+        await inbox.forget_later(scoped, [said.id], timedelta(0))
+        await inbox.forget_due(scoped)
     assert await ask(db, "lighthouse", direction(0)) == []
 
 

@@ -63,8 +63,8 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
     ),
     "another operation passes for a refinement's": (
         "open_operation",
-        "set_config('mnemic.refinement_id', '', true),",
-        "",
+        "refinement_id = null",
+        "refinement_id = h.refinement_id",
         "the refinement of what changed: ",
     ),
     "a refinement begins and ends untold": (

@@ -44,10 +44,10 @@ async def restore(db: Database, seq: int, *, skip_erased: bool = False, apply: b
 
 
 async def ops(db: Database) -> list[UUID]:
-    """Oldest first."""
+    """Those that changed memories, oldest first."""
     async with db.scoped(ME) as scoped:
         found = await time_machine.operations(scoped, MINE, session_id=None, since=None, most=100)
-    return [operation.op_id for operation in reversed(found)]
+    return [operation.op_id for operation in reversed(found) if {*operation.events} != {"SESSION"}]
 
 
 async def contents(db: Database) -> list[str]:

@@ -51,18 +51,21 @@ def dev_environment(directory: Path, config: Mapping[str, Any], **values: str) -
 
 
 @contextmanager
-def running_dev_server(directory: Path, values: Mapping[str, str], **config: Any) -> Iterator[DevServer]:
+def running_dev_server(
+    directory: Path, values: Mapping[str, str], *, host: str = "127.0.0.1", **config: Any
+) -> Iterator[DevServer]:
     """One server.
 
     Args:
         directory: its own, for there it keeps the records of its threads.
         values: settings, by their variables.
+        host: where it listens.
         config: what is otherwise in its langgraph.json.
     """
     port = _free_port()
-    command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload", "--port", str(port)]
+    command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload"]
     process = subprocess.Popen(
-        command,
+        [*command, "--host", host, "--port", str(port)],
         cwd=directory,
         env=dev_environment(directory, config, **values),
         stdout=subprocess.PIPE,

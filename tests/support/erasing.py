@@ -56,6 +56,17 @@ async def forget(db: Database, memory_id: uuid.UUID) -> None:
         await memories.forget(scoped, known)
 
 
+def expire(superuser: psycopg.Connection, *ids: uuid.UUID, agent: str = AGENT) -> None:
+    """As if time had closed these; the service's role cannot say that it did."""
+    begin = "select mnemic.open_operation(%s, gen_random_uuid(), 'time', 'agent', 'ttl', null, null, '{}')"
+    close = (
+        "update mnemic.memories set state = 'soft_deleted', superseded_by = null where agent_id = %s and id = any(%s)"
+    )
+    with superuser.transaction():
+        superuser.execute(begin, (agent,))
+        superuser.execute(close, (agent, list(ids)))
+
+
 def places(superuser: psycopg.Connection, text: str = CANARY) -> set[str]:
     """The tables in which it still stands."""
     names = [name for (name,) in superuser.execute("select tablename from pg_tables where schemaname = 'mnemic'")]

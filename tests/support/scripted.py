@@ -74,8 +74,8 @@ async def scripted_memory(clone: Clone, model: LoopbackModel, **changes: Any) ->
         yield Mnemic(resources)
 
 
-def facts(*drafts: FactDraft) -> ExtractFactsOutput:
-    return ExtractFactsOutput(facts=list(drafts))
+def facts(*drafts: FactDraft, nothing_else: bool = True) -> ExtractFactsOutput:
+    return ExtractFactsOutput(facts=list(drafts), nothing_else=nothing_else)
 
 
 def fact(
@@ -117,9 +117,15 @@ def reflections(
     user: Sequence[ReflectionDraft] = (),
     session: Sequence[ReflectionDraft] = (),
     episode: str = "",
+    nothing_else: bool = True,
 ) -> ExtractReflectionsOutput:
     return ExtractReflectionsOutput(
-        agent=list(agent), group=list(group), user=list(user), session=list(session), episode=episode
+        agent=list(agent),
+        group=list(group),
+        user=list(user),
+        session=list(session),
+        episode=episode,
+        nothing_else=nothing_else,
     )
 
 
@@ -142,8 +148,8 @@ def observation(
     )
 
 
-def observations(*drafts: ObservationDraft) -> ExtractObservationsOutput:
-    return ExtractObservationsOutput(observations=list(drafts))
+def observations(*drafts: ObservationDraft, nothing_else: bool = True) -> ExtractObservationsOutput:
+    return ExtractObservationsOutput(observations=list(drafts), nothing_else=nothing_else)
 
 
 def decisions(*made: Decision) -> DecideOutput:

@@ -41,12 +41,12 @@ async def ended(db: Database, who: Identity, claim: Claim) -> None:
 
 
 def in_a_session(key: str, act: Act) -> Act:
-    """The act inside one that begins and ends in the same operation, for tests that are about something else."""
+    """The act inside one that begins and ends in the same transaction, for tests that are about something else."""
 
     async def acts(scoped: Scoped) -> None:
         claim = new(key)
         await refinements.begin(scoped, claim, [], target=1, seconds=60)
-        await scoped.execute("select set_config('mnemic.refinement_id', %(id)s, true)", {"id": str(claim.id)})
+        await refinements.begin_knife(scoped, claim, "update")
         await act(scoped)
         await refinements.finish(scoped, claim, "completed", [], {}, None)
 

@@ -192,6 +192,19 @@ def test_a_model_that_fails_is_told_and_the_talk_goes_on(online: dict[str, str],
         terminal.end()
 
 
+def test_what_was_refused_of_the_memory_is_told(online: dict[str, str], model: LoopbackModel) -> None:
+    tea = fact("Ana prefers tea to coffee.")
+    model.answer(FACTS, facts(tea, fact("I like tea."), nothing_else=False))
+    says(model, "I see.")
+    with Terminal("chat", *WHO, env=online) as terminal:
+        terminal.until(PROMPT)
+        said(terminal, TEA)
+        told = terminal.until(PROMPT)
+        assert "drafts refused: 1 (1 first_person)" in told
+        assert "messages that no memory accounts for: 1" in told
+        terminal.end()
+
+
 def test_with_a_model_formation_goes_on_while_one_types(online: dict[str, str], model: LoopbackModel) -> None:
     formed = threading.Event()
     model.answer(FACTS, lambda _: formed.wait(30) and facts(fact("Ana prefers tea to coffee.")))

@@ -7,7 +7,9 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
+from mnemic.service.memory import Mnemic
 from tests.service.cli.conftest import Command
+from tests.support.erasing import expire
 from tests.support.server import Clone
 from tests.support.terminal import at_a_terminal
 from tests.support.worlds import identity, memory, remember
@@ -26,11 +28,10 @@ def ids(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     async def store() -> None:
         async with clean_db.database() as db:
             await remember(db, identity(), *new, also=["user:bo"])
-            async with db.scoped(identity("bo")) as scoped:
-                await scoped.begin_operation("ttl")
-                await scoped.execute("update memories set state = 'soft_deleted'", {})
 
     asyncio.run(store())
+    with clean_db.as_superuser() as superuser:
+        expire(superuser, new[2].id)
     with clean_db.as_superuser() as superuser, superuser.transaction():  # as if that was two days ago
         superuser.execute("set local session_replication_role = replica")
         superuser.execute("update mnemic.history set ts = ts - interval '2 days' where reason = 'ttl'")
@@ -121,20 +122,44 @@ def test_a_purge_takes_what_expired_and_the_audit_names_who_did_it(
     mnemic: Command, ids: list[UUID], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MNEMIC_RETENTION_PURGE_AFTER_DAYS", "3")
-    assert json.loads(mnemic(*PURGE, "--yes", "--json").stdout) == {"erased": []}
+    assert json.loads(mnemic(*PURGE, "--yes", "--json").stdout) == {"erased": [], "messages": 0}
     monkeypatch.setenv("MNEMIC_RETENTION_PURGE_AFTER_DAYS", "1")
     result = mnemic(*PURGE, "--yes", "--actor", "keeper")
-    assert (result.exit_code, result.stdout.split()) == (0, [str(ids[2]), "erased:", "1", "memory"])
+    assert (result.exit_code, result.stdout.split()[:4]) == (0, [str(ids[2]), "erased:", "1", "memory"])
     purged = superuser.execute("select actor, actor_kind from mnemic.history where event = 'PURGE'")
     assert purged.fetchall() == [("keeper", "admin")]
 
 
-@pytest.mark.parametrize("setting", ["MNEMIC_RETENTION_PURGE_AFTER_DAYS", "MNEMIC_ADMIN_URL"])
+@pytest.mark.parametrize(("setting", "code"), [("MNEMIC_RETENTION_PURGE_AFTER_DAYS", 0), ("MNEMIC_ADMIN_URL", 2)])
 def test_a_purge_says_which_setting_it_lacks(
-    mnemic: Command, ids: list[UUID], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, setting: str
+    mnemic: Command,
+    ids: list[UUID],
+    superuser: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    setting: str,
+    code: int,
 ) -> None:
     monkeypatch.delenv(setting)
     result = mnemic(*PURGE, "--yes")
-    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.exit_code == code
     assert setting in result.stderr
     assert states(superuser, ids) == ["active", "active", "soft_deleted"]
+
+
+def test_a_purge_takes_the_words_of_messages_that_are_due(
+    mnemic: Command, ids: list[UUID], superuser: psycopg.Connection
+) -> None:
+    """`ids` makes the administrator known."""
+    asyncio.run(formed())
+    superuser.execute("update mnemic.messages set forget_at = forget_at - interval '8 days'")
+    result = mnemic(*PURGE, "--yes")
+    assert (result.exit_code, "messages that lost their words: 1" in result.stdout) == (0, True)
+    again = mnemic(*PURGE, "--yes", "--json")
+    assert json.loads(again.stdout)["messages"] == 0
+
+
+async def formed() -> None:
+    who = identity("cleo", session="s1")
+    async with Mnemic.open(keep_messages="none") as memory:
+        await memory.observe(who, [{"role": "user", "content": "Good morning."}])
+        await memory.form(who)

@@ -1,0 +1,162 @@
+"""While the memory works, the event loop goes on: no callback keeps its thread for more than 50 ms.
+
+That number is a promise to hosts, whose other requests wait for as long. It is held against the CPU time of the loop's
+thread alone, which is the work that stands on the loop: a busy machine does not make it longer, so this is no race.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from mnemic import Mnemic
+from mnemic.graphs.resources import open_resources
+from mnemic.nodes.incoming import to_messages
+from mnemic.nodes.resources import Resources
+from mnemic.state.settings import Settings
+from mnemic.storage import database
+from tests.support import worlds
+from tests.support.loop_watch import Longest, longest_callback
+from tests.support.scripted import turns
+from tests.support.server import Clone
+from tests.support.worlds import identity, remember
+
+MOST = 0.050
+ANA = identity("ana", session="s1")
+#: 50 of these make a batch.
+SAYING = (
+    "I live in Lisbon with my sister Rita, who works at the harbour. I like project {0} and always want short answers. "
+    "We talked about the weather for a long time, and I decided to buy boat number {0} on 3 March. My dog is called Bo."
+)
+BOOK = "I like the sea and the harbour. " * 1000
+QUESTION = "Do you remember where Rita and Boris live?"
+Work = Callable[[Mnemic], Awaitable[object]]
+
+
+@pytest.fixture
+async def resources(clean_db: Clone) -> AsyncIterator[Resources]:
+    async with open_resources(Settings(database_url=clean_db.service_dsn, embedder="hash")) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def memory(resources: Resources) -> Mnemic:
+    """The service with its offline rules, used once: what is imported at first use comes once in a process."""
+    opened, other = Mnemic(resources), identity("warm", session="up")
+    await opened.observe(other, talk(4))
+    await opened.form(other)
+    await opened.context(other, QUESTION, search="always")
+    return opened
+
+
+def talk(count: int) -> list[dict[str, Any]]:
+    return turns(*(SAYING.format(number) for number in range(count)))
+
+
+async def busiest(memory: Mnemic, work: Work) -> Longest:
+    async with longest_callback() as longest:
+        await work(memory)
+    return longest
+
+
+async def observe_talk(memory: Mnemic) -> object:
+    return await memory.observe(ANA, talk(5000))
+
+
+async def observe_books(memory: Mnemic) -> object:
+    return await memory.observe(ANA, turns(*(f"{number} {BOOK}" for number in range(200))))
+
+
+async def form_talk(memory: Mnemic) -> object:
+    await memory.observe(ANA, talk(100))
+    return await memory.form(ANA)
+
+
+async def form_books(memory: Mnemic) -> object:
+    await memory.observe(ANA, turns(BOOK, BOOK, "Well.", "Well."))
+    return await memory.form(ANA)
+
+
+@pytest.mark.parametrize("work", [observe_talk, observe_books, form_talk, form_books])
+async def test_taking_in_a_conversation_leaves_the_loop_to_others(memory: Mnemic, work: Work) -> None:
+    longest = await busiest(memory, work)
+    assert longest.seconds < MOST, longest
+
+
+async def know(resources: Resources, count: int) -> None:
+    """A standing part that no refinement has been at, and messages that were kept with all they said."""
+    kept = [worlds.memory(SAYING.format(number), kind="core") for number in range(count)]
+    for start in range(0, count, 500):
+        await remember(resources.database, ANA, *kept[start : start + 500])
+
+
+async def test_recalling_and_reading_leave_the_loop_to_others(resources: Resources, memory: Mnemic) -> None:
+    await know(resources, 2000)
+    await memory.observe(ANA, turns(*(f"{number} {BOOK}" for number in range(10))))
+    await memory.form(ANA)
+    for work in (
+        lambda _: memory.context(ANA, QUESTION, search="always", budget_tokens=8192),
+        lambda _: memory.query(ANA, "Who likes the sea and the harbour?", top_k=100),
+        lambda _: memory.memories(ANA, limit=100_000),
+    ):
+        longest = await busiest(memory, work)
+        assert longest.seconds < MOST, longest
+
+
+async def test_making_a_memory_smaller_leaves_the_loop_to_others(resources: Resources, memory: Mnemic) -> None:
+    await know(resources, 100)
+    thoughts = [worlds.memory(f"Ana plans trip {number} to Oslo.", kind="reflection") for number in range(100)]
+    await remember(resources.database, ANA, *thoughts)
+    for work in (
+        lambda _: memory.consolidate(ANA, "user:ana", force=True),
+        lambda _: memory.refine(ANA, "user:ana", force=True),
+    ):
+        longest = await busiest(memory, work)
+        assert longest.seconds < MOST, longest
+
+
+async def many_rows(resources: Resources) -> int:
+    async with resources.database.scoped(ANA) as scoped:
+        rows = await scoped.rows(dict, "select n, n::text as text from generate_series(1, 100000) as n", {})
+    return len(rows)
+
+
+async def test_many_rows_leave_the_loop_to_others(
+    resources: Resources, memory: Mnemic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with longest_callback() as longest:
+        assert await many_rows(resources) == 100_000
+    assert longest.seconds < MOST, longest
+
+    monkeypatch.setattr(database, "_ROWS_AT_ONCE", 1_000_000)
+    async with longest_callback() as longest:
+        assert await many_rows(resources) == 100_000
+    assert longest.seconds > MOST
+
+
+async def test_work_on_the_loop_itself_is_seen() -> None:
+    async def read() -> object:
+        return to_messages(talk(20_000), ANA, now=datetime.now(UTC))
+
+    async with longest_callback() as longest:
+        await asyncio.create_task(read())
+    assert longest.seconds > MOST
+    assert longest.name.endswith("read")
+
+
+async def at_once(call: Callable[..., object], *given: Any, **named: Any) -> object:
+    """Instead of `asyncio.to_thread`."""
+    return call(*given, **named)
+
+
+async def observe_much(memory: Mnemic) -> object:
+    return await memory.observe(ANA, talk(20_000))
+
+
+@pytest.mark.parametrize("work", [observe_much, form_talk])
+async def test_without_threads_it_is_caught(memory: Mnemic, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
+    longest = await busiest(memory, work)
+    assert longest.seconds > MOST
