@@ -197,7 +197,7 @@ class Administration(AuditOfAgents, RefinementOfAgents):
         if days is None:
             raise ConfigurationError("nothing is purged: set MNEMIC_RETENTION_PURGE_AFTER_DAYS to say after how long")
         after = timedelta(days=days)
-        return await self._database.administer(agent, self._actor, lambda scoped: erasure.purge_expired(scoped, after))
+        return await erasure.purge_expired(self._database, agent, self._actor, after)
 
 
 def _past(scope_key: object, moment: object) -> tuple[str, int | datetime]:

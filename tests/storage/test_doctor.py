@@ -206,10 +206,10 @@ MENDED = [
         "alter schema mnemic owner to mnemic_owner",
     ),
     (
-        "alter function mnemic.erase reset search_path",
+        "alter function mnemic.erase_step reset search_path",
         "functions",
-        "mnemic.erase runs as its owner on another search path",
-        "alter function mnemic.erase set search_path = mnemic, pg_temp",
+        "mnemic.erase_step runs as its owner on another search path",
+        "alter function mnemic.erase_step set search_path = mnemic, pg_temp",
     ),
     (
         "alter function mnemic.roll_back set search_path = public, mnemic",

@@ -249,8 +249,7 @@ async def test_a_past_state_is_read_back_and_what_was_erased_since_is_a_bare_row
     bees, boats = memory("Ana keeps bees."), memory("Ana sails.")
     await remember(db, ME, bees, boats)
     await reword(db, bees, "Ana keeps wasps.")
-    async with db.scoped(ME) as scoped:
-        await erasure.erase(scoped, ["user:ana"], [boats.id])
+    await erasure.erase(db, ME, ["user:ana"], [boats.id])
     async with db.scoped(ME) as scoped:
         then = await time_machine.as_of(scoped, "user:ana", 2, with_closed=False)
         now = await time_machine.as_of(scoped, "user:ana", 4, with_closed=False)
@@ -266,8 +265,7 @@ async def consolidated_and_erased(db: Database) -> tuple[NewMemory, NewMemory]:
     short, whole = memory("Ana is brief.", kind="reflection"), memory("Ana says little.", kind="consolidation")
     await remember(db, ME, short)
     await operate(db, ME, adding(whole), lambda scoped: memories.absorb(scoped, whole.id, [short.id]))
-    async with db.scoped(ME) as scoped:
-        assert await erasure.erase(scoped, MINE, [whole.id]) == [whole.id]
+    assert (await erasure.erase(db, ME, MINE, [whole.id])).erased == (whole.id,)
     assert await states(db, short, whole) == ["active", "purged"]
     return short, whole
 

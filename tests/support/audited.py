@@ -65,8 +65,7 @@ async def tell(clone: Clone, db: Database) -> Story:
         await in_one.undo(scoped, MINE, [superseding], cascade=False, skip_erased=False, apply=True)
     erased = await _keep(db, "Ana's locker is number nine.")
     await _forget(db, erased)
-    async with db.scoped(ME) as scoped:
-        await erasure.erase(scoped, MINE, [erased])
+    await erasure.erase(db, ME, MINE, [erased])
     bike = await _keep(db, "Ana rides a bike.")
     async with db.scoped(ME) as scoped:
         await in_one.restore(scoped, "user:ana", 12, administers=False, skip_erased=False, apply=True)

@@ -122,10 +122,13 @@ class Real:
         return rolling_back.as_person(self.service, self.who())
 
     def erase(self, ids: Sequence[UUID]) -> list[UUID]:
-        return self.serve(lambda scoped: erasure.erase(scoped, ["user:ana"], ids))
+        return self._erased(ids)
 
     def erase_person(self) -> list[UUID]:
-        return self.serve(lambda scoped: erasure.erase_person(scoped, "ana"))
+        return self._erased(None)
+
+    def _erased(self, ids: Sequence[UUID] | None) -> list[UUID]:
+        return [*self.runner.run(erasure.erase(self.service, self.who(), ["user:ana"], ids)).erased]
 
     def of_session(self, keys: Sequence[str] | None, since: datetime) -> list[UUID]:
         async def act(scoped: Scoped) -> list[UUID]:
