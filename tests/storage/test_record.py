@@ -41,15 +41,20 @@ SETTINGS = (
     ("op_xid", "1"),
     ("op_began", "now"),
 )
-#: What persons do by functions that open an operation of theirs; none of these finds anything to do.
+ROLL_BACK = "select roll_back('{{user:ana}}', {}, '{}', null, 0, gen_random_uuid(), 'ana')"
+NO_CHANGES = "'{}', '{}', '{}', '{}', '{}'"
+OF_ANOTHER_VERSION = "array(select id from memories), '{1}', '{null}', '{false}', '{}'"
+#: What persons do by functions that open an operation of theirs.
 OPENING = {
-    "erase": "select erase('{user:ana}', '{}', gen_random_uuid(), 'ana')",
-    "erase_person": "select erase_person('bo', gen_random_uuid(), 'bo')",
-    "undo": "select undo('{user:ana}', '{}', false, false, gen_random_uuid(), 'ana')",
-    "undo of what changed later": "select undo('{user:ana}', (select array_agg(op_id) from history where seq = 1),"
-    " false, false, gen_random_uuid(), 'ana')",
-    "restore": "select restore('user:ana', 2, false, gen_random_uuid(), 'ana')",
-    "begin_knife": "select begin_knife(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'ana', 'merge')",
+    "erase": (
+        "select begin_erasure('{user:ana}', 'ana')",
+        "select plan_erasure((select id from erasures), '{user:ana}', array(select id from memories))",
+        "select erase_step((select id from erasures), gen_random_uuid(), 'ana', 10)",
+    ),
+    "undo": (ROLL_BACK.format(NO_CHANGES, "{}"),),
+    "undo of what changed later": (ROLL_BACK.format(OF_ANOTHER_VERSION, "{}"),),
+    "restore": (ROLL_BACK.format(NO_CHANGES, '{"seq": 2}'),),
+    "begin_knife": ("select begin_knife(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'ana', 'merge')",),
 }
 
 
@@ -138,7 +143,8 @@ def test_no_function_of_a_role_takes_a_kind(superuser: psycopg.Connection, role:
 def reasons_of_functions() -> set[str]:
     """What the schema's functions give themselves as a reason."""
     schema = resources.files("mnemic.storage").joinpath("schema.sql").read_text(encoding="utf-8")
-    return {*re.findall(r"open_operation\([^;]*?(?:'person'|'admin'|p_actor_kind), '(\w+)'", schema)}
+    calls = re.findall(r"open_operation\([^;]*?(?:'person'|'admin'|p_actor_kind)(, [^;]*?),\s+null", schema)
+    return {reason for call in calls for reason in re.findall(r"(?:,|then|else) '(\w+)'", call)}
 
 
 def test_no_reason_that_a_function_gives_is_the_services_to_claim(service: psycopg.Connection) -> None:
@@ -159,7 +165,7 @@ def test_what_a_function_opened_is_not_open_afterwards(
     service: psycopg.Connection, superuser: psycopg.Connection, name: str
 ) -> None:
     service.execute("select set_config('mnemic.scope_keys', '{user:ana,user:bo}', false)")
-    refused(service, OPENING[name], CHANGE)
+    refused(service, *OPENING[name], INSERT)
     assert kinds(superuser) == AGENTS_OWN
 
 
@@ -169,10 +175,10 @@ async def test_control_what_is_left_open_is_written_in_as_a_persons(fresh_db: Cl
         with fresh_db.as_superuser() as superuser:
             mutate(superuser, "close_operation", "agent_id = p_agent", "false")
             async with db.scoped(ANA) as scoped:
-                opening: Any = OPENING["erase"]
+                opening: Any = OPENING["undo"][0]
                 await scoped.execute(opening, {})
                 await scoped.execute("update memories set state = 'soft_deleted'", {})
-            assert ("person", "erasure") in kinds(superuser)
+            assert ("person", "undo") in kinds(superuser)
 
 
 def test_every_function_that_acts_for_others_closes_what_it_opened() -> None:
@@ -181,7 +187,7 @@ def test_every_function_that_acts_for_others_closes_what_it_opened() -> None:
         re.findall(r"^create function (\w+)\((?:(?!^create ).)*?\$\$(.*?)\$\$", schema, re.DOTALL | re.MULTILINE)
     )
     opening = {name for name, body in bodies.items() if "open_operation(" in body}
-    assert len(opening) > 6
+    assert len(opening) > 5
     closing = {name for name, body in bodies.items() if "close_operation(" in body}
     assert opening - closing == {"begin_operation"}
 
