@@ -38,9 +38,16 @@ class GraphMemory:
         return recalled
 
     async def observe(
-        self, identity: Identity, messages: Sequence[HostMessage], *, revision: int | None = None
+        self,
+        identity: Identity,
+        messages: Sequence[HostMessage],
+        *,
+        revision: int | None = None,
+        several_speakers: bool = False,
     ) -> Observed:
         """As `Mnemic.observe`."""
         # a whole conversation, turn after turn: 17 ms for 1,000 messages
-        new = await asyncio.to_thread(to_messages, messages, identity, now=datetime.now(UTC))
+        new = await asyncio.to_thread(
+            to_messages, messages, identity, now=datetime.now(UTC), several_speakers=several_speakers
+        )
         return await observe(await self._provide(), identity, new, revision)

@@ -30,43 +30,54 @@ INSTRUCTIONS = frozenset({"system", "developer"})
 KNOWN_ROLES = frozenset({*_ROLES, *INSTRUCTIONS})
 
 
-def to_messages(items: Sequence[HostMessage], identity: Identity, *, now: datetime) -> list[Message]:
+def to_messages(
+    items: Sequence[HostMessage], identity: Identity, *, now: datetime, several_speakers: bool = False
+) -> list[Message]:
     """The items that say something, in order.
 
     Instructions to the model, empty messages and what a recall put into a message, or a tool told, are left out. Hosts
     resend the whole list every turn, or its end, so a message without an id gets one from its session, its speaker and
     time where they are named, its content, and how often the list has said the same before.
 
+    Args:
+        items: what the host has.
+        identity: the run's, whose user speaks.
+        now: for messages without a time.
+        several_speakers: the host says that a message may name another speaker.
+
     Raises:
         InvalidInputError: no session, no list, too many items, or one that is no message.
-        RefusedIdentityError: one is said to be of somebody else than the authenticated user.
+        RefusedIdentityError: one is said to be of somebody else, and the host does not say that several speak, or the
+            user was authenticated.
     """
     require_list(items)
-    session_id = session_of(identity)
+    session_of(identity)  # or refused as a whole
     made: list[Message] = []
     known: Counter[str] = Counter()
     for place, item in enumerate(items, start=1):
         try:
-            message = _message(Said.of(item), identity, session_id, now, known)
+            said = Said.of(item)
+            speaker = _speaker(said, identity, several_speakers=several_speakers)
+            message = _message(said, speaker, identity, now, known)
         except InvalidInputError as error:
             raise type(error)(f"message {place}: {error}") from None
         made += [message] if message else []
     return made
 
 
-def storable(items: Sequence[HostMessage], identity: Identity) -> list[HostMessage]:
+def storable(items: Sequence[HostMessage], identity: Identity, *, several_speakers: bool = False) -> list[HostMessage]:
     """The items that `to_messages` does not refuse.
 
     Raises:
         InvalidInputError: no list, or too many items.
     """
     require_list(items)
-    return [item for item in items if _is_storable(item, identity)]
+    return [item for item in items if _is_storable(item, identity, several_speakers=several_speakers)]
 
 
-def _is_storable(item: HostMessage, identity: Identity) -> bool:
+def _is_storable(item: HostMessage, identity: Identity, *, several_speakers: bool) -> bool:
     try:
-        to_messages([item], identity, now=datetime.now(UTC))
+        to_messages([item], identity, now=datetime.now(UTC), several_speakers=several_speakers)
     except InvalidInputError:
         return False
     return True
@@ -80,7 +91,7 @@ def require_storable(item: HostMessage, identity: Identity) -> None:
         RefusedIdentityError: as `to_messages`.
     """
     try:
-        _speaker(Said.of(item), identity)
+        _speaker(Said.of(item), identity, several_speakers=False)
     except InvalidInputError as error:
         raise type(error)(f"this message cannot be remembered, and is not answered: {error}") from None
 
@@ -97,31 +108,44 @@ def require_list(items: object) -> None:
         raise InvalidInputError(f"at most {MAX_MESSAGES:,} messages in one call: observe them in parts")
 
 
-def _message(said: Said, identity: Identity, session_id: str, now: datetime, known: Counter[str]) -> Message | None:
+def _message(said: Said, speaker: str | None, identity: Identity, now: datetime, known: Counter[str]) -> Message | None:
     content = clip_text(strip_recalled(clean_text(said.text[:_READ_CHARS])), MAX_MESSAGE_CHARS)
     role = _ROLES.get(said.role, "other")
     if said.role in INSTRUCTIONS or says_nothing(content) or (role == "tool" and content.startswith(PREAMBLE)):
         return None
-    user_id = _speaker(said, identity) if role == "user" else None
-    if role == "user" and user_id is None:
+    if role == "user" and speaker is None:
         raise InvalidInputError("it is a user's, but neither it nor the identity says whose")
+    session_id = session_of(identity)
     return Message(
         id=uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, _own_id(said, content, known)])),
         session_id=session_id,
         role=role,
-        author=display_name(said.author or said.name or user_id or said.role),
-        user_id=user_id,
+        author=display_name(said.author or said.name or speaker or said.role),
+        user_id=speaker,
         content=content,
         said_at=said.time or now,
+        brought_by=identity.actor,
     )
 
 
-def _speaker(said: Said, identity: Identity) -> str | None:
-    """Whose words they are, if anybody says so; a name is what its bearer chose to be called, and tells last."""
-    user_id = said.user or said.author or identity.user_id or said.name
-    if isinstance(identity, Bound) and user_id != identity.user_id:
+def _speaker(said: Said, identity: Identity, *, several_speakers: bool) -> str | None:
+    """Whose words a user's message has: the run's user's, and another's only where the host says that several speak.
+
+    A name is what its bearer chose to be called.
+    """
+    if _ROLES.get(said.role) != "user":
+        return None
+    speaker = said.user or said.author or identity.user_id
+    if speaker == identity.user_id:
+        return speaker
+    if isinstance(identity, Bound):
         raise RefusedIdentityError("user: whoever was authenticated speaks for nobody else; leave it out")
-    return user_id
+    if not several_speakers:
+        raise RefusedIdentityError(
+            "user: it names another speaker than the run's user, which counts only where the host says that several "
+            "people speak: several_speakers=True"
+        )
+    return speaker
 
 
 def _own_id(said: Said, content: str, known: Counter[str]) -> str:

@@ -45,6 +45,15 @@ def speakers(messages: Iterable[Message]) -> list[str]:
     return list(dict.fromkeys(message.user_id for message in messages if message.user_id))
 
 
+def brought_by(messages: Iterable[Message]) -> list[str]:
+    """Who brought words of somebody else, in order of appearance."""
+    return list(
+        dict.fromkeys(
+            one.brought_by for one in messages if one.brought_by and one.user_id not in (None, one.brought_by)
+        )
+    )
+
+
 def only_speaks(messages: Iterable[Message], user_id: str | None) -> bool:
     """Whether nobody else speaks in these messages."""
     return {*speakers(messages)} <= {user_id}

@@ -14,8 +14,8 @@ from mnemic.nodes.typing import RecallNode
 from mnemic.nodes.who import identity_of
 from mnemic.nodes.wire import to_plain
 from mnemic.policy.heuristics import NAMES_NEEDED, unknown_names
-from mnemic.state.errors import DatabaseUnavailableError, EmbeddingError
-from mnemic.state.graphs import RecallState
+from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
+from mnemic.state.graphs import Degraded, RecallState
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, Standing
@@ -36,9 +36,10 @@ def read_context(provide: Provider) -> RecallNode:
         identity = identity_of(runtime)
         try:
             return await _recalled(await provide(), identity, state)
-        except DatabaseUnavailableError as error:
+        except (DatabaseUnavailableError, BusyError) as error:
             _LOG.warning("this recall goes without memory: %s", error)
-            nothing: RecallState = {"searched": None, "budget": 0, "standing": [], "found": [], "degraded": "no_memory"}
+            lacks: Degraded = "busy" if isinstance(error, BusyError) else "no_memory"
+            nothing: RecallState = {"searched": None, "budget": 0, "standing": [], "found": [], "degraded": lacks}
             return {**nothing, **unannounced(), "over_budget": []}
 
     return read_context
@@ -57,7 +58,9 @@ async def _recalled(resources: Resources, identity: Identity, state: RecallState
 
 async def _vector(resources: Resources, question: str) -> Vector | None:
     """The question's; None where the embedder fails, or keeps a turn waiting."""
-    limit = resources.settings.recall_timeout_seconds
+    settings = resources.settings
+    # what this machine works out itself cannot be away: it only has others' questions before it
+    limit = settings.pool_timeout_seconds if resources.embedder.local else settings.recall_timeout_seconds
     try:
         async with asyncio.timeout(limit):
             return (await resources.embedder.embed([question]))[0]

@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 
 from mnemic.nodes.drafts import accounted, crowded_out
 from mnemic.nodes.holding import formation_lease_of
-from mnemic.nodes.lines import speakers
+from mnemic.nodes.lines import brought_by, speakers
 from mnemic.nodes.repeats import further_sources, repeats
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.turn_day import counted_on
@@ -46,9 +46,11 @@ def save(provide: Provider) -> FormationNode:
         texts = _texts(kept)
         known = {UUID(key): vector for key, vector in state.get("vectors", {}).items()}
         vectors, texts = await _embed(resources, new, known, texts)
+        others = brought_by(batch)
+        told = {"brought_by": others} if others else {}
 
         async def act(scoped: Scoped) -> FormationState:
-            op_id = await scoped.begin_operation("formation", run_id=_run_id(runtime))
+            op_id = await scoped.begin_operation("formation", run_id=_run_id(runtime), meta=told)
             await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
             stored = await _store(scoped, new, vectors, closing, resources.embedder.name, _run_id(runtime))
             made = [memory for memory in new if memory.id in stored.ids]

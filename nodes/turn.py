@@ -36,7 +36,14 @@ class TurnMemory(Protocol):
         """What belongs into the prompt."""
         ...
 
-    async def observe(self, identity: Identity, messages: Sequence[HostMessage], *, revision: int | None = None) -> Any:
+    async def observe(
+        self,
+        identity: Identity,
+        messages: Sequence[HostMessage],
+        *,
+        revision: int | None = None,
+        several_speakers: bool = False,
+    ) -> Any:
         """Stores messages for formation."""
         ...
 
@@ -71,7 +78,12 @@ async def recall_turn(
 
 
 async def observe_turn(
-    memory: TurnMemory, identity: Identity, messages: Sequence[HostMessage], *, revision: int | None
+    memory: TurnMemory,
+    identity: Identity,
+    messages: Sequence[HostMessage],
+    *,
+    revision: int | None,
+    several_speakers: bool = False,
 ) -> None:
     """Stores the turn's messages for formation, and that the changes up to `revision` were announced.
 
@@ -83,7 +95,7 @@ async def observe_turn(
     """
     session_of(identity)
     try:
-        await _observe(memory, identity, messages, revision)
+        await _observe(memory, identity, messages, revision, several_speakers=several_speakers)
     except InvalidInputError as error:
         _LOG.warning("the messages of this turn cannot be stored: %s", error)
     except MnemicError as error:
@@ -91,20 +103,25 @@ async def observe_turn(
 
 
 async def _observe(
-    memory: TurnMemory, identity: Identity, messages: Sequence[HostMessage], revision: int | None
+    memory: TurnMemory,
+    identity: Identity,
+    messages: Sequence[HostMessage],
+    revision: int | None,
+    *,
+    several_speakers: bool,
 ) -> None:
     try:
-        await memory.observe(identity, messages, revision=revision)
+        await memory.observe(identity, messages, revision=revision, several_speakers=several_speakers)
     except InvalidInputError as error:
-        fit = await asyncio.to_thread(storable, messages, identity)
+        fit = await asyncio.to_thread(storable, messages, identity, several_speakers=several_speakers)
         if len(fit) < len(messages) and any(map(_asked, fit)):  # answers alone tell nothing
             left_out = len(messages) - len(fit)
             _LOG.warning("messages that cannot be stored are left out: %d, such as %s", left_out, error)
-            await _observe(memory, identity, fit, revision)
+            await _observe(memory, identity, fit, revision, several_speakers=several_speakers)
         elif revision is None:
             raise
         else:  # such as that of a thread whose database was set back; the messages are not to be lost with it
-            await memory.observe(identity, messages)
+            await memory.observe(identity, messages, several_speakers=several_speakers)
 
 
 def last_question(messages: Sequence[HostMessage]) -> str:

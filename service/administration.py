@@ -51,6 +51,9 @@ class Administration(AuditOfAgents, RefinementOfAgents):
 
     # -- the Time Machine
 
+    def _transact(self, agent: str) -> rolling_back.Transact:
+        return rolling_back.as_administrator(self._database, agent, self._actor)
+
     async def operations(
         self, agent_id: str, *, session_id: str | None = None, since: datetime | None = None, limit: int = 100
     ) -> list[Operation]:
@@ -87,14 +90,13 @@ class Administration(AuditOfAgents, RefinementOfAgents):
             UnknownOperationError: the agent has no such operation.
             RollbackConflictError: a memory was changed later, or has a living twin; nothing was written.
             ContentErasedError: contents were erased; nothing was written.
+            RollbackStoppedError: of many memories a part is rolled back; the same call goes on.
             InvalidInputError: a value that cannot be used.
         """
         agent = checked(AGENT_ID, agent_id)
         ops = checked(OPERATION_IDS, {"op_ids": list(op_ids)}, strict=None)["op_ids"]
         how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        return await self._database.administer(
-            agent, self._actor, lambda scoped: rolling_back.undo(scoped, None, ops, how)
-        )
+        return await rolling_back.undo(self._transact(agent), None, ops, how)
 
     async def undo_session(
         self,
@@ -110,15 +112,12 @@ class Administration(AuditOfAgents, RefinementOfAgents):
 
         Raises:
             UnknownOperationError: nothing was done there since.
-            RollbackConflictError, ContentErasedError, InvalidInputError: as `undo`.
+            RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
         """
         agent = checked(AGENT_ID, agent_id)
         asked = checked(SESSION_SINCE, {"session_id": session_id, "since": since})
         how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        session, moment = asked["session_id"], asked["since"]
-        return await self._database.administer(
-            agent, self._actor, lambda scoped: rolling_back.undo_session(scoped, None, session, moment, how)
-        )
+        return await rolling_back.undo_session(self._transact(agent), None, asked["session_id"], asked["since"], how)
 
     async def restore(
         self,
@@ -136,14 +135,12 @@ class Administration(AuditOfAgents, RefinementOfAgents):
                 before. Or a time, which within an operation means the moment before it.
 
         Raises:
-            RollbackConflictError, ContentErasedError: as `undo`.
+            RollbackConflictError, ContentErasedError, RollbackStoppedError: as `undo`.
             InvalidInputError: a seq lies within an operation, or a value cannot be used.
         """
         agent, (key, at) = checked(AGENT_ID, agent_id), _past(scope_key, moment)
         how = checked(ROLLING, {"skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        return await self._database.administer(
-            agent, self._actor, lambda scoped: rolling_back.restore(scoped, key, at, how, administers=True)
-        )
+        return await rolling_back.restore(self._transact(agent), key, at, how, administers=True)
 
     async def as_of(
         self, agent_id: str, scope_key: str, moment: int | datetime, *, with_closed: bool = False
@@ -200,7 +197,7 @@ class Administration(AuditOfAgents, RefinementOfAgents):
         if days is None:
             raise ConfigurationError("nothing is purged: set MNEMIC_RETENTION_PURGE_AFTER_DAYS to say after how long")
         after = timedelta(days=days)
-        return await self._database.administer(agent, self._actor, lambda scoped: erasure.purge_expired(scoped, after))
+        return await erasure.purge_expired(self._database, agent, self._actor, after)
 
 
 def _past(scope_key: object, moment: object) -> tuple[str, int | datetime]:

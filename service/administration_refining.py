@@ -66,13 +66,12 @@ class RefinementOfAgents:
 
         Raises:
             UnknownOperationError: the agent has no such refinement, or one that changed nothing.
-            RollbackConflictError, ContentErasedError, InvalidInputError: as `undo`.
+            RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
         """
         agent, wanted = checked(AGENT_ID, agent_id), checked(MEMORY_ID, refinement_id, strict=None)
         how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        return await self._database.administer(
-            agent, self._actor, lambda scoped: rolling_back.undo_refinement(scoped, None, wanted, how)
-        )
+        transact = rolling_back.as_administrator(self._database, agent, self._actor)
+        return await rolling_back.undo_refinement(transact, None, wanted, how)
 
     async def _set_protection(self, agent_id: str, memory_id: UUID | str, *, protected: bool) -> bool:
         agent, wanted = checked(AGENT_ID, agent_id), checked(MEMORY_ID, memory_id, strict=None)

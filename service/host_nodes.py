@@ -34,12 +34,13 @@ def recall_node(memory: "Mnemic", asked: Asked, messages_key: str) -> HostNode:
     return recall
 
 
-def observe_node(memory: "Mnemic", messages_key: str) -> HostNode:
+def observe_node(memory: "Mnemic", messages_key: str, *, several_speakers: bool) -> HostNode:
     """A node that stores the turn's messages, once each."""
 
     async def observe(state: Any, runtime: Runtime[Any]) -> None:
-        revision = state.get("memory_revision")
-        await observe_turn(memory, identity_of(runtime), _conversation(state, messages_key), revision=revision)
+        revision, messages = state.get("memory_revision"), _conversation(state, messages_key)
+        identity = identity_of(runtime)
+        await observe_turn(memory, identity, messages, revision=revision, several_speakers=several_speakers)
 
     return observe
 

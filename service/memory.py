@@ -103,23 +103,31 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
     # -- a conversation goes in
 
     async def observe(
-        self, identity: Identity, messages: Sequence[HostMessage], *, revision: int | None = None
+        self,
+        identity: Identity,
+        messages: Sequence[HostMessage],
+        *,
+        revision: int | None = None,
+        several_speakers: bool = False,
     ) -> Observed:
         """Stores messages for formation; those the session has already are left out. Waits for no model.
 
         Args:
-            identity: whose session it is.
+            identity: whose session it is, and whose words a user's messages are.
             messages: the whole conversation, or what is new of it.
+            several_speakers: a message may name another speaker, as in a group's thread; only for messages whose
+                `user` the host itself has set, and never as a client sent it.
             revision: that of the recall whose context the turn was answered with, so that the changes which it told of
                 are not told again; None: they are.
 
         Raises:
             InvalidInputError: no session in the identity, an item that is no message, more than 100,000 of them, or a
                 revision that no recall of this agent can have returned; nothing was written.
+            RefusedIdentityError: a message names another speaker; nothing was written.
         """
         who = to_identity(identity)
-        told = checked(REVISION, revision)
-        return await self._turns.observe(who, messages, revision=told)
+        told, several = checked(REVISION, revision), checked(SWITCH, several_speakers)
+        return await self._turns.observe(who, messages, revision=told, several_speakers=several)
 
     async def form(self, identity: Identity, *, force: bool = True, retry: bool = False) -> list[FormationOutput]:
         """Forms what the session has pending, run after run until nothing is due.
@@ -212,6 +220,7 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
         budget_tokens: int | None = None,
         observe: bool = True,
         form: bool = True,
+        several_speakers: bool = False,
     ) -> "MemoryMiddleware":
         """Memory for `langchain.agents.create_agent`: the context, the role's tools, and what was said goes in.
 
@@ -221,6 +230,7 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
             budget_tokens: as in `context`.
             observe: off for a subagent, whose user is another model.
             form: has formed what is due after a turn, without waiting for it; off where another process forms.
+            several_speakers: as in `observe`.
 
         Raises:
             InvalidInputError: an argument cannot be used.
@@ -228,7 +238,8 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
         from mnemic.service.middleware import MemoryMiddleware
 
         asked = checked(ASKED, {"role": role, "search": search, "budget_tokens": budget_tokens}, strict=None)
-        switches = {"observe": checked(SWITCH, observe), "form": checked(SWITCH, form)}
+        given = {"observe": observe, "form": form, "several_speakers": several_speakers}
+        switches = {name: checked(SWITCH, switch) for name, switch in given.items()}
         return MemoryMiddleware(self, asked, self.tools(role), self._resources.database.loop, **switches)
 
     def recall_node(
@@ -253,13 +264,17 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
         asked = checked(ASKED, {"role": role, "search": search, "budget_tokens": budget_tokens}, strict=None)
         return recall_node(self, asked, checked(KEY, messages_key))
 
-    def observe_node(self, *, messages_key: str = "messages") -> HostNode:
+    def observe_node(self, *, messages_key: str = "messages", several_speakers: bool = False) -> HostNode:
         """A node that stores the conversation for formation, each message once; it waits for no model.
 
+        Args:
+            messages_key: the channel that holds the conversation.
+            several_speakers: as in `observe`.
+
         Raises:
-            InvalidInputError: the key is no text.
+            InvalidInputError: an argument cannot be used.
         """
-        return observe_node(self, checked(KEY, messages_key))
+        return observe_node(self, checked(KEY, messages_key), several_speakers=checked(SWITCH, several_speakers))
 
     def formation_node(self) -> HostNode:
         """A node that has formed what is due, as `form_later` does: the turn waits for no model."""

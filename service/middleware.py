@@ -50,6 +50,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         *,
         observe: bool,
         form: bool,
+        several_speakers: bool = False,
     ) -> None:
         super().__init__()
         self.tools = tools
@@ -58,6 +59,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         self._loop = loop
         self._observes = observe
         self._forms = form
+        self._several_speakers = several_speakers
 
     async def abefore_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Recalls for the last message of the user.
@@ -81,8 +83,9 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         """Observes the turn, and has formed what is due."""
         if not self._observes:
             return
-        identity = self._identity(runtime)
-        await observe_turn(self._memory, identity, state["messages"], revision=state.get("memory_revision"))
+        identity, revision = self._identity(runtime), state.get("memory_revision")
+        several = self._several_speakers
+        await observe_turn(self._memory, identity, state["messages"], revision=revision, several_speakers=several)
         if self._forms:
             await self._memory.form_later(identity)
 

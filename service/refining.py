@@ -84,11 +84,10 @@ class OwnRefinement:
 
         Raises:
             UnknownOperationError: no such refinement of this person's memories, or one that changed none.
-            RollbackConflictError, ContentErasedError, InvalidInputError: as `undo`.
+            RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
         """
         who, own = owner(identity)
         wanted = checked(MEMORY_ID, refinement_id, strict=None)
         how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        return await self._resources.database.write(
-            who, lambda scoped: rolling_back.undo_refinement(scoped, own, wanted, how)
-        )
+        transact = rolling_back.as_person(self._resources.database, who)
+        return await rolling_back.undo_refinement(transact, own, wanted, how)

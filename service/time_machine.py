@@ -17,12 +17,13 @@ from mnemic.service.asked import (
 )
 from mnemic.service.own import owner
 from mnemic.state.checking import checked
+from mnemic.state.erasure import Erasure
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Memory
 from mnemic.state.rollback import Operation, Rollback
 from mnemic.storage import erasure, time_machine
-from mnemic.storage.database import Scoped
+from mnemic.storage.erasure import Progress
 from mnemic.storage.memories import STANDING
 
 
@@ -33,6 +34,9 @@ class OwnTimeMachine:
     """
 
     _resources: Resources
+
+    def _transact(self, who: Identity) -> rolling_back.Transact:
+        return rolling_back.as_person(self._resources.database, who)
 
     async def operations(
         self,
@@ -81,12 +85,13 @@ class OwnTimeMachine:
             UnknownOperationError: no such operation on this person's memories.
             RollbackConflictError: a memory was changed later, has a living twin, or is protected; nothing was written.
             ContentErasedError: contents were erased; nothing was written.
+            RollbackStoppedError: of many memories a part is rolled back; the same call goes on.
             InvalidInputError: no user and no session in the identity, or a value that cannot be used.
         """
         who, own = owner(identity)
         ops = checked(OPERATION_IDS, {"op_ids": list(op_ids)}, strict=None)["op_ids"]
         how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        return await self._resources.database.write(who, lambda scoped: rolling_back.undo(scoped, own, ops, how))
+        return await rolling_back.undo(self._transact(who), own, ops, how)
 
     async def undo_session(
         self,
@@ -102,14 +107,12 @@ class OwnTimeMachine:
 
         Raises:
             UnknownOperationError: nothing was done there since.
-            RollbackConflictError, ContentErasedError, InvalidInputError: as `undo`.
+            RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
         """
         who, own = owner(identity)
         asked = checked(SESSION_SINCE, {"session_id": session_id, "since": since})
         how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        return await self._resources.database.write(
-            who, lambda scoped: rolling_back.undo_session(scoped, own, asked["session_id"], asked["since"], how)
-        )
+        return await rolling_back.undo_session(self._transact(who), own, asked["session_id"], asked["since"], how)
 
     async def restore(
         self,
@@ -127,7 +130,7 @@ class OwnTimeMachine:
                 before. Or a time, which within an operation means the moment before it.
 
         Raises:
-            RollbackConflictError, ContentErasedError: as `undo`.
+            RollbackConflictError, ContentErasedError, RollbackStoppedError: as `undo`.
             InvalidInputError: the scope key is not the person's own, a seq lies within an operation, or a value cannot
                 be used.
         """
@@ -139,8 +142,8 @@ class OwnTimeMachine:
                 "scope_key: a person restores their own user's and session's key; an administrator restores what is "
                 "shared (`Administration.restore`, or `mnemic restore` without --user)"
             )
-        return await self._resources.database.write(
-            who, lambda scoped: rolling_back.restore(scoped, past["scope_key"], past["moment"], how, administers=False)
+        return await rolling_back.restore(
+            self._transact(who), past["scope_key"], past["moment"], how, administers=False
         )
 
     async def as_of(
@@ -170,52 +173,62 @@ class OwnTimeMachine:
             )
         return [memory for memory in found if allowlist.standing or memory.kind not in STANDING]
 
-    async def erase(self, identity: Identity, *memory_ids: UUID | str) -> list[UUID]:
-        """Erases memories of the person for good, protected ones too, with the messages that they were formed from.
+    async def erase(
+        self,
+        identity: Identity,
+        *memory_ids: UUID | str,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Erasure:
+        """Erases memories of the person for good, protected ones too, with every kept message that says what they say.
 
-        Contents, vectors, sources and what the history holds of them are gone; ids, times and digests stay, so that the
-        audit chain still verifies. Other memories stay, those too that rest on the same messages, and so do messages
-        that somebody else said. What took an erased memory in or replaced it, a consolidation or a newer fact, may
-        repeat it: erase that by its id as well, or everything with `erase_person`. What an erased consolidation had
-        taken in stands for itself again. Threads stay as they are, with what was said there and the arguments of tool
-        calls: delete them with `prune_threads(..., keep_latest=False)`.
+        Gone are contents, vectors, and what the history holds of them; ids, times and digests stay, so that the audit
+        chain still verifies. With a memory goes where its words live on among the person's own: what replaced it or was
+        replaced by it, what it was merged into or made of, a consolidation that took it in (docs/erasure.md). What
+        others said and what is shared stays. Threads stay as they are: delete them with
+        `prune_threads(..., keep_latest=False)`.
+
+        An erasure that was broken off goes on with the next one.
 
         Args:
             memory_ids: what `memories` lists; with `with_closed` those too that are no longer in force.
+            dry_run: erases nothing, and tells what goes, and what stays and why.
+            progress: told after each step how much is erased, and how much is left.
 
         Returns:
-            The ids of those that were erased; unknown, foreign and erased ones are left out.
+            What was erased; unknown, foreign and erased ids are left out.
 
         Raises:
             InvalidInputError: no user and no session in the identity, or no ids.
         """
         who, own = owner(identity)
         wanted = checked(MEMORY_IDS, {"memory_ids": list(memory_ids)}, strict=None)["memory_ids"]
+        if checked(SWITCH, dry_run):
+            return await erasure.foretell(self._resources.database, who, own, wanted)
+        return await erasure.erase(self._resources.database, who, own, wanted, progress)
 
-        async def act(scoped: Scoped) -> list[UUID]:
-            return await erasure.erase(scoped, own, wanted)
-
-        return await self._resources.database.write(who, act)
-
-    async def erase_person(self, identity: Identity) -> list[UUID]:
+    async def erase_person(
+        self, identity: Identity, *, dry_run: bool = False, progress: Progress | None = None
+    ) -> Erasure:
         """Erases all that the agent has of the identity's user: memories of and about them, and what they said.
 
         Their messages go with the answers to them, sessions in which nobody else spoke go whole, and so does every
         memory that any of it went into, in shared scope keys too. Their threads go as well. What other people said
         stays (docs/erasure.md).
 
-        Returns:
-            The ids of the memories that were erased.
+        It is done in steps, between which others write; one that was broken off goes on where it is called again.
+
+        Args:
+            dry_run: as in `erase`.
+            progress: as in `erase`.
 
         Raises:
             InvalidInputError: no user in the identity.
         """
         who, _ = owner(identity)
-        user = who.user_id
-        if user is None:
+        if who.user_id is None:
             raise InvalidInputError("user_id: erasing a person needs the person's id")
-
-        async def act(scoped: Scoped) -> list[UUID]:
-            return await erasure.erase_person(scoped, user)
-
-        return await self._resources.database.write(who, act)
+        own = [scope_key("user", who.user_id)]
+        if checked(SWITCH, dry_run):
+            return await erasure.foretell(self._resources.database, who, own, None)
+        return await erasure.erase(self._resources.database, who, own, None, progress)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from mnemic.state.audit import AuditProblem
     from mnemic.state.records import Usage
@@ -25,7 +26,7 @@ class InvalidInputError(MnemicError, ValueError):
 
 
 class RefusedIdentityError(InvalidInputError):
-    """The run names somebody who is not the authenticated user; nothing was read."""
+    """The run, or a message, names somebody whom it may not speak for; nothing was read or written."""
 
 
 class MissingIdentityError(MnemicError):
@@ -38,6 +39,10 @@ class ConfigurationError(MnemicError):
 
 class DatabaseUnavailableError(MnemicError):
     """The database cannot be reached or does not answer; try again, and run `mnemic doctor` if it persists."""
+
+
+class BusyError(MnemicError):
+    """More recalls came at once than were answered in time; try again, or spread them over more processes and cores."""
 
 
 class DatabaseSetupError(MnemicError):
@@ -99,6 +104,21 @@ class RollbackConflictError(RollbackRefusedError):
 
 class ContentErasedError(RollbackRefusedError):
     """What these memories said back then was erased; nothing was written."""
+
+
+class RollbackStoppedError(MnemicError):
+    """A rollback in steps came to a halt between two of them: the same call goes on with what is left."""
+
+    def __init__(self, op_id: "UUID", *, done: int, left: int) -> None:
+        super().__init__(
+            f"stopped after {done} changes, {left} are left: the same call goes on, and its dry run tells what stands "
+            f"against it; to take back what was done, undo {op_id}"
+        )
+        #: The rollback, as the history names it.
+        self.op_id = op_id
+        #: Memories and relations that this call changed, and those that it did not come to.
+        self.done = done
+        self.left = left
 
 
 class BrokenAuditError(MnemicError):

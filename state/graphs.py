@@ -20,8 +20,9 @@ Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "fa
 #: `leased`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
 Waits = Literal["leased", "backoff"]
 #: `text_only`: the question could not be embedded, and the search went by its words. `no_memory`: the database could
-#: not be had in time, and the context is empty.
-Degraded = Literal["text_only", "no_memory"]
+#: not be had in time, and the context is empty. `busy`: so many recalls came at once that this one was not reached, and
+#: the context is empty.
+Degraded = Literal["text_only", "no_memory", "busy"]
 #: `auto`: heuristics decide on a search; `always`: asked for, or the agent is unsure; `never`: standing part only.
 SearchMode = Literal["auto", "always", "never"]
 Rows = Annotated[list[dict[str, Any]], UntrackedValue]

@@ -35,6 +35,8 @@ class Message:
     user_id: str | None
     content: str
     said_at: datetime
+    #: The actor of the run that observed it, who need not have said it.
+    brought_by: str | None = None
 
     @property
     def scope_key(self) -> str:
@@ -261,6 +263,8 @@ class HistoryEvent:
     memory_id: UUID | None
     scope_key: str | None
     actor: str
+    #: Who brought words of somebody else that it was formed from.
+    brought_by: list[str] = field(default_factory=list)
     reason: str
     session_id: str | None
     ts: datetime

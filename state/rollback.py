@@ -22,6 +22,8 @@ class Operation:
     ts: datetime
     actor: str
     actor_kind: str
+    #: Who brought words of somebody else that were formed in it.
+    brought_by: tuple[str, ...]
     reason: str
     session_id: str | None
     undo_of: UUID | None
@@ -29,6 +31,8 @@ class Operation:
     events: dict[str, int]
     scope_keys: tuple[str, ...]
     token_delta: int
+    #: Changes that a rollback in steps has still to make; 0: it is whole.
+    left: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -121,6 +121,9 @@ class Settings(BaseSettings):
     data_dir: Path | None = None
     pool_size: PositiveInt = 10
     pool_timeout_seconds: Seconds = 10
+    #: `transaction`: a pooler lends a server connection for one transaction, so no statement is prepared there.
+    #: `none`: a connection stays the same, a pooler's too. `auto`: looks for one, and prepares where it finds none.
+    pooler: Literal["auto", "none", "transaction"] = "auto"
     #: One statement of a write; one of a recall, and its question's vector; the wait for another transaction's row.
     statement_timeout_seconds: Seconds = 30
     recall_timeout_seconds: Seconds = 2

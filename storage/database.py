@@ -4,8 +4,9 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Final, LiteralString, TypeVar
 from uuid import UUID, uuid4
 
@@ -22,6 +23,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
 from mnemic.storage.connection import PatientConnection, connection_options
 from mnemic.storage.failures import typed_error
+from mnemic.storage.pooler import PoolerMode, is_pooled, pooler_mode
+from mnemic.storage.recall_queue import RecallQueue
 from mnemic.storage.statements import Numbered, array_text, numbered
 from mnemic.storage.vectors import HalfVectors
 
@@ -147,11 +150,22 @@ class Scoped:
 
 
 class Database:
-    """A pool of connections of the service's own role."""
+    """A pool of connections of the service's own role.
 
-    def __init__(self, dsn: str, settings: Settings) -> None:
+    Args:
+        dsn: of that role.
+        settings: its limits.
+        revive: sees to it that a server of our own runs; called in a thread before each connection is made.
+    """
+
+    def __init__(self, dsn: str, settings: Settings, *, revive: Callable[[], None] | None = None) -> None:
+        async def revived() -> str:
+            if revive:
+                await asyncio.to_thread(revive)
+            return dsn
+
         self._pool = AsyncConnectionPool(
-            dsn,
+            revived,
             connection_class=PatientConnection,
             kwargs=connection_options(dsn),
             min_size=1,
@@ -160,11 +174,14 @@ class Database:
             # by default the pauses between two attempts grow for five minutes, past the end of an outage; a pool that
             # has given up tries again at once for the next who asks
             reconnect_timeout=settings.pool_timeout_seconds,
-            configure=_configure,
+            configure=self._configure,
             check=self._still_there,
             open=False,
             name="mnemic",
         )
+        self._dsn = dsn
+        # the other half of the pool is for writes
+        self._recalls = RecallQueue(max(1, settings.pool_size // 2), settings.pool_timeout_seconds)
         self._settings = settings
         # the limits stand in the statement: as values they would cost a turn's checkpoints a hundredth
         limits = self._limits(settings.statement_timeout_seconds)
@@ -207,10 +224,12 @@ class Database:
             also: further scope keys, for a formation: those of the session's other speakers.
             only: the one scope key that exists in it, for a refinement; None: all of them.
             categories: the only ones of which memories exist in it, for whoever has an allowlist; None: all.
-            for_recall: somebody waits for the answer: two seconds for a connection and for each statement, by default.
+            for_recall: somebody waits for the answer: two seconds for a connection and for each statement, by default,
+                behind the recalls that came before.
 
         Raises:
             DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
+            BusyError: too many recalls came before this one.
             ConcurrentChangeError: Postgres gave up this transaction in favour of another; see `write`.
             InvalidInputError: a value that cannot be stored.
             RefusedError: a guard or a missing right stands against a change.
@@ -221,7 +240,8 @@ class Database:
         limits = self._limits(patience)
         allowed = "" if categories is None else array_text(tuple(categories))
         scope = {"agent_id": identity.agent_id, "scope_keys": array_text(keys), "categories": allowed}
-        async with self._transaction(patience, _SCOPE, {**limits, **scope}) as connection:
+        queued = self._recalls.turn() if for_recall else nullcontext()
+        async with queued, self._transaction(patience, _SCOPE, {**limits, **scope}) as connection:
             yield Scoped(connection, identity, keys, limits["lock"], limits["head"])
 
     async def write(
@@ -270,6 +290,22 @@ class Database:
         async with self._transaction(patience, _AGENT, {**limits, "agent_id": agent_id}) as connection:
             identity = Identity(agent_id=agent_id, actor_id=actor)
             yield Scoped(connection, identity, (), limits["lock"], limits["head"])
+
+    @property
+    def pooler(self) -> str:
+        """What the settings say of a pooler."""
+        return self._settings.pooler
+
+    async def pooler_mode(self) -> PoolerMode | None:
+        """Looks for a pooler with connections of its own; hold none of the pool's meanwhile.
+
+        Raises:
+            DatabaseUnavailableError: the database cannot be reached or does not answer.
+        """
+        try:
+            return await pooler_mode(self._dsn)
+        except Error as error:
+            raise typed_error(error) from None
 
     @property
     def pool(self) -> AsyncConnectionPool[Any]:
@@ -326,13 +362,36 @@ class Database:
 
     @asynccontextmanager
     async def _connected(self, patience: float) -> AsyncIterator[PatientConnection]:
-        wait = min(patience, self._settings.pool_timeout_seconds)
         try:
-            async with self._pool.connection(wait) as connection:
+            async with AsyncExitStack() as borrowed:
+                connection = await self._borrow(borrowed, patience)
                 with connection.within(patience):
                     yield connection
+            self._recalls.note_served()
         except (Error, UnicodeEncodeError) as error:
             raise typed_error(error) from None
+
+    async def _borrow(self, borrowed: AsyncExitStack, patience: float) -> PatientConnection:
+        """A connection, waited for longer than patience where others are served meanwhile: the database is not away."""
+        longest = self._settings.pool_timeout_seconds
+        last = monotonic() + longest
+        while True:
+            asked_at = monotonic()
+            try:
+                return await borrowed.enter_async_context(self._pool.connection(min(patience, longest)))
+            except PoolTimeout:
+                if monotonic() >= last or not self._recalls.has_served_since(asked_at):
+                    raise
+
+    async def _configure(self, connection: PatientConnection) -> None:
+        await connection.set_autocommit(True)  # a transaction lasts exactly as long as scoped()
+        if self.pooler == "transaction" or (self.pooler == "auto" and await is_pooled(connection)):
+            # the next transaction may meet a server connection that lacks the statement, or has another's of that name
+            connection.prepare_threshold = None
+        with suppress(ProgrammingError):  # without pgvector the pool opens all the same, so that the doctor can say so
+            await register_vector_async(connection)
+        # a list's own writes text, five times as long
+        connection.adapters.register_dumper(HalfVectors, ListBinaryDumper)
 
     async def _still_there(self, connection: PatientConnection) -> None:
         """Keeps connections that the server has ended from the next transaction; asks only where a goodbye can be read.
@@ -372,10 +431,3 @@ async def _repeated(
         await asyncio.sleep(random.uniform(0, PAUSE_SECONDS * 2**attempt))  # noqa: S311 - no secret
     async with begin() as scoped:
         return await act(scoped)
-
-
-async def _configure(connection: AsyncConnection) -> None:
-    await connection.set_autocommit(True)  # a transaction lasts exactly as long as scoped()
-    with suppress(ProgrammingError):  # without pgvector the pool opens all the same, so that the doctor can say so
-        await register_vector_async(connection)
-    connection.adapters.register_dumper(HalfVectors, ListBinaryDumper)  # a list's own writes text, five times as long

@@ -13,6 +13,7 @@ from psycopg import AsyncConnection
 from mnemic.state.errors import DatabaseSetupError
 from mnemic.storage.database import Database
 from mnemic.storage.migrate import ADMIN_ROLE, MINIMUM_SERVER, MINIMUM_VECTOR, OWNER_ROLE, SERVICE_ROLE, migrations
+from mnemic.storage.pooler import PoolerMode, is_pooled
 from mnemic.storage.statements import load_statements
 
 _SQL = load_statements("doctor")
@@ -36,6 +37,7 @@ _REMEDIES: Final = {
     "policies": "these show rows beyond a transaction's scope, and come back only from a dump of a sound database",
     "allowlists": "these show rows of every category to every role, and come back only from a dump of a sound database",
     "views": "",
+    "pooler": "set MNEMIC_POOLER to auto, or name a port with session pooling",
     "privileges": "",
     "functions": "drop it if it is your own; Mnemic's own comes back only from a dump of a sound database",
     "triggers": "a missing or changed one comes back only from a dump of a sound database",
@@ -63,6 +65,8 @@ class Finding:
     ok: bool
     #: What was found and what to do; empty when the check passed.
     remedy: str = ""
+    #: What was found that is no fault.
+    note: str = ""
 
 
 async def check(database: Database) -> list[Finding]:
@@ -73,13 +77,21 @@ async def check(database: Database) -> list[Finding]:
     """
     found: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
     async with database.catalog() as connection:
+        pooled = await is_pooled(connection)
         for name, offence, statement in await (await connection.execute(_SQL["offences"], _values())).fetchall():
             found[name].append((offence, statement))
         if "migrations" not in found:  # their record can be read
             found["migrations"] += [(difference, None) for difference in await _unapplied(connection)]
             if not found["migrations"]:
                 found["checkpoints"] += [(difference, None) async for difference in _foreign_saver(connection)]
-    return [Finding(name, not found[name], _told(found[name], advice)) for name, advice in _REMEDIES.items()]
+    mode = await database.pooler_mode() if pooled else None
+    if database.pooler == "none" and mode == "transaction":
+        found["pooler"].append(("a pooler whose clients share server connections and their prepared statements", None))
+    notes = {"pooler": _pooler_note(mode, database.pooler)}
+    return [
+        Finding(name, not found[name], _told(found[name], advice), "" if found[name] else notes.get(name, ""))
+        for name, advice in _REMEDIES.items()
+    ]
 
 
 async def require_sound(database: Database) -> None:
@@ -93,6 +105,11 @@ async def require_sound(database: Database) -> None:
     if broken:
         lines = "".join(f"\n- {finding.name}: {finding.remedy}" for finding in broken)
         raise DatabaseSetupError(f"the database is not set up safely:{lines}")
+
+
+def _pooler_note(mode: PoolerMode | None, setting: str) -> str:
+    prepared = setting == "none" or (setting == "auto" and mode is None)
+    return f"{f'one in {mode} mode' if mode else 'none found'}; prepared statements {'on' if prepared else 'off'}"
 
 
 def _values() -> dict[str, Any]:

@@ -7,11 +7,13 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+from psycopg import OperationalError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError
 from mnemic.state.settings import Settings
 from mnemic.storage.opening import setup_dsn
+from mnemic.storage.pooler import pooler_mode
 
 
 async def dump_database(settings: Settings, target: Path) -> int:
@@ -23,14 +25,26 @@ async def dump_database(settings: Settings, target: Path) -> int:
         The bytes of the file.
 
     Raises:
-        ConfigurationError: no `pg_dump` is installed, or MNEMIC_MIGRATION_URL is missing.
+        ConfigurationError: no `pg_dump` is installed, or MNEMIC_MIGRATION_URL is missing or a pooler's.
         InvalidInputError: the file cannot be written.
         DatabaseUnavailableError: `pg_dump` failed; the message is its own.
         EmbeddedPostgresError: the embedded server cannot be started.
     """
     program = _find_pg_dump(settings)
     async with setup_dsn(settings) as dsn:
+        if await _is_shared(dsn):
+            raise ConfigurationError(
+                "MNEMIC_MIGRATION_URL leads through a pooler whose clients share server connections, and pg_dump would "
+                "change them for the others: name the server itself, or a port with session pooling"
+            )
         return await asyncio.to_thread(_dump, program, dsn, target)
+
+
+async def _is_shared(dsn: str) -> bool:
+    try:
+        return await pooler_mode(dsn) == "transaction"
+    except OperationalError as error:
+        raise DatabaseUnavailableError("no connection with MNEMIC_MIGRATION_URL; is the server running?") from error
 
 
 def _find_pg_dump(settings: Settings) -> Path:

@@ -32,7 +32,8 @@ async def observe(scoped: Scoped, session_id: str, messages: Sequence[Message]) 
         # of several under one id the first counts
         said = {message.id: message.content for message in reversed(part)}
         for one in edited:
-            await scoped.execute(_SQL["edit"], {"session_id": session_id, "id": one, "content": said[one]})
+            values = {"session_id": session_id, "id": one, "content": said[one], "brought_by": scoped.identity.actor}
+            await scoped.execute(_SQL["edit"], values)
     return Observed(accepted=accepted, pending=pending)
 
 
@@ -58,6 +59,7 @@ def _row(message: Message) -> dict[str, object]:
         "user_id": message.user_id,
         "content": message.content,
         "said_at": message.said_at.isoformat(),
+        "brought_by": message.brought_by,
     }
 
 

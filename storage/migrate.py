@@ -2,8 +2,8 @@
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from importlib import resources
 from typing import Any, LiteralString, NamedTuple
 
@@ -60,16 +60,16 @@ async def migrate(dsn: str, *, service_dsn: str | None = None, admin_dsn: str | 
         DatabaseUnavailableError: no connection.
     """
     try:
-        connection = await AsyncConnection.connect(dsn, autocommit=True, row_factory=tuple_row)
+        connection = await AsyncConnection.connect(dsn, autocommit=True, prepare_threshold=None, row_factory=tuple_row)
     except OperationalError as error:
         raise DatabaseUnavailableError("no connection with MNEMIC_MIGRATION_URL; is the server running?") from error
     async with connection:
-        await _wait_for_lock(connection)
         try:
             await _check_server(connection)
-            vector_schema = await _ensure_extension(connection)
-            await _ensure_roles(connection, {SERVICE_ROLE: service_dsn, ADMIN_ROLE: admin_dsn})
-            await _ensure_schema(connection, vector_schema)
+            async with _alone(connection):
+                vector_schema = await _ensure_extension(connection)
+                await _ensure_roles(connection, {SERVICE_ROLE: service_dsn, ADMIN_ROLE: admin_dsn})
+                await _ensure_schema(connection, vector_schema)
             return await _apply_pending(connection, vector_schema)
         except InsufficientPrivilege as error:
             raise DatabaseSetupError(
@@ -77,11 +77,15 @@ async def migrate(dsn: str, *, service_dsn: str | None = None, admin_dsn: str | 
             ) from error
 
 
-async def _wait_for_lock(connection: AsyncConnection) -> None:
+@asynccontextmanager
+async def _alone(connection: AsyncConnection) -> AsyncIterator[None]:
+    """A transaction beside which no other migration runs; a pooler would give a session's lock to somebody else."""
     # polled: a waiter on a blocking lock deadlocks with another library's CREATE INDEX CONCURRENTLY
     while True:
-        if await _value(connection, "select pg_try_advisory_lock(%s)", _LOCK):
-            return
+        async with connection.transaction():
+            if await _value(connection, "select pg_try_advisory_xact_lock(%s)", _LOCK):
+                yield
+                return
         await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -123,7 +127,8 @@ async def _ensure_roles(connection: AsyncConnection, dsns: Mapping[str, str | No
         if password:
             rights = sql.SQL("login password {}").format(sql.Literal(password))
         with suppress(DuplicateObject, UniqueViolation):  # roles are the server's: another database is being set up too
-            await connection.execute(sql.SQL("create role {} {}").format(sql.Identifier(role), rights))
+            async with connection.transaction():
+                await connection.execute(sql.SQL("create role {} {}").format(sql.Identifier(role), rights))
     # from Postgres 16 on, the maker of a role is its member without the right to act as it
     acting = "set" if connection.info.server_version >= 160000 else "member"
     if not await _value(connection, "select pg_has_role(%s, %s)", OWNER_ROLE, acting):
@@ -132,20 +137,20 @@ async def _ensure_roles(connection: AsyncConnection, dsns: Mapping[str, str | No
 
 async def _ensure_schema(connection: AsyncConnection, vector_schema: str) -> None:
     await connection.execute(f"create schema if not exists mnemic authorization {OWNER_ROLE}")
+    database = str(await _value(connection, "select current_database()"))  # a pooler may know it by another name
     for role in (SERVICE_ROLE, ADMIN_ROLE):
         await connection.execute(
             sql.SQL("alter role {} in database {} set search_path = mnemic, {}").format(
-                sql.Identifier(role), sql.Identifier(connection.info.dbname), sql.Identifier(vector_schema)
+                sql.Identifier(role), sql.Identifier(database), sql.Identifier(vector_schema)
             )
         )
-    async with connection.transaction():
-        await _act_as_owner(connection, vector_schema)
-        await connection.execute(
-            "create table if not exists migrations (number integer primary key, name text not null,"
-            " checksum text not null, applied_at timestamptz not null default clock_timestamp())"
-        )
-        await connection.execute(f"grant usage on schema mnemic to {SERVICE_ROLE}")
-        await connection.execute(f"grant select on migrations to {SERVICE_ROLE}")
+    await _act_as_owner(connection, vector_schema)
+    await connection.execute(
+        "create table if not exists migrations (number integer primary key, name text not null,"
+        " checksum text not null, applied_at timestamptz not null default clock_timestamp())"
+    )
+    await connection.execute(f"grant usage on schema mnemic to {SERVICE_ROLE}")
+    await connection.execute(f"grant select on migrations to {SERVICE_ROLE}")
 
 
 async def _act_as_owner(connection: AsyncConnection, vector_schema: str) -> None:
@@ -154,25 +159,31 @@ async def _act_as_owner(connection: AsyncConnection, vector_schema: str) -> None
 
 
 async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> list[str]:
-    cursor = await connection.execute("select number, checksum from mnemic.migrations")
-    applied: dict[int, str] = dict(await cursor.fetchall())
-    ran = []
-    for migration in migrations():
-        if migration.number in applied:
-            if applied[migration.number] != migration.checksum:
-                raise DatabaseSetupError(
-                    f"migration {migration.name} was changed after it ran: use the released package"
-                )
-            continue
-        async with connection.transaction():
+    ran: list[str] = []
+    while True:
+        async with _alone(connection):
             await _act_as_owner(connection, vector_schema)
+            migration = await _next_pending(connection)
+            if migration is None:
+                return ran
             await connection.execute(migration.text.encode())
             await connection.execute(
                 "insert into migrations (number, name, checksum) values (%s, %s, %s)",
                 (migration.number, migration.name, migration.checksum),
             )
         ran.append(migration.name)
-    return ran
+
+
+async def _next_pending(connection: AsyncConnection) -> Migration | None:
+    cursor = await connection.execute("select number, checksum from migrations")
+    applied: dict[int, str] = dict(await cursor.fetchall())
+    for migration in migrations():
+        checksum = applied.get(migration.number)
+        if checksum is None:
+            return migration
+        if checksum != migration.checksum:
+            raise DatabaseSetupError(f"migration {migration.name} was changed after it ran: use the released package")
+    return None
 
 
 async def _value(connection: AsyncConnection, statement: LiteralString, *values: object) -> Any:

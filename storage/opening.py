@@ -1,7 +1,7 @@
 """Opens the database the settings name: a server by its DSN, or the embedded one, set up on the way."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,8 @@ async def open_database(settings: Settings, *, sound: bool = True) -> AsyncItera
         return
     async with _embedded(settings) as server:
         await migrate(server.dsn(dbname=_DATABASE))
-        async with _pool(server.dsn(user=SERVICE_ROLE, dbname=_DATABASE), settings, sound) as database:
+        dsn = server.dsn(user=SERVICE_ROLE, dbname=_DATABASE)
+        async with _pool(dsn, settings, sound, revive=server.revive) as database:
             yield database
 
 
@@ -65,7 +66,8 @@ async def open_administration(settings: Settings) -> AsyncIterator[Database]:
         )
     async with _embedded(settings) as server:
         await migrate(server.dsn(dbname=_DATABASE))
-        async with _pool(server.dsn(user=ADMIN_ROLE, dbname=_DATABASE), settings, sound=False) as database:
+        dsn = server.dsn(user=ADMIN_ROLE, dbname=_DATABASE)
+        async with _pool(dsn, settings, sound=False, revive=server.revive) as database:
             yield database
 
 
@@ -128,8 +130,10 @@ def _read_dsn(secret: SecretStr, variable: str) -> str:
 
 
 @asynccontextmanager
-async def _pool(dsn: str, settings: Settings, sound: bool) -> AsyncIterator[Database]:
-    database = Database(dsn, settings)
+async def _pool(
+    dsn: str, settings: Settings, sound: bool, *, revive: Callable[[], None] | None = None
+) -> AsyncIterator[Database]:
+    database = Database(dsn, settings, revive=revive)
     await database.open()
     try:
         if sound:

@@ -143,6 +143,11 @@ create unique index memories_one_consolidation on memories (agent_id, scope_key)
 -- category that is always in context belong to it.
 create index memories_standing on memories (agent_id, scope_key, kind, category) where state = 'active';
 
+-- What replaced a memory, what took it in, and what tells of a scope key's refinements: few have any.
+create index memories_superseded on memories (agent_id, superseded_by) where superseded_by is not null;
+create index memories_absorbed on memories (agent_id, consolidated_into) where consolidated_into is not null;
+create index memories_journals on memories (agent_id, scope_key, created_at) where kind = 'journal';
+
 -- One memory beside another. Both ends' keys, for a link is seen only by those who may see both.
 create table relations (
     agent_id       text not null,
@@ -301,6 +306,35 @@ create table refinements (
     check ((ended is null) = (ended_at is null))
 );
 create unique index refinements_one_running on refinements (agent_id, scope_key) where ended is null;
+
+-- An erasure that runs, or ran: by whom, since when, and how far it has come; nothing of what it takes. A person's is whole.
+create table erasures (
+    agent_id   text not null references agents,
+    id         uuid not null,
+    -- whose: a person's, or a session's that is nobody's
+    scope_key  text not null,
+    is_whole   boolean not null default false,
+    actor      text not null,
+    begun_at   timestamptz not null default clock_timestamp(),
+    memories   bigint not null default 0,
+    messages   bigint not null default 0,
+    ended_at   timestamptz,
+    primary key (agent_id, id)
+);
+create unique index erasures_one_running on erasures (agent_id, scope_key) where ended_at is null;
+
+-- What is still to be erased: memories, messages, and whether it was looked up what a memory went into.
+create table erasing (
+    agent_id     text not null,
+    item_id      uuid not null,
+    erasure_id   uuid not null,
+    is_message   boolean not null,
+    is_followed  boolean not null,
+    primary key (agent_id, item_id, erasure_id),
+    foreign key (agent_id, erasure_id) references erasures
+);
+create index erasing_next on erasing (agent_id, erasure_id, is_message);
+create index erasing_unfollowed on erasing (agent_id, erasure_id) where not is_followed;
 
 create table token_usage (
     agent_id       text not null references agents,
@@ -747,15 +781,46 @@ create trigger record_end after update on refinements for each row when (old.end
     execute function record_session();
 
 -- Rollback ----------------------------------------------------------------------------------------------------------
+-- What is to change is planned by reading alone; then it is done in steps, each an operation that holds the agent's head briefly.
 -- The scope of these functions is that of the transaction: its agent and, but for administrators, its scope keys.
 
--- What a memory is to become: its row of back then, nothing where it was not yet there.
-create type rollback_target as (memory_id uuid, was jsonb, is_erased boolean);
+-- The steps of a rollback that took more than one.
+create index history_rollback on history (agent_id, (meta ->> 'rollback'), seq) where meta ->> 'rollback' is not null;
 
 -- Whether a row of history tells of a memory's row; others tell of relations, reads, refusals.
 create function tells_of_memory(h history) returns boolean
 language sql immutable
 return h.event <> 'LINK' and (h.before_digest is not null or h.after_digest is not null);
+
+-- Operations, and of a rollback all its steps.
+create function whole_operations(p_agent text, p_ops uuid[]) returns uuid[]
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select array(
+        select unnest(p_ops)
+        union
+        select s.op_id from history s
+         where s.agent_id = p_agent and s.meta ->> 'rollback' = any(array(
+               select distinct h.meta ->> 'rollback' from history h
+                where h.agent_id = p_agent and h.op_id = any(p_ops) and h.meta ->> 'rollback' is not null)))
+$$;
+
+-- The rollback that the same call began, with a cascade or without, and that was broken off: the last of its steps had
+-- something left to do.
+create function unfinished_rollback(p_agent text, p_request jsonb) returns uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with recursive begun(id) as ( -- one after the other, and not every row of each
+        select min(h.meta ->> 'rollback') from history h where h.agent_id = p_agent and h.meta ->> 'rollback' is not null
+        union all
+        select (select min(h.meta ->> 'rollback') from history h where h.agent_id = p_agent and h.meta ->> 'rollback' > b.id)
+          from begun b where b.id is not null
+    )
+    select b.id::uuid
+      from begun b
+     cross join lateral (select h.seq, h.meta from history h where h.agent_id = p_agent and h.meta ->> 'rollback' = b.id
+                          order by h.seq desc limit 1) as l
+     where l.meta - '{rollback,left,cascade}'::text[] = p_request - 'cascade' and (l.meta ->> 'left')::integer > 0
+     order by l.seq desc limit 1
+$$;
 
 -- The operations, and those that must be undone with them: later changes of the same memories, and what those touched.
 -- What was erased is in nobody's way any more, nor is what stands for itself since.
@@ -763,16 +828,20 @@ create function operations_after(p_agent text, p_keys text[], p_ops uuid[]) retu
 language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
 declare
     ops   uuid[] := p_ops;
-    later uuid[];
+    later uuid[] := p_ops;
 begin
     loop
         later := array(
             select distinct l.op_id
-              from history h join memories m on m.agent_id = h.agent_id and m.id = h.memory_id and m.state <> 'purged'
-              join history l on l.agent_id = h.agent_id and l.memory_id = h.memory_id and l.seq > h.seq
-             where h.agent_id = p_agent and h.op_id = any(ops) and (p_keys is null or h.scope_key = any(p_keys))
-               and tells_of_memory(h) and tells_of_memory(l) and l.op_id <> all(ops) and l.reason <> 'erasure');
+              from (select h.memory_id, min(h.seq) as seq
+                      from history h join memories m on m.agent_id = h.agent_id and m.id = h.memory_id and m.state <> 'purged'
+                     where h.agent_id = p_agent and h.op_id = any(later) and (p_keys is null or h.scope_key = any(p_keys))
+                       and tells_of_memory(h)
+                     group by h.memory_id) as f
+              join history l on l.agent_id = p_agent and l.memory_id = f.memory_id and l.seq > f.seq
+             where tells_of_memory(l) and l.reason <> 'erasure' and l.op_id not in (select unnest(ops) offset 0));
         exit when cardinality(later) = 0;
+        later := whole_operations(p_agent, later);
         ops := ops || later;
     end loop;
     return ops;
@@ -795,35 +864,28 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                             order by h.seq desc limit 1) = 'DELETE')
 $$;
 
--- Whether what a memory went into when it got this version was erased, so that it stands for itself.
-create function is_orphaned(p_agent text, p_memory uuid, p_version text) returns boolean
+-- What went into a memory by an operation, and that memory was erased, so that it stands for itself.
+create function orphaned(p_agent text) returns table (memory_id uuid, op_id uuid)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select exists (
-        select from history h join history_contents c on c.agent_id = p_agent and c.seq = h.seq
-          join history l on l.agent_id = p_agent and l.op_id = h.op_id and l.event = 'LINK'
-          join history_contents k on k.agent_id = p_agent and k.seq = l.seq
-          join memories w on w.agent_id = p_agent and w.id = (k.after ->> 'from_id')::uuid
-         where h.agent_id = p_agent and h.memory_id = p_memory and tells_of_memory(h) and c.after ->> 'version' = p_version
-           and k.after ->> 'to_id' = p_memory::text and k.after ->> 'relation_type' in ('merged_from', 'same_as')
-           and w.state = 'purged' and not stands(p_agent, w.id))
+    select (k.after ->> 'to_id')::uuid, l.op_id
+      from memories w
+      join history l on l.agent_id = p_agent and l.memory_id = w.id and l.event = 'LINK'
+      join history_contents k on k.agent_id = p_agent and k.seq = l.seq
+     where w.agent_id = p_agent and w.state = 'purged' and k.after ->> 'relation_type' in ('merged_from', 'same_as')
+       and not stands(p_agent, w.id)
 $$;
 
--- The rows that are to change, as they will be. Whose target is unknown for an erasure stays as it is.
-create function rolled_back(p_agent text, p_targets rollback_target[]) returns setof memories
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select r.*
-      from unnest(p_targets) as t
-      join memories m on m.agent_id = p_agent and m.id = t.memory_id
-     cross join lateral jsonb_populate_record(m, coalesce(t.was, '{"state": "soft_deleted", "superseded_by": null,
+-- A memory as it will be: as its row of back then, or out of use where it was not yet there.
+create function final_row(m memories, p_was jsonb, p_is_free boolean) returns setof memories
+language sql stable
+begin atomic
+    select r.* from jsonb_populate_record(m, coalesce(p_was, '{"state": "soft_deleted", "superseded_by": null,
            "absorbed_at": null, "consolidated_into": null, "purge_at": null}') - '{version,updated_at}'::text[]
            -- what took it in was erased: it stands for itself, as after that erasure
-           || case when exists (select from memories c where c.agent_id = p_agent and c.state = 'purged'
-                                   and c.id = (t.was ->> 'consolidated_into')::uuid)
-                        or t.was ->> 'state' = 'soft_deleted' and is_orphaned(p_agent, t.memory_id, t.was ->> 'version')
-                   then '{"state": "active", "absorbed_at": null, "consolidated_into": null}' else '{}'::jsonb end) as r
-     where m.state <> 'purged' and not t.is_erased and r is distinct from m
-     order by r.id
-$$;
+           || case when p_is_free or exists (select from memories c where c.agent_id = m.agent_id and c.state = 'purged'
+                                                and c.id = (p_was ->> 'consolidated_into')::uuid)
+                   then '{"state": "active", "absorbed_at": null, "consolidated_into": null}' else '{}'::jsonb end) as r;
+end;
 
 -- Whether two living rows stand in each other's way.
 create function are_twins(a memories, b memories) returns boolean
@@ -831,6 +893,25 @@ language sql immutable
 return a.id <> b.id and a.scope_key = b.scope_key and a.kind = b.kind
        and (a.kind = 'consolidation'
             or a.content_hash = b.content_hash and a.subject_user_id is not distinct from b.subject_user_id);
+
+-- Where a memory lives: two in one place are twins.
+create function place_of(m memories) returns text
+language sql stable
+return jsonb_build_array(m.scope_key, m.kind,
+                         case when m.kind <> 'consolidation' then jsonb_build_array(m.content_hash, m.subject_user_id) end)::text;
+
+-- The living memory in such a place.
+create function living_at(p_agent text, p_key text, p_kind text, p_hash uuid, p_subject text) returns setof memories
+language sql stable
+begin atomic
+    select o.* from memories o
+     where o.agent_id = p_agent and o.scope_key = p_key and o.state = 'active' and p_kind <> 'consolidation'
+       and o.content_hash = p_hash and o.kind = p_kind and coalesce(o.subject_user_id, '') = coalesce(p_subject, '')
+    union all
+    select o.* from memories o
+     where o.agent_id = p_agent and o.scope_key = p_key and o.state = 'active' and o.kind = 'consolidation'
+       and p_kind = 'consolidation';
+end;
 
 -- The messages that memories rest on: their own, and those of what was merged into them or removed for their sake.
 create function rests_on(p_agent text, p_memories uuid[]) returns table (message_id uuid)
@@ -857,47 +938,171 @@ language sql stable set search_path = mnemic, pg_temp as $$
                     where m.state in ('active', 'absorbed') and m.id <> all(p_but))
 $$;
 
--- Tells what a rollback meets, and does it where nothing stands against it; p_op null: tells only.
-create function roll_back(p_agent text, p_targets rollback_target[], p_links history_contents[], p_administers boolean,
-                          p_skip_erased boolean, p_op uuid)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text)
-language plpgsql security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
+-- Tells what it means to give memories back what they were before rows of their history, and relations before theirs: what
+-- changes, what stands against it, and what a step has to know of it. Each part is sorted or looked up once and never joined
+-- to itself, so that it takes as long as there are memories. turn: what is closed makes room for what comes back; between
+-- them what takes the place of another one that moves.
+create function planned(p_agent text, p_ids uuid[], p_firsts bigint[], p_links bigint[], p_administers boolean)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer)
+language sql stable security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
+    with target as materialized (
+        select t.id, p.seq, c.after as was, p.after_digest is not null and c.after is null as is_erased,
+               coalesce(c.after ->> 'state' = 'soft_deleted'
+                        and (t.id, p.op_id) in (select o.memory_id, o.op_id from orphaned(p_agent) as o offset 0), false) as is_orphan
+          from unnest(p_ids, p_firsts) as t(id, first)
+          left join lateral (
+               select h.seq, h.op_id, h.after_digest from history h
+                where h.agent_id = p_agent and h.memory_id = t.id and h.seq < t.first and tells_of_memory(h)
+                order by h.seq desc limit 1) as p on true
+          left join history_contents c on c.agent_id = p_agent and c.seq = p.seq
+    ), final as materialized (
+        select m.id, m.kind, m.scope_key, m.state as before_state, r.state as after_state, m.version, t.seq, t.is_orphan,
+               m.protected or r.protected as is_protected, r.content_hash, r.subject_user_id,
+               case when m.state = 'active' then place_of(m) end as leaves,
+               case when r.state = 'active' then place_of(r) end as takes
+          from target t join memories m on m.agent_id = p_agent and m.id = t.id
+         cross join lateral final_row(m, t.was, t.is_orphan) as r
+         where m.state <> 'purged' and not t.is_erased and r is distinct from m
+    ), tied as (
+        select p.id from (
+            select s.id, bool_or(s.takes) over place and not bool_and(s.takes) over place as is_tied
+              from (select id, takes as place, true as takes from final where takes is not null
+                    union all select id, leaves, false from final where leaves <> takes) as s
+            window place as (partition by s.place)) as p
+         where p.is_tied
+    ), twin as (
+        select f.id, f.kind, f.scope_key, f.before_state, f.after_state
+          from (select *, count(*) over (partition by takes) as there from final where takes is not null) as f
+         where f.there > 1
+        union
+        select o.id, o.kind, o.scope_key, o.state, null
+          from final f cross join lateral living_at(p_agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
+         where f.takes is not null and o.id not in (select id from final offset 0)
+    ), link as (
+        select distinct on (e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type')
+               c.seq, c.scope_key, e.link, c.before is not null as comes
+          from history_contents c cross join lateral (select coalesce(c.after, c.before) as link) as e
+         where c.agent_id = p_agent and c.seq = any(p_links)
+         order by e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type', c.seq
+    )
+    select 'change', id, kind, scope_key, before_state, after_state, version, seq, is_orphan,
+           case when after_state = 'soft_deleted' then 0 when after_state <> 'active' then 1
+                when id in (select t.id from tied t offset 0) then 2 else 3 end
+      from final
+    union all
+    select 'erased', m.id, m.kind, m.scope_key, m.state, t.was ->> 'state', null, null, null, null
+      from target t join memories m on m.agent_id = p_agent and m.id = t.id
+     where t.is_erased or (m.state = 'purged' and t.was is not null)
+    union all
+    select 'protected', id, kind, scope_key, before_state, after_state, null, null, null, null
+      from final where is_protected and not p_administers
+    union all
+    select 'twin', id, kind, scope_key, before_state, after_state, null, null, null, null from twin
+    union all
+    select 'relation', (l.link ->> 'from_id')::uuid, null, l.scope_key, null, null, null, l.seq, null, null
+      from link l
+     where l.comes <> exists (select from relations r
+                               where r.agent_id = p_agent and r.from_id = (l.link ->> 'from_id')::uuid
+                                 and r.to_id = (l.link ->> 'to_id')::uuid and r.relation_type = l.link ->> 'relation_type')
+    order by 1, 10, 2
+$$;
+
+-- What undoing operations means. A memory that was changed later is a conflict: its later operations are listed, and undone
+-- too where that is wanted. What the same call began and did not finish is none.
+create function plan_undo_of(p_agent text, p_keys text[], p_ops uuid[], p_cascade boolean, p_request jsonb)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
 #variable_conflict use_column
 declare
-    finals memories[] := array(select r from rolled_back(p_agent, p_targets) as r);
-    hidden uuid[];
-    shown  uuid[];
-    refused boolean := false;
+    resumed uuid := unfinished_rollback(p_agent, p_request);
+    asked   uuid[] := whole_operations(p_agent, p_ops);
+    begun   uuid[] := asked || whole_operations(p_agent, array_remove(array[resumed], null));
+    ops     uuid[] := operations_after(p_agent, p_keys, begun);
+    ids     uuid[];
+    firsts  bigint[];
 begin
     return query
-        select 'change', m.id, m.kind, m.scope_key, m.state, f.state
-          from unnest(finals) as f join memories m on m.agent_id = p_agent and m.id = f.id order by m.id;
+        select 'operation', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer, o, null
+          from unnest(p_ops) as o
+         where o in (select unnest(array[h.op_id, (h.meta ->> 'rollback')::uuid]) from history h
+                      where h.agent_id = p_agent and h.op_id = any(asked) and (h.event = 'LINK' or tells_of_memory(h))
+                        and (p_keys is null or h.scope_key = any(p_keys)) offset 0)
+        union all
+        select 'resumed', null, null, null, null, null, null, null, null, null, resumed, null where resumed is not null;
     return query
-        select 'erased', m.id, m.kind, m.scope_key, m.state, t.was ->> 'state'
-          from unnest(p_targets) as t join memories m on m.agent_id = p_agent and m.id = t.memory_id
-         where t.is_erased or (m.state = 'purged' and t.was is not null) order by m.id;
-    refused := found and not p_skip_erased;
-    return query
-        select 'protected', m.id, m.kind, m.scope_key, m.state, f.state
-          from unnest(finals) as f join memories m on m.agent_id = p_agent and m.id = f.id
-         where not p_administers and (m.protected or f.protected) order by m.id;
-    refused := refused or found;
-    return query
-        select distinct 'twin', o.id, o.kind, o.scope_key, o.state, g.state
-          from unnest(finals) as f
-          join memories o on o.agent_id = p_agent and o.scope_key = f.scope_key and o.kind = f.kind
-          left join unnest(finals) as g on g.id = o.id
-         where f.state = 'active' and coalesce(g.state, o.state) = 'active'
-           and case when g.id is null then are_twins(f, o) else are_twins(f, g) end;
-    refused := refused or found;
-    return query
-        select 'relation', (l.link ->> 'from_id')::uuid, null, l.scope_key, null, null
-          from (select coalesce(k.before, k.after) as link, k.before is not null as comes, k.scope_key from unnest(p_links) as k) as l
-         where l.comes <> exists (select from relations r
-                                   where r.agent_id = p_agent and r.from_id = (l.link ->> 'from_id')::uuid
-                                     and r.to_id = (l.link ->> 'to_id')::uuid and r.relation_type = l.link ->> 'relation_type');
-    if p_op is null or refused then
+        select distinct 'conflict', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer,
+               coalesce((h.meta ->> 'rollback')::uuid, h.op_id), h.reason
+          from history h where h.agent_id = p_agent and h.op_id = any(ops) and h.op_id not in (select unnest(begun) offset 0);
+    if found and not p_cascade then
         return;
+    end if;
+    select array_agg(f.memory_id), array_agg(f.seq) into ids, firsts
+      from (select h.memory_id, min(h.seq) as seq from history h
+             where h.agent_id = p_agent and h.op_id = any(ops) and tells_of_memory(h)
+               and (p_keys is null or h.scope_key = any(p_keys))
+             group by h.memory_id) as f;
+    return query
+        select p.*, null::uuid, null from planned(
+               p_agent, ids, firsts,
+               array(select h.seq from history h where h.agent_id = p_agent and h.op_id = any(ops) and h.event = 'LINK'
+                        and (p_keys is null or h.scope_key = any(p_keys))),
+               p_keys is null) as p;
+end $$;
+
+-- What it means to give one scope key back the memories and relations that it had after a seq.
+create function plan_restore_of(p_agent text, p_key text, p_seq bigint, p_administers boolean, p_request jsonb)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
+#variable_conflict use_column
+declare
+    ids uuid[] := array(select distinct h.memory_id from history h
+                         where h.agent_id = p_agent and h.scope_key = p_key and h.seq > p_seq and tells_of_memory(h));
+begin
+    return query
+        select 'resumed', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer, u, null
+          from unfinished_rollback(p_agent, p_request) as u where u is not null;
+    return query
+        select p.*, null::uuid, null from planned(
+               p_agent, ids, array_fill(p_seq + 1, array[cardinality(ids)]),
+               array(select h.seq from history h where h.agent_id = p_agent and h.scope_key = p_key and h.seq > p_seq
+                        and h.event = 'LINK'),
+               p_administers) as p;
+end $$;
+
+-- One step of what was planned, as an operation; p_whole: the rollback, where that takes more than one. False, and nothing is
+-- written, where anything is not as the plan saw it.
+create function take_step(p_agent text, p_keys text[], p_ids uuid[], p_versions integer[], p_seqs bigint[], p_orphans boolean[],
+                          p_links bigint[], p_request jsonb, p_whole uuid, p_left integer, p_op uuid, p_actor text,
+                          p_actor_kind text) returns boolean
+language plpgsql security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
+declare
+    finals memories[];
+    hidden uuid[];
+    shown  uuid[];
+begin
+    perform open_operation(p_agent, p_op, p_actor, p_actor_kind, case when p_request ? 'seq' then 'restore' else 'undo' end,
+                           null, null, p_request || case when p_whole is null then '{}'::jsonb
+                                                         else jsonb_build_object('rollback', p_whole, 'left', p_left) end);
+    update heads set undo_of = (p_request #>> '{undone,0}')::uuid
+     where agent_id = p_agent and p_request #>> '{undone,1}' is null;
+    finals := array(
+        select r from unnest(p_ids, p_versions, p_seqs, p_orphans) as t(id, version, seq, is_orphan)
+          join memories m on m.agent_id = p_agent and m.id = t.id and m.version = t.version
+          left join history h on h.agent_id = p_agent and h.seq = t.seq and h.memory_id = t.id
+          left join history_contents c on c.agent_id = p_agent and c.seq = h.seq
+         cross join lateral final_row(m, c.after, t.is_orphan) as r
+         where (t.seq is null or c.after is not null) and m.state <> 'purged'
+           and (p_keys is null or m.scope_key = any(p_keys) and not (m.protected or r.protected))
+         order by r.id);
+    if cardinality(finals) <> cardinality(p_ids)
+       or exists (select from unnest(finals) as f
+                   cross join lateral living_at(p_agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
+                   where f.state = 'active' and o.id <> all(p_ids)) then
+        perform close_operation(p_agent);
+        return false;
     end if;
     hidden := array(select f.id from unnest(finals) as f join memories m on m.agent_id = p_agent and m.id = f.id
                      where f.state = 'soft_deleted' and m.state <> 'soft_deleted');
@@ -906,22 +1111,24 @@ begin
     -- a place is freed before it is taken: first those that stand where another one has to go
     update memories m set state = 'soft_deleted'
       from unnest(finals) as f
-     where m.agent_id = p_agent and m.id = f.id and m.state = 'active' and f.state = 'active'
+     where m.agent_id = p_agent and m.id = f.id and m.state = 'active' and f.state = 'active' and m.content_hash <> f.content_hash
        and exists (select from unnest(finals) as g where g.state = 'active' and are_twins(g, m));
     perform write_finals(p_agent, array(select f from unnest(finals) as f where f.state <> 'active'));
     perform write_finals(p_agent, array(select f from unnest(finals) as f where f.state = 'active'));
-    perform roll_back_links(p_agent, p_links);
+    perform roll_back_links(p_agent, p_keys, p_links);
     -- what was said goes out of search with the last memory that rests on it, and comes back with the first: one that was
     -- superseded may have been closed before the last was forgotten
     update entries e set living = false
       from rests_on(p_agent, hidden) as s
      where e.agent_id = p_agent and e.item_id = s.message_id
-       and (p_administers or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
+       and (p_keys is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
        and not is_rested_on(p_agent, s.message_id, '{}');
     update entries e set living = true
       from rests_on(p_agent, shown) as s
      where e.agent_id = p_agent and e.item_id = s.message_id
-       and (p_administers or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]));
+       and (p_keys is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]));
+    perform close_operation(p_agent);
+    return true;
 end $$;
 
 -- Every column but the identity, which does not change, the version and the time of change, which go on.
@@ -939,102 +1146,19 @@ language sql security definer set search_path = mnemic, pg_temp as $$
 $$;
 
 -- Relations as they were before these rows of history, of which there is one for each relation.
-create function roll_back_links(p_agent text, p_links history_contents[]) returns void
+create function roll_back_links(p_agent text, p_keys text[], p_seqs bigint[]) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 begin
     delete from relations r
-     using unnest(p_links) as l
-     where l.before is null and r.agent_id = p_agent and r.from_id = (l.after ->> 'from_id')::uuid
+     using history_contents l
+     where l.agent_id = p_agent and l.seq = any(p_seqs) and l.before is null and (p_keys is null or l.scope_key = any(p_keys))
+       and r.agent_id = p_agent and r.from_id = (l.after ->> 'from_id')::uuid
        and r.to_id = (l.after ->> 'to_id')::uuid and r.relation_type = l.after ->> 'relation_type';
     insert into relations
-    select r.* from unnest(p_links) as l cross join lateral jsonb_populate_record(null::relations, l.before) as r
-     where l.before is not null
+    select r.* from history_contents l cross join lateral jsonb_populate_record(null::relations, l.before) as r
+     where l.agent_id = p_agent and l.seq = any(p_seqs) and l.before is not null and (p_keys is null or l.scope_key = any(p_keys))
+       and l.before ? 'from_id'
     on conflict do nothing;
-end $$;
-
--- Undoes operations as one. A memory that was changed later is a conflict: its later operations are listed, and undone
--- too where that is wanted.
-create function undo_operations(p_agent text, p_keys text[], p_ops uuid[], p_cascade boolean, p_skip_erased boolean,
-                                p_op uuid, p_actor text, p_actor_kind text)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, op_id uuid,
-               reason text)
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
-#variable_conflict use_column
-declare
-    known uuid[];
-    ops   uuid[];
-begin
-    if p_op is not null then
-        perform open_operation(p_agent, p_op, p_actor, p_actor_kind, 'undo', null, null,
-                               jsonb_build_object('undone', to_jsonb(p_ops), 'cascade', p_cascade));
-        update heads set undo_of = p_ops[1] where agent_id = p_agent and cardinality(p_ops) = 1;
-    end if;
-    known := array(select distinct h.op_id from history h
-                    where h.agent_id = p_agent and h.op_id = any(p_ops)
-                      and (h.event = 'LINK' or tells_of_memory(h)) and (p_keys is null or h.scope_key = any(p_keys)));
-    ops := operations_after(p_agent, p_keys, known);
-    return query
-        select 'operation', null::uuid, null, null, null, null, o, null from unnest(known) as o order by o;
-    return query
-        select distinct 'conflict', null::uuid, null, null, null, null, h.op_id, h.reason
-          from history h where h.agent_id = p_agent and h.op_id = any(ops) and h.op_id <> all(known);
-    if p_cascade or not found then
-        return query
-            select r.part, r.memory_id, r.kind, r.scope_key, r.before_state, r.after_state, null::uuid, null
-              from roll_back(
-                   p_agent,
-                   array(select distinct on (h.memory_id)
-                                (h.memory_id, c.before, h.before_digest is not null and c.before is null)::rollback_target
-                           from history h left join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
-                          where h.agent_id = p_agent and h.op_id = any(ops) and tells_of_memory(h)
-                            and (p_keys is null or h.scope_key = any(p_keys))
-                          order by h.memory_id, h.seq),
-                   first_links(p_agent, p_keys, array(select h.seq from history h where h.agent_id = p_agent
-                                                         and h.op_id = any(ops) and h.event = 'LINK')),
-                   p_keys is null, p_skip_erased, p_op) as r;
-    end if;
-    if p_op is not null then
-        perform close_operation(p_agent);
-    end if;
-end $$;
-
--- Of these rows about relations the first of each relation.
-create function first_links(p_agent text, p_keys text[], p_seqs bigint[]) returns history_contents[]
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select coalesce(array_agg(l), '{}')
-      from (select distinct on (e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type') c
-              from history_contents c cross join lateral (select coalesce(c.after, c.before) as link) as e
-             where c.agent_id = p_agent and c.seq = any(p_seqs) and (p_keys is null or c.scope_key = any(p_keys))
-             order by e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type', c.seq) as first(l)
-$$;
-
--- Gives one scope key back the memories and relations that it had after a seq.
-create function restore_scope(p_agent text, p_key text, p_seq bigint, p_administers boolean, p_skip_erased boolean,
-                              p_op uuid, p_actor text, p_actor_kind text)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text)
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
-begin
-    if p_op is not null then
-        perform open_operation(p_agent, p_op, p_actor, p_actor_kind, 'restore', null, null,
-                               jsonb_build_object('seq', p_seq));
-    end if;
-    return query
-        select * from roll_back(
-               p_agent,
-               array(select (n.memory_id, c.after, p.after_digest is not null and c.after is null)::rollback_target
-                       from (select distinct h.memory_id from history h
-                              where h.agent_id = p_agent and h.scope_key = p_key and h.seq > p_seq and tells_of_memory(h)) as n
-                       left join lateral (
-                            select h.seq, h.after_digest from history h
-                             where h.agent_id = p_agent and h.memory_id = n.memory_id and h.seq <= p_seq and tells_of_memory(h)
-                             order by h.seq desc limit 1) as p on true
-                       left join history_contents c on c.agent_id = p_agent and c.seq = p.seq),
-               first_links(p_agent, array[p_key], array(select h.seq from history h where h.agent_id = p_agent
-                                                           and h.scope_key = p_key and h.seq > p_seq and h.event = 'LINK')),
-               p_administers, p_skip_erased, p_op);
-    if p_op is not null then
-        perform close_operation(p_agent);
-    end if;
 end $$;
 
 -- The last row of a scope key's history up to a time, never in the middle of an operation.
@@ -1042,8 +1166,9 @@ create function seq_at(p_key text, p_ts timestamptz) returns bigint
 language sql stable set search_path = mnemic, pg_temp as $$
     select coalesce(max(h.seq), 0) from history h
      where h.agent_id = current_setting('mnemic.agent_id') and h.scope_key = p_key and h.ts <= p_ts
-       and not exists (select from history l
-                        where l.agent_id = h.agent_id and l.op_id = h.op_id and l.scope_key = p_key and l.ts > p_ts)
+       and coalesce(h.meta ->> 'rollback', h.op_id::text) not in (
+           select coalesce(l.meta ->> 'rollback', l.op_id::text) from history l
+            where l.agent_id = current_setting('mnemic.agent_id') and l.scope_key = p_key and l.ts > p_ts offset 0)
 $$;
 
 -- Those of the keys that the transaction may touch; never null, which would be all.
@@ -1054,32 +1179,45 @@ language sql stable set search_path = mnemic, pg_temp as $$
 $$;
 
 -- What the service calls: for a person, on the scope keys of its transaction and, of these, the person's own.
-create function undo(p_keys text[], p_ops uuid[], p_cascade boolean, p_skip_erased boolean, p_op uuid, p_actor text)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, op_id uuid,
-               reason text)
-language sql security definer set search_path = mnemic, pg_temp as $$
-    select * from undo_operations(current_setting('mnemic.agent_id'), own_keys(p_keys), p_ops, p_cascade, p_skip_erased,
-                                  p_op, p_actor, 'person')
+create function plan_undo(p_keys text[], p_ops uuid[], p_cascade boolean, p_request jsonb)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select * from plan_undo_of(current_setting('mnemic.agent_id'), own_keys(p_keys), p_ops, p_cascade, p_request)
 $$;
-create function restore(p_key text, p_seq bigint, p_skip_erased boolean, p_op uuid, p_actor text)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text)
-language sql security definer set search_path = mnemic, pg_temp as $$
+create function plan_restore(p_key text, p_seq bigint, p_request jsonb)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
     select r.* from unnest(own_keys(array[p_key])) as k(key)
-     cross join lateral restore_scope(current_setting('mnemic.agent_id'), k.key, p_seq, false, p_skip_erased, p_op,
-                                      p_actor, 'person') as r
+     cross join lateral plan_restore_of(current_setting('mnemic.agent_id'), k.key, p_seq, false, p_request) as r
+$$;
+create function roll_back(p_keys text[], p_ids uuid[], p_versions integer[], p_seqs bigint[], p_orphans boolean[],
+                          p_links bigint[], p_request jsonb, p_whole uuid, p_left integer, p_op uuid, p_actor text)
+returns boolean
+language sql security definer set search_path = mnemic, pg_temp as $$
+    select take_step(current_setting('mnemic.agent_id'), own_keys(p_keys), p_ids, p_versions, p_seqs, p_orphans, p_links,
+                     p_request, p_whole, p_left, p_op, p_actor, 'person')
 $$;
 -- What an administrator calls, on any scope key of the agent its transaction is bound to.
-create function undo_as_administrator(p_ops uuid[], p_cascade boolean, p_skip_erased boolean, p_op uuid, p_actor text)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, op_id uuid,
-               reason text)
-language sql security definer set search_path = mnemic, pg_temp as $$
-    select * from undo_operations(current_setting('mnemic.agent_id'), null, p_ops, p_cascade, p_skip_erased, p_op, p_actor,
-                                  'admin')
+create function plan_undo_as_administrator(p_ops uuid[], p_cascade boolean, p_request jsonb)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select * from plan_undo_of(current_setting('mnemic.agent_id'), null, p_ops, p_cascade, p_request)
 $$;
-create function restore_as_administrator(p_key text, p_seq bigint, p_skip_erased boolean, p_op uuid, p_actor text)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text)
+create function plan_restore_as_administrator(p_key text, p_seq bigint, p_request jsonb)
+returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
+               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select * from plan_restore_of(current_setting('mnemic.agent_id'), p_key, p_seq, true, p_request)
+$$;
+create function roll_back_as_administrator(p_ids uuid[], p_versions integer[], p_seqs bigint[], p_orphans boolean[],
+                                           p_links bigint[], p_request jsonb, p_whole uuid, p_left integer, p_op uuid,
+                                           p_actor text) returns boolean
 language sql security definer set search_path = mnemic, pg_temp as $$
-    select * from restore_scope(current_setting('mnemic.agent_id'), p_key, p_seq, true, p_skip_erased, p_op, p_actor, 'admin')
+    select take_step(current_setting('mnemic.agent_id'), null, p_ids, p_versions, p_seqs, p_orphans, p_links, p_request,
+                     p_whole, p_left, p_op, p_actor, 'admin')
 $$;
 -- A scope key's memories after a seq, without what they say.
 create function as_of_blind(p_key text, p_seq bigint)
@@ -1162,11 +1300,16 @@ alter table checkpoints alter checkpoint set statistics 0, alter metadata set st
 alter table checkpoint_blobs alter blob set statistics 0;
 alter table checkpoint_writes alter blob set statistics 0;
 
+-- Nobody's statistics tell of a person who came to have many memories today: what looks single rows up says so, and what reads
+-- many at once, too.
+
 -- Takes what memories and messages say: contents, vectors, and what the history holds of them. The rows stay as skeletons, and
 -- so does which rested on which; the digests stay, and without their salts they tell nothing. It beats protection.
 create function wipe(p_agent text, p_memories uuid[], p_messages uuid[], p_op uuid) returns void
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
+language plpgsql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
+    delete from entries where agent_id = p_agent and item_id = any(p_memories || p_messages);
     update memories
        set state = 'purged', content = '', subject = '', tags = null, related_user_ids = null, protected = false,
            pinned = false, superseded_by = null, absorbed_at = null, consolidated_into = null, purge_at = null
@@ -1174,32 +1317,36 @@ begin
     delete from history_contents c using history h
      where h.agent_id = p_agent and h.memory_id = any(p_memories) and h.event not in ('LINK', 'ERASE', 'PURGE')
        and c.agent_id = p_agent and c.seq = h.seq;
-    delete from entries where agent_id = p_agent and item_id = any(p_memories || p_messages);
     delete from memory_use where agent_id = p_agent and memory_id = any(p_memories);
     -- what was pending counts as formed, so that no run meets a message without content
-    update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op)
+    update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op), forget_at = null
      where agent_id = p_agent and id = any(p_messages);
     perform set_free(p_agent, p_memories);
 end $$;
 
--- What is out of use because these erased memories stood for it: reflections of consolidations, and what was merged. Not what
--- a memory stands for still that those were merged into, nor what was forgotten by what it had become.
+-- What is out of use because these erased memories stood for it: reflections of consolidations, and what was merged, into one
+-- of those too that were erased before. Not what a memory stands for still that those were merged into, nor what was forgotten
+-- by what it had become.
 create function taken_in(p_agent text, p_erased uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    -- no index knows them: looked for only where a consolidation was erased
-    select id from memories
-     where agent_id = p_agent and consolidated_into = any(p_erased)
-       and exists (select from memories where agent_id = p_agent and id = any(p_erased) and kind = 'consolidation')
+    with recursive gone(id) as (
+        select unnest(p_erased)
+        union
+        select m.id from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
+          join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'purged'
+         where r.relation_type in ('merged_from', 'same_as')
+    )
+    select id from memories where agent_id = p_agent and consolidated_into = any(p_erased)
     union
     -- told by the relation, which goes when the merge is undone and comes back when that is undone
     select r.to_id
-      from relations r join memories m on m.agent_id = r.agent_id and m.id = r.to_id and m.state = 'soft_deleted'
-     where r.agent_id = p_agent and r.from_id = any(p_erased) and r.relation_type in ('merged_from', 'same_as')
-       and not stands(p_agent, r.from_id)
+      from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
+      join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
+     where r.relation_type in ('merged_from', 'same_as') and not stands(p_agent, r.from_id)
 $$;
 
 -- What erased memories had taken in stands for itself again: until it is consolidated anew, or merged. But for what a living
--- memory says already.
+-- memory says already, and what is about to be erased.
 create function set_free(p_agent text, p_erased uuid[]) returns void
 language sql security definer set search_path = mnemic, pg_temp as $$
     update memories
@@ -1208,91 +1355,84 @@ language sql security definer set search_path = mnemic, pg_temp as $$
            select distinct on (m.scope_key, m.kind, m.content_hash, m.subject_user_id) m.id
              from taken_in(p_agent, p_erased) as i join memories m on m.agent_id = p_agent and m.id = i
             where not exists (select from memories t where t.agent_id = p_agent and t.state = 'active' and are_twins(t, m))
+              and not exists (select from erasing e where e.agent_id = p_agent and e.item_id = m.id)
             order by m.scope_key, m.kind, m.content_hash, m.subject_user_id, m.id)
 $$;
 
--- The messages that memories rest on, and of those that were formed with these what waits to lose its words; but not what
--- somebody else said.
-create function own_sources(p_agent text, p_memories uuid[], p_user text) returns uuid[]
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    with source as (
-        select m.id, m.user_id, m.formed_by
-          from sources s join messages m on m.agent_id = p_agent and m.id = s.message_id
-         where s.agent_id = p_agent and s.memory_id = any(p_memories)
-    ), waiting as (
-        select id, user_id from messages
-         where agent_id = p_agent and forget_at is not null and formed_by in (select formed_by from source)
-    )
-    select coalesce(array_agg(distinct id), '{}')
-      from (select id, user_id from source union all select id, user_id from waiting) as m
-     where user_id is null or user_id = p_user
+-- The messages that memories rest on, but those that somebody else said.
+create function own_sources(p_agent text, p_memories uuid[], p_user text) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    select distinct m.id
+      from sources s join messages m on m.agent_id = p_agent and m.id = s.message_id
+     where s.agent_id = p_agent and s.memory_id = any(p_memories) and (m.user_id is null or m.user_id = p_user)
+       and m.content is not null
 $$;
 
--- These memories, and what was taken out of use because it says exactly the same.
-create function same_as(p_agent text, p_memories uuid[]) returns setof uuid
+-- What was formed with these messages and waits to lose its words, but for what somebody else said.
+create function waiting_with(p_agent text, p_messages uuid[], p_user text) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    with recursive same(id) as (
-        select unnest(p_memories)
-        union
-        select r.to_id
-          from same s join relations r on r.agent_id = p_agent and r.from_id = s.id and r.relation_type = 'same_as'
-    )
-    select id from same
+    select w.id from messages w
+     where w.agent_id = p_agent and w.forget_at is not null and (w.user_id is null or w.user_id = p_user)
+       and w.formed_by in (select formed_by from messages where agent_id = p_agent and id = any(p_messages))
 $$;
-
--- Erases memories of the person's own scope keys, and what says exactly the same as they, with the messages they were formed
--- from; the ids of those it erased.
-create function erase(p_keys text[], p_ids uuid[], p_op uuid, p_actor text) returns setof uuid
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
-declare
-    agent text := current_setting('mnemic.agent_id');
-    own   text[] := own_keys(p_keys);
-    ids   uuid[];
-begin
-    perform open_operation(agent, p_op, p_actor, 'person', 'erasure', null, null, '{}');
-    ids := array(select id from memories
-                  where agent_id = agent and id in (select same_as(agent, p_ids)) and scope_key = any(own) and state <> 'purged'
-                  order by id);
-    perform wipe(agent, ids, own_sources(
-        agent, ids, (select substr(k, 6) from unnest(own) as k where k like 'user:%')), p_op);
-    perform close_operation(agent);
-    return query select unnest(ids);
-end $$;
 
 -- What a person said, and what was answered: all that no person said before another one spoke. Of sessions in which
 -- nobody else spoke, all of it.
 create function said_by(p_agent text, p_user text) returns table (id uuid, session_id text, is_alone boolean)
-language sql stable security definer set search_path = mnemic, pg_temp as $$
+language sql stable security definer set search_path = mnemic, pg_temp
+    set enable_nestloop = off set enable_mergejoin = off as $$
     with spoken as (
         select m.id, m.session_id, m.user_id, m.place,
                count(m.user_id) over (partition by m.session_id order by m.place) as turn,
                bool_and(m.user_id = p_user) over (partition by m.session_id) as is_alone
           from messages m
+          join (select distinct session_id from messages where agent_id = p_agent and user_id = p_user) as t using (session_id)
          where m.agent_id = p_agent
-           and m.session_id in (select session_id from messages where agent_id = p_agent and user_id = p_user)
     )
     select s.id, s.session_id, s.is_alone
       from (select *, first_value(user_id) over (partition by session_id, turn order by place) as speaker from spoken) as s
      where s.is_alone or s.speaker = p_user
 $$;
 
--- Memories that what a person said went into, whosever they are: those that rest on it, the episodes of runs that read it,
--- what was remembered in the person's name for others, and what was written in sessions where nobody else spoke.
-create function formed_from(p_agent text, p_user text, p_said uuid[], p_alone text[]) returns setof uuid
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select memory_id from sources where agent_id = p_agent and message_id = any(p_said)
+-- Memories of a person, and those that what they said went into, whosever they are: those that rest on it, the episodes of runs
+-- that read it, what was remembered in the person's name for others, and what was written in sessions where nobody else spoke.
+create function formed_from(p_agent text, p_user text) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp set enable_nestloop = off set enable_seqscan = off as $$
+    with said as materialized (
+        select * from said_by(p_agent, p_user)
+    ), alone as materialized (
+        select distinct session_id from said where is_alone
+    )
+    select id from memories
+     where agent_id = p_agent and (scope_key = 'user:' || p_user or subject_user_id = p_user)
     union
-    select h.memory_id from history h
-     where h.agent_id = p_agent and h.event = 'ADD'
-       and h.op_id in (select formed_by from messages where agent_id = p_agent and id = any(p_said))
-       and exists (select from memories m where m.agent_id = p_agent and m.id = h.memory_id and m.kind = 'episode')
+    -- offset 0: looked up one by one
+    select s.memory_id
+      from said cross join lateral (select memory_id from sources where agent_id = p_agent and message_id = said.id offset 0) as s
+    union
+    select m.id
+      from (select distinct m.formed_by from said
+             cross join lateral (select formed_by from messages where agent_id = p_agent and id = said.id offset 0) as m) as run
+     cross join lateral (select memory_id from history
+                          where agent_id = p_agent and op_id = run.formed_by and event = 'ADD' offset 0) as h
+     cross join lateral (select id from memories where agent_id = p_agent and id = h.memory_id and kind = 'episode' offset 0) as m
+    union
+    select m.id from memories m join alone on alone.session_id = m.source_session_id
+     where m.agent_id = p_agent and (m.scope_key not like 'user:%' or m.scope_key = 'user:' || p_user)
+    union
+    select m.id from memories m join alone on m.scope_key = 'session:' || alone.session_id where m.agent_id = p_agent
     union
     select m.id from memories m
-     where m.agent_id = p_agent
-       and (m.source_session_id = any(p_alone) and (m.scope_key not like 'user:%' or m.scope_key = 'user:' || p_user)
-            or m.actor_id = p_user and m.scope_key not like 'user:%' and exists (
-               select from history h where h.agent_id = p_agent and h.memory_id = m.id and h.event = 'ADD'
-                  and h.reason in ('remember', 'remember_procedure')))
+     where m.agent_id = p_agent and m.actor_id = p_user and m.scope_key not like 'user:%' and exists (
+           select from history h where h.agent_id = p_agent and h.memory_id = m.id and h.event = 'ADD'
+              and h.reason in ('remember', 'remember_procedure') offset 0)
+$$;
+
+-- The words of a text.
+create function words_in(p_text text) returns text[]
+language sql immutable set search_path = mnemic, pg_temp as $$
+    select tsvector_to_array(to_tsvector('english', coalesce(p_text, '')))
 $$;
 
 -- The words of a memory's row.
@@ -1315,85 +1455,373 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                            where o.agent_id = p_agent and o.op_id = w.op_id and o.event in ('MERGE', 'UPDATE'))
 $$;
 
--- With these memories those that may repeat them, now or back then: facts that replaced them, for the two may have been
--- merged, consolidations that took them in, memories that they were merged into, and of a refinement that saw them what
--- tells of it, and what took their words over.
-create function with_repeating(p_agent text, p_ids uuid[]) returns uuid[]
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    with recursive repeating(id) as (
-        select unnest(p_ids)
-        union
-        select n.id from repeating r
-          join history h on h.agent_id = p_agent and h.memory_id = r.id
-          left join history_contents c on c.agent_id = p_agent and c.seq = h.seq
-         -- of what was erased before, the operation still tells
-         cross join lateral (
-               select coalesce(c.after ->> 'superseded_by', c.after ->> 'consolidated_into')::uuid as id
-               union all
-               select o.memory_id from history o
-                where h.event = 'MERGE' and o.agent_id = p_agent and o.op_id = h.op_id and o.event = 'ADD'
-               union all
-               select j.id from memories j
-                where h.event = 'ADD' and j.agent_id = p_agent and j.scope_key = h.scope_key and j.kind = 'journal'
-                  and j.created_at >= h.ts
-               union all
-               select taken_over(p_agent, h, c) where h.refinement_id is not null and h.event in ('DELETE', 'MERGE', 'UPDATE')
-               union all
-               select o.memory_id from history o join memories m on m.agent_id = p_agent and m.id = o.memory_id
-                where c.seq is null and o.agent_id = p_agent and o.op_id = h.op_id and o.scope_key = h.scope_key
-                  and (h.event = 'ABSORB' and m.kind = 'consolidation'
-                       or h.event = 'SUPERSEDE' and m.kind = 'fact' and o.event = 'ADD')) as n
-         where n.id is not null
+-- What these memories went into, now or back then: facts that replaced them, for the two may have been merged, consolidations
+-- that took them in, memories that they were merged into, and of a refinement that saw them what tells of it, and what took
+-- their words over. Looked up row by row, whatever a table that was small once would have been read by.
+create function went_into(p_agent text, p_memories uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    with told as materialized (
+        select l.h, k.c
+          from unnest(p_memories) as i(id)
+         -- offset 0: looked up one by one
+         cross join lateral (select h from history h where h.agent_id = p_agent and h.memory_id = i.id offset 0) as l
+          -- of what was erased before, the operation still tells
+          left join lateral (select c from history_contents c where c.agent_id = p_agent and c.seq = (l.h).seq offset 0) as k on true
+    ), born as (
+        select (h).scope_key, min((h).ts) as ts from told where (h).event = 'ADD' group by 1
     )
-    select coalesce(array_agg(m.id order by m.id), '{}')
-      from repeating r join memories m on m.agent_id = p_agent and m.id = r.id and m.state <> 'purged'
+    select coalesce((c).after ->> 'superseded_by', (c).after ->> 'consolidated_into')::uuid from told
+     where coalesce((c).after ->> 'superseded_by', (c).after ->> 'consolidated_into') is not null
+    union
+    select o.memory_id from told join history o on o.agent_id = p_agent and o.op_id = (h).op_id and o.event = 'ADD'
+     where (h).event = 'MERGE'
+    union
+    select j.id from born b
+      join memories j on j.agent_id = p_agent and j.scope_key = b.scope_key and j.kind = 'journal' and j.created_at >= b.ts
+    union
+    select t from told cross join lateral taken_over(p_agent, h, c) as t
+     where (h).refinement_id is not null and (h).event in ('DELETE', 'MERGE', 'UPDATE')
+    union
+    select o.memory_id from told
+      join history o on o.agent_id = p_agent and o.op_id = (h).op_id and o.scope_key = (h).scope_key
+      join memories m on m.agent_id = p_agent and m.id = o.memory_id
+     where (c).seq is null
+       and ((h).event = 'ABSORB' and m.kind = 'consolidation'
+            or (h).event = 'SUPERSEDE' and m.kind = 'fact' and o.event = 'ADD')
 $$;
 
--- Deletes a person's threads with an agent, and those of nobody's that are sessions in which only the person spoke.
-create function delete_threads(p_agent text, p_user text, p_alone text[]) returns void
+-- What a memory came from: facts that it replaced, now or back then, and what was merged into it.
+create function came_from(p_agent text, p_memory uuid) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    select m.id from memories m where m.agent_id = p_agent and m.superseded_by = p_memory
+    union
+    select r.to_id from relations r where r.agent_id = p_agent and r.from_id = p_memory and r.relation_type = 'merged_from'
+    union
+    select o.memory_id
+      from history h join history o on o.agent_id = p_agent and o.op_id = h.op_id
+      left join history_contents c on c.agent_id = p_agent and c.seq = o.seq
+     where h.agent_id = p_agent and h.memory_id = p_memory and h.event = 'ADD'
+       and (o.event = 'MERGE' or o.event = 'SUPERSEDE' and c.after ->> 'superseded_by' = p_memory::text)
+$$;
+
+-- What a refinement removed because it says exactly the same, and what it kept.
+create function same_as(p_agent text, p_memory uuid) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select case r.from_id when p_memory then r.to_id else r.from_id end from relations r
+     where r.agent_id = p_agent and p_memory in (r.from_id, r.to_id) and r.relation_type = 'same_as'
+$$;
+
+-- All words that memories ever had, but for the name of whom they are about.
+create function words_ever(p_agent text, p_memory uuid) returns text[]
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select array(select unnest(words_in(m.content))
+                 union
+                 select word from history h join history_contents c on c.agent_id = p_agent and c.seq = h.seq
+                               cross join unnest(words_of(c.before) || words_of(c.after)) as word
+                  where h.agent_id = p_agent and h.memory_id = p_memory and tells_of_memory(h)
+                 except
+                 select unnest(words_in(m.subject)))
+      from memories m where m.agent_id = p_agent and m.id = p_memory
+$$;
+
+-- Memories, and where their words live on: what they came from, what they and that went into, what is exactly the same, with
+-- whatever lies between. Nothing is taken that shares no word with them; of a text that is one word, all of it.
+create function lineage(p_agent text, p_memories uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with recursive earlier(origin, id) as (
+        select i, i from unnest(p_memories) as i
+        union
+        select e.origin, n.id from earlier e
+         cross join lateral (select came_from(p_agent, e.id) union select same_as(p_agent, e.id)) as n(id)
+    ), kin(origin, id) as (
+        select * from earlier
+        union
+        select k.origin, n.id from kin k
+         cross join lateral (select went_into(p_agent, array[k.id]) union select same_as(p_agent, k.id)) as n(id)
+    ), told as materialized (
+        select id, words_ever(p_agent, id) as words from (select distinct id from kin) as k
+    )
+    select distinct k.id from kin k join told o on o.id = k.origin join told t on t.id = k.id
+     where k.id = k.origin or o.words && t.words or least(cardinality(o.words), cardinality(t.words)) < 2
+$$;
+
+-- Messages of a person, or of a session that is nobody's, that say what these memories say, or what these messages say.
+create function saying(p_agent text, p_keys text[], p_user text, p_memories uuid[], p_messages uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with theirs as materialized (
+        select m.id, words_in(m.content) as words from messages m
+         where m.agent_id = p_agent and m.content is not null
+           and (m.user_id = p_user
+                or m.user_id is null
+                   and (m.scope_key = any(p_keys)
+                        or m.session_id in (select session_id from messages where agent_id = p_agent and user_id = p_user)))
+    ), told as materialized (
+        select m.id, array(select unnest(words_in(m.content)) except select unnest(words_in(m.subject))) as words
+          from memories m where m.agent_id = p_agent and m.id = any(p_memories)
+    ), theirs_words as materialized (
+        select id, unnest(words) as word from theirs
+    ), rarity as materialized (
+        select word, count(*) as messages from theirs_words group by word
+    ), sought as materialized ( -- by the rarest of its words
+        select distinct on (o.id) o.words, w.word
+          from told o cross join unnest(o.words) as w(word) join rarity r on r.word = w.word
+         where cardinality(o.words) > 1 order by o.id, r.messages
+    )
+    select t.id from sought s join theirs_words w on w.word = s.word join theirs t on t.id = w.id
+     where t.words @> s.words
+    union
+    select t.id from theirs t
+      join (select words_in(content) as words from messages where agent_id = p_agent and id = any(p_messages)) as g
+        on g.words = t.words
+     -- and tell of them: "yes, please" is said of many things
+     where cardinality(t.words) > 1 and t.words && array(select unnest(words) from told)
+$$;
+
+-- An erasure is planned before anything is taken, and goes on where it was broken off: in steps, each an operation of its own.
+
+-- Begins an erasure of the person's, or of the session's where there is no person; or says which one goes on.
+create function begin_erasure(p_keys text[], p_actor text) returns table (id uuid, begun_at timestamptz, is_whole boolean, goes_on boolean)
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+#variable_conflict use_column
+declare
+    agent text := current_setting('mnemic.agent_id');
+    whose text := (select k from unnest(own_keys(p_keys)) as k order by k not like 'user:%' limit 1);
+begin
+    insert into erasures (agent_id, id, scope_key, actor)
+    select agent, gen_random_uuid(), whose, p_actor from agents a where a.agent_id = agent and whose is not null
+    on conflict do nothing;
+    return query
+        select e.id, e.begun_at, e.is_whole, e.is_whole or exists (select from erasing i where i.agent_id = agent and i.erasure_id = e.id)
+          from erasures e where e.agent_id = agent and e.scope_key = whose and e.ended_at is null for update;
+end $$;
+
+-- The erasure of that id, if it runs and is one of the transaction's own.
+create function own_erasure(p_erasure uuid) returns erasures
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    found_one erasures;
+begin
+    select * into found_one from erasures e
+     where e.agent_id = current_setting('mnemic.agent_id') and e.id = p_erasure and e.ended_at is null
+       and cardinality(own_keys(array[e.scope_key])) = 1 for update;
+    return found_one;
+end $$;
+create function owner_of(e erasures) returns text
+language sql immutable
+return case when e.scope_key like 'user:%' then substr(e.scope_key, 6) end;
+
+-- Adds memories of the person's own keys, where their words live on, and what they were formed from; which of the memories
+-- these are.
+create function plan_erasure(p_erasure uuid, p_keys text[], p_ids uuid[]) returns setof uuid
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    e     erasures := own_erasure(p_erasure);
+    own   text[] := own_keys(p_keys);
+    seeds uuid[];
+    ids   uuid[];
+    said  uuid[];
+begin
+    seeds := array(select id from memories where agent_id = e.agent_id and id = any(p_ids) and scope_key = any(own) and state <> 'purged');
+    ids := array(select id from memories where agent_id = e.agent_id and id in (select lineage(e.agent_id, seeds))
+                    and scope_key = any(own) and state <> 'purged');
+    said := array(select own_sources(e.agent_id, ids, owner_of(e)));
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    select e.agent_id, i, e.id, false, true from unnest(ids) as i
+    union
+    select e.agent_id, i, e.id, true, true from unnest(said) as i
+    union
+    select e.agent_id, i, e.id, true, true from waiting_with(e.agent_id, said, owner_of(e)) as i
+    union
+    select e.agent_id, i, e.id, true, true from saying(e.agent_id, own, owner_of(e), ids, said) as i
+    on conflict do nothing;
+    return query select unnest(ids);
+end $$;
+
+-- Adds all that the agent has of the person, as far as it is known at first sight; how much is new.
+create function plan_person(p_erasure uuid) returns bigint
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    e     erasures := own_erasure(p_erasure);
+    added bigint;
+begin
+    if e.id is not null and owner_of(e) is null then
+        raise exception 'a person is erased in a transaction of their own' using errcode = 'insufficient_privilege';
+    end if;
+    update erasures set is_whole = true where agent_id = e.agent_id and id = e.id;
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    select e.agent_id, m.id, e.id, false, false
+      from formed_from(e.agent_id, owner_of(e)) as f join memories m on m.agent_id = e.agent_id and m.id = f
+     -- what was erased before still tells what it went into
+     where m.state <> 'purged' or not e.is_whole
+    union all
+    select e.agent_id, m.id, e.id, true, true
+      from said_by(e.agent_id, owner_of(e)) as s join messages m on m.agent_id = e.agent_id and m.id = s.id and m.content is not null
+    on conflict do nothing;
+    get diagnostics added = row_count;
+    return added;
+end $$;
+
+-- Adds what these memories went into, that too which was erased before where it is to be followed, and what they rest on.
+create function follow(e erasures, p_memories uuid[], p_through boolean) returns void
+language sql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    select e.agent_id, m.id, e.id, false, false
+      from went_into(e.agent_id, p_memories) as w join memories m on m.agent_id = e.agent_id and m.id = w
+     where m.state <> 'purged' or p_through
+    union all
+    select e.agent_id, s, e.id, true, true from own_sources(e.agent_id, p_memories, owner_of(e)) as s
+    on conflict do nothing
+$$;
+
+-- Follows so many memories of the plan; how many it were.
+create function follow_erasure(p_erasure uuid, p_most integer) returns bigint
+language plpgsql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+declare
+    e   erasures := own_erasure(p_erasure);
+    ids uuid[] := array(select item_id from erasing where agent_id = e.agent_id and erasure_id = e.id and not is_followed
+                         limit p_most);
+begin
+    perform follow(e, ids, true);
+    delete from erasing i using memories m
+     where i.agent_id = e.agent_id and i.item_id = any(ids) and i.erasure_id = e.id
+       and m.agent_id = e.agent_id and m.id = i.item_id and m.state = 'purged';
+    update erasing set is_followed = true where agent_id = e.agent_id and item_id = any(ids) and erasure_id = e.id;
+    return cardinality(ids);
+end $$;
+
+-- One operation: so much of what is planned goes for good, messages first, so that nothing more is formed from them. What a
+-- memory of a person went into since it was planned is looked for again, for afterwards nothing tells of it.
+create function erase_step(p_erasure uuid, p_op uuid, p_actor text, p_most integer) returns table (id uuid, is_message boolean)
+language plpgsql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+#variable_conflict use_column
+declare
+    e    erasures;
+    ids  uuid[];
+    said uuid[];
+begin
+    -- the erasure before the head: while it is planned, nobody else waits
+    e := own_erasure(p_erasure);
+    if e.id is null then
+        return;
+    end if;
+    select coalesce(array_agg(item_id order by item_id) filter (where not i.is_message), '{}'),
+           coalesce(array_agg(item_id order by item_id) filter (where i.is_message), '{}')
+      into ids, said
+      from (select item_id, is_message from erasing where agent_id = e.agent_id and erasure_id = e.id
+             order by is_message desc limit p_most) as i;
+    if cardinality(ids || said) = 0 then
+        return;
+    end if;
+    perform open_operation(e.agent_id, p_op, p_actor, 'person', 'erasure', null, null, '{}');
+    if e.is_whole then
+        perform follow(e, ids, false);
+    end if;
+    perform wipe(e.agent_id, ids, said, p_op);
+    delete from erasing where agent_id = e.agent_id and item_id = any(ids || said) and erasure_id = e.id;
+    perform close_operation(e.agent_id);
+    update erasures set memories = memories + cardinality(ids), messages = messages + cardinality(said)
+     where agent_id = e.agent_id and id = e.id;
+    return query select i, false from unnest(ids) as i union all select i, true from unnest(said) as i;
+end $$;
+
+-- Deletes so many of a person's threads with an agent, and of those of nobody's that are sessions in which only the person
+-- spoke; how many it were.
+create function delete_threads(p_agent text, p_user text, p_most integer) returns bigint
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     -- by their ids, for no index finds a prefix where the locale is not C
-    theirs text[] := array(
-        select threads_of(t.agent_id, t.user_id) || t.thread_id from supervisor_checkpoints t
-         where t.agent_id = p_agent and (t.user_id = p_user or t.user_id = '' and t.thread_id = any(p_alone)));
+    theirs supervisor_checkpoints[] := array(
+        select t from supervisor_checkpoints t
+         where t.agent_id = p_agent
+           and (t.user_id = p_user
+                or t.user_id = '' and t.thread_id in (select session_id from said_by(p_agent, p_user) where is_alone))
+         limit p_most);
+    ids    text[] := array(select threads_of(t.agent_id, t.user_id) || t.thread_id from unnest(theirs) as t);
 begin
-    delete from checkpoint_writes where thread_id = any(theirs);
-    delete from checkpoint_blobs where thread_id = any(theirs);
-    delete from checkpoints where thread_id = any(theirs);
-    delete from supervisor_checkpoints
-     where agent_id = p_agent and (user_id = p_user or user_id = '' and thread_id = any(p_alone));
+    delete from checkpoint_writes where thread_id = any(ids);
+    delete from checkpoint_blobs where thread_id = any(ids);
+    delete from checkpoints where thread_id = any(ids);
+    delete from supervisor_checkpoints s using unnest(theirs) as t where s.id = t.id;
+    return cardinality(theirs);
 end $$;
 
--- Erases all that an agent has of a person: the person's own scope key, what is about them, what they said and were
--- answered, the sessions in which nobody else spoke, every memory that any of it went into, and their threads. What others
--- said stays. The transaction has to be the person's.
-create function erase_person(p_user text, p_op uuid, p_actor text) returns setof uuid
+-- Ends an erasure of which nothing is left: of a person's, so many threads go first; whether it is ended.
+create function end_erasure(p_erasure uuid, p_most integer) returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
+    e erasures := own_erasure(p_erasure);
+begin
+    if exists (select from erasing where agent_id = e.agent_id and erasure_id = e.id) then
+        return false;
+    end if;
+    if e.is_whole then
+        update scopes set name = null, extraction_guidance = null, consolidation_guidance = null
+         where agent_id = e.agent_id
+           and (scope_key = e.scope_key or scope_key in (
+                select 'session:' || session_id from said_by(e.agent_id, owner_of(e)) where is_alone));
+        if delete_threads(e.agent_id, owner_of(e), p_most) > 0 then
+            return false;
+        end if;
+    end if;
+    update erasures set ended_at = clock_timestamp() where agent_id = e.agent_id and id = e.id;
+    -- of what took nothing there is nothing to tell
+    delete from erasures where agent_id = e.agent_id and id = e.id and memories + messages = 0;
+    return true;
+end $$;
+
+-- How much a planned erasure has left to do.
+create function left_to_erase(p_erasure uuid) returns bigint
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select count(*) from erasing where agent_id = current_setting('mnemic.agent_id') and erasure_id = p_erasure
+$$;
+
+-- What a planned erasure takes, and what stays and why: the texts of what is the person's own.
+create function tell_erasure(p_erasure uuid, p_keys text[])
+returns table (part text, id uuid, kind text, scope_key text, content text)
+language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
+#variable_conflict use_column
+declare
     agent text := current_setting('mnemic.agent_id');
-    alone text[];
-    keys  text[];
-    said  uuid[];
+    own   text[] := own_keys(p_keys);
+    mine  text;
     ids   uuid[];
 begin
-    if cardinality(own_keys(array['user:' || p_user])) = 0 then
-        raise exception 'a person is erased in a transaction of their own' using errcode = 'insufficient_privilege';
+    select owner_of(e) into mine from erasures e
+     where e.agent_id = agent and e.id = p_erasure and cardinality(own_keys(array[e.scope_key])) = 1;
+    if not found then
+        return;
     end if;
-    perform open_operation(agent, p_op, p_actor, 'person', 'erasure', null, null, '{}');
-    select coalesce(array_agg(id), '{}'), coalesce(array_agg(distinct session_id) filter (where is_alone), '{}')
-      into said, alone from said_by(agent, p_user);
-    keys := array['user:' || p_user] || array(select 'session:' || unnest(alone));
-    ids := with_repeating(agent, array(
-        select id from memories where agent_id = agent and (scope_key = any(keys) or subject_user_id = p_user)
-        union
-        select formed_from(agent, p_user, said, alone)));
-    perform wipe(agent, ids, said || own_sources(agent, ids, p_user), p_op);
-    update scopes set name = null, extraction_guidance = null, consolidation_guidance = null
-     where agent_id = agent and scope_key = any(keys);
-    perform delete_threads(agent, p_user, alone);
-    perform close_operation(agent);
-    return query select unnest(ids);
+    ids := array(select item_id from erasing where agent_id = agent and erasure_id = p_erasure and not is_message);
+    return query
+        select 'memory', m.id, m.kind, m.scope_key, case when m.scope_key = any(own) then m.content end
+          from erasing i join memories m on m.agent_id = agent and m.id = i.item_id
+         where i.agent_id = agent and i.erasure_id = p_erasure and not i.is_message order by m.created_at, m.id;
+    return query
+        select 'message', m.id, 'message', m.scope_key, case when m.user_id = mine or m.scope_key = any(own) then m.content end
+          from erasing i join messages m on m.agent_id = agent and m.id = i.item_id
+         where i.agent_id = agent and i.erasure_id = p_erasure and i.is_message order by m.session_id, m.place;
+    return query
+        select distinct 'said by another', m.id, 'message', m.scope_key, null
+          from erasing i join sources s on s.agent_id = agent and s.memory_id = i.item_id
+          join messages m on m.agent_id = agent and m.id = s.message_id and m.content is not null
+         where i.agent_id = agent and i.erasure_id = p_erasure and not i.is_message
+           and not exists (select from erasing g where g.agent_id = agent and g.erasure_id = p_erasure and g.item_id = m.id);
+    return query
+        select 'shared', m.id, m.kind, m.scope_key, m.content from memories m
+         where m.agent_id = agent and m.state in ('active', 'absorbed') and m.scope_key <> all(own)
+           and m.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[])
+           and not exists (select from erasing g where g.agent_id = agent and g.erasure_id = p_erasure and g.item_id = m.id)
+           and (exists (select from sources s join erasing g on g.agent_id = agent and g.item_id = s.message_id
+                         where s.agent_id = agent and s.memory_id = m.id and g.erasure_id = p_erasure)
+                or exists (select from memories t
+                            where t.agent_id = agent and t.id = any(ids)
+                              and words_in(m.content) || words_in(t.subject) @> words_in(t.content)
+                              and cardinality(words_in(t.content)) > 1));
 end $$;
 
 -- Takes the words of messages whose days are over, the oldest and at most so many, as an administrator; how many they were.
@@ -1411,22 +1839,19 @@ begin
     return gone;
 end $$;
 
--- Purges what time alone has closed, so long ago: facts, episodes and insights whose last change was their expiry.
-create function purge_expired(p_after interval, p_op uuid, p_actor text) returns setof uuid
+-- Purges so much of what time alone has closed, so long ago, after an id: facts, episodes and insights whose last change was
+-- their expiry.
+create function purge_expired(p_after interval, p_op uuid, p_actor text, p_beyond uuid, p_most integer) returns setof uuid
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     agent text := current_setting('mnemic.agent_id');
-    ids   uuid[];
+    ids   uuid[] := array(select expired(agent, p_after, p_beyond, null, p_most));
 begin
+    if cardinality(ids) = 0 then
+        return;
+    end if;
     perform open_operation(agent, p_op, p_actor, 'admin', 'retention', null, null, '{}');
-    ids := array(
-        select m.id from memories m
-         cross join lateral (select h.reason, h.ts from history h
-                              where h.agent_id = agent and h.memory_id = m.id and tells_of_memory(h)
-                              order by h.seq desc limit 1) as l
-         where m.agent_id = agent and m.state = 'soft_deleted' and m.kind in ('fact', 'episode', 'insight')
-           and not m.protected and not m.pinned and l.reason = 'ttl' and l.ts <= clock_timestamp() - p_after
-         order by m.id);
+    ids := array(select expired(agent, p_after, p_beyond, ids, p_most)); -- as they are now
     -- a message that another memory rests on is not the expired one's alone
     perform wipe(agent, ids, array(
         select s.message_id from sources s where s.agent_id = agent and s.memory_id = any(ids)
@@ -1436,6 +1861,17 @@ begin
     perform close_operation(agent);
     return query select unnest(ids);
 end $$;
+create function expired(p_agent text, p_after interval, p_beyond uuid, p_ids uuid[], p_most integer) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select m.id from memories m
+     cross join lateral (select h.reason, h.ts from history h
+                          where h.agent_id = p_agent and h.memory_id = m.id and tells_of_memory(h)
+                          order by h.seq desc limit 1) as l
+     where m.agent_id = p_agent and m.id > p_beyond and (p_ids is null or m.id = any(p_ids))
+       and m.state = 'soft_deleted' and m.kind in ('fact', 'episode', 'insight')
+       and not m.protected and not m.pinned and l.reason = 'ttl' and l.ts <= clock_timestamp() - p_after
+     order by m.id limit p_most
+$$;
 
 -- The checks of the audit -------------------------------------------------------------------------------------------
 
@@ -1703,6 +2139,16 @@ create policy service on refinements to mnemic_app
 create policy administrator on refinements for select to mnemic_admin
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), '')));
 
+alter table erasures enable row level security;
+alter table erasures force row level security;
+create policy owner on erasures to mnemic_owner using (true) with check (true);
+create policy service on erasures for select to mnemic_app
+    using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[]));
+alter table erasing enable row level security;
+alter table erasing force row level security;
+create policy owner on erasing to mnemic_owner using (true) with check (true);
+
 -- Rights ------------------------------------------------------------------------------------------------------------
 
 revoke execute on all functions in schema mnemic from public;
@@ -1718,13 +2164,16 @@ grant execute on function searchable to mnemic_app;
 grant execute on function set_protection to mnemic_admin;
 grant select on history to mnemic_admin;
 grant select (agent_id, seq, hash) on heads to mnemic_admin;
-grant execute on function undo, restore, erase, erase_person, chain_links, history_text, seq_at,
+grant execute on function plan_undo, plan_restore, roll_back, chain_links, history_text, seq_at,
     tells_of_memory, rests_on, is_rested_on to mnemic_app;
-grant execute on function undo_as_administrator, restore_as_administrator, as_of_blind, purge_expired, audit_problems,
-    agent_ids, seq_at, tells_of_memory, forget_messages to mnemic_admin;
+grant execute on function plan_undo_as_administrator, plan_restore_as_administrator, roll_back_as_administrator,
+    as_of_blind, purge_expired, audit_problems, agent_ids, seq_at, tells_of_memory, forget_messages to mnemic_admin;
 grant select, insert, update on refinements to mnemic_app;
 grant select on refinements to mnemic_admin;
 grant execute on function in_refinement, begin_knife, protect_in_refinement, indexed_text to mnemic_app;
 grant select, insert, update, delete on supervisor_checkpoints, checkpoints, checkpoint_blobs, checkpoint_writes to mnemic_app;
 grant select on checkpoint_migrations to mnemic_app;
 grant execute on function threads_of, owner_part, owners_of_thread, owners_of_runs to mnemic_app;
+grant select on erasures to mnemic_app;
+grant execute on function begin_erasure, plan_erasure, plan_person, follow_erasure, erase_step, end_erasure, tell_erasure,
+    left_to_erase to mnemic_app;

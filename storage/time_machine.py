@@ -1,11 +1,16 @@
 """Rollback and past states. The database's functions decide and act; their answers become records and errors here."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
-from uuid import UUID, uuid4
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
 
 from mnemic.state.errors import (
     ContentErasedError,
@@ -13,12 +18,17 @@ from mnemic.state.errors import (
     RollbackConflictError,
     UnknownOperationError,
 )
-from mnemic.state.records import Memory
+from mnemic.state.records import Kind, Memory, State
 from mnemic.state.rollback import LaterOperation, Operation, PastMemory, Rollback, StateChange
 from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
 
+Item = TypeVar("Item")
 _SQL = load_statements("time_machine")
+#: What is told of a memory.
+_TOLD = ("memory_id", "kind", "scope_key", "before", "after")
+#: Operations that the history of their undoing names by their ids.
+MOST_NAMED = 20
 
 
 async def operations(
@@ -35,45 +45,179 @@ async def of_session(scoped: Scoped, keys: Sequence[str] | None, session_id: str
     return [op_id for (op_id,) in await scoped.tuples(_SQL["of_session"], values)]
 
 
-async def undo(
-    scoped: Scoped, keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: bool, skip_erased: bool, apply: bool
-) -> Rollback:
-    """Undoes operations as one new operation, or tells what that would do.
+class Planned(NamedTuple):
+    """One row of a plan."""
+
+    part: str
+    memory_id: UUID
+    kind: Kind
+    scope_key: str
+    before: State
+    after: State | None
+    version: int
+    #: The row of history after which the memory is to be as it was, None: it was not there yet; or that of a relation.
+    seq: int
+    is_orphan: bool
+    turn: int
+    op_id: UUID
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one operation of a rollback changes: rows of its plan, and rows of history about relations."""
+
+    changes: Sequence[Planned]
+    links: Sequence[int]
+
+    @property
+    def size(self) -> int:
+        """In memories and relations."""
+        return len(self.changes) + len(self.links)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a rollback would do as things stood when it was read; nothing holds them so."""
+
+    rows: Sequence[Planned]
+    #: What was asked for; the same again is the same call.
+    request: Mapping[str, Any]
+    #: A person's; None: an administrator's.
+    keys: list[str] | None
+
+    @cached_property
+    def resumed(self) -> UUID | None:
+        """The rollback that the same call began and that was broken off."""
+        return next((row.op_id for row in self.rows if row.part == "resumed"), None)
+
+    @cached_property
+    def all_of_it(self) -> Step:
+        """What it changes."""
+        links = [row.seq for row in self.rows if row.part == "relation"]
+        return Step(changes=[row for row in self.rows if row.part == "change"], links=links)
+
+    @cached_property
+    def rollback(self) -> Rollback:
+        """What it tells; of very many memories that takes a while."""
+
+        def told(part: str) -> tuple[StateChange, ...]:
+            found = sorted((row for row in self.rows if row.part == part), key=attrgetter("memory_id"))
+            return tuple(StateChange(**{name: getattr(row, name) for name in _TOLD}) for row in found)
+
+        later = (LaterOperation(op_id=row.op_id, reason=row.reason) for row in self.rows if row.part == "conflict")
+        return Rollback(
+            op_id=None,
+            changes=told("change"),
+            later=tuple(later),
+            erased=told("erased"),
+            twins=told("twin"),
+            protected=told("protected"),
+            relations=len(self.all_of_it.links),
+        )
+
+    def steps(self, most: int) -> list[Step]:
+        """Parts of about so many changes: relations first, for what was said follows them; then whatever is closed."""
+        changes, links = self.all_of_it.changes, self.all_of_it.links
+        if self.all_of_it.size <= most:
+            return [self.all_of_it]
+        closed, opened = ([row for row in changes if row.turn in turns] for turns in ((0, 1), (3,)))
+        # what takes the place of another one that moves goes with it
+        tied = [row for row in changes if row.turn == 2]
+        return [
+            *(Step(changes=(), links=part) for part in _parts(links, most)),
+            *(Step(changes=part, links=()) for part in (*_parts(closed, most), tied, *_parts(opened, most)) if part),
+        ]
+
+
+async def plan_undo(scoped: Scoped, keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: bool) -> Plan:
+    """What undoing operations as one means; reads only.
 
     Args:
         keys: of a person, whose memories alone are rolled back; None: as administrator, all.
-        ops: the operations.
+        ops: the operations; of a rollback in steps, the whole.
         cascade: undoes later operations on the same memories too.
-        skip_erased: leaves memories as they are whose contents were erased.
-        apply: False tells only.
 
     Raises:
         UnknownOperationError: there are none, or one that changed no memory of these scope keys.
-        RollbackConflictError: something stands against it; nothing was written.
-        ContentErasedError: contents were erased; nothing was written.
     """
-    op_id = uuid4() if apply else None
-    values = {"ops": list(ops), "cascade": cascade, "skip_erased": skip_erased, "keys": _list(keys)}
-    rows = await _call(scoped, "undo" if keys is not None else "undo_as_administrator", op_id, values)
-    if not ops or {row["op_id"] for row in rows if row["part"] == "operation"} != set(ops):
+    own = _list(keys)
+    request = {"undone": _named(ops), "cascade": cascade} | ({} if own is None else {"keys": own})
+    values = {"ops": list(ops), "cascade": cascade, "keys": own, "request": Jsonb(request)}
+    name = "plan_undo_as_administrator" if own is None else "plan_undo"
+    rows = [*map(Planned._make, await scoped.tuples(_SQL[name], values))]
+    if not ops or {row.op_id for row in rows if row.part == "operation"} != set(ops):
         raise UnknownOperationError
-    return _checked(_rollback(rows, op_id), cascade=cascade, skip_erased=skip_erased)
+    return Plan(rows=rows, request=request, keys=own)
 
 
-async def restore(scoped: Scoped, key: str, seq: int, *, administers: bool, skip_erased: bool, apply: bool) -> Rollback:
-    """Gives a scope key back the memories that it had after a seq, or tells what that would do.
+async def plan_restore(scoped: Scoped, key: str, seq: int, *, administers: bool) -> Plan:
+    """What giving a scope key back the memories that it had after a seq means; reads only.
 
     Raises:
         InvalidInputError: the seq lies within an operation, which is restored whole or not at all.
-        RollbackConflictError, ContentErasedError: as `undo`.
     """
     ((is_divided,),) = await scoped.tuples(_SQL["divided"], {"key": key, "seq": seq})
     if is_divided:
         raise InvalidInputError(f"{seq} lies within an operation: name its last_seq, or what is before its first_seq")
-    op_id = uuid4() if apply else None
-    values = {"key": key, "seq": seq, "skip_erased": skip_erased}
-    rows = await _call(scoped, "restore_as_administrator" if administers else "restore", op_id, values)
-    return _checked(_rollback(rows, op_id), cascade=True, skip_erased=skip_erased)
+    request = {"seq": seq, "key": key}
+    name = "plan_restore_as_administrator" if administers else "plan_restore"
+    rows = await scoped.tuples(_SQL[name], {"key": key, "seq": seq, "request": Jsonb(request)})
+    return Plan(rows=[*map(Planned._make, rows)], request=request, keys=None if administers else [key])
+
+
+async def take(scoped: Scoped, plan: Plan, step: Step, *, op_id: UUID, whole: UUID | None, left: int) -> bool:
+    """Does one step as an operation; False, and nothing is written, where anything is not as the plan saw it.
+
+    Args:
+        whole: the rollback that the step is part of; None: it is all of it.
+        left: changes that remain after it.
+    """
+    values = {
+        "ids": [row.memory_id for row in step.changes],
+        "versions": [row.version for row in step.changes],
+        "seqs": [row.seq for row in step.changes],
+        "orphans": [row.is_orphan for row in step.changes],
+        "links": list(step.links),
+        "keys": plan.keys,
+        "request": Jsonb(plan.request),
+        "whole": whole,
+        "left": left,
+        "op_id": op_id,
+        "actor": scoped.identity.actor,
+    }
+    await scoped.wait_for_head()
+    ((is_done,),) = await scoped.tuples(
+        _SQL["roll_back_as_administrator" if plan.keys is None else "roll_back"], values
+    )
+    return bool(is_done)
+
+
+def check(rollback: Rollback, *, cascade: bool, skip_erased: bool) -> None:
+    """Refuses a rollback that something stands against.
+
+    Raises:
+        RollbackConflictError, ContentErasedError: by what.
+    """
+    obstacle = rollback.refused_by(cascade=cascade, skip_erased=skip_erased)
+    if obstacle == "protected":
+        raise RollbackConflictError("protected memories are rolled back by an administrator only", rollback)
+    if obstacle == "later":
+        raise RollbackConflictError(
+            f"later operations ({len(rollback.later)}) changed the same memories: look at the dry run, and undo them "
+            "too with cascade",
+            rollback,
+        )
+    if obstacle == "twins":
+        raise RollbackConflictError(
+            "memories that live today say the same, or hold the place: forget those first, or undo what made them",
+            rollback,
+        )
+    if obstacle == "erased":
+        raise ContentErasedError(
+            f"what {len(rollback.erased)} of these memories said was erased: skip_erased rolls back the others",
+            rollback,
+        )
 
 
 async def seq_of(scoped: Scoped, key: str, moment: int | datetime) -> int:
@@ -101,67 +245,22 @@ async def as_of_blind(scoped: Scoped, key: str, seq: int) -> list[PastMemory]:
     return await scoped.rows(PastMemory, _SQL["as_of_blind"], {"key": key, "seq": seq})
 
 
-async def _call(scoped: Scoped, name: str, op_id: UUID | None, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    if op_id is not None:
-        await scoped.wait_for_head()
-    return await scoped.rows(dict, _SQL[name], {**values, "op_id": op_id, "actor": scoped.identity.actor})
-
-
 def _operation(row: dict[str, Any]) -> Operation:
     scope_keys = tuple(row.pop("scope_keys") or ())
-    return Operation(**{**row, "events": dict(Counter(row["events"])), "scope_keys": scope_keys})
-
-
-def _rollback(rows: Sequence[Mapping[str, Any]], op_id: UUID | None) -> Rollback:
-    def part(name: str) -> tuple[StateChange, ...]:
-        return tuple(
-            StateChange(
-                memory_id=row["memory_id"],
-                kind=row["kind"],
-                scope_key=row["scope_key"],
-                before=row["before_state"],
-                after=row["after_state"],
-            )
-            for row in rows
-            if row["part"] == name
-        )
-
-    later = (LaterOperation(op_id=row["op_id"], reason=row["reason"]) for row in rows if row["part"] == "conflict")
-    return Rollback(
-        op_id=op_id,
-        changes=part("change"),
-        later=tuple(later),
-        erased=part("erased"),
-        twins=part("twin"),
-        protected=part("protected"),
-        relations=sum(row["part"] == "relation" for row in rows),
+    brought_by = tuple(row.pop("brought_by") or ())
+    return Operation(
+        **{**row, "events": dict(Counter(row["events"])), "scope_keys": scope_keys, "brought_by": brought_by}
     )
 
 
-def _checked(rollback: Rollback, *, cascade: bool, skip_erased: bool) -> Rollback:
-    """A dry run is never refused; what would write is refused as a whole."""
-    obstacle = rollback.refused_by(cascade=cascade, skip_erased=skip_erased)
-    if rollback.op_id is None or (obstacle is None and not rollback.changes_nothing):
-        return rollback
-    undone = replace(rollback, op_id=None)
-    if obstacle == "protected":
-        raise RollbackConflictError("protected memories are rolled back by an administrator only", undone)
-    if obstacle == "later":
-        raise RollbackConflictError(
-            f"later operations ({len(undone.later)}) changed the same memories: look at the dry run, and undo them too "
-            "with cascade",
-            undone,
-        )
-    if obstacle == "twins":
-        raise RollbackConflictError(
-            "memories that live today say the same, or hold the place: forget those first, or undo what made them",
-            undone,
-        )
-    if obstacle == "erased":
-        raise ContentErasedError(
-            f"what {len(undone.erased)} of these memories said was erased: skip_erased rolls back the others", undone
-        )
-    return undone
+def _named(ops: Sequence[UUID]) -> list[str] | str:
+    """Operations as the history names what was undone, in each of its rows: many by a digest."""
+    names = sorted(str(op_id) for op_id in ops)
+    return names if len(names) <= MOST_NAMED else hashlib.sha256(",".join(names).encode()).hexdigest()
+
+
+def _parts(items: Sequence[Item], most: int) -> list[Sequence[Item]]:
+    return [items[start : start + most] for start in range(0, len(items), most)]
 
 
 def _list(keys: Sequence[str] | None) -> list[str] | None:

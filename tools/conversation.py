@@ -28,5 +28,6 @@ async def said_to(identity: Identity, scope: ExplicitScope, messages: Sequence[A
 
 
 def _unless_ordered(identity: Identity, messages: Sequence[Any]) -> list[Message]:
-    said = to_messages(messages, identity, now=datetime.now(UTC))
+    # that a user said it is what counts, not which: nothing becomes anybody's own here
+    said = to_messages(messages, identity, now=datetime.now(UTC), several_speakers=True)
     return [] if any(gives_orders(one.text) for one in map(Said.of, messages) if one.role not in INSTRUCTIONS) else said

@@ -42,7 +42,7 @@ async def form_corpus(**settings: Any) -> Formed:
             speakers = list(dict.fromkeys(row["author"] for row in rows if row["role"] == "user"))
             people.update(speakers)
             who = Identity(agent_id=agent_id, user_id=speakers[0], group_ids=(GROUP,), session_id=rows[0]["session"])
-            await memory.observe(who, rows)
+            await memory.observe(who, rows, several_speakers=True)
             for run in await memory.form(who):
                 checks.update(run["checks"])
         found: dict[Any, Memory] = {}

@@ -24,6 +24,7 @@ class WordEmbedder:
 
     name = f"words:{DIMENSIONS}"
     dimensions = DIMENSIONS
+    local = True
     #: Two sentences of one topic are no case for the decision step.
     bands = Bands(auto=0.999, check=0.998, fallback=0.997)
 

@@ -29,6 +29,11 @@ class CachedEmbedder:
         return self._embedder.dimensions
 
     @property
+    def local(self) -> bool:
+        """The other embedder's."""
+        return self._embedder.local
+
+    @property
     def bands(self) -> Bands:
         """The other embedder's."""
         return self._embedder.bands

@@ -25,6 +25,10 @@ class Embedder(Protocol):
         """Length of every vector."""
 
     @property
+    def local(self) -> bool:
+        """Whether this process works the vectors out itself, and asks nobody who might not answer."""
+
+    @property
     def bands(self) -> Bands:
         """Which cosines mean the same, a case for the decision step, or a neighbour, with this model."""
 

@@ -22,6 +22,7 @@ class OpenAIEmbedder:
         ConfigurationError: there is no key or base URL, or more dimensions are asked for than can be stored.
     """
 
+    local = False
     #: The figures of the design, made for this family of models; `python -m benchmarks.bands --embedder openai:MODEL`
     #: measures them where there is a key.
     bands = Bands(auto=0.95, check=0.70, fallback=0.55)

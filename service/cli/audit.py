@@ -15,7 +15,7 @@ from mnemic.policy.audit_export import CheckedExport, check_export
 from mnemic.service.administration import Administration
 from mnemic.service.cli.moments import to_time
 from mnemic.service.cli.options import Agent, AsJson, Concerned, OfSession, Session, User, person
-from mnemic.service.cli.output import columns, emit, plain, say, show, show_text
+from mnemic.service.cli.output import acting, columns, emit, plain, say, show, show_text
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
 from mnemic.service.memory import Mnemic
 from mnemic.state.audit import AuditProblem
@@ -171,6 +171,8 @@ def _list(operations: Sequence[Operation]) -> None:
         when = operation.ts.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
         rows = f"{operation.first_seq}-{operation.last_seq}"
         events = ", ".join(f"{count} {event}" for event, count in sorted(operation.events.items()))
+        if operation.left:
+            events += f"; {operation.left} changes left, the same call goes on"
         which = Text("\n").join([plain(when), plain(operation.op_id, "dim")])
-        table.add_row(which, rows, plain(f"{operation.reason}, {operation.actor}"), plain(events))
+        table.add_row(which, rows, plain(f"{operation.reason}, {acting(operation)}"), plain(events))
     show(table)

@@ -22,7 +22,7 @@ async def doctor(as_json: AsJson = False) -> None:
         table = columns()
         for finding in findings:
             mark = "[green]ok[/]" if finding.ok else "[red]BROKEN[/]"
-            table.add_row(mark, plain(finding.name), plain(finding.remedy))
+            table.add_row(mark, plain(finding.name), plain(finding.remedy or finding.note))
         show(table)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(EXIT_FOUND_WRONG)

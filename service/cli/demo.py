@@ -70,7 +70,7 @@ async def _form(memory: Mnemic, agent_id: str, conversations: Sequence[Conversat
     with progress() as bar:
         for conversation in bar.track(conversations, description="forming memories"):
             who = conversation.identity(agent_id)
-            await memory.observe(who, conversation.messages)
+            await memory.observe(who, conversation.messages, several_speakers=True)
             came = await form_session(memory, who)
             formed.append(
                 FormedSession(

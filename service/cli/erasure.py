@@ -9,13 +9,16 @@ import typer
 from mnemic.service.administration import Administration
 from mnemic.service.cli.consent import withheld
 from mnemic.service.cli.options import ADMINISTRATOR, Actor, Agent, AsJson, Session, User, identity
-from mnemic.service.cli.output import emit, plain, say, show
+from mnemic.service.cli.output import emit, plain, progress, say, show
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
 from mnemic.service.memory import Mnemic
+from mnemic.state.erasure import Erasure
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import Identity
 
 MemoryIds = Annotated[list[UUID] | None, typer.Argument(metavar="ID", help="As `mnemic memories` prints them.")]
 Everything = Annotated[bool, typer.Option("--everything", help="All that the agent has of this person.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Erase nothing; show what goes, and what stays and why.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without a question.")]
 
 
@@ -25,22 +28,61 @@ async def erase(
     memory_ids: MemoryIds = None,
     everything: Everything = False,
     session: Session = None,
+    dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Erase memories of a person for good; the exit code is 1 where one of the ids is none of theirs."""
+    """Erase memories of a person for good, with what says the same; one that was broken off goes on.
+
+    The exit code is 1 where one of the ids is none of theirs, or something is left.
+    """
     asked = list(dict.fromkeys(memory_ids or ()))
     if everything == bool(asked):
         raise InvalidInputError("name the memories to erase, or say --everything")
     who = identity(agent, user, session=session)
+    if dry_run:
+        await _foretell(who, asked, as_json=as_json)
+        return
     what = "everything this agent has of this person" if everything else _memories(len(asked))
     _ask(f"Erase {what} for good?", yes=yes, as_json=as_json)
-    async with Mnemic.open() as memory:
-        erased = await memory.erase_person(who) if everything else await memory.erase(who, *asked)
-    _show(erased, as_json=as_json)
-    if missing := [] if everything else sorted(set(asked) - set(erased)):
+    done = await _erased(who, asked)
+    if done.goes_on_from:
+        say(f"this went on with an erasure that was begun at {done.goes_on_from:%Y-%m-%d %H:%M} UTC")
+    _show(done.erased, as_json=as_json, messages=done.messages, left=done.left)
+    if missing := sorted(set(asked) - set(done.erased)):
         say(f"no memory of this person, or erased already: {' '.join(map(str, missing))}")
+    if not done.is_complete:
+        say(f"{done.left} are left, for more is written all the time: the same command goes on")
+    if missing or not done.is_complete:
         raise typer.Exit(EXIT_FOUND_WRONG)
+
+
+async def _erased(who: Identity, asked: Sequence[UUID]) -> Erasure:
+    with progress() as bar:
+        task = bar.add_task("erasing", total=None)
+
+        def advance(done: int, left: int) -> None:
+            bar.update(task, completed=done, total=done + left)
+
+        async with Mnemic.open() as memory:
+            if asked:
+                return await memory.erase(who, *asked, progress=advance)
+            return await memory.erase_person(who, progress=advance)
+
+
+async def _foretell(who: Identity, asked: Sequence[UUID], *, as_json: bool) -> None:
+    async with Mnemic.open() as memory:
+        told = await (memory.erase(who, *asked, dry_run=True) if asked else memory.erase_person(who, dry_run=True))
+    if as_json:
+        emit({"going": told.going, "staying": told.staying})
+        return
+    messages = [one for one in told.going if one.kind == "message"]
+    for one in told.going:
+        show(plain(f"goes: {one.kind} {one.id} {one.content if one.content is not None else 'of ' + one.scope_key}"))
+    for one in told.staying:
+        show(plain(f"stays, {one.stays}: {one.kind} {one.id} {one.content or 'of ' + one.scope_key}"))
+    total = len(told.going) - len(messages)
+    show(plain(f"would go: {_memories(total)}, {len(messages)} messages; would stay: {len(told.staying)}"))
 
 
 async def purge(agent: Agent, actor: Actor = ADMINISTRATOR, yes: Yes = False, as_json: AsJson = False) -> None:
@@ -71,9 +113,9 @@ def _ask(question: str, *, yes: bool, as_json: bool) -> None:
         raise typer.Exit(EXIT_FOUND_WRONG)
 
 
-def _show(erased: Sequence[UUID], *, as_json: bool) -> None:
+def _show(erased: Sequence[UUID], *, as_json: bool, **more: int) -> None:
     if as_json:
-        emit({"erased": erased})
+        emit({"erased": erased, **more})
     else:
         show(*(plain(memory_id) for memory_id in erased), plain(f"erased: {_memories(len(erased))}"))
 

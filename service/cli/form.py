@@ -133,7 +133,7 @@ def _name(taken: _Taken, line: Malformed) -> None:
 
 async def _store(memory: Mnemic, who: Identity, held: dict[str, list[dict[str, Any]]], taken: _Taken) -> None:
     for session, messages in held.items():
-        observed = await memory.observe(_in(who, session), messages)
+        observed = await memory.observe(_in(who, session), messages, several_speakers=True)  # the operator's own files
         taken.accepted[session] += observed.accepted
     held.clear()
 

@@ -12,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mnemic.policy.hygiene import clean_text
+from mnemic.state.records import HistoryEvent
+from mnemic.state.rollback import Operation
 
 #: Columns of output that goes into a file or a pipe, and the most that lines of prose take in a wide terminal.
 WIDTH = 100
@@ -57,6 +59,11 @@ def columns(*titles: str) -> Table:
     for title in titles:
         table.add_column(title, overflow="fold")
     return table
+
+
+def acting(act: HistoryEvent | Operation) -> str:
+    """Who did it, and who brought words of somebody else that it was done with."""
+    return f"{act.actor}, words of others brought by {', '.join(act.brought_by)}" if act.brought_by else act.actor
 
 
 def day(moment: datetime) -> str:

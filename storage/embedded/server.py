@@ -10,7 +10,7 @@ from typing import Self
 from mnemic.state.errors import EmbeddedPostgresError
 from mnemic.storage.embedded import binaries, cluster, locks, sockets
 from mnemic.storage.embedded.account import Account, server_account
-from mnemic.storage.embedded.postmaster import RESERVED_SETTINGS, Postmaster
+from mnemic.storage.embedded.postmaster import RESERVED_SETTINGS, PidFile, Postmaster
 
 #: For servers whose data may be lost: no write waits for the disk. 20 times as many commits.
 _NOT_DURABLE = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
@@ -21,8 +21,9 @@ class EmbeddedPostgres:
 
     The first process that starts it makes the data directory and the server, later ones join, and the last one that
     stops or ends takes it down. A process that is killed counts as ended. If all are killed the server stays up
-    (26 MiB) until the next user joins and leaves. `settings` are server parameters; they count when this process is the
-    one that starts the server. Without `durable` the server is quick, and a crash of the machine may cost the data.
+    (26 MiB) until the next user joins and leaves. A server that is killed is started again by the first `start` or
+    `revive`. `settings` are server parameters; they count when this process is the one that starts the server. Without
+    `durable` the server is quick, and a crash of the machine may cost the data.
 
     All calls block: use `asyncio.to_thread` in a coroutine. After a fork the child calls `start` for itself.
     """
@@ -54,6 +55,22 @@ class EmbeddedPostgres:
                 f"The embedded Postgres server cannot use {self.base}: {error}. Choose another data directory "
                 "(MNEMIC_DATA_DIR), or set MNEMIC_DATABASE_URL to a Postgres server."
             ) from error
+
+    def revive(self) -> None:
+        """Start the server again if it was killed; return when it accepts work. One that was shut down stays down.
+
+        Raises:
+            EmbeddedPostgresError: it was shut down, or does not start.
+        """
+        if self._socket_dir and sockets.is_listening(self._socket_dir):
+            return
+        try:
+            with locks.exclusive(self._control_lock):
+                if not self._use.held:
+                    raise EmbeddedPostgresError("The embedded Postgres server is not in use here: call start() first.")
+                self._socket_dir = self._postmaster.await_ready() or self._boot_again()
+        except OSError as error:
+            raise EmbeddedPostgresError(f"The embedded Postgres server cannot use {self.base}: {error}.") from error
 
     def stop(self) -> bool:
         """Leave the server; True when this was its last user and it is down now, False when it goes on."""
@@ -102,6 +119,13 @@ class EmbeddedPostgres:
         self._postmaster.let_go()
         self._use.close()
         self._socket_dir = None
+
+    def _boot_again(self) -> Path:
+        if PidFile.read(self._postmaster.data) is None:  # it takes the file away when it is told to stop
+            raise EmbeddedPostgresError(
+                "The embedded Postgres server was shut down by somebody: it starts with the next program that opens it."
+            )
+        return self._boot(server_account(self._postmaster.data))
 
     def _boot(self, account: Account) -> Path:
         programs = binaries.reachable_binaries(binaries.find_binaries(), self.base, account)

@@ -3,6 +3,7 @@
 -- stands with its first row, and what it was merged into with the row that says so; each as long as the relation is there
 -- and the other end can be read.
 select h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.session_id, h.ts,
+       array(select jsonb_array_elements_text(h.meta -> 'brought_by')) as brought_by,
        c.before ->> 'content' as before, c.after ->> 'content' as after,
        case when h.seq = min(h.seq) over () then array(
            select m.id from relations r join memories m on m.agent_id = r.agent_id and m.id = r.to_id

@@ -14,7 +14,8 @@ on conflict (agent_id, session_id) do update set group_ids = excluded.group_ids
 with listed as (
     select distinct on (id) *
       from rows from (jsonb_to_recordset(%(messages)s) as (id uuid, scope_key text, role text, author text, user_id text,
-                                                           content text, said_at timestamptz)) with ordinality as g
+                                                           content text, said_at timestamptz, brought_by text))
+           with ordinality as g
      order by id, ordinality
 ), known as (
     select l.id, m.is_edited
@@ -26,9 +27,9 @@ with listed as (
 ), given as (
     select * from listed where id not in (select id from known)
 ), stored as (
-    insert into messages (agent_id, id, session_id, scope_key, place, role, author, user_id, content, said_at)
+    insert into messages (agent_id, id, session_id, scope_key, place, role, author, user_id, content, said_at, brought_by)
     select %(agent_id)s, g.id, %(session_id)s, g.scope_key, coalesce(s.message_count, 0) + row_number() over (order by g.ordinality),
-           g.role, g.author, g.user_id, g.content, g.said_at
+           g.role, g.author, g.user_id, g.content, g.said_at, g.brought_by
       from given g left join sessions s on s.agent_id = %(agent_id)s and s.session_id = %(session_id)s
     on conflict do nothing returning 1
 ), session as (
@@ -45,7 +46,7 @@ select count(*) as accepted,
 -- edit --
 -- A message that waits says from now on what its speaker made of it. By itself, for that is rare: within observe it would be
 -- planned once and for all while the table is small, and read all of it each time.
-update messages set content = %(content)s
+update messages set content = %(content)s, brought_by = %(brought_by)s
  where agent_id = %(agent_id)s and id = %(id)s and session_id = %(session_id)s and formed_by is null;
 
 -- waiting --
@@ -58,7 +59,7 @@ select count(*) as pending, count(*) filter (where set_aside) as set_aside,
 
 -- pending --
 -- The oldest of those that were set aside, or of all others.
-select id, session_id, role, author, user_id, content, said_at, created_at as observed_at from messages
+select id, session_id, role, author, user_id, content, said_at, brought_by, created_at as observed_at from messages
  where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
    and set_aside = %(set_aside)s
  order by place limit %(most)s

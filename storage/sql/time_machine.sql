@@ -1,14 +1,15 @@
 -- operations --
--- What was done to the visible scope keys, newest first; the rows of one operation as one.
-select h.op_id, min(h.seq) as first_seq, max(h.seq) as last_seq, max(h.ts) as ts, min(h.actor) as actor,
-       min(h.actor_kind) as actor_kind, min(h.reason) as reason, min(h.session_id) as session_id,
+-- What was done to the visible scope keys, newest first; the rows of one operation as one, and the steps of one rollback.
+select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, min(h.seq) as first_seq, max(h.seq) as last_seq,
+       max(h.ts) as ts, min(h.actor) as actor, min(h.actor_kind) as actor_kind, min(h.reason) as reason,
+       min(h.session_id) as session_id, (array_agg(h.meta -> 'brought_by'))[1] as brought_by,
        (array_agg(h.undo_of))[1] as undo_of, sum(h.token_delta)::integer as token_delta,
        array_agg(distinct h.scope_key) filter (where h.scope_key is not null) as scope_keys,
-       array_agg(h.event) as events
+       array_agg(h.event) as events, coalesce(min((h.meta ->> 'left')::integer), 0) as left
   from history h
  where h.agent_id = %(agent_id)s and (%(keys)s::text[] is null or h.scope_key = any(%(keys)s))
    and (%(session_id)s::text is null or h.session_id = %(session_id)s)
- group by h.op_id
+ group by 1
 having %(since)s::timestamptz is null or max(h.ts) >= %(since)s
  order by max(h.seq) desc limit %(most)s;
 
@@ -19,29 +20,37 @@ select distinct h.op_id from history h
    and h.session_id = %(session_id)s and h.ts >= %(since)s and h.actor_kind = 'agent'
    and (h.event = 'LINK' or tells_of_memory(h));
 
--- undo --
-select * from undo(%(keys)s, %(ops)s, %(cascade)s, %(skip_erased)s, %(op_id)s, %(actor)s);
+-- plan_undo --
+select * from plan_undo(%(keys)s, %(ops)s, %(cascade)s, %(request)s);
 
--- undo_as_administrator --
-select * from undo_as_administrator(%(ops)s, %(cascade)s, %(skip_erased)s, %(op_id)s, %(actor)s);
+-- plan_undo_as_administrator --
+select * from plan_undo_as_administrator(%(ops)s, %(cascade)s, %(request)s);
 
--- restore --
-select *, null::uuid as op_id, null as reason from restore(%(key)s, %(seq)s, %(skip_erased)s, %(op_id)s, %(actor)s);
+-- plan_restore --
+select * from plan_restore(%(key)s, %(seq)s, %(request)s);
 
--- restore_as_administrator --
-select *, null::uuid as op_id, null as reason
-  from restore_as_administrator(%(key)s, %(seq)s, %(skip_erased)s, %(op_id)s, %(actor)s);
+-- plan_restore_as_administrator --
+select * from plan_restore_as_administrator(%(key)s, %(seq)s, %(request)s);
+
+-- roll_back --
+select roll_back(%(keys)s, %(ids)s, %(versions)s, %(seqs)s, %(orphans)s, %(links)s, %(request)s, %(whole)s, %(left)s,
+                 %(op_id)s, %(actor)s);
+
+-- roll_back_as_administrator --
+select roll_back_as_administrator(%(ids)s, %(versions)s, %(seqs)s, %(orphans)s, %(links)s, %(request)s, %(whole)s, %(left)s,
+                                  %(op_id)s, %(actor)s);
 
 -- seq_at --
 -- Where a scope key's history stood at a time.
 select seq_at(%(key)s, %(ts)s);
 
 -- divided --
--- Whether an operation on a scope key has rows on both sides of a seq; operations never lie within one another.
+-- Whether an operation on a scope key, or the steps of a rollback, have rows on both sides of a seq.
 select exists (
-    select from (select op_id from history
+    select from (select op_id, meta from history
                   where agent_id = %(agent_id)s and scope_key = %(key)s and seq <= %(seq)s order by seq desc limit 1) as p
-      join history l on l.agent_id = %(agent_id)s and l.op_id = p.op_id and l.scope_key = %(key)s and l.seq > %(seq)s);
+      join history l on l.agent_id = %(agent_id)s and l.scope_key = %(key)s and l.seq > %(seq)s
+       and (l.op_id = p.op_id or l.meta ->> 'rollback' = p.meta ->> 'rollback'));
 
 -- newest --
 -- The newest row of the agent's history.

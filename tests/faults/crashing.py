@@ -23,7 +23,7 @@ class CrashingServer:
     """An embedded server with a migrated database. What it has acknowledged must be there after each crash."""
 
     def __init__(self, base: Path) -> None:
-        self._base = base
+        self.base = base
         self._embedded = EmbeddedPostgres(base)
         self._embedded.start()
         with psycopg.connect(self._embedded.dsn(), autocommit=True) as connection:
@@ -37,10 +37,14 @@ class CrashingServer:
 
     def kill(self) -> None:
         """`kill -9` of the postmaster, which is dead when this returns; its other processes notice and end."""
-        os.kill(int((self._base / "data" / "postmaster.pid").read_text().split("\n")[0]), signal.SIGKILL)
+        os.kill(int((self.base / "data" / "postmaster.pid").read_text().split("\n")[0]), signal.SIGKILL)
         directory = Path(str(conninfo_to_dict(self._embedded.dsn())["host"]))
         while sockets.is_listening(directory):  # a start that still found it there would do nothing
             time.sleep(0.001)
+
+    def starts(self) -> int:
+        """How often it was started."""
+        return (self.base / "server.log").read_text().count("starting PostgreSQL")
 
     def restart(self) -> None:
         """Starts it again; returns when it has recovered and accepts connections."""

@@ -173,8 +173,7 @@ async def _erase_person(place: Place) -> object:
 
 
 async def _purge(place: Place) -> object:
-    async with place.administration._database.administered(AGENT, "a") as scoped:
-        return await erasure.purge_expired(scoped, timedelta(0))
+    return await erasure.purge_expired(place.administration._database, AGENT, "a", timedelta(0))
 
 
 async def _merge(place: Place) -> object:

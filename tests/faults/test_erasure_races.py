@@ -89,7 +89,11 @@ async def test_what_others_said_in_the_same_session_is_formed_without_the_erased
         model.answer(
             FACTS, meanwhile(lambda: memory.erase_person(ANA), both), facts(fact("Bo sails.", 1, subject="Bo"))
         )
-        await memory.observe(ANA, [*turns(f"I keep a {CANARY}", user="ana"), *turns("I sail", user="bo", minutes=1)])
+        await memory.observe(
+            ANA,
+            [*turns(f"I keep a {CANARY}", user="ana"), *turns("I sail", user="bo", minutes=1)],
+            several_speakers=True,
+        )
         (run,) = await memory.form(BO)
         assert run["formed"] == 1
         assert CANARY not in last_prompt(model, FACTS)

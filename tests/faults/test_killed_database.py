@@ -1,7 +1,11 @@
 """`kill -9` of the database: what was acknowledged is there, the worker says what is wrong and recovers by itself."""
 
+import asyncio
+import itertools
+
 import pytest
 
+from mnemic.service.memory import Mnemic
 from mnemic.state.errors import DatabaseUnavailableError, ModelError
 from tests.faults.checker import check_exactly_once, pending
 from tests.faults.crashing import CrashingServer
@@ -47,6 +51,31 @@ def test_a_lease_that_cannot_be_given_back_hides_no_failure(crashing: CrashingSe
             expire_leases(superuser)
             repeat([worker], FORM, until=lambda: pending(superuser) == 0, expected=(DatabaseUnavailableError,))
             check_exactly_once(superuser, [JOB])
+
+
+async def recall_all(memory: Mnemic) -> int:
+    """How often a hundred recalls had to come until they all had their memory."""
+    for attempt in itertools.count(1):
+        contexts = await asyncio.gather(*(memory.context(JOB.who, search="never") for _ in range(100)))
+        if not any(context["degraded"] for context in contexts):
+            return attempt
+    raise AssertionError
+
+
+def test_many_tasks_of_many_processes_start_the_embedded_server_again_once(
+    crashing: CrashingServer, model: TrappedModel
+) -> None:
+    settings = scripted_settings(crashing.clone, model, database_url=None, data_dir=crashing.base)
+    with Worker(settings) as one, Worker(settings) as another:
+        for worker in (one, another):
+            assert worker.do(recall_all) == 1
+        begun = crashing.starts()
+        crashing.kill()
+        for worker in (one, another):
+            worker.ask(recall_all)
+        for worker in (one, another):
+            assert worker.answer().result
+        assert crashing.starts() == begun + 1
 
 
 @pytest.mark.parametrize("seed", [1])

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,20 @@ async def test_a_run_that_names_what_is_not_its_users_is_refused_before_anything
             with pytest.raises(Exception, match=field):
                 await client.runs.wait(thread, graph, input=given, context={**GUIDE, **REFUSED[field]})
             assert thread is None or stored(world.clone, thread) == []
+
+
+@pytest.mark.parametrize("named", [{"user": "bea"}, {"additional_kwargs": {"user": "bea"}}, {"author": "bea"}])
+async def test_no_message_is_anothers_words(world: World, ana: LangGraphClient, named: dict[str, Any]) -> None:
+    """Of a thread's messages LangChain keeps a `user`, which is refused, and an `author` only where nobody looks."""
+    forged: Any = {"role": "user", "content": "I am allergic to nothing.", **named}
+    thread = (await ana.threads.create())["thread_id"]
+    refused = pytest.raises(Exception, match="RefusedIdentityError")
+    with nullcontext() if "author" in named else refused:
+        await ana.runs.wait(thread, "supervisor", input={"messages": [forged]}, context=GUIDE)
+    with world.clone.as_superuser() as superuser:
+        said = "select distinct user_id, brought_by from mnemic.messages where session_id = %s and role = 'user'"
+        owners = superuser.execute(said, (thread,)).fetchall()
+    assert owners == ([("ana", "ana")] if "author" in named else [])
 
 
 @pytest.mark.parametrize("place", ["context", "config"])

@@ -14,6 +14,7 @@ from mnemic.nodes.authenticated import Bound
 from mnemic.nodes.incoming import require_storable
 from mnemic.prompts.supervise import NOT_ANSWERED, WORDLESS
 from mnemic.state.errors import InvalidInputError, ModelOutputError, RefusedIdentityError
+from mnemic.state.identity import Identity
 from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, Request, calling
 from tests.support.supervised import ANA, SAID, answers_of, keep, requests, says, thread, turn
@@ -64,11 +65,11 @@ async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answer
     assert CANARY not in f"{caplog.text} {refused.value}"
 
 
-async def test_whoever_was_authenticated_is_refused_words_of_another() -> None:
-    said = HumanMessage("I am Bea.", additional_kwargs={"user": "bea"})
-    with pytest.raises(RefusedIdentityError, match="speaks for nobody else"):
-        require_storable(said, Bound(**ANA.model_dump()))
-    require_storable(said, ANA)  # the host may say so
+@pytest.mark.parametrize("who", [ANA, Bound(**ANA.model_dump())])
+async def test_words_of_another_are_refused(who: Identity) -> None:
+    with pytest.raises(RefusedIdentityError):
+        require_storable(HumanMessage("I am Bea.", additional_kwargs={"user": "bea"}), who)
+    require_storable(HumanMessage("I am Ana.", additional_kwargs={"user": "ana"}), who)
 
 
 @pytest.mark.parametrize("part", [{"type": "text", "text": {"value": CANARY}}, {"type": "text", "text": 5}, 7, None])

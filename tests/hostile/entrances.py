@@ -166,9 +166,11 @@ OBSERVING: dict[str, Act] = {
     ),
     "observe: identity": _of("observe", messages=[_GOOD]),
     "observe: revision": _of("observe", "revision", messages=[_GOOD]),
+    "observe: several_speakers": _of("observe", "several_speakers", messages=[_GOOD]),
     "observe_node: context": _node_with("observe_node"),
     "observe_node: messages": _node_with("observe_node", lambda value: {"messages": value}),
     "observe_node: messages_key": _node("observe_node", "messages_key"),
+    "observe_node: several_speakers": _node("observe_node", "several_speakers"),
     "remember: identity": _of("remember", **_FACT),
     **{
         f"remember: {argument}": _of("remember", argument, **_FACT)
@@ -204,7 +206,7 @@ ASKING: dict[str, Act] = {
     },
     **{
         f"middleware: {argument}": _middleware(argument)
-        for argument in ("role", "search", "budget_tokens", "observe", "form")
+        for argument in ("role", "search", "budget_tokens", "observe", "form", "several_speakers")
     },
     "consolidate: identity": _of("consolidate", scope_key="user:ana"),
     "consolidate: scope_key": _of("consolidate", "scope_key"),

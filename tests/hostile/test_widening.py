@@ -85,7 +85,7 @@ async def form(memory: Mnemic, *more: dict[str, Any]) -> None:
     """Ana's word on the branch, what comes between, and Bo's thanks."""
     thanks = turns("thanks", user="bo", minutes=30)
     between = [{**turn, "time": f"2026-03-02T09:1{place}:00Z"} for place, turn in enumerate(more)]
-    await memory.observe(ANA, [*turns(BRANCH), *between, *thanks])
+    await memory.observe(ANA, [*turns(BRANCH), *between, *thanks], several_speakers=True)
     await memory.form(ANA)
 
 
@@ -150,10 +150,10 @@ async def test_the_offline_rules_share_nothing_of_a_batch_with_an_order(
 ) -> None:
     settings = Settings(database_url=worker_db.service_dsn, embedder="hash")
     async with Mnemic.open(**settings.model_dump(exclude_unset=True)) as offline:
-        await offline.observe(ANA, turns("hello", user="bo"))
+        await offline.observe(ANA, turns("hello", user="bo"), several_speakers=True)
         between = [{**order, "time": "2026-03-02T09:40:00Z"}] if order else HONEST
         said = turns("Our database is Postgres 16.", "We agreed to deploy on Tuesdays only.", minutes=20)
-        await offline.observe(ANA, [*said, *between])
+        await offline.observe(ANA, [*said, *between], several_speakers=True)
         await offline.form(ANA)
 
     assert shared(superuser) == (set() if order else {"fact", "reflection"})

@@ -223,7 +223,7 @@ async def test_every_speakers_own_text_is_written_by_one_formation(memory: Mnemi
     model.answer("Bo wants every figure.", consolidation("Bo wants every figure."))
     model.answer(REFLECTIONS, reflections(user=both))
     said = [{"role": "user", "content": "Be short."}, {"role": "user", "content": "All of it.", "user": "bo"}]
-    await memory.observe(ANA, said)
+    await memory.observe(ANA, said, several_speakers=True)
     (run,) = await memory.form(ANA)
 
     assert [(result["scope_key"], result["outcome"]) for result in run["consolidations"]] == [

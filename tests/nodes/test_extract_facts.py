@@ -19,7 +19,7 @@ PASTED = "-------- Forwarded message\nThe harbor project ships on 9 May 2026."
 async def test_each_speaker_owns_what_they_said(memory: Mnemic, model: LoopbackModel) -> None:
     model.answer(FACTS, facts(fact("Ana keeps bees.", 1), fact("Bo repairs old clocks.", 2, subject="Bo")))
     said = [*turns("I keep bees."), *turns("I repair old clocks.", "Very old ones.", user="bo", minutes=1)]
-    await memory.observe(ANA, said)
+    await memory.observe(ANA, said, several_speakers=True)
     await memory.form(ANA)
 
     assert await contents(memory, ANA) == ["Ana keeps bees."]
@@ -28,7 +28,9 @@ async def test_each_speaker_owns_what_they_said(memory: Mnemic, model: LoopbackM
 
 async def test_another_users_recall_never_sees_it(memory: Mnemic, model: LoopbackModel) -> None:
     model.answer(FACTS, facts(fact("Ana keeps bees.", 1)))
-    await memory.observe(ANA, [*turns("I keep bees."), *turns("Bees are fine.", user="bo", minutes=1)])
+    await memory.observe(
+        ANA, [*turns("I keep bees."), *turns("Bees are fine.", user="bo", minutes=1)], several_speakers=True
+    )
     await memory.form(ANA)
 
     seen = [found.content for found in await memory.query(ANA, "Who keeps bees?")]

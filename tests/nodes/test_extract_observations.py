@@ -199,7 +199,7 @@ async def test_each_speakers_observation_is_their_own_and_nobodys_own_memory_is_
     bo_counts = "Bo wants to see every figure."
     model.answer(OBSERVATIONS, observations(observation(BEES), observation(bo_counts, 2)))
     said = ("Show me every figure.", "Please.", "assistant: Yes.")
-    await single.observe(ANA, [*turns("I keep bees."), *turns(*said, user="bo", minutes=1)])
+    await single.observe(ANA, [*turns("I keep bees."), *turns(*said, user="bo", minutes=1)], several_speakers=True)
     await single.form(ANA)
 
     assert SHORT not in last_prompt(model, OBSERVATIONS)

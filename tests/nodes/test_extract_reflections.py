@@ -71,7 +71,9 @@ async def test_nothing_personal_becomes_the_agents_or_the_groups(
 async def test_each_speakers_reflection_is_their_own(memory: Mnemic, model: LoopbackModel) -> None:
     both = [reflection(SHORT, 1), reflection("Bo wants to see every figure.", 2)]
     model.answer(REFLECTIONS, reflections(user=both))
-    await memory.observe(ANA, [*turns("Be short."), *turns("Show me every figure.", user="bo", minutes=1)])
+    await memory.observe(
+        ANA, [*turns("Be short."), *turns("Show me every figure.", user="bo", minutes=1)], several_speakers=True
+    )
     await memory.form(ANA)
 
     assert await contents(memory, ANA, "reflection") == [SHORT]
@@ -102,7 +104,7 @@ async def test_where_several_speak_nobodys_own_memory_is_shown(memory: Mnemic, m
     model.answer(REFLECTIONS, reflections(user=[reflection(SHORT)], agent=[reflection(LAUNCH)]))
     await say(memory, ANA, "Be short. The launch comes before all else.")
     model.answer(REFLECTIONS, reflections())
-    await memory.observe(ANA, [*turns("Hello all."), *turns("Hello Ana.", user="bo", minutes=1)])
+    await memory.observe(ANA, [*turns("Hello all."), *turns("Hello Ana.", user="bo", minutes=1)], several_speakers=True)
     await memory.form(ANA)
 
     prompt = last_prompt(model, REFLECTIONS)
@@ -151,7 +153,9 @@ async def test_an_episode_of_several_is_the_groups_or_the_sessions(
     model.answer(FACTS, facts(fact("Ana keeps bees.", private=private)))
     model.answer(REFLECTIONS, reflections(episode="Ana and Bo chose a mast on 2 March 2026."))
     who = identity("ana", session="s1", groups=groups)
-    await memory.observe(who, [*turns("Let us choose a mast."), *turns("The light one.", user="bo", minutes=1)])
+    await memory.observe(
+        who, [*turns("Let us choose a mast."), *turns("The light one.", user="bo", minutes=1)], several_speakers=True
+    )
     await memory.form(who)
 
     (episode,) = await memory.memories(who, ["episode"])

@@ -97,7 +97,9 @@ async def test_what_is_told_in_confidence_reaches_the_group_by_no_episode(
     model.answer(REFLECTIONS, reflections(episode="Ana told Bo on 2 March 2026 about a cancer diagnosis and a debt."))
     for minutes in (0, 30):
         told = turns(f"I have cancer, a diagnosis and a debt {minutes}", user="ana", minutes=minutes)
-        await memory.observe(TEAM, [*told, *turns(f"oh {minutes}", user="bo", minutes=minutes + 3)])
+        await memory.observe(
+            TEAM, [*told, *turns(f"oh {minutes}", user="bo", minutes=minutes + 3)], several_speakers=True
+        )
         await memory.form(TEAM)
 
     assert [found.content for found in await memory.query(AWAY, "Ana cancer diagnosis debt")] == []
@@ -172,7 +174,7 @@ async def test_nobodys_own_memory_is_shown_where_only_others_speak(memory: Mnemi
     model.answer(REFLECTIONS, reflections(user=[reflection("Ana never speaks of the lawsuit.", private=True)]))
     await say(memory, identity("ana", session="s0"), "x")
     model.answer(REFLECTIONS, reflections())
-    await memory.observe(TEAM, turns("I am Bo", user="bo"))
+    await memory.observe(TEAM, turns("I am Bo", user="bo"), several_speakers=True)
     await memory.form(TEAM)
 
     assert "lawsuit" not in last_prompt(model, REFLECTIONS)

@@ -82,7 +82,7 @@ async def test_a_host_that_sends_only_what_is_new_loses_no_repeat_where_times_te
         observed = await memory.observe(ANA, turns("ok", minutes=minute))
     assert observed.pending == 2
     for speaker in ("ben", "cleo"):
-        await memory.observe(ANA, [{"role": "user", "content": "ok", "user": speaker}])
+        await memory.observe(ANA, [{"role": "user", "content": "ok", "user": speaker}], several_speakers=True)
     assert (await memory.observe(ANA, [])).pending == 4
 
 

@@ -278,8 +278,12 @@ async def test_where_the_run_has_no_user_the_turns_first_speaker_counts(
 ) -> None:
     a_new_fact_each_time(model)
     use_up(superuser, used, user="bo")
-    await memory.observe(NOBODY, [*turns("assistant: Welcome."), *turns("I keep bees.", user="bo", minutes=1)])
-    await memory.observe(NOBODY, turns("assistant: Fine.", "So do I.", "assistant: Fine.", user="ana", minutes=2))
+    await memory.observe(
+        NOBODY, [*turns("assistant: Welcome."), *turns("I keep bees.", user="bo", minutes=1)], several_speakers=True
+    )
+    await memory.observe(
+        NOBODY, turns("assistant: Fine.", "So do I.", "assistant: Fine.", user="ana", minutes=2), several_speakers=True
+    )
     runs = await memory.form(NOBODY, force=False)
 
     assert [run["reason"] for run in runs] == (["turn", "turn"] if used == 19 else [])
@@ -290,7 +294,7 @@ async def test_a_users_run_counts_on_their_own_day_whoever_speaks(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     a_new_fact_each_time(model)
-    await memory.observe(ANA, turns("I keep bees.", "assistant: Fine.", user="bo"))
+    await memory.observe(ANA, turns("I keep bees.", "assistant: Fine.", user="bo"), several_speakers=True)
     await memory.form(ANA, force=False)
 
     assert (written(superuser, "ana"), written(superuser, "bo")) == (1, 0)
@@ -302,7 +306,7 @@ async def test_a_retry_counts_on_the_day_of_those_who_spoke(
     a_new_fact_each_time(model)
     nobody = identity(None, session="s1")
     use_up(superuser, 20, "bo")
-    await memory.observe(nobody, turns("I keep bees.", "assistant: Fine.", user="bo"))
+    await memory.observe(nobody, turns("I keep bees.", "assistant: Fine.", user="bo"), several_speakers=True)
     superuser.execute("update mnemic.messages set set_aside = true")
 
     runs = await memory.form(nobody, retry=True)  # in a batch, for the day is used up

@@ -1,13 +1,17 @@
 """A turn is answered all the same: with less memory where the embedder or the database fails, and it says so."""
 
+import asyncio
 import logging
 import os
 import shutil
 import signal
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -22,9 +26,10 @@ from mnemic.state.errors import (
     MnemicError,
 )
 from mnemic.storage.embedded import EmbeddedPostgres
-from tests.nodes.bees import ANA, BEES, GREETING, PAST, WISH, fill
+from mnemic.storage.embedded.locks import try_exclusive
+from tests.nodes.bees import ANA, BEES, GREETING, PAST, SESSION, WISH, fill
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import scripted_memory, scripted_resources
+from tests.support.scripted import scripted_memory, scripted_resources, turns
 from tests.support.server import Clone, fast_directory
 
 
@@ -161,25 +166,67 @@ def base() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
-def kill_server(base: Path) -> None:
+def kill_server(base: Path, how: signal.Signals = signal.SIGKILL) -> None:
     pid = int((base / "data" / "postmaster.pid").read_text().split()[0])
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, how)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    while (lock := try_exclusive(base / "server.lock")) is None:
+        time.sleep(0.01)  # a backend notices a moment later that its server is gone
+    os.close(lock)
 
 
-async def test_a_killed_database_costs_the_memory_until_it_is_back(
+#: Only to end a test that hangs.
+FOREVER = 60
+PATIENCE = {"pool_size": 2, "pool_timeout_seconds": 1, "recall_timeout_seconds": 1}
+
+
+async def test_a_killed_database_of_ones_own_costs_the_memory_until_it_is_back(
     clean_db: Clone, model: LoopbackModel, base: Path
 ) -> None:
-    patience = {"pool_size": 2, "pool_timeout_seconds": 1, "recall_timeout_seconds": 1}
-    async with scripted_memory(clean_db, model, database_url=None, data_dir=base, **patience) as memory:
+    async with scripted_memory(clean_db, model, database_url=None, data_dir=base, **PATIENCE) as memory:
         await fill(memory, model)
-        kill_server(base)
-        while not (await memory.context(ANA, PAST))["degraded"]:
-            pass  # a backend notices a moment later that its server is gone
-        for _ in range(3):
-            context = await memory.context(ANA, PAST)
-            assert (context["degraded"], context["context"]) == ("no_memory", "")
-        with EmbeddedPostgres(base):
+    with EmbeddedPostgres(base) as server:
+        dsn = server.dsn(user="mnemic_app", dbname="mnemic")
+        async with scripted_memory(clean_db, model, database_url=dsn, **PATIENCE) as memory:
+            kill_server(base)
+            for _ in range(3):
+                context = await memory.context(ANA, PAST)
+                assert (context["degraded"], context["context"]) == ("no_memory", "")
+            server.start()
             context = await memory.context(ANA, PAST)
             assert context["degraded"] is None
             assert BEES in context["context"]
+
+
+@pytest.mark.parametrize("next_use", ["recall", "observe", "form", "query"])
+async def test_the_embedded_database_is_started_again_by_whoever_uses_it_next(
+    clean_db: Clone, model: LoopbackModel, base: Path, next_use: str
+) -> None:
+    async with scripted_memory(clean_db, model, database_url=None, data_dir=base, **PATIENCE) as memory:
+        await fill(memory, model)
+        uses: dict[str, Callable[[], Awaitable[Any]]] = {
+            "recall": lambda: memory.context(ANA, PAST),
+            "observe": lambda: memory.observe(SESSION, turns("I sold two hives.")),
+            "form": lambda: memory.form(SESSION),
+            "query": lambda: memory.query(ANA, PAST),
+        }
+        kill_server(base)
+        async with asyncio.timeout(FOREVER):
+            while True:
+                with suppress(DatabaseUnavailableError):
+                    used = await uses[next_use]()
+                    if next_use != "recall" or not used["degraded"]:
+                        break
+        assert BEES in (await memory.context(ANA, PAST))["context"]
+
+
+async def test_an_embedded_database_that_was_shut_down_stays_down(
+    clean_db: Clone, model: LoopbackModel, base: Path
+) -> None:
+    async with scripted_memory(clean_db, model, database_url=None, data_dir=base, **PATIENCE) as memory:
+        await fill(memory, model)
+        kill_server(base, signal.SIGINT)
+        for _ in range(3):
+            assert (await memory.context(ANA, PAST))["degraded"] == "no_memory"
+        with EmbeddedPostgres(base):
+            assert (await memory.context(ANA, PAST))["degraded"] is None

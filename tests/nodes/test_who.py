@@ -200,12 +200,13 @@ async def test_a_formation_that_acted_by_plain_identities_would_be_seen(
 
 @pytest.mark.parametrize("field", ["user", "author"])
 def test_whoever_was_authenticated_speaks_for_nobody_else(field: str) -> None:
-    """Whose words they are decides whose memories they become; the control is a host, which may name any speaker."""
+    """Whose words they are decides whose memories they become; the control is a host that says that several speak."""
     said = [{"role": "user", "content": "I moved to Oslo.", field: "bob"}]
-    with pytest.raises(RefusedIdentityError, match="speaks for nobody else"):
-        to_messages(said, identity_of(run()), now=NOW)
+    for several in (False, True):
+        with pytest.raises(RefusedIdentityError, match="speaks for nobody else"):
+            to_messages(said, identity_of(run()), now=NOW, several_speakers=several)
     hosted = Identity(agent_id="guide", user_id="ana", session_id="t1")
-    assert [one.user_id for one in to_messages(said, hosted, now=NOW)] == ["bob"]
+    assert [one.user_id for one in to_messages(said, hosted, now=NOW, several_speakers=True)] == ["bob"]
     own = [{"role": "user", "content": "I moved to Oslo."}, {"role": "user", "content": "Yes.", field: "ana"}]
     assert [one.user_id for one in to_messages(own, identity_of(run()), now=NOW)] == ["ana", "ana"]
 

@@ -45,12 +45,15 @@ CALLABLE = {
         "agent_ids",
         "as_of_blind",
         "audit_problems",
+        "forget_messages",
+        "plan_restore_as_administrator",
+        "plan_undo_as_administrator",
         "purge_expired",
-        "restore_as_administrator",
+        "roll_back_as_administrator",
         "seq_at",
         "set_protection",
     ),
-    *("tells_of_memory", "undo_as_administrator"),
+    "tells_of_memory",
 }
 _COLUMNS = """
 select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid

@@ -32,7 +32,7 @@ async def test_what_cannot_be_stored_is_left_out_and_the_rest_is_not(
     nobody = identity(None, session="s1")
     ours = {"role": "user", "content": "Keep me.", "user": "ana"}
     said: list[Any] = [NOBODYS, ours, 7, {"role": "assistant", "content": "I do."}]
-    await observe_turn(memory, nobody, said, revision=10**6)
+    await observe_turn(memory, nobody, said, revision=10**6, several_speakers=True)
     rows = superuser.execute("select content from mnemic.messages order by place").fetchall()
     assert rows == [("Keep me.",), ("I do.",)]
     assert "messages that cannot be stored are left out: 2, such as message 1: it is a user's" in caplog.text
@@ -44,7 +44,7 @@ async def test_a_picture_behind_words_that_can_be_stored_costs_none_of_them(
 ) -> None:
     picture = {"role": "user", "content": [{"type": "image_url"}], "user": "ana"}
     said: list[Any] = [NOBODYS, {"role": "user", "content": "Keep me.", "user": "ana"}, picture]
-    await observe_turn(memory, identity(None, session="s1"), said, revision=None)
+    await observe_turn(memory, identity(None, session="s1"), said, revision=None, several_speakers=True)
     assert superuser.execute("select content from mnemic.messages").fetchall() == [("Keep me.",)]
 
 

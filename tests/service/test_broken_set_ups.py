@@ -35,6 +35,10 @@ ROLES = [
     ("alter role {role} bypassrls", "alter role {role} nobypassrls"),
     ("grant mnemic_owner to {role}", "revoke mnemic_owner from {role}"),
     ("grant mnemic_admin to {role}", "revoke mnemic_admin from {role}"),
+    (
+        "grant set on parameter session_replication_role to {role}",
+        "revoke set on parameter session_replication_role from {role}",
+    ),
 ]
 
 

@@ -33,21 +33,21 @@ async def kept(service: Mnemic, model: LoopbackModel, who: Identity, text: str) 
 
 async def test_what_is_erased_is_found_no_more_and_its_history_says_when(memory: Mnemic, model: LoopbackModel) -> None:
     bees = await kept(memory, model, ANA, "Ana keeps bees.")
-    assert await memory.erase(ANA, str(bees)) == [bees]
+    assert (await memory.erase(ANA, str(bees))).erased == (bees,)
     assert await memory.memories(ANA, with_closed=False) == []
     assert await memory.query(ANA, "bees well") == []
     assert (await memory.context(ANA, "bees", search="always"))["context"] == ""
     told = await memory.history(ANA, bees)
     assert [(one.event, one.before, one.after or None) for one in told] == [("ADD", None, None), ("ERASE", None, None)]
-    assert await memory.erase(ANA, bees) == []
+    assert (await memory.erase(ANA, bees)).erased == ()
     assert not await memory.forget(ANA, bees)
 
 
 async def test_anothers_ids_are_as_unknown_ones_and_stay(memory: Mnemic, model: LoopbackModel) -> None:
     bees = await kept(memory, model, ANA, "Ana keeps bees.")
     for other in (BO, identity("bo", session="s1"), identity("ana", agent="museum")):
-        assert await memory.erase(other, bees, uuid.uuid4()) == []
-        assert await memory.erase_person(other) == []
+        assert (await memory.erase(other, bees, uuid.uuid4())).erased == ()
+        assert (await memory.erase_person(other)).erased == ()
     assert [one.id for one in await memory.memories(ANA, ["fact"])] == [bees]
 
 
@@ -57,7 +57,7 @@ async def test_erasing_a_person_takes_their_settings_and_nobody_elses(
     hers, his = await kept(memory, model, ANA, "Ana keeps bees."), await kept(memory, model, BO, "Bo sails.")
     for who, key in ((ANA, "user:ana"), (BO, "user:bo")):
         await memory.configure_scope(who, ScopeSettings(scope_key=key, name="Somebody", extraction_guidance="Briefly."))
-    assert await memory.erase_person(ANA) == [hers]
+    assert (await memory.erase_person(ANA)).erased == (hers,)
     assert [one.id for one in await memory.memories(BO, ["fact"])] == [his]
     named = superuser.execute("select scope_key, name from mnemic.scopes where extraction_guidance is not null")
     assert named.fetchall() == [("user:bo", "Somebody")]
@@ -85,7 +85,7 @@ async def test_a_session_alone_takes_its_own_memories_and_no_persons_words(
     said, answer = message("Well"), message("Good", user=None, role="assistant")
     task = stored("The list is open.", kind="reflection", key="session:s1", sources=[said, answer])
     await form(db, ANA, [said, answer], task)
-    assert await memory.erase(identity(None, session="s1"), task.id) == [task.id]
+    assert (await memory.erase(identity(None, session="s1"), task.id)).erased == (task.id,)
     left = superuser.execute("select id, content from mnemic.messages where content is not null").fetchall()
     assert left == [(said.id, "Well")]
 

@@ -105,6 +105,7 @@ async def test_recalling_and_reading_leave_the_loop_to_others(resources: Resourc
         assert longest.seconds < MOST, longest
 
 
+@pytest.mark.slow
 async def test_making_a_memory_smaller_leaves_the_loop_to_others(resources: Resources, memory: Mnemic) -> None:
     await know(resources, 100)
     thoughts = [worlds.memory(f"Ana plans trip {number} to Oslo.", kind="reflection") for number in range(100)]

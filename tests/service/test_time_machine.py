@@ -156,6 +156,21 @@ async def test_a_living_twin_is_a_conflict_that_a_cascade_does_not_solve(
     assert everything(superuser) == before
 
 
+async def test_two_that_would_come_back_in_one_place_are_each_others_twins(
+    surface: Surface, db: Database, superuser: psycopg.Connection
+) -> None:
+    (bees,) = await saved(db, BEES)
+    await forgotten(db, bees)
+    twin = again(bees)
+    await remember(db, ANA, twin)
+    await forgotten(db, twin)
+    ops = op_ids(superuser)
+    refused = await refusal(surface, ops[1], ops[3])
+    assert isinstance(refused, RollbackRefusedError)
+    assert {one.memory_id for one in refused.rollback.twins} == {bees.id, twin.id}
+    assert set(states(superuser).values()) == {"soft_deleted"}
+
+
 async def test_a_protected_memory_is_rolled_back_by_an_administrator_alone(
     surface: Surface, db: Database, superuser: psycopg.Connection
 ) -> None:

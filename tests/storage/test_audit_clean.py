@@ -19,6 +19,7 @@ from mnemic.state.records import Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import audit, erasure, inbox, memories, scopes, time_machine
 from mnemic.storage.database import Database, Scoped
+from tests.support import in_one
 from tests.support.audited import administration, problems, tell
 from tests.support.erasing import expire
 from tests.support.server import Clone
@@ -34,12 +35,10 @@ async def act(scoped: Scoped, own: list[str], name: str) -> None:
         found = await time_machine.operations(scoped, own, session_id=None, since=None, most=100)
         wanted = [one.op_id for one in found if (one.undo_of is not None) == (name == "redo")][:2]
         for op_id in wanted[-1:]:
-            await time_machine.undo(scoped, own, [op_id], cascade=True, skip_erased=True, apply=True)
+            await in_one.undo(scoped, own, [op_id], cascade=True, skip_erased=True, apply=True)
     elif name == "restore":
         seq = await time_machine.seq_of(scoped, own[0], 0)
-        await time_machine.restore(scoped, own[0], seq + 2, administers=False, skip_erased=True, apply=True)
-    elif name == "erase":
-        await erasure.erase(scoped, own, [one.id for one in living[:1]])
+        await in_one.restore(scoped, own[0], seq + 2, administers=False, skip_erased=True, apply=True)
     elif name == "keep":
         await _keep(scoped, own[0])
     elif living:
@@ -70,7 +69,7 @@ def _purge(superuser: psycopg.Connection, agent: str) -> None:
     with superuser.transaction():
         superuser.execute("set local role mnemic_admin")
         superuser.execute("select set_config('mnemic.agent_id', %s, true)", (agent,))
-        superuser.execute("select mnemic.purge_expired('0', gen_random_uuid(), 'a')")
+        superuser.execute(f"select mnemic.purge_expired('0', gen_random_uuid(), 'a', '{uuid.UUID(int=0)}', 9)".encode())
 
 
 def _protect(clone: Clone, superuser: psycopg.Connection, agent: str) -> None:
@@ -92,6 +91,10 @@ async def test_whatever_was_done_there_is_nothing_wrong(
     for name in ("keep", "keep", *names):
         if name == "purge":
             _purge(superuser, who.agent_id)
+        elif name == "erase":
+            async with db.scoped(who) as scoped:
+                living = await memories.living(scoped, ["fact", "reflection"], most=50)
+            await erasure.erase(db, who, ["user:ana", "session:s1"], [one.id for one in living[:1]])
         elif name == "protect":
             _protect(clean_db, superuser, who.agent_id)
         else:
@@ -109,11 +112,10 @@ async def test_a_purge_and_the_erasure_of_a_person_leave_a_whole_chain(
     expired = memory("Ana waits for the ferry.")
     await remember(db, ana, expired)
     expire(superuser, expired.id)
-    async with administration(clean_db) as opened, opened._database.administered(AGENT, "a") as scoped:
-        assert await erasure.purge_expired(scoped, timedelta(0)) == [expired.id]
+    async with administration(clean_db) as opened:
+        assert await erasure.purge_expired(opened._database, AGENT, "a", timedelta(0)) == [expired.id]
     assert await problems(clean_db) == []
-    async with db.scoped(ana) as scoped:
-        assert len(await erasure.erase_person(scoped, "ana")) > 3
+    assert len((await erasure.erase(db, ana, ["user:ana"], None)).erased) > 3
     assert await problems(clean_db) == []
     count = (
         "select count(*) from mnemic.history_contents where after ->> 'state' <> 'purged' and scope_key = 'user:ana'"

@@ -138,4 +138,6 @@ def test_every_refusal_of_our_own_guards_has_its_words() -> None:
         "an operation needs a scoped transaction",  # only outside of scoped()
         "a person is erased in a transaction of their own",  # only by other statements than our own
         "a refinement begins and ends inside an operation",  # likewise
+        "this reason is given by the function that does it",  # likewise
+        "this is no act of a refinement",  # likewise
     }

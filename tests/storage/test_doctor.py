@@ -206,16 +206,16 @@ MENDED = [
         "alter schema mnemic owner to mnemic_owner",
     ),
     (
-        "alter function mnemic.erase reset search_path",
+        "alter function mnemic.erase_step reset search_path",
         "functions",
-        "mnemic.erase runs as its owner on another search path",
-        "alter function mnemic.erase set search_path = mnemic, pg_temp",
+        "mnemic.erase_step runs as its owner on another search path",
+        "alter function mnemic.erase_step set search_path = mnemic, pg_temp",
     ),
     (
-        "alter function mnemic.undo set search_path = public, mnemic",
+        "alter function mnemic.roll_back set search_path = public, mnemic",
         "functions",
-        "mnemic.undo runs as its owner on another search path",
-        "alter function mnemic.undo set search_path = mnemic, pg_temp",
+        "mnemic.roll_back runs as its owner on another search path",
+        "alter function mnemic.roll_back set search_path = mnemic, pg_temp",
     ),
     (
         "create view public.everything as select * from mnemic.memories",

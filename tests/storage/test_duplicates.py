@@ -10,8 +10,9 @@ import pytest
 
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory
-from mnemic.storage import refinements, time_machine
+from mnemic.storage import refinements
 from mnemic.storage.database import Database
+from tests.support import in_one
 from tests.support.erasing import ANA, erase, erase_person, forget, form, problems, states
 from tests.support.mutating import mutate
 from tests.support.server import Clone
@@ -61,7 +62,7 @@ async def remove(db: Database, key: str, who: Identity = ANA) -> refinements.Cla
 async def undo(db: Database, session: refinements.Claim, who: Identity = ANA) -> None:
     async with db.scoped(who) as scoped:
         made = await refinements.operations(scoped, [session.scope_key], session.id)
-        await time_machine.undo(scoped, [session.scope_key], made, cascade=False, skip_erased=False, apply=True)
+        await in_one.undo(scoped, [session.scope_key], made, cascade=False, skip_erased=False, apply=True)
 
 
 def rows(superuser: psycopg.Connection) -> dict[str, list[tuple[Any, ...]]]:
@@ -112,7 +113,7 @@ async def test_who_takes_the_forgetting_back_finds_both_again(
     last = superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
     assert last
     async with db.scoped(ANA) as scoped:
-        await time_machine.undo(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
+        await in_one.undo(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
 
     assert searched(superuser, first, second) == [True, True]
     assert problems(clean_db) == []
@@ -204,9 +205,9 @@ async def test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more(
 
     async with db.scoped(BO) as scoped:
         if back == "a restore":
-            await time_machine.restore(scoped, OFFICE, removed_at, administers=False, skip_erased=True, apply=True)
+            await in_one.restore(scoped, OFFICE, removed_at, administers=False, skip_erased=True, apply=True)
         else:
-            await time_machine.undo(scoped, [OFFICE], [undone], cascade=False, skip_erased=False, apply=True)
+            await in_one.undo(scoped, [OFFICE], [undone], cascade=False, skip_erased=False, apply=True)
 
     assert states(superuser, hers.id, his.id) == ["purged", "active"]
     assert problems(clean_db) == []
@@ -222,8 +223,8 @@ async def test_a_rollback_keeps_forgotten_what_was_forgotten_after_it(
     await forget(db, his.id)
     forgotten_at = newest(superuser)[0]
     async with db.scoped(BO) as scoped:
-        await time_machine.undo(scoped, [OFFICE], [newest(superuser)[1]], cascade=False, skip_erased=False, apply=True)
-        await time_machine.restore(scoped, OFFICE, forgotten_at, administers=False, skip_erased=True, apply=True)
+        await in_one.undo(scoped, [OFFICE], [newest(superuser)[1]], cascade=False, skip_erased=False, apply=True)
+        await in_one.restore(scoped, OFFICE, forgotten_at, administers=False, skip_erased=True, apply=True)
 
     assert states(superuser, his.id) == ["soft_deleted"]
     assert problems(clean_db) == []
@@ -244,7 +245,7 @@ RULES: dict[str, tuple[Shown, str, str, str]] = {
     ),
     "and gives it back": (
         test_who_takes_the_forgetting_back_finds_both_again,
-        "roll_back", "rests_on(p_agent, shown)", "rests_on(p_agent, '{}')",
+        "take_step", "rests_on(p_agent, shown)", "rests_on(p_agent, '{}')",
     ),
     "a living memory holds what it rests on through others": (
         test_what_the_living_one_rests_on_through_it_stays_searched,
@@ -252,7 +253,7 @@ RULES: dict[str, tuple[Shown, str, str, str]] = {
     ),
     "what nothing stands for stays in use": (
         partial(test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more, back="a restore"),
-        "is_orphaned", "w.state = 'purged'", "false",
+        "orphaned", "w.state = 'purged'", "false",
     ),
     "an erasure takes the same words": (
         test_erased_by_its_id_the_duplicate_goes_with_it,

@@ -218,6 +218,15 @@ def test_a_killed_server_recovers_with_all_rows(base: Path) -> None:
         assert _ask(server, "select count(*) from kept") == 1000
 
 
+def test_a_server_that_was_left_is_not_started_again(base: Path) -> None:
+    server = EmbeddedPostgres(base, durable=False)
+    server.start()
+    server.stop()
+    with pytest.raises(EmbeddedPostgresError, match="start"):
+        server.revive()
+    assert not (base / "data" / "postmaster.pid").exists()
+
+
 def test_a_killed_client_does_not_keep_the_server(base: Path, run: Callable[..., Client]) -> None:
     client = run()
     _await_start(client)

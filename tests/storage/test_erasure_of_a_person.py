@@ -113,12 +113,12 @@ async def test_erasing_a_person_takes_what_is_theirs_and_leaves_what_others_said
     assert await erase_person(db) == set()
 
 
-@pytest.mark.parametrize("name", ["said_by", "formed_from", "with_repeating"])
+@pytest.mark.parametrize("name", ["said_by", "formed_from", "went_into"])
 async def test_each_look_up_of_what_is_a_persons_is_needed(fresh_db: Clone, name: str) -> None:
     bodies = {
         "said_by": "select id, session_id, false from messages where agent_id = p_agent and user_id = p_user",
-        "formed_from": "select memory_id from sources where agent_id = p_agent and message_id = any(p_said)",
-        "with_repeating": "select p_ids",
+        "formed_from": "select memory_id from said_by(p_agent, p_user) s join sources on message_id = s.id",
+        "went_into": "select unnest(p_memories)",
     }
     with fresh_db.as_superuser() as superuser:
         row = superuser.execute(f"select pg_get_functiondef('mnemic.{name}'::regproc)".encode()).fetchone()
@@ -171,7 +171,7 @@ async def test_a_consolidation_goes_whether_or_not_what_it_repeats_was_erased_be
     db: Database, clean_db: Clone, superuser: psycopg.Connection, erased_before: bool
 ) -> None:
     hers, his = message(f"a {CANARY}"), message("b", user="bo")
-    from_hers = memory(f"from a {CANARY}", kind="reflection", key="session:s1", sources=[hers])
+    from_hers = memory("told everything plainly", kind="reflection", key="session:s1", sources=[hers])
     from_his = memory("from b", kind="reflection", key="session:s1", sources=[his])
     whole = memory(f"whole {CANARY}", kind="consolidation", key="session:s1")
     await form(db, ANA, [hers, his], from_hers, from_his, also=["user:bo"])
@@ -201,7 +201,8 @@ async def test_a_fact_goes_whether_or_not_what_it_replaced_was_purged_before(
         expire(superuser, old.id)
         with clean_db.as_role("mnemic_admin") as admin:
             admin.execute(f"set mnemic.agent_id = '{AGENT}'")
-            admin.execute("select purge_expired('0 days', gen_random_uuid(), 'the administrator')")
+            beyond = "'00000000-0000-0000-0000-000000000000'"
+            admin.execute(f"select purge_expired('0', gen_random_uuid(), 'the administrator', {beyond}, 9)".encode())
         assert states(superuser, old.id, merged.id) == ["purged", "active"]
     await erase_person(db)
     assert states(superuser, old.id, merged.id, beside.id) == ["purged", "purged", "active"]
@@ -244,11 +245,11 @@ RULES: dict[str, tuple[Callable[[Database, Clone, psycopg.Connection], Awaitable
     ),
     "what was taken in tells of what took it": (
         partial(test_a_consolidation_goes_whether_or_not_what_it_repeats_was_erased_before, erased_before=True),
-        "with_repeating", "h.event = 'ABSORB'", "false",
+        "went_into", "(h).event = 'ABSORB'", "false",
     ),
     "what was replaced tells of what replaced it": (
         partial(test_a_fact_goes_whether_or_not_what_it_replaced_was_purged_before, purged_before=True),
-        "with_repeating", "h.event = 'SUPERSEDE'", "false",
+        "went_into", "(h).event = 'SUPERSEDE'", "false",
     ),
     "what others remembered stays theirs": (
         test_what_somebody_remembered_for_themselves_in_a_session_of_the_persons_alone_stays,

@@ -10,8 +10,9 @@ import pytest
 from mnemic.state.errors import RefusedError
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Kind, Message, Relation, ScopeSettings, Usage
-from mnemic.storage import history, inbox, memories, scopes, time_machine, usage
+from mnemic.storage import history, inbox, memories, scopes, usage
 from mnemic.storage.database import Database, Scoped
+from tests.support import in_one
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, direction, identity, memory, message, operate, remember
 
@@ -223,7 +224,7 @@ async def told_of_a_relation(db: Database) -> tuple[str, list[str], list[str]]:
         ((op_id,),) = await scoped.tuples(
             "select op_id from history where agent_id = %(agent_id)s and event = 'LINK'", {}
         )
-        await time_machine.undo(scoped, ["user:ana"], [op_id], cascade=False, skip_erased=False, apply=True)
+        await in_one.undo(scoped, ["user:ana"], [op_id], cascade=False, skip_erased=False, apply=True)
     return str(yards.id), await contents_told(db, inside), await contents_told(db, identity("ana"))
 
 

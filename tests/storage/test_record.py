@@ -130,7 +130,7 @@ def test_no_function_of_a_role_takes_a_kind(superuser: psycopg.Connection, role:
         "select proname, 'p_actor_kind' = any(proargnames) from pg_proc"
         " where pronamespace = 'mnemic'::regnamespace and has_function_privilege(%s, oid, 'execute') and prosecdef"
     )
-    found = dict(superuser.execute(granted, (role,)).fetchall())
+    found: dict[str, bool] = dict(superuser.execute(granted, (role,)).fetchall())
     assert len(found) > 5
     assert not any(found.values())
 

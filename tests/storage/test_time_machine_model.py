@@ -4,6 +4,7 @@ import psycopg
 import pytest
 from hypothesis import Phase, settings
 
+from mnemic.service import rolling_back
 from tests.support.machine import run_machines
 from tests.support.server import Clone
 
@@ -45,3 +46,16 @@ def test_the_time_machine_does_what_its_model_says(
         settings(max_examples=machines, stateful_step_count=steps, derandomize=True, phases=[Phase.generate]),
     )
     assert met.keys() >= expected
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_rollbacks_in_steps_do_what_the_model_says_of_them_as_one(
+    clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    monkeypatch.setattr(rolling_back, "STEP", step)
+    met = run_machines(
+        clean_db,
+        superuser,
+        settings(max_examples=20, stateful_step_count=50, derandomize=True, phases=[Phase.generate]),
+    )
+    assert met.keys() >= {f"{name}: done with {part}" for name in ("undo", "restore") for part in ("changes", "links")}

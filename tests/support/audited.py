@@ -12,8 +12,9 @@ from mnemic.service.administration import Administration
 from mnemic.state.audit import AuditProblem
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Relation, Supersession
-from mnemic.storage import erasure, inbox, memories, scopes, time_machine
+from mnemic.storage import erasure, inbox, memories, scopes
 from mnemic.storage.database import Database, Scoped
+from tests.support import in_one
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, message, remember
 
@@ -61,14 +62,13 @@ async def tell(clone: Clone, db: Database) -> Story:
     _protect(clone, consolidation.id, True)
     async with db.scoped(ME) as scoped:
         (superseding,) = await _operation_of(scoped, 4)
-        await time_machine.undo(scoped, MINE, [superseding], cascade=False, skip_erased=False, apply=True)
+        await in_one.undo(scoped, MINE, [superseding], cascade=False, skip_erased=False, apply=True)
     erased = await _keep(db, "Ana's locker is number nine.")
     await _forget(db, erased)
-    async with db.scoped(ME) as scoped:
-        await erasure.erase(scoped, MINE, [erased])
+    await erasure.erase(db, ME, MINE, [erased])
     bike = await _keep(db, "Ana rides a bike.")
     async with db.scoped(ME) as scoped:
-        await time_machine.restore(scoped, "user:ana", 12, administers=False, skip_erased=False, apply=True)
+        await in_one.restore(scoped, "user:ana", 12, administers=False, skip_erased=False, apply=True)
     await remember(db, ME, shared)
     _protect(clone, consolidation.id, False)
     await remember(db, identity("bo"), newest)

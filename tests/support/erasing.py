@@ -38,13 +38,13 @@ async def form(
 
 
 async def erase(db: Database, *ids: uuid.UUID, who: Identity = ANA, keys: Sequence[str] = MINE) -> list[uuid.UUID]:
-    async with db.scoped(who) as scoped:
-        return await erasure.erase(scoped, keys, ids)
+    return [*(await erasure.erase(db, who, keys, ids)).erased]
 
 
 async def erase_person(db: Database, *, user: str = "ana") -> set[uuid.UUID]:
-    async with db.scoped(ANA) as scoped:
-        return {*await erasure.erase_person(scoped, user)}
+    done = await erasure.erase(db, ANA, [f"user:{user}"], None)
+    assert done.is_complete
+    return {*done.erased}
 
 
 async def forget(db: Database, memory_id: uuid.UUID) -> None:

@@ -17,7 +17,7 @@ from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
 from mnemic.storage.migrate import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.machine_agent import NOW, Real, added, draft, linked, numbered
-from tests.support.machine_erased import of_person, same_as, with_repeating
+from tests.support.machine_erased import lineage, of_person, with_repeating
 from tests.support.machine_pair import Act, Pair, chosen, same
 from tests.support.machine_past import BARE, KEPT, Row, Subject
 from tests.support.machine_refinements import RefinementSteps
@@ -235,11 +235,13 @@ class TimeMachine(RuleBasedStateMachine):
         """A person erases memories; those in the agent's scope key are none of theirs."""
         every = self.both.rows(lambda row: True)
         ids = {chosen(every, number)["id"] for number in which} if every else set()
-        with_same = same_as(self.both.past, ids)
+        now = self.both.past.memories()
+        own = [one for one in ids if now[one]["scope_key"] == "user:ana" and now[one]["state"] != "purged"]
+        with_kin = lineage(self.both.past, own)
         gone = [
             row
             for row in every
-            if row["id"] in with_same and row["scope_key"] == "user:ana" and row["state"] != "purged"
+            if row["id"] in with_kin and row["scope_key"] == "user:ana" and row["state"] != "purged"
         ]
         erased = self.both.real.erase(sorted(ids))
         assert set(erased) == {row["id"] for row in gone}, "erased"

@@ -10,6 +10,8 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
+from mnemic.service import rolling_back
+from mnemic.service.asked import Rolling
 from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, Memory, Message, NewMemory, Relation
 from mnemic.state.rollback import PastMemory, Rollback
@@ -25,7 +27,8 @@ NOW = object()
 #: What the database sets by itself at every change, or once and for all at the first.
 AUTOMATIC = ("agent_id", "created_at", "updated_at", "version", "content_hash", "tokens")
 _HISTORY: LiteralString = """
-select h.seq, h.op_id, h.event, h.memory_id, h.refinement_id, h.ts, h.undo_of, coalesce(c.after, c.before) as contents
+select h.seq, coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, h.event, h.memory_id, h.refinement_id, h.ts,
+       h.undo_of, coalesce(c.after, c.before) as contents
   from mnemic.history h left join mnemic.history_contents c using (agent_id, seq)
  where h.agent_id = %(agent)s and h.seq > %(after)s order by h.seq"""
 _ENTRIES: LiteralString = """
@@ -105,24 +108,27 @@ class Real:
     def undo(
         self, ops: Sequence[UUID], keys: Sequence[str] | None, *, cascade: bool, skip_erased: bool, apply: bool
     ) -> Rollback:
-        async def act(scoped: Scoped) -> Rollback:
-            asked = {"cascade": cascade, "skip_erased": skip_erased, "apply": apply}
-            return await time_machine.undo(scoped, keys, ops, **asked)
-
-        return self.serve(act) if keys is not None else self.administer(act)
+        how = Rolling(cascade=cascade, skip_erased=skip_erased, dry_run=not apply)
+        return self.runner.run(rolling_back.undo(self._transact(keys is None), keys, ops, how))
 
     def restore(self, key: str, seq: int, *, administers: bool, skip_erased: bool, apply: bool) -> Rollback:
-        async def act(scoped: Scoped) -> Rollback:
-            asked = {"administers": administers, "skip_erased": skip_erased, "apply": apply}
-            return await time_machine.restore(scoped, key, seq, **asked)
+        how = Rolling(skip_erased=skip_erased, dry_run=not apply)
+        done = rolling_back.restore(self._transact(administers), key, seq, how, administers=administers)
+        return self.runner.run(done)
 
-        return self.administer(act) if administers else self.serve(act)
+    def _transact(self, administers: bool) -> rolling_back.Transact:
+        if administers:
+            return rolling_back.as_administrator(self.administration, self.agent, "keeper")
+        return rolling_back.as_person(self.service, self.who())
 
     def erase(self, ids: Sequence[UUID]) -> list[UUID]:
-        return self.serve(lambda scoped: erasure.erase(scoped, ["user:ana"], ids))
+        return self._erased(ids)
 
     def erase_person(self) -> list[UUID]:
-        return self.serve(lambda scoped: erasure.erase_person(scoped, "ana"))
+        return self._erased(None)
+
+    def _erased(self, ids: Sequence[UUID] | None) -> list[UUID]:
+        return [*self.runner.run(erasure.erase(self.service, self.who(), ["user:ana"], ids)).erased]
 
     def of_session(self, keys: Sequence[str] | None, since: datetime) -> list[UUID]:
         async def act(scoped: Scoped) -> list[UUID]:

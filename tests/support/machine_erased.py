@@ -1,6 +1,6 @@
 """What an erasure of a person has to take: told from the model's past alone."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from uuid import UUID
 
 from tests.support.machine_past import Change, Past, Row
@@ -28,12 +28,49 @@ def with_repeating(past: Past, memory_ids: Iterable[UUID]) -> set[UUID]:
     return found
 
 
-def same_as(past: Past, memory_ids: Iterable[UUID]) -> set[UUID]:
-    """With these what was removed because it says exactly the same."""
-    found = set(memory_ids)
-    while more := {link[1] for link in past.links() if link[0] in found and link[2] == "same_as"} - found:
-        found |= more
+def lineage(past: Past, memory_ids: Iterable[UUID]) -> set[UUID]:
+    """With these where their words live on: what they came from and what any of that went into, if it shares a word."""
+    found = set()
+    for origin in memory_ids:
+        said = _ever(past, origin)
+        for kin in _closure(past, _closure(past, [origin], _came_from), _repeating):
+            words = _ever(past, kin)
+            if kin == origin or said & words or min(len(said), len(words)) < 2:
+                found.add(kin)
     return found
+
+
+def _closure(past: Past, origins: Iterable[UUID], step: Callable[[Past, UUID], Iterator[UUID]]) -> set[UUID]:
+    found: set[UUID] = set()
+    waiting = [*origins]
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            waiting += step(past, one)
+            waiting += [end for link in past.links() if link[2] == "same_as" and one in link[:2] for end in link[:2]]
+    return found
+
+
+def _came_from(past: Past, memory_id: UUID) -> Iterator[UUID]:
+    yield from (one for one, row in past.memories().items() if row["superseded_by"] == memory_id)
+    yield from (link[1] for link in past.links() if link[0] == memory_id and link[2] == "merged_from")
+    born = {change.op_id for change in past.changes if change.subject == memory_id and change.before is None}
+    for change in past.changes:
+        if change.op_id not in born or not isinstance(change.subject, UUID):
+            continue
+        is_merged = past.operations[change.op_id].reason == "merge" and _moves(change, "soft_deleted")
+        is_replaced = _moves(change, "superseded") and not _is_gone(past, change)
+        if is_merged or (is_replaced and change.after and change.after["superseded_by"] == memory_id):
+            yield change.subject
+
+
+def _ever(past: Past, memory_id: UUID) -> set[str]:
+    """All words that it ever had, but for the name of whom it is about."""
+    if past.memories()[memory_id]["state"] == "purged":
+        return set()
+    rows = (row for change in past.changes if change.subject == memory_id for row in (change.before, change.after))
+    return set().union(*(_words(row) for row in rows)) - {"ana"}
 
 
 def taken_in(past: Past, erased: Collection[object]) -> set[UUID]:
@@ -49,7 +86,17 @@ def taken_in(past: Past, erased: Collection[object]) -> set[UUID]:
 def _is_merged(past: Past, row: Row, erased: Collection[object]) -> bool:
     """Whether it was merged into one of these, or removed for its sake, and no more is known of what that became."""
     into = [link[0] for link in past.links() if link[1] == row["id"] and link[2] in ("merged_from", "same_as")]
-    return any(one in erased and not stands(past, one, erased) for one in into)
+    return any(_is_under(past, one, erased) and not stands(past, one, erased) for one in into)
+
+
+def _is_under(past: Past, memory_id: UUID, erased: Collection[object]) -> bool:
+    """Whether it is one of these, or was erased before and had gone into one of them."""
+    if memory_id in erased:
+        return True
+    if past.memories()[memory_id]["state"] != "purged":
+        return False
+    links = [link for link in past.links() if link[1] == memory_id and link[2] in ("merged_from", "same_as")]
+    return any(_is_under(past, link[0], erased) for link in links)
 
 
 def stands(past: Past, memory_id: UUID, erased: Collection[object] = ()) -> bool:

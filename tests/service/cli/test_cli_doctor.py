@@ -12,7 +12,7 @@ HARMS = {
     "row security": "alter table mnemic.memories no force row level security",
     "views": "create view public.everything as select * from mnemic.memories",
     "privileges": "grant truncate on mnemic.history to mnemic_app",
-    "functions": "alter function mnemic.erase reset search_path",
+    "functions": "alter function mnemic.erase_step reset search_path",
     "triggers": "alter table mnemic.history disable trigger append_only",
 }
 

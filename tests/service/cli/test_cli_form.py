@@ -173,3 +173,18 @@ def test_a_session_without_a_usable_answer_keeps_no_other_waiting(
     result = mnemic("form", file, *WHO)
     assert result.exit_code == 1
     assert "session monday: no usable answer to 1 messages; they stay pending" in result.stderr
+
+
+def test_words_of_others_in_the_operators_files_are_theirs_and_the_log_says_who_brought_them(
+    mnemic: Command, model: LoopbackModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNEMIC_BASE_URL", model.base_url)
+    model.answer(FACTS, facts(fact("Ana keeps bees.", 1), fact("Bo repairs old clocks.", 2)))
+    file = write(
+        tmp_path / "talk.jsonl",
+        [line("I keep bees.", author="ana"), line("I repair old clocks.", user="bo"), line("Hm.")],
+    )
+    assert mnemic("form", file, *WHO).exit_code == 0
+    (told,) = json.loads(mnemic("audit", "log", "--agent", "guide", "--user", "bo", "--json").stdout)
+    assert (told["events"], told["actor"], told["brought_by"]) == ({"ADD": 1}, "ana", ["ana"])
+    assert "brought by ana" in " ".join(mnemic("audit", "log", "--agent", "guide", "--user", "bo").stdout.split())

@@ -83,17 +83,32 @@ def test_what_goes_is_listed(mnemic: Command, ids: list[UUID], superuser: psycop
     assert (result.exit_code, result.stdout.split()) == (0, [str(ids[0]), "erased:", "1", "memory"])
     assert states(superuser, ids) == ["purged", "active", "soft_deleted"]
     everything = mnemic("erase", *WHO, "--everything", "--yes", "--json")
-    assert (everything.exit_code, json.loads(everything.stdout)) == (0, {"erased": [str(ids[1])]})
+    assert (everything.exit_code, json.loads(everything.stdout)) == (
+        0,
+        {"erased": [str(ids[1])], "messages": 0, "left": 0},
+    )
     assert states(superuser, ids) == ["purged", "purged", "soft_deleted"]
 
 
 def test_what_is_not_theirs_is_named_and_stays(mnemic: Command, ids: list[UUID], superuser: psycopg.Connection) -> None:
     unknown = uuid4()
     result = mnemic("erase", *WHO, "--yes", "--json", ids[0], ids[2], unknown)
-    assert (result.exit_code, json.loads(result.stdout)) == (1, {"erased": [str(ids[0])]})
+    assert (result.exit_code, json.loads(result.stdout)) == (1, {"erased": [str(ids[0])], "messages": 0, "left": 0})
     assert {*result.stderr.split()} >= {str(ids[2]), str(unknown)}
     assert str(ids[0]) not in result.stderr
     assert states(superuser, ids) == ["purged", "active", "soft_deleted"]
+
+
+def test_a_dry_run_shows_what_goes_and_erases_nothing(
+    mnemic: Command, ids: list[UUID], superuser: psycopg.Connection
+) -> None:
+    result = mnemic("erase", *WHO, ids[0], "--dry-run")
+    assert result.exit_code == 0
+    assert f"goes: fact {ids[0]} Ana keeps bees." in " ".join(result.stdout.split())
+    told = json.loads(mnemic("erase", *WHO, "--everything", "--dry-run", "--json").stdout)
+    assert {one["content"] for one in told["going"]} == {"Ana keeps bees.", "Ana sings."}
+    assert states(superuser, ids) == ["active", "active", "soft_deleted"]
+    assert superuser.execute("select count(*) from mnemic.erasing").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("words", [(), ("--everything", uuid4())])

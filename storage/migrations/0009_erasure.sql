@@ -1,0 +1,613 @@
+-- Erasure in steps, of all that says what an erased memory said.
+
+revoke execute on function erase, erase_person from mnemic_app;
+drop function erase(text[], uuid[], uuid, text);
+drop function erase_person(text, uuid, text);
+drop function purge_expired(interval, uuid, text);
+drop function own_sources(text, uuid[], text);
+drop function same_as(text, uuid[]);
+drop function with_repeating(text, uuid[]);
+drop function formed_from(text, text, uuid[], text[]);
+drop function delete_threads(text, text, text[]);
+
+-- An erasure that runs, or ran: by whom, since when, and how far it has come; nothing of what it takes. A person's is whole.
+create table erasures (
+    agent_id   text not null references agents,
+    id         uuid not null,
+    -- whose: a person's, or a session's that is nobody's
+    scope_key  text not null,
+    is_whole   boolean not null default false,
+    actor      text not null,
+    begun_at   timestamptz not null default clock_timestamp(),
+    memories   bigint not null default 0,
+    messages   bigint not null default 0,
+    ended_at   timestamptz,
+    primary key (agent_id, id)
+);
+create unique index erasures_one_running on erasures (agent_id, scope_key) where ended_at is null;
+
+-- What is still to be erased: memories, messages, and whether it was looked up what a memory went into.
+create table erasing (
+    agent_id     text not null,
+    item_id      uuid not null,
+    erasure_id   uuid not null,
+    is_message   boolean not null,
+    is_followed  boolean not null,
+    primary key (agent_id, item_id, erasure_id),
+    foreign key (agent_id, erasure_id) references erasures
+);
+create index erasing_next on erasing (agent_id, erasure_id, is_message);
+create index erasing_unfollowed on erasing (agent_id, erasure_id) where not is_followed;
+
+-- What replaced a memory, what took it in, and what tells of a scope key's refinements: few have any.
+create index memories_superseded on memories (agent_id, superseded_by) where superseded_by is not null;
+create index memories_absorbed on memories (agent_id, consolidated_into) where consolidated_into is not null;
+create index memories_journals on memories (agent_id, scope_key, created_at) where kind = 'journal';
+
+-- Nobody's statistics tell of a person who came to have many memories today: what looks single rows up says so, and what reads
+-- many at once, too.
+
+-- Takes what memories and messages say: contents, vectors, and what the history holds of them. The rows stay as skeletons, and
+-- so does which rested on which; the digests stay, and without their salts they tell nothing. It beats protection.
+create or replace function wipe(p_agent text, p_memories uuid[], p_messages uuid[], p_op uuid) returns void
+language plpgsql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+begin
+    delete from entries where agent_id = p_agent and item_id = any(p_memories || p_messages);
+    update memories
+       set state = 'purged', content = '', subject = '', tags = null, related_user_ids = null, protected = false,
+           pinned = false, superseded_by = null, absorbed_at = null, consolidated_into = null, purge_at = null
+     where agent_id = p_agent and id = any(p_memories);
+    delete from history_contents c using history h
+     where h.agent_id = p_agent and h.memory_id = any(p_memories) and h.event not in ('LINK', 'ERASE', 'PURGE')
+       and c.agent_id = p_agent and c.seq = h.seq;
+    delete from memory_use where agent_id = p_agent and memory_id = any(p_memories);
+    -- what was pending counts as formed, so that no run meets a message without content
+    update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op), forget_at = null
+     where agent_id = p_agent and id = any(p_messages);
+    perform set_free(p_agent, p_memories);
+end $$;
+
+-- What is out of use because these erased memories stood for it: reflections of consolidations, and what was merged, into one
+-- of those too that were erased before. Not what a memory stands for still that those were merged into, nor what was forgotten
+-- by what it had become.
+create or replace function taken_in(p_agent text, p_erased uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with recursive gone(id) as (
+        select unnest(p_erased)
+        union
+        select m.id from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
+          join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'purged'
+         where r.relation_type in ('merged_from', 'same_as')
+    )
+    select id from memories where agent_id = p_agent and consolidated_into = any(p_erased)
+    union
+    -- told by the relation, which goes when the merge is undone and comes back when that is undone
+    select r.to_id
+      from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
+      join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
+     where r.relation_type in ('merged_from', 'same_as') and not stands(p_agent, r.from_id)
+$$;
+
+-- What erased memories had taken in stands for itself again: until it is consolidated anew, or merged. But for what a living
+-- memory says already, and what is about to be erased.
+create or replace function set_free(p_agent text, p_erased uuid[]) returns void
+language sql security definer set search_path = mnemic, pg_temp as $$
+    update memories
+       set state = 'active', absorbed_at = null, consolidated_into = null
+     where agent_id = p_agent and id in (
+           select distinct on (m.scope_key, m.kind, m.content_hash, m.subject_user_id) m.id
+             from taken_in(p_agent, p_erased) as i join memories m on m.agent_id = p_agent and m.id = i
+            where not exists (select from memories t where t.agent_id = p_agent and t.state = 'active' and are_twins(t, m))
+              and not exists (select from erasing e where e.agent_id = p_agent and e.item_id = m.id)
+            order by m.scope_key, m.kind, m.content_hash, m.subject_user_id, m.id)
+$$;
+
+-- The messages that memories rest on, but those that somebody else said.
+create function own_sources(p_agent text, p_memories uuid[], p_user text) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    select distinct m.id
+      from sources s join messages m on m.agent_id = p_agent and m.id = s.message_id
+     where s.agent_id = p_agent and s.memory_id = any(p_memories) and (m.user_id is null or m.user_id = p_user)
+       and m.content is not null
+$$;
+
+-- What was formed with these messages and waits to lose its words, but for what somebody else said.
+create function waiting_with(p_agent text, p_messages uuid[], p_user text) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select w.id from messages w
+     where w.agent_id = p_agent and w.forget_at is not null and (w.user_id is null or w.user_id = p_user)
+       and w.formed_by in (select formed_by from messages where agent_id = p_agent and id = any(p_messages))
+$$;
+
+-- What a person said, and what was answered: all that no person said before another one spoke. Of sessions in which
+-- nobody else spoke, all of it.
+create or replace function said_by(p_agent text, p_user text) returns table (id uuid, session_id text, is_alone boolean)
+language sql stable security definer set search_path = mnemic, pg_temp
+    set enable_nestloop = off set enable_mergejoin = off as $$
+    with spoken as (
+        select m.id, m.session_id, m.user_id, m.place,
+               count(m.user_id) over (partition by m.session_id order by m.place) as turn,
+               bool_and(m.user_id = p_user) over (partition by m.session_id) as is_alone
+          from messages m
+          join (select distinct session_id from messages where agent_id = p_agent and user_id = p_user) as t using (session_id)
+         where m.agent_id = p_agent
+    )
+    select s.id, s.session_id, s.is_alone
+      from (select *, first_value(user_id) over (partition by session_id, turn order by place) as speaker from spoken) as s
+     where s.is_alone or s.speaker = p_user
+$$;
+
+-- Memories of a person, and those that what they said went into, whosever they are: those that rest on it, the episodes of runs
+-- that read it, what was remembered in the person's name for others, and what was written in sessions where nobody else spoke.
+create function formed_from(p_agent text, p_user text) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp set enable_nestloop = off set enable_seqscan = off as $$
+    with said as materialized (
+        select * from said_by(p_agent, p_user)
+    ), alone as materialized (
+        select distinct session_id from said where is_alone
+    )
+    select id from memories
+     where agent_id = p_agent and (scope_key = 'user:' || p_user or subject_user_id = p_user)
+    union
+    -- offset 0: looked up one by one
+    select s.memory_id
+      from said cross join lateral (select memory_id from sources where agent_id = p_agent and message_id = said.id offset 0) as s
+    union
+    select m.id
+      from (select distinct m.formed_by from said
+             cross join lateral (select formed_by from messages where agent_id = p_agent and id = said.id offset 0) as m) as run
+     cross join lateral (select memory_id from history
+                          where agent_id = p_agent and op_id = run.formed_by and event = 'ADD' offset 0) as h
+     cross join lateral (select id from memories where agent_id = p_agent and id = h.memory_id and kind = 'episode' offset 0) as m
+    union
+    select m.id from memories m join alone on alone.session_id = m.source_session_id
+     where m.agent_id = p_agent and (m.scope_key not like 'user:%' or m.scope_key = 'user:' || p_user)
+    union
+    select m.id from memories m join alone on m.scope_key = 'session:' || alone.session_id where m.agent_id = p_agent
+    union
+    select m.id from memories m
+     where m.agent_id = p_agent and m.actor_id = p_user and m.scope_key not like 'user:%' and exists (
+           select from history h where h.agent_id = p_agent and h.memory_id = m.id and h.event = 'ADD'
+              and h.reason in ('remember', 'remember_procedure') offset 0)
+$$;
+
+-- The words of a text.
+create function words_in(p_text text) returns text[]
+language sql immutable set search_path = mnemic, pg_temp as $$
+    select tsvector_to_array(to_tsvector('english', coalesce(p_text, '')))
+$$;
+
+-- The words of a memory's row.
+
+-- What these memories went into, now or back then: facts that replaced them, for the two may have been merged, consolidations
+-- that took them in, memories that they were merged into, and of a refinement that saw them what tells of it, and what took
+-- their words over. Looked up row by row, whatever a table that was small once would have been read by.
+create function went_into(p_agent text, p_memories uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    with told as materialized (
+        select l.h, k.c
+          from unnest(p_memories) as i(id)
+         -- offset 0: looked up one by one
+         cross join lateral (select h from history h where h.agent_id = p_agent and h.memory_id = i.id offset 0) as l
+          -- of what was erased before, the operation still tells
+          left join lateral (select c from history_contents c where c.agent_id = p_agent and c.seq = (l.h).seq offset 0) as k on true
+    ), born as (
+        select (h).scope_key, min((h).ts) as ts from told where (h).event = 'ADD' group by 1
+    )
+    select coalesce((c).after ->> 'superseded_by', (c).after ->> 'consolidated_into')::uuid from told
+     where coalesce((c).after ->> 'superseded_by', (c).after ->> 'consolidated_into') is not null
+    union
+    select o.memory_id from told join history o on o.agent_id = p_agent and o.op_id = (h).op_id and o.event = 'ADD'
+     where (h).event = 'MERGE'
+    union
+    select j.id from born b
+      join memories j on j.agent_id = p_agent and j.scope_key = b.scope_key and j.kind = 'journal' and j.created_at >= b.ts
+    union
+    select t from told cross join lateral taken_over(p_agent, h, c) as t
+     where (h).refinement_id is not null and (h).event in ('DELETE', 'MERGE', 'UPDATE')
+    union
+    select o.memory_id from told
+      join history o on o.agent_id = p_agent and o.op_id = (h).op_id and o.scope_key = (h).scope_key
+      join memories m on m.agent_id = p_agent and m.id = o.memory_id
+     where (c).seq is null
+       and ((h).event = 'ABSORB' and m.kind = 'consolidation'
+            or (h).event = 'SUPERSEDE' and m.kind = 'fact' and o.event = 'ADD')
+$$;
+
+-- What a memory came from: facts that it replaced, now or back then, and what was merged into it.
+create function came_from(p_agent text, p_memory uuid) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    select m.id from memories m where m.agent_id = p_agent and m.superseded_by = p_memory
+    union
+    select r.to_id from relations r where r.agent_id = p_agent and r.from_id = p_memory and r.relation_type = 'merged_from'
+    union
+    select o.memory_id
+      from history h join history o on o.agent_id = p_agent and o.op_id = h.op_id
+      left join history_contents c on c.agent_id = p_agent and c.seq = o.seq
+     where h.agent_id = p_agent and h.memory_id = p_memory and h.event = 'ADD'
+       and (o.event = 'MERGE' or o.event = 'SUPERSEDE' and c.after ->> 'superseded_by' = p_memory::text)
+$$;
+
+-- What a refinement removed because it says exactly the same, and what it kept.
+create function same_as(p_agent text, p_memory uuid) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select case r.from_id when p_memory then r.to_id else r.from_id end from relations r
+     where r.agent_id = p_agent and p_memory in (r.from_id, r.to_id) and r.relation_type = 'same_as'
+$$;
+
+-- All words that memories ever had, but for the name of whom they are about.
+create function words_ever(p_agent text, p_memory uuid) returns text[]
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select array(select unnest(words_in(m.content))
+                 union
+                 select word from history h join history_contents c on c.agent_id = p_agent and c.seq = h.seq
+                               cross join unnest(words_of(c.before) || words_of(c.after)) as word
+                  where h.agent_id = p_agent and h.memory_id = p_memory and tells_of_memory(h)
+                 except
+                 select unnest(words_in(m.subject)))
+      from memories m where m.agent_id = p_agent and m.id = p_memory
+$$;
+
+-- Memories, and where their words live on: what they came from, what they and that went into, what is exactly the same, with
+-- whatever lies between. Nothing is taken that shares no word with them; of a text that is one word, all of it.
+create function lineage(p_agent text, p_memories uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with recursive earlier(origin, id) as (
+        select i, i from unnest(p_memories) as i
+        union
+        select e.origin, n.id from earlier e
+         cross join lateral (select came_from(p_agent, e.id) union select same_as(p_agent, e.id)) as n(id)
+    ), kin(origin, id) as (
+        select * from earlier
+        union
+        select k.origin, n.id from kin k
+         cross join lateral (select went_into(p_agent, array[k.id]) union select same_as(p_agent, k.id)) as n(id)
+    ), told as materialized (
+        select id, words_ever(p_agent, id) as words from (select distinct id from kin) as k
+    )
+    select distinct k.id from kin k join told o on o.id = k.origin join told t on t.id = k.id
+     where k.id = k.origin or o.words && t.words or least(cardinality(o.words), cardinality(t.words)) < 2
+$$;
+
+-- Messages of a person, or of a session that is nobody's, that say what these memories say, or what these messages say.
+create function saying(p_agent text, p_keys text[], p_user text, p_memories uuid[], p_messages uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with theirs as materialized (
+        select m.id, words_in(m.content) as words from messages m
+         where m.agent_id = p_agent and m.content is not null
+           and (m.user_id = p_user
+                or m.user_id is null
+                   and (m.scope_key = any(p_keys)
+                        or m.session_id in (select session_id from messages where agent_id = p_agent and user_id = p_user)))
+    ), told as materialized (
+        select m.id, array(select unnest(words_in(m.content)) except select unnest(words_in(m.subject))) as words
+          from memories m where m.agent_id = p_agent and m.id = any(p_memories)
+    ), theirs_words as materialized (
+        select id, unnest(words) as word from theirs
+    ), rarity as materialized (
+        select word, count(*) as messages from theirs_words group by word
+    ), sought as materialized ( -- by the rarest of its words
+        select distinct on (o.id) o.words, w.word
+          from told o cross join unnest(o.words) as w(word) join rarity r on r.word = w.word
+         where cardinality(o.words) > 1 order by o.id, r.messages
+    )
+    select t.id from sought s join theirs_words w on w.word = s.word join theirs t on t.id = w.id
+     where t.words @> s.words
+    union
+    select t.id from theirs t
+      join (select words_in(content) as words from messages where agent_id = p_agent and id = any(p_messages)) as g
+        on g.words = t.words
+     -- and tell of them: "yes, please" is said of many things
+     where cardinality(t.words) > 1 and t.words && array(select unnest(words) from told)
+$$;
+
+-- An erasure is planned before anything is taken, and goes on where it was broken off: in steps, each an operation of its own.
+
+-- Begins an erasure of the person's, or of the session's where there is no person; or says which one goes on.
+create function begin_erasure(p_keys text[], p_actor text) returns table (id uuid, begun_at timestamptz, is_whole boolean, goes_on boolean)
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+#variable_conflict use_column
+declare
+    agent text := current_setting('mnemic.agent_id');
+    whose text := (select k from unnest(own_keys(p_keys)) as k order by k not like 'user:%' limit 1);
+begin
+    insert into erasures (agent_id, id, scope_key, actor)
+    select agent, gen_random_uuid(), whose, p_actor from agents a where a.agent_id = agent and whose is not null
+    on conflict do nothing;
+    return query
+        select e.id, e.begun_at, e.is_whole, e.is_whole or exists (select from erasing i where i.agent_id = agent and i.erasure_id = e.id)
+          from erasures e where e.agent_id = agent and e.scope_key = whose and e.ended_at is null for update;
+end $$;
+
+-- The erasure of that id, if it runs and is one of the transaction's own.
+create function own_erasure(p_erasure uuid) returns erasures
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    found_one erasures;
+begin
+    select * into found_one from erasures e
+     where e.agent_id = current_setting('mnemic.agent_id') and e.id = p_erasure and e.ended_at is null
+       and cardinality(own_keys(array[e.scope_key])) = 1 for update;
+    return found_one;
+end $$;
+create function owner_of(e erasures) returns text
+language sql immutable
+return case when e.scope_key like 'user:%' then substr(e.scope_key, 6) end;
+
+-- Adds memories of the person's own keys, where their words live on, and what they were formed from; which of the memories
+-- these are.
+create function plan_erasure(p_erasure uuid, p_keys text[], p_ids uuid[]) returns setof uuid
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    e     erasures := own_erasure(p_erasure);
+    own   text[] := own_keys(p_keys);
+    seeds uuid[];
+    ids   uuid[];
+    said  uuid[];
+begin
+    seeds := array(select id from memories where agent_id = e.agent_id and id = any(p_ids) and scope_key = any(own) and state <> 'purged');
+    ids := array(select id from memories where agent_id = e.agent_id and id in (select lineage(e.agent_id, seeds))
+                    and scope_key = any(own) and state <> 'purged');
+    said := array(select own_sources(e.agent_id, ids, owner_of(e)));
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    select e.agent_id, i, e.id, false, true from unnest(ids) as i
+    union
+    select e.agent_id, i, e.id, true, true from unnest(said) as i
+    union
+    select e.agent_id, i, e.id, true, true from waiting_with(e.agent_id, said, owner_of(e)) as i
+    union
+    select e.agent_id, i, e.id, true, true from saying(e.agent_id, own, owner_of(e), ids, said) as i
+    on conflict do nothing;
+    return query select unnest(ids);
+end $$;
+
+-- Adds all that the agent has of the person, as far as it is known at first sight; how much is new.
+create function plan_person(p_erasure uuid) returns bigint
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    e     erasures := own_erasure(p_erasure);
+    added bigint;
+begin
+    if e.id is not null and owner_of(e) is null then
+        raise exception 'a person is erased in a transaction of their own' using errcode = 'insufficient_privilege';
+    end if;
+    update erasures set is_whole = true where agent_id = e.agent_id and id = e.id;
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    select e.agent_id, m.id, e.id, false, false
+      from formed_from(e.agent_id, owner_of(e)) as f join memories m on m.agent_id = e.agent_id and m.id = f
+     -- what was erased before still tells what it went into
+     where m.state <> 'purged' or not e.is_whole
+    union all
+    select e.agent_id, m.id, e.id, true, true
+      from said_by(e.agent_id, owner_of(e)) as s join messages m on m.agent_id = e.agent_id and m.id = s.id and m.content is not null
+    on conflict do nothing;
+    get diagnostics added = row_count;
+    return added;
+end $$;
+
+-- Adds what these memories went into, that too which was erased before where it is to be followed, and what they rest on.
+create function follow(e erasures, p_memories uuid[], p_through boolean) returns void
+language sql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    select e.agent_id, m.id, e.id, false, false
+      from went_into(e.agent_id, p_memories) as w join memories m on m.agent_id = e.agent_id and m.id = w
+     where m.state <> 'purged' or p_through
+    union all
+    select e.agent_id, s, e.id, true, true from own_sources(e.agent_id, p_memories, owner_of(e)) as s
+    on conflict do nothing
+$$;
+
+-- Follows so many memories of the plan; how many it were.
+create function follow_erasure(p_erasure uuid, p_most integer) returns bigint
+language plpgsql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+declare
+    e   erasures := own_erasure(p_erasure);
+    ids uuid[] := array(select item_id from erasing where agent_id = e.agent_id and erasure_id = e.id and not is_followed
+                         limit p_most);
+begin
+    perform follow(e, ids, true);
+    delete from erasing i using memories m
+     where i.agent_id = e.agent_id and i.item_id = any(ids) and i.erasure_id = e.id
+       and m.agent_id = e.agent_id and m.id = i.item_id and m.state = 'purged';
+    update erasing set is_followed = true where agent_id = e.agent_id and item_id = any(ids) and erasure_id = e.id;
+    return cardinality(ids);
+end $$;
+
+-- One operation: so much of what is planned goes for good, messages first, so that nothing more is formed from them. What a
+-- memory of a person went into since it was planned is looked for again, for afterwards nothing tells of it.
+create function erase_step(p_erasure uuid, p_op uuid, p_actor text, p_most integer) returns table (id uuid, is_message boolean)
+language plpgsql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+#variable_conflict use_column
+declare
+    e    erasures;
+    ids  uuid[];
+    said uuid[];
+begin
+    -- the erasure before the head: while it is planned, nobody else waits
+    e := own_erasure(p_erasure);
+    if e.id is null then
+        return;
+    end if;
+    select coalesce(array_agg(item_id order by item_id) filter (where not i.is_message), '{}'),
+           coalesce(array_agg(item_id order by item_id) filter (where i.is_message), '{}')
+      into ids, said
+      from (select item_id, is_message from erasing where agent_id = e.agent_id and erasure_id = e.id
+             order by is_message desc limit p_most) as i;
+    if cardinality(ids || said) = 0 then
+        return;
+    end if;
+    perform open_operation(e.agent_id, p_op, p_actor, 'person', 'erasure', null, null, '{}');
+    if e.is_whole then
+        perform follow(e, ids, false);
+    end if;
+    perform wipe(e.agent_id, ids, said, p_op);
+    delete from erasing where agent_id = e.agent_id and item_id = any(ids || said) and erasure_id = e.id;
+    perform close_operation(e.agent_id);
+    update erasures set memories = memories + cardinality(ids), messages = messages + cardinality(said)
+     where agent_id = e.agent_id and id = e.id;
+    return query select i, false from unnest(ids) as i union all select i, true from unnest(said) as i;
+end $$;
+
+-- Deletes so many of a person's threads with an agent, and of those of nobody's that are sessions in which only the person
+-- spoke; how many it were.
+create function delete_threads(p_agent text, p_user text, p_most integer) returns bigint
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    -- by their ids, for no index finds a prefix where the locale is not C
+    theirs supervisor_checkpoints[] := array(
+        select t from supervisor_checkpoints t
+         where t.agent_id = p_agent
+           and (t.user_id = p_user
+                or t.user_id = '' and t.thread_id in (select session_id from said_by(p_agent, p_user) where is_alone))
+         limit p_most);
+    ids    text[] := array(select threads_of(t.agent_id, t.user_id) || t.thread_id from unnest(theirs) as t);
+begin
+    delete from checkpoint_writes where thread_id = any(ids);
+    delete from checkpoint_blobs where thread_id = any(ids);
+    delete from checkpoints where thread_id = any(ids);
+    delete from supervisor_checkpoints s using unnest(theirs) as t where s.id = t.id;
+    return cardinality(theirs);
+end $$;
+
+-- Ends an erasure of which nothing is left: of a person's, so many threads go first; whether it is ended.
+create function end_erasure(p_erasure uuid, p_most integer) returns boolean
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    e erasures := own_erasure(p_erasure);
+begin
+    if exists (select from erasing where agent_id = e.agent_id and erasure_id = e.id) then
+        return false;
+    end if;
+    if e.is_whole then
+        update scopes set name = null, extraction_guidance = null, consolidation_guidance = null
+         where agent_id = e.agent_id
+           and (scope_key = e.scope_key or scope_key in (
+                select 'session:' || session_id from said_by(e.agent_id, owner_of(e)) where is_alone));
+        if delete_threads(e.agent_id, owner_of(e), p_most) > 0 then
+            return false;
+        end if;
+    end if;
+    update erasures set ended_at = clock_timestamp() where agent_id = e.agent_id and id = e.id;
+    -- of what took nothing there is nothing to tell
+    delete from erasures where agent_id = e.agent_id and id = e.id and memories + messages = 0;
+    return true;
+end $$;
+
+-- How much a planned erasure has left to do.
+create function left_to_erase(p_erasure uuid) returns bigint
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select count(*) from erasing where agent_id = current_setting('mnemic.agent_id') and erasure_id = p_erasure
+$$;
+
+-- What a planned erasure takes, and what stays and why: the texts of what is the person's own.
+create function tell_erasure(p_erasure uuid, p_keys text[])
+returns table (part text, id uuid, kind text, scope_key text, content text)
+language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
+#variable_conflict use_column
+declare
+    agent text := current_setting('mnemic.agent_id');
+    own   text[] := own_keys(p_keys);
+    mine  text;
+    ids   uuid[];
+begin
+    select owner_of(e) into mine from erasures e
+     where e.agent_id = agent and e.id = p_erasure and cardinality(own_keys(array[e.scope_key])) = 1;
+    if not found then
+        return;
+    end if;
+    ids := array(select item_id from erasing where agent_id = agent and erasure_id = p_erasure and not is_message);
+    return query
+        select 'memory', m.id, m.kind, m.scope_key, case when m.scope_key = any(own) then m.content end
+          from erasing i join memories m on m.agent_id = agent and m.id = i.item_id
+         where i.agent_id = agent and i.erasure_id = p_erasure and not i.is_message order by m.created_at, m.id;
+    return query
+        select 'message', m.id, 'message', m.scope_key, case when m.user_id = mine or m.scope_key = any(own) then m.content end
+          from erasing i join messages m on m.agent_id = agent and m.id = i.item_id
+         where i.agent_id = agent and i.erasure_id = p_erasure and i.is_message order by m.session_id, m.place;
+    return query
+        select distinct 'said by another', m.id, 'message', m.scope_key, null
+          from erasing i join sources s on s.agent_id = agent and s.memory_id = i.item_id
+          join messages m on m.agent_id = agent and m.id = s.message_id and m.content is not null
+         where i.agent_id = agent and i.erasure_id = p_erasure and not i.is_message
+           and not exists (select from erasing g where g.agent_id = agent and g.erasure_id = p_erasure and g.item_id = m.id);
+    return query
+        select 'shared', m.id, m.kind, m.scope_key, m.content from memories m
+         where m.agent_id = agent and m.state in ('active', 'absorbed') and m.scope_key <> all(own)
+           and m.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[])
+           and not exists (select from erasing g where g.agent_id = agent and g.erasure_id = p_erasure and g.item_id = m.id)
+           and (exists (select from sources s join erasing g on g.agent_id = agent and g.item_id = s.message_id
+                         where s.agent_id = agent and s.memory_id = m.id and g.erasure_id = p_erasure)
+                or exists (select from memories t
+                            where t.agent_id = agent and t.id = any(ids)
+                              and words_in(m.content) || words_in(t.subject) @> words_in(t.content)
+                              and cardinality(words_in(t.content)) > 1));
+end $$;
+
+-- Purges so much of what time alone has closed, so long ago, after an id: facts, episodes and insights whose last change was
+-- their expiry.
+create function purge_expired(p_after interval, p_op uuid, p_actor text, p_beyond uuid, p_most integer) returns setof uuid
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    agent text := current_setting('mnemic.agent_id');
+    ids   uuid[] := array(select expired(agent, p_after, p_beyond, null, p_most));
+begin
+    if cardinality(ids) = 0 then
+        return;
+    end if;
+    perform open_operation(agent, p_op, p_actor, 'admin', 'retention', null, null, '{}');
+    ids := array(select expired(agent, p_after, p_beyond, ids, p_most)); -- as they are now
+    -- a message that another memory rests on is not the expired one's alone
+    perform wipe(agent, ids, array(
+        select s.message_id from sources s where s.agent_id = agent and s.memory_id = any(ids)
+           and not exists (select from sources o join memories m on m.agent_id = agent and m.id = o.memory_id
+                            where o.agent_id = agent and o.message_id = s.message_id and m.state <> 'purged'
+                              and o.memory_id <> all(ids))), p_op);
+    perform close_operation(agent);
+    return query select unnest(ids);
+end $$;
+create function expired(p_agent text, p_after interval, p_beyond uuid, p_ids uuid[], p_most integer) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select m.id from memories m
+     cross join lateral (select h.reason, h.ts from history h
+                          where h.agent_id = p_agent and h.memory_id = m.id and tells_of_memory(h)
+                          order by h.seq desc limit 1) as l
+     where m.agent_id = p_agent and m.id > p_beyond and (p_ids is null or m.id = any(p_ids))
+       and m.state = 'soft_deleted' and m.kind in ('fact', 'episode', 'insight')
+       and not m.protected and not m.pinned and l.reason = 'ttl' and l.ts <= clock_timestamp() - p_after
+     order by m.id limit p_most
+$$;
+
+alter table erasures enable row level security;
+alter table erasures force row level security;
+create policy owner on erasures to mnemic_owner using (true) with check (true);
+create policy service on erasures for select to mnemic_app
+    using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
+           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[]));
+alter table erasing enable row level security;
+alter table erasing force row level security;
+create policy owner on erasing to mnemic_owner using (true) with check (true);
+
+revoke execute on all functions in schema mnemic from public;
+grant select on erasures to mnemic_app;
+grant execute on function begin_erasure, plan_erasure, plan_person, follow_erasure, erase_step, end_erasure, tell_erasure,
+    left_to_erase to mnemic_app;
+grant execute on function purge_expired to mnemic_admin;
+
+-- Until now what was recognised as said again was no source of what it repeats. Found again is what the same person said in the
+-- same words, however often, if these words tell of the memory: "yes, please" is said of many things.
+insert into sources (agent_id, memory_id, message_id, scope_key)
+select distinct s.agent_id, s.memory_id, a.id, s.scope_key
+  from sources s
+  join memories m on m.agent_id = s.agent_id and m.id = s.memory_id and m.state <> 'purged'
+  join messages o on o.agent_id = s.agent_id and o.id = s.message_id and 'user:' || o.user_id = m.scope_key
+  join messages a on a.agent_id = o.agent_id and a.user_id = o.user_id and a.id <> o.id and a.formed_by is not null
+                 and words_in(a.content) = words_in(o.content)
+ where cardinality(words_in(o.content)) > 1 and words_in(o.content) && words_in(m.content)
+on conflict do nothing;

@@ -1,0 +1,104 @@
+"""Many recalls at once: they queue, each gets its memory, and what is not reached in time says `busy`."""
+
+import asyncio
+from collections import Counter
+from contextlib import nullcontext
+
+import pytest
+from psycopg import ClientCursor
+
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import BusyError
+from mnemic.storage import search
+from mnemic.storage.recall_queue import RecallQueue
+from tests.faults.chaos import worsen
+from tests.faults.crashing import CrashingServer
+from tests.support.scripted import turns
+from tests.support.server import Clone
+from tests.support.worlds import AGENT, identity
+
+ANA = identity("ana", session="s1")
+BEES = "I keep bees on the north quay."
+AT_ONCE = 100
+MESSAGES = 5_000
+#: A fifth of a second for each, on one place.
+SLOWLY = ("from unnest(tsvector_to_array", "from pg_sleep(0.2), unnest(tsvector_to_array")
+FEW = {"pool_size": 2, "recall_timeout_seconds": 1}
+_LOAD = """
+set local session_replication_role = replica;
+set local search_path = mnemic, public;
+create temporary table said on commit drop as
+    select gen_random_uuid() as id, number, array_agg(sin(number * place))::halfvec as vec,
+           format('On day %%s the crew of berth %%s mended nets and sang of %%s', number, number / 7,
+                  (array['Lisbon', 'honey', 'winter', 'rain', 'bread', 'bees'])[1 + number %% 6]) as content
+      from generate_series(1, %(messages)s) as number, generate_series(1, 384) as place group by number;
+insert into sessions (agent_id, session_id, last_activity_at) values (%(agent)s, 'old', now());
+insert into messages (agent_id, id, session_id, scope_key, place, role, author, content, said_at, formed_by)
+select %(agent)s, id, 'old', 'user:ana', number, 'user', 'Ana', content, now(), gen_random_uuid() from said;
+insert into entries (agent_id, scope_key, item_id, kind, category, model, vec, tsv)
+select %(agent)s, 'user:ana', id, 'message', 'knowledge', (select min(model) from entries where model <> ''), vec,
+       to_tsvector('english', content) from said;
+"""
+
+
+async def recall_at_once(memory: Mnemic, many: int) -> Counter[tuple[str | None, bool]]:
+    """What so many recalls went without, and whether they had the memory."""
+    questions = [f"Where are the bees that I keep? Berth {number}?" for number in range(many)]
+    contexts = await asyncio.gather(*(memory.context(ANA, question, search="always") for question in questions))
+    return Counter((context["degraded"], BEES in context["context"]) for context in contexts)
+
+
+async def remember_bees(memory: Mnemic) -> None:
+    await memory.observe(ANA, turns(BEES))
+    await memory.form(ANA)
+
+
+@pytest.mark.slow
+async def test_a_hundred_recalls_of_5_000_messages_all_have_their_memory(fresh_db: Clone) -> None:
+    async with Mnemic.open(database_url=fresh_db.service_dsn, pool_timeout_seconds=60) as memory:
+        await remember_bees(memory)
+        with fresh_db.as_superuser() as superuser, superuser.transaction():
+            ClientCursor(superuser).execute(_LOAD, {"messages": MESSAGES, "agent": AGENT})
+            superuser.execute("analyze")
+        assert await recall_at_once(memory, AT_ONCE) == {(None, True): AT_ONCE}
+    async with Mnemic.open(database_url=fresh_db.service_dsn) as memory:
+        # at the default limits too, unless the machine is busy with other things beside
+        assert {*await recall_at_once(memory, AT_ONCE)} <= {(None, True), ("busy", False)}
+
+
+@pytest.mark.parametrize("queued", [True, False], ids=["queued", "control"])
+async def test_the_wait_behind_others_is_not_the_databases_failure(
+    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, queued: bool
+) -> None:
+    if not queued:
+        monkeypatch.setattr(RecallQueue, "turn", lambda _: nullcontext())
+        monkeypatch.setattr(RecallQueue, "has_served_since", lambda *_: False)
+    worsen(monkeypatch, search, search=SLOWLY)
+    async with Mnemic.open(database_url=fresh_db.service_dsn, embedder="hash", **FEW) as memory:
+        await remember_bees(memory)
+        ends = await recall_at_once(memory, 16)
+    assert (ends == {(None, True): 16}) == queued
+    assert bool(ends["no_memory", False]) != queued
+
+
+async def test_who_is_not_reached_is_told_that_mnemic_is_busy(
+    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    worsen(monkeypatch, search, search=SLOWLY)
+    impatient = {**FEW, "pool_timeout_seconds": 0.5}
+    async with Mnemic.open(database_url=fresh_db.service_dsn, embedder="hash", **impatient) as memory:
+        await remember_bees(memory)
+        ends = await recall_at_once(memory, 16)
+        assert {None, "busy"} == {lacks for lacks, _ in ends}
+        assert "this recall goes without memory: More recalls came" in caplog.text
+        searches = await asyncio.gather(*(memory.query(ANA, "bees") for _ in range(16)), return_exceptions=True)
+        assert {list, BusyError} == set(map(type, searches))
+        assert (await memory.context(ANA, "bees"))["degraded"] is None
+
+
+async def test_where_the_database_is_away_nobody_queues_for_it(crashing: CrashingServer) -> None:
+    patience = {**FEW, "pool_timeout_seconds": 4}
+    async with Mnemic.open(database_url=crashing.clone.service_dsn, embedder="hash", **patience) as memory:
+        await remember_bees(memory)
+        crashing.kill()
+        assert {lacks for lacks, _ in await recall_at_once(memory, 16)} == {"no_memory"}

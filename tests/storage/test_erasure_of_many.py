@@ -1,0 +1,134 @@
+"""A person of many memories is erased in steps, which hold nobody up, and goes on where it was broken off."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import psycopg
+import pytest
+
+from mnemic.storage import erasure
+from mnemic.storage.database import Database
+from tests.support.erasing import ANA, CANARY, places, problems, states
+from tests.support.server import Clone
+from tests.support.worlds import identity, memory, remember
+
+KEYS = ["user:ana"]
+#: Memories of Ana's, each with a message and an entry, one in ten superseded by the next, one in a thousand an episode.
+GROW = """
+select open_operation('harbor', gen_random_uuid(), 'ana', 'agent', 'formation', 's1', null, '{{}}');
+create temp table grown as
+select n, gen_random_uuid() as id, gen_random_uuid() as said, gen_random_uuid() as run
+  from generate_series({first}, {last}) as n;
+insert into messages (agent_id, id, session_id, scope_key, place, role, author, user_id, content, said_at, formed_by)
+select 'harbor', said, 's' || n / 100, 'user:ana', n, 'user', 'Ana', 'ana', 'I keep {canary} ' || n, now(), run
+  from grown;
+insert into memories (agent_id, id, kind, scope_key, subject, category, content, importance, provenance, valid_from)
+select 'harbor', id, case when n % 1000 = 0 then 'episode' else 'fact' end, 'user:ana', 'Ana', 'profile',
+       'Ana keeps {canary} ' || n, 3, 'asserted', now() from grown;
+insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv)
+select 'harbor', 'user:ana', i, k, 'profile', '', to_tsvector('english', '{canary} ' || n)
+  from grown cross join lateral (values (id, 'fact'), (said, 'message')) as e(i, k);
+insert into sources select 'harbor', id, said, 'user:ana' from grown;
+update memories m set state = 'superseded', superseded_by = x.id
+  from grown g join grown x on x.n = g.n + 1 where g.n % 10 = 0 and m.agent_id = 'harbor' and m.id = g.id;
+drop table grown;
+"""
+
+
+async def grow(db: Database, clone: Clone, many: int) -> None:
+    """So many memories of Ana's, beside one of Bo's."""
+    await remember(db, identity("bo"), memory("Bo sails.", key="user:bo"))
+    with clone.as_superuser() as owner:
+        owner.execute(f'grant temporary on database "{clone.name}" to mnemic_owner'.encode())
+        owner.execute("set role mnemic_owner; set search_path = mnemic, public")
+        session = "insert into sessions (agent_id, session_id, last_activity_at) select 'harbor', 's' || n, now()"
+        owner.execute(f"{session} from generate_series(0, {many // 100}) as n".encode())
+        for first in range(0, many, 2000):
+            part = GROW.format(first=first, last=min(first + 2000, many) - 1, canary=CANARY)
+            with owner.transaction():
+                owner.execute(part.encode())
+
+
+@asynccontextmanager
+async def others_writing(clone: Clone, waits: list[float]) -> AsyncIterator[None]:
+    """Bo is remembered, again and again, as fast as it goes."""
+
+    async def write() -> None:
+        async with clone.database() as db:
+            for number in range(1_000_000):
+                began = time.perf_counter()
+                await remember(db, identity("bo"), memory(f"Bo sails {number}.", key="user:bo"))
+                waits.append(time.perf_counter() - began)
+                await asyncio.sleep(0.01)
+
+    writing = asyncio.create_task(write())
+    try:
+        yield
+    finally:
+        writing.cancel()
+        with suppress(asyncio.CancelledError):
+            await writing
+
+
+async def erase_all(db: Database, clone: Clone, superuser: psycopg.Connection, many: int) -> None:
+    waits: list[float] = []
+    async with others_writing(clone, waits):
+        done = await erasure.erase(db, ANA, KEYS, None)
+    assert (len(done.erased), done.messages, done.is_complete) == (many, many, True)
+    assert places(superuser) == set()
+    assert superuser.execute("select count(*) from mnemic.erasing").fetchone() == (0,)
+    living = superuser.execute("select distinct scope_key from mnemic.memories where state <> 'purged'").fetchall()
+    assert living == [("user:bo",)]
+    assert problems(clone) == []
+    waits.sort()
+    print(f"{len(waits)} writes of others: p95 {waits[len(waits) * 95 // 100]:.3f} s, longest {waits[-1]:.3f} s")
+
+
+async def test_a_person_of_many_memories_is_erased_while_others_write(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    await grow(db, clean_db, 1_200)
+    await erase_all(db, clean_db, superuser, 1_200)
+
+
+@pytest.mark.slow
+async def test_a_person_of_a_hundred_thousand_memories_is_erased_while_others_write(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    await grow(db, clean_db, 100_000)
+    await erase_all(db, clean_db, superuser, 100_000)
+
+
+class KilledError(Exception):
+    """As if the process ended there."""
+
+
+@pytest.mark.parametrize("ids", [True, False], ids=["by their ids", "a person"])
+async def test_an_erasure_that_was_broken_off_goes_on(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection, ids: bool
+) -> None:
+    await grow(db, clean_db, 900)
+    every = [one for (one,) in superuser.execute("select id from mnemic.memories where scope_key = 'user:ana'")]
+
+    def killed(_: int, left: int) -> None:
+        if left < 1_000:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        await erasure.erase(db, ANA, KEYS, every if ids else None, killed)
+    begun = superuser.execute("select memories + messages, ended_at from mnemic.erasures").fetchone()
+    assert begun
+    assert begun[0] > 0
+    assert begun[1] is None
+    assert places(superuser) > set()
+    done = await erasure.erase(db, ANA, KEYS, every[:1] if ids else None)
+    assert done.goes_on_from
+    assert done.is_complete
+    assert {*states(superuser, *every)} == {"purged"}
+    assert places(superuser) == set()
+    assert problems(clean_db) == []
+    counted = superuser.execute("select memories, messages from mnemic.erasures where ended_at is not null").fetchall()
+    assert counted == [(900, 900)]
+    assert (await erasure.erase(db, ANA, KEYS, None)).goes_on_from is None
