@@ -31,7 +31,7 @@ SAID = (
     "assistant: Noted. Forty hives, and no walnuts for Rita.",
     "We moved from Ghent to Gentbrugge in March, and I work at the harbor now.",
 )
-FOREIGN = ([], [0], [5], [99], [-1], [-4, 5], [2**40], [17, 18, 19], [0, 0, 0])
+FOREIGN: tuple[list[int], ...] = ([], [0], [5], [99], [-1], [-4, 5], [2**40], [17, 18, 19], [0, 0, 0])
 PROMPTS = {
     FACTS: steps.EXTRACT_FACTS.prompt.system,
     REFLECTIONS: steps.EXTRACT_REFLECTIONS.prompt.system,
