@@ -65,7 +65,7 @@ _WRONG: Mapping[str, LiteralString] = {
          where m.kind in ('fact', 'reflection') and g.formed_by is distinct from h.op_id""",
     "a kept message cannot be found": """
         select m.id from mnemic.messages m
-         where m.formed_by is not null and m.content is not null
+         where exists (select from mnemic.sources s where s.agent_id = m.agent_id and s.message_id = m.id)
            and not exists (select from mnemic.entries e where e.agent_id = m.agent_id and e.item_id = m.id)""",
     "a reflection was absorbed by what is not the living text of its scope": """
         select r.id from mnemic.memories r

@@ -12,6 +12,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Supersession
 from mnemic.storage import inbox, memories, refinements, scopes, time_machine
 from mnemic.storage.database import Database, Scoped
+from tests.support import in_one
 from tests.support.stored_refinements import begun, ended
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
 
@@ -181,4 +182,4 @@ class History:
         async with self.db.scoped(self.who) as scoped:
             found = await time_machine.operations(scoped, OWN, session_id=None, since=None, most=6)
             op_id = self.random.choice(found).op_id
-            await time_machine.undo(scoped, OWN, [op_id], cascade=True, skip_erased=True, apply=True)
+            await in_one.undo(scoped, OWN, [op_id], cascade=True, skip_erased=True, apply=True)
