@@ -20,6 +20,7 @@ from mnemic.state.explicit import ProcedureRequest, RememberRequest
 from mnemic.state.identity import HostId
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Kind
+from mnemic.storage.erasure import Progress
 
 #: Kinds that are memories of their own, in the order they are listed.
 ALL_KINDS: tuple[Kind, ...] = (
@@ -121,6 +122,7 @@ ASKED = TypeAdapter(Asked)
 #: A channel of a host's state.
 KEY = TypeAdapter(str)
 SWITCH = TypeAdapter(bool)
+PROGRESS: TypeAdapter[Progress | None] = TypeAdapter(Progress | None)
 ROLLING = TypeAdapter(Rolling)
 THREAD_ID = TypeAdapter(HostId)
 THREAD_IDS = TypeAdapter(_ThreadIds)

@@ -1,5 +1,6 @@
 """The Time Machine for the person concerned: their own memories rolled back, looked at as they were, and erased."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from mnemic.service.asked import (
     OPERATION_IDS,
     OPERATIONS,
     PAST,
+    PROGRESS,
     ROLLING,
     SESSION_SINCE,
     SWITCH,
@@ -203,9 +205,7 @@ class OwnTimeMachine:
         """
         who, own = owner(identity)
         wanted = checked(MEMORY_IDS, {"memory_ids": list(memory_ids)}, strict=None)["memory_ids"]
-        if checked(SWITCH, dry_run):
-            return await erasure.foretell(self._resources.database, who, own, wanted)
-        return await erasure.erase(self._resources.database, who, own, wanted, progress)
+        return await self._erase(who, own, wanted, dry_run, progress)
 
     async def erase_person(
         self, identity: Identity, *, dry_run: bool = False, progress: Progress | None = None
@@ -229,6 +229,12 @@ class OwnTimeMachine:
         if who.user_id is None:
             raise InvalidInputError("user_id: erasing a person needs the person's id")
         own = [scope_key("user", who.user_id)]
+        return await self._erase(who, own, None, dry_run, progress)
+
+    async def _erase(
+        self, who: Identity, own: Sequence[str], ids: Sequence[UUID] | None, dry_run: bool, progress: Progress | None
+    ) -> Erasure:
+        tell = checked(PROGRESS, progress)
         if checked(SWITCH, dry_run):
-            return await erasure.foretell(self._resources.database, who, own, None)
-        return await erasure.erase(self._resources.database, who, own, None, progress)
+            return await erasure.foretell(self._resources.database, who, own, ids)
+        return await erasure.erase(self._resources.database, who, own, ids, tell)

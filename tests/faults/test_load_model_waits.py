@@ -86,6 +86,7 @@ async def ask_everything(model: LoopbackModel, memory: Mnemic) -> None:
     await memory.form(ANA)
     await memory.context(ANA, "Where did Ana live?", search="always")
     await memory.query(ANA, "Where did Ana live?")
+    model.answer(FACTS, facts(fact(BERGEN)))
     await memory.observe(ANA, turns(*SAID, "And then."))
     await memory.form(ANA)
     await memory.consolidate(ANA, "user:ana", force=True)
@@ -239,4 +240,5 @@ async def test_control_where_a_transaction_waits_for_the_model_callers_are_turne
 
     assert {type(error) for error in turned_away} == {DatabaseUnavailableError}
     assert "no connection to the database came free in time" in str(turned_away[0])
-    assert degraded == ["no_memory"] * CALLERS
+    assert len(degraded) == CALLERS
+    assert {*degraded} <= {"no_memory", "busy"}

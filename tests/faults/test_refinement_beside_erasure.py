@@ -145,7 +145,7 @@ async def test_what_was_rewritten_in_words_of_its_own_stays(clean_db: Clone, sup
 @pytest.mark.parametrize(
     ("function", "text", "moved"),
     [
-        ("with_repeating", "h.event in ('DELETE', 'MERGE', 'UPDATE')", "deleted, then rewritten"),
+        ("went_into", "(h).event in ('DELETE', 'MERGE', 'UPDATE')", "deleted, then rewritten"),
         ("taken_over", "w.event in ('ADD', 'UPDATE')", "merged with others' words"),
     ],
 )

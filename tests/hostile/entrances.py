@@ -276,7 +276,10 @@ ROLLING_BACK: dict[str, Act] = {
     "erase: identity": lambda memory, _, value: memory.erase(value, _ID),
     "erase: memory_ids": lambda memory, who, value: memory.erase(who, value),
     "erase: one of several": lambda memory, who, value: memory.erase(who, _ID, value),
+    "erase: dry_run": lambda memory, who, value: memory.erase(who, _ID, dry_run=value),
+    "erase: progress": lambda memory, who, value: memory.erase(who, _ID, progress=value),
     "erase_person: identity": _of("erase_person"),
+    **{f"erase_person: {argument}": _of("erase_person", argument) for argument in ("dry_run", "progress")},
     "export_audit: identity": _export,
 }
 #: Those of `Administration`.
@@ -310,6 +313,7 @@ GOVERNING: dict[str, Governing] = {
         for argument in ("agent_id", "scope_key", "moment", "with_closed")
     },
     "purge: agent_id": _governing("purge", "agent_id"),
+    "forget_messages: agent_id": _governing("forget_messages", "agent_id"),
     "verify: agent_id": _governing("verify", "agent_id"),
     "verify: anchors": _governing("verify", "anchors"),
     "anchor: agent_id": _governing("anchor", "agent_id", anchors="nowhere/anchors"),

@@ -18,7 +18,7 @@ from tests.support.worlds import identity
 
 NO_MEMORY: Any = None
 #: They take nothing: there is no place for a bad value.
-WITHOUT_ARGUMENTS = {"settings", "describe", "formation", "consolidation", "recall", "refinement"}
+WITHOUT_ARGUMENTS = {"settings", "describe", "formation", "consolidation", "recall", "refinement", "purges"}
 #: Takes settings, as `Settings` itself does; tested in `test_bad_settings`.
 OPENING = {"open"}
 

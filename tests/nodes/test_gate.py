@@ -142,7 +142,7 @@ async def test_a_scopes_threshold_and_word_limit_beat_the_settings(memory: Mnemi
     (run,) = await memory.form(ANA)
 
     assert run["consolidations"] == [
-        {"scope_key": "user:ana", "outcome": "saved", "absorbed": 1, "kept_share": 1.0},
+        {"scope_key": "user:ana", "outcome": "saved", "absorbed": 1, "kept_share": 1.0, "problem": None},
     ]
     prompt = last_prompt(model, CONSOLIDATION)
     assert "At most 12 words." in prompt

@@ -215,6 +215,8 @@ async def test_what_others_overrode_and_spent_stays_with_their_agent(known: Mnem
     await known.configure_agent(identity("ana", agent="museum"), rag=False)
     await known.configure_scope(ANA, ScopeSettings(scope_key="user:ana", extraction_guidance="Note Ana's bees."))
     assert await known.usage(identity("ana", agent="museum")) == []
+    model.answer(FACTS, facts(fact("Bo likes tea.")))
+    model.answer(REFLECTIONS, reflections())
     await say(known, BO, "I like tea.", "Well.")
 
     assert "Note Ana's bees." not in last_prompt(model, FACTS)

@@ -45,13 +45,13 @@ def noting_db(fresh_db: Clone) -> Clone:
 async def test_the_speakers_of_a_list_are_no_scope_keys_of_its_transaction(noting_db: Clone) -> None:
     with scripted_model() as model:
         async with scripted_memory(noting_db, model) as memory:
-            observed = [(await memory.observe(ME, TALK)).accepted for _ in range(2)]
+            observed = [(await memory.observe(ME, TALK, several_speakers=True)).accepted for _ in range(2)]
     assert observed == [SPEAKERS, 0]
     assert scope_keys_while_storing(noting_db) == [list(ME.scope_keys)] * 2
 
 
 async def test_where_they_were_the_check_would_notice(noting_db: Clone) -> None:
-    new = to_messages(TALK, ME, now=datetime.now(UTC))
+    new = to_messages(TALK, ME, now=datetime.now(UTC), several_speakers=True)
     async with noting_db.database() as db:
         keys = [one.scope_key for one in new]
         await db.write(ME, lambda scoped: inbox.observe(scoped, "s1", new), also=keys)

@@ -75,22 +75,16 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
         "what happened: ",
     ),
     "a journal survives its person's erasure": (
-        "with_repeating",
+        "went_into",
         "j.kind = 'journal'",
         "false",
-        "erased of the person: ",
+        "erased",
     ),
     "who read what was erased goes on": (
         "lapse_session",
         "ended is null",
         "false",
         "a session of what was erased is free",
-    ),
-    "what was merged goes out of use with what is erased": (
-        "taken_in",
-        "r.from_id = any(p_erased)",
-        "false",
-        "what changed: ",
     ),
 }
 #: The same of the statements of refinements: what is wrong with them, by their names.
