@@ -117,7 +117,7 @@ def _message(said: Said, speaker: str | None, identity: Identity, now: datetime,
         raise InvalidInputError("it is a user's, but neither it nor the identity says whose")
     session_id = session_of(identity)
     return Message(
-        id=uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, _own_id(said, content, known)])),
+        id=uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, _own_id(said, speaker, content, known)])),
         session_id=session_id,
         role=role,
         author=display_name(said.author or said.name or speaker or said.role),
@@ -148,9 +148,9 @@ def _speaker(said: Said, identity: Identity, *, several_speakers: bool) -> str |
     return speaker
 
 
-def _own_id(said: Said, content: str, known: Counter[str]) -> str:
+def _own_id(said: Said, speaker: str | None, content: str, known: Counter[str]) -> str:
     if said.id is not None:
         return f"id\x1f{said.id}"
-    fingerprint = said.fingerprint(content)
+    fingerprint = said.fingerprint(speaker, content)
     known[fingerprint] += 1
     return f"said\x1f{fingerprint}\x1f{known[fingerprint]}"

@@ -108,9 +108,9 @@ class Said(BaseModel):
             return "\n".join(text for text in texts if text)
         return self.content or ""
 
-    def fingerprint(self, words: str) -> str:
-        """What tells a message without an id from others: who is said to have spoken, when, and the words."""
-        spoken = [self.role, self.user, self.author, self.name, self.time and self.time.isoformat(), words]
+    def fingerprint(self, speaker: str | None, words: str) -> str:
+        """What tells a message without an id from others: who spoke, when, and the words."""
+        spoken = [self.role, speaker, self.author, self.name, self.time and self.time.isoformat(), words]
         return hashlib.sha256(json.dumps(spoken).encode()).hexdigest()
 
 

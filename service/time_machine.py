@@ -193,7 +193,8 @@ class OwnTimeMachine:
         An erasure that was broken off goes on with the next one.
 
         Args:
-            memory_ids: what `memories` lists; with `with_closed` those too that are no longer in force.
+            memory_ids: what `memories` lists, with `with_closed` those too that are no longer in force, or messages of
+                the person that `query` found.
             dry_run: erases nothing, and tells what goes, and what stays and why.
             progress: told after each step how much is erased, and how much is left.
 

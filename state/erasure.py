@@ -8,7 +8,7 @@ from uuid import UUID
 from mnemic.state.records import Kind
 
 #: Why something stays that an erasure came upon.
-WhyStaying = Literal["said by another", "shared"]
+WhyStaying = Literal["said by another", "shared", "rests on the same messages"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +28,9 @@ class Concerned:
 class Erasure:
     """What an erasure took; of a dry run, what it would take."""
 
-    #: Memories that were erased by this call.
+    #: Memories that were erased by this call, and messages that it named.
     erased: tuple[UUID, ...] = ()
-    #: Messages that were.
+    #: How many messages were.
     messages: int = 0
     #: Memories and messages that are still to go: something is written as fast as it is erased. The next call goes on.
     left: int = 0

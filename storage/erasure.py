@@ -4,7 +4,7 @@ It is planned first, without the agent's head, and then done in steps, each an o
 The plan is stored: whoever comes after a process that was killed goes on with it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -47,12 +47,12 @@ async def erase(
 
     Args:
         keys: the identity's own scope keys.
-        ids: None: all that the agent has of the person.
+        ids: of memories, or of messages of the person's; None: all that the agent has of the person.
     """
     begun = await database.write(who, lambda scoped: _begin(scoped, keys))
     if begun is None:
         return Erasure()
-    work = _Work(database, who, begun, progress)
+    work = _Work(database, who, begun, frozenset(ids or ()), progress)
     for part in _parts(ids or ()):
         await database.write(who, partial(_plan, begun=begun, keys=keys, ids=part))
     await work.carry_out()
@@ -86,10 +86,13 @@ async def foretell(database: Database, who: Identity, keys: Sequence[str], ids: 
 class _Work:
     """An erasure on its way."""
 
-    def __init__(self, database: Database, who: Identity, begun: _Begun, progress: Progress | None) -> None:
+    def __init__(
+        self, database: Database, who: Identity, begun: _Begun, named: Set[UUID], progress: Progress | None
+    ) -> None:
         self._database, self._who, self._begun, self._progress = database, who, begun, progress
-        self._memories: list[UUID] = []
-        self._messages = 0
+        self._named = named
+        self._erased: list[UUID] = []
+        self._items = self._messages = 0
 
     async def whole(self) -> None:
         """All of a person, until nothing is found that was formed meanwhile."""
@@ -104,11 +107,12 @@ class _Work:
             pass
         left = await self._write("left") if self._progress else 0
         while gone := await self._database.write(self._who, self._step):
-            self._memories += [one for one, is_message in gone if not is_message]
+            self._erased += [one for one, is_message in gone if not is_message or one in self._named]
             self._messages += sum(is_message for _, is_message in gone)
+            self._items += len(gone)
             if self._progress:
                 left = max(0, left - len(gone))
-                self._progress(len(self._memories) + self._messages, left)
+                self._progress(self._items, left)
 
     async def ended(self) -> Erasure:
         """What is done, and how much is left; with nothing, the erasure ends."""
@@ -116,7 +120,7 @@ class _Work:
         while not left and not await self._write("end", most=_THREADS):
             left = await self._write("left")
         return Erasure(
-            erased=tuple(sorted(self._memories)),
+            erased=tuple(sorted(self._erased)),
             messages=self._messages,
             left=left,
             goes_on_from=self._begun.begun_at if self._begun.goes_on else None,

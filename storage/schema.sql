@@ -1579,6 +1579,16 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      where cardinality(t.words) > 1 and t.words && array(select unnest(words) from told)
 $$;
 
+-- Memories that rest on these messages and hold all words of one of these memories.
+create function holding(p_agent text, p_messages uuid[], p_memories uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select distinct m.id
+      from sources s join memories m on m.agent_id = p_agent and m.id = s.memory_id
+      join memories t on t.agent_id = p_agent and t.id = any(p_memories)
+     where s.agent_id = p_agent and s.message_id = any(p_messages) and cardinality(words_in(t.content)) > 1
+       and words_in(m.content) || words_in(m.subject) @> words_in(t.content)
+$$;
+
 -- An erasure is planned before anything is taken, and goes on where it was broken off: in steps, each an operation of its own.
 
 -- Begins an erasure of the person's, or of the session's where there is no person; or says which one goes on.
@@ -1612,8 +1622,8 @@ create function owner_of(e erasures) returns text
 language sql immutable
 return case when e.scope_key like 'user:%' then substr(e.scope_key, 6) end;
 
--- Adds memories of the person's own keys, where their words live on, and what they were formed from; which of the memories
--- these are.
+-- Adds memories of the person's own keys, where their words live on, and what they were formed from, and messages of the
+-- person's by their ids; which memories these are.
 create function plan_erasure(p_erasure uuid, p_keys text[], p_ids uuid[]) returns setof uuid
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -1627,6 +1637,15 @@ begin
     ids := array(select id from memories where agent_id = e.agent_id and id in (select lineage(e.agent_id, seeds))
                     and scope_key = any(own) and state <> 'purged');
     said := array(select own_sources(e.agent_id, ids, owner_of(e)));
+    -- what was drawn from the same messages and says all of it too, with where its words live on
+    ids := array(select id from memories
+                  where agent_id = e.agent_id and scope_key = any(own) and state <> 'purged'
+                    and id in (select unnest(ids) union select lineage(e.agent_id, array(select holding(e.agent_id, said, ids)))));
+    said := array(select own_sources(e.agent_id, ids, owner_of(e))
+                  union
+                  select m.id from messages m
+                   where m.agent_id = e.agent_id and m.id = any(p_ids) and m.content is not null
+                     and (m.user_id = owner_of(e) or m.user_id is null and m.scope_key = any(own)));
     insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
     select e.agent_id, i, e.id, false, true from unnest(ids) as i
     union
@@ -1811,6 +1830,12 @@ begin
           join messages m on m.agent_id = agent and m.id = s.message_id and m.content is not null
          where i.agent_id = agent and i.erasure_id = p_erasure and not i.is_message
            and not exists (select from erasing g where g.agent_id = agent and g.erasure_id = p_erasure and g.item_id = m.id);
+    return query
+        select distinct 'rests on the same messages', m.id, m.kind, m.scope_key, m.content
+          from erasing i join sources s on s.agent_id = agent and s.message_id = i.item_id
+          join memories m on m.agent_id = agent and m.id = s.memory_id and m.state in ('active', 'absorbed')
+         where i.agent_id = agent and i.erasure_id = p_erasure and i.is_message and m.scope_key = any(own)
+           and m.id <> all(ids);
     return query
         select 'shared', m.id, m.kind, m.scope_key, m.content from memories m
          where m.agent_id = agent and m.state in ('active', 'absorbed') and m.scope_key <> all(own)

@@ -16,7 +16,7 @@ from mnemic.state.erasure import Erasure
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 
-MemoryIds = Annotated[list[UUID] | None, typer.Argument(metavar="ID", help="As `mnemic memories` prints them.")]
+MemoryIds = Annotated[list[UUID] | None, typer.Argument(metavar="ID", help="Of memories, or of messages of theirs.")]
 Everything = Annotated[bool, typer.Option("--everything", help="All that the agent has of this person.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Erase nothing; show what goes, and what stays and why.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without a question.")]
@@ -49,8 +49,7 @@ async def erase(
     if done.goes_on_from:
         say(f"this went on with an erasure that was begun at {done.goes_on_from:%Y-%m-%d %H:%M} UTC")
     _show(done.erased, as_json=as_json, messages=done.messages, left=done.left)
-    if missing := sorted(set(asked) - set(done.erased)):
-        say(f"no memory of this person, or erased already: {' '.join(map(str, missing))}")
+    missing = _missing(asked, done.erased)
     if not done.is_complete:
         say(f"{done.left} are left, for more is written all the time: the same command goes on")
     if missing or not done.is_complete:
@@ -75,7 +74,21 @@ async def _foretell(who: Identity, asked: Sequence[UUID], *, as_json: bool) -> N
         told = await (memory.erase(who, *asked, dry_run=True) if asked else memory.erase_person(who, dry_run=True))
     if as_json:
         emit({"going": told.going, "staying": told.staying})
-        return
+    else:
+        _list(told)
+    if _missing(asked, [one.id for one in told.going]):
+        raise typer.Exit(EXIT_FOUND_WRONG)
+
+
+def _missing(asked: Sequence[UUID], found: Sequence[UUID]) -> bool:
+    """Names the ids that are none of the person's; whether there are any."""
+    missing = sorted(set(asked) - set(found))
+    if missing:
+        say(f"no memory or message of this person, or erased already: {' '.join(map(str, missing))}")
+    return bool(missing)
+
+
+def _list(told: Erasure) -> None:
     messages = [one for one in told.going if one.kind == "message"]
     for one in told.going:
         show(plain(f"goes: {one.kind} {one.id} {one.content if one.content is not None else 'of ' + one.scope_key}"))
@@ -117,7 +130,8 @@ def _show(erased: Sequence[UUID], *, as_json: bool, **more: int) -> None:
     if as_json:
         emit({"erased": erased, **more})
     else:
-        show(*(plain(memory_id) for memory_id in erased), plain(f"erased: {_memories(len(erased))}"))
+        messages = f", {more['messages']} messages" if more.get("messages") else ""
+        show(*(plain(memory_id) for memory_id in erased), plain(f"erased: {_memories(len(erased))}{messages}"))
 
 
 def _memories(count: int) -> str:

@@ -7,6 +7,7 @@ from mnemic.nodes import save
 from mnemic.service.memory import Mnemic
 from tests.support.erasing import places
 from tests.support.loopback import LoopbackModel
+from tests.support.mutating import mutate
 from tests.support.scripted import (
     DECISIONS,
     FACTS,
@@ -106,3 +107,59 @@ async def test_what_a_group_was_told_by_one_stays_when_another_who_repeated_it_i
     assert [item.scope_key for item in await memory.memories(bo, ["fact"])] == ["group:crew"]
     await memory.erase_person(ana)
     assert await contents(memory, bo) == [berth]
+
+
+DRAWN = "Plans for Ana have to allow for this: Ana keeps a quokka."
+OTHER = "Ana is fond of small animals."
+
+
+async def drawn_from(memory: Mnemic, model: LoopbackModel) -> None:
+    """One sentence, of which a fact and two reflections are made."""
+    model.answer(FACTS, facts(fact(QUOKKA, 1)))
+    model.answer(REFLECTIONS, reflections(user=[reflection(DRAWN, 1), reflection(OTHER, 1)]))
+    await say(memory, ANA, "I keep a quokka", "Well")
+
+
+async def test_what_was_drawn_from_the_same_sentence_and_says_it_too_goes_with_it(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await drawn_from(memory, model)
+    (kept,) = await memory.memories(ANA, ["fact"])
+
+    told = await memory.erase(ANA, kept.id, dry_run=True)
+    assert {one.content for one in told.going} >= {QUOKKA, DRAWN, "I keep a quokka"}
+    assert [(one.content, one.stays) for one in told.staying] == [(OTHER, "rests on the same messages")]
+    await memory.erase(ANA, kept.id)
+    assert [one.content for one in await memory.memories(ANA)] == [OTHER]
+    assert places(superuser) == set()
+
+
+async def test_control_without_that_rule_it_stays(fresh_db: Clone, model: LoopbackModel) -> None:
+    with fresh_db.as_superuser() as owner:
+        async with scripted_memory(fresh_db, model) as memory:
+            mutate(owner, "holding", "s.agent_id = p_agent", "false")
+            await drawn_from(memory, model)
+            (kept,) = await memory.memories(ANA, ["fact"])
+            await memory.erase(ANA, kept.id)
+        assert "memories" in places(owner)
+
+
+async def test_a_message_that_no_memory_was_formed_from_is_erased_by_its_own_id(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    async with scripted_memory(clean_db, model, keep_messages="all") as memory:
+        model.answer(FACTS, facts())
+        await say(memory, ANA, "A quokka bit my thumb", "Well")
+        (found,) = [one for one in await memory.query(ANA, "quokka") if "quokka" in one.content]
+        stranger = identity("bo", session="s9")
+        assert (await memory.erase(stranger, found.item_id)).erased == ()
+        assert (await memory.erase(ANA, found.item_id)).erased == (found.item_id,)
+    assert places(superuser) == set()
+
+
+async def test_two_people_who_use_one_session_lose_no_words_to_each_other(memory: Mnemic) -> None:
+    said = turns("I keep bees.", "Well")
+    for user in ("ana", "bo"):
+        observed = await memory.observe(identity(user, session="monday"), said)
+        assert observed.accepted > 0
+    assert (await memory.observe(identity("bo", session="monday"), said)).accepted == 0
