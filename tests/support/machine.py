@@ -17,7 +17,7 @@ from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
 from mnemic.storage.migrate import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.machine_agent import NOW, Real, added, draft, linked, numbered
-from tests.support.machine_erased import lineage, of_person, with_repeating
+from tests.support.machine_erased import drawn_alike, lineage, of_person, with_repeating
 from tests.support.machine_pair import Act, Pair, chosen, same
 from tests.support.machine_past import BARE, KEPT, Row, Subject
 from tests.support.machine_refinements import RefinementSteps
@@ -237,12 +237,10 @@ class TimeMachine(RuleBasedStateMachine):
         ids = {chosen(every, number)["id"] for number in which} if every else set()
         now = self.both.past.memories()
         own = [one for one in ids if now[one]["scope_key"] == "user:ana" and now[one]["state"] != "purged"]
-        with_kin = lineage(self.both.past, own)
-        gone = [
-            row
-            for row in every
-            if row["id"] in with_kin and row["scope_key"] == "user:ana" and row["state"] != "purged"
-        ]
+        theirs = {row["id"]: row for row in every if row["scope_key"] == "user:ana" and row["state"] != "purged"}
+        kin = lineage(self.both.past, own) & theirs.keys()
+        kin |= lineage(self.both.past, drawn_alike(self.both.past, kin)) & theirs.keys()
+        gone = [theirs[one] for one in kin]
         erased = self.both.real.erase(sorted(ids))
         assert set(erased) == {row["id"] for row in gone}, "erased"
         self.both.past.erase([row["id"] for row in gone])

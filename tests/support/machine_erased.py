@@ -40,6 +40,18 @@ def lineage(past: Past, memory_ids: Iterable[UUID]) -> set[UUID]:
     return found
 
 
+def drawn_alike(past: Past, memory_ids: Collection[UUID]) -> set[UUID]:
+    """What rests on the same messages and holds all words of one of these."""
+    rows = past.memories()
+    said = {message for one in memory_ids for message in past.sources[one]}
+    told = [words for one in memory_ids if len(words := _words(rows[one])) > 1]
+    return {
+        one
+        for one, row in rows.items()
+        if said.intersection(past.sources[one]) and any(_words(row) | {"ana"} >= words for words in told)
+    }
+
+
 def _closure(past: Past, origins: Iterable[UUID], step: Callable[[Past, UUID], Iterator[UUID]]) -> set[UUID]:
     found: set[UUID] = set()
     waiting = [*origins]
