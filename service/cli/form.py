@@ -106,7 +106,7 @@ async def take_in(memory: Mnemic, who: Identity, files: Sequence[Path]) -> _Take
     taken = _Taken()
     held: dict[str, list[dict[str, Any]]] = {}
     size = 0
-    with closing(Reader()) as reader, progress() as bar:
+    with closing(Reader(speaker=who.user_id)) as reader, progress() as bar:
         task = bar.add_task("messages read", total=None)
         for line in (line for path in files for line in reader.read(path)):
             if isinstance(line, Malformed):

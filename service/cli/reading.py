@@ -69,6 +69,8 @@ class Reader:
     """
 
     _repeats: Repeats = field(default_factory=Repeats)
+    #: Who speaks where a user's message names nobody.
+    speaker: str | None = None
 
     def close(self) -> None:
         """Forgets what was read; use `contextlib.closing`."""
@@ -106,7 +108,7 @@ class Reader:
         )
 
     def _name(self, said: _Said) -> str:
-        fingerprint = said.fingerprint(said.text)
+        fingerprint = said.fingerprint(said.user or said.author or self.speaker, said.text)
         times = self._repeats.count(f"{said.session}\x1f{fingerprint}")
         return f"{fingerprint}-{times}"
 

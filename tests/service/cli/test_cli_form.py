@@ -188,3 +188,10 @@ def test_words_of_others_in_the_operators_files_are_theirs_and_the_log_says_who_
     (told,) = json.loads(mnemic("audit", "log", "--agent", "guide", "--user", "bo", "--json").stdout)
     assert (told["events"], told["actor"], told["brought_by"]) == ({"ADD": 1}, "ana", ["ana"])
     assert "brought by ana" in " ".join(mnemic("audit", "log", "--agent", "guide", "--user", "bo").stdout.split())
+
+
+def test_the_same_words_of_another_person_are_theirs(mnemic: Command, tmp_path: Path) -> None:
+    file = write(tmp_path / "talk.jsonl", [line("My sister Lea is allergic to nuts.")])
+    formed(mnemic, file)
+    document: dict[str, Any] = json.loads(mnemic("form", file, "--agent", "guide", "--user", "bo", "--json").stdout)
+    assert accepted(document) == {"monday": 1}
