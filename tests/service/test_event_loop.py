@@ -120,7 +120,7 @@ async def test_making_a_memory_smaller_leaves_the_loop_to_others(resources: Reso
 
 async def many_rows(resources: Resources) -> int:
     async with resources.database.scoped(ANA) as scoped:
-        rows = await scoped.rows(dict, "select n, n::text as text from generate_series(1, 100000) as n", {})
+        rows = await scoped.rows(dict, "select n, n::text as text from generate_series(1, 300000) as n", {})
     return len(rows)
 
 
@@ -128,12 +128,12 @@ async def test_many_rows_leave_the_loop_to_others(
     resources: Resources, memory: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with longest_callback() as longest:
-        assert await many_rows(resources) == 100_000
+        assert await many_rows(resources) == 300_000
     assert longest.seconds < MOST, longest
 
     monkeypatch.setattr(database, "_ROWS_AT_ONCE", 1_000_000)
     async with longest_callback() as longest:
-        assert await many_rows(resources) == 100_000
+        assert await many_rows(resources) == 300_000
     assert longest.seconds > MOST
 
 
