@@ -83,7 +83,7 @@ def assert_one_was_refused(outcomes: list[Any]) -> None:
     """One ran, and the other was told since when."""
     refused = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     assert [type(error) for error in refused] == [RefinementRunningError], "one is refused"
-    assert "has been running for 0 seconds" in str(refused[0])
+    assert "has been running for" in str(refused[0])
     assert [outcome["ended"] for outcome in outcomes if isinstance(outcome, dict)] == ["completed"]
 
 

@@ -6,8 +6,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -79,6 +80,7 @@ def running_dev_server(
     try:
         assert running.started.wait(timeout=60), "the server did not start"
         assert any(_STARTED in line for line in running.log), "".join(running.log)
+        _await_listening(port)
         yield running
     finally:
         process.terminate()
@@ -98,6 +100,15 @@ def _read(process: "subprocess.Popen[str]", running: DevServer) -> None:
         if _STARTED in line:
             running.started.set()
     running.started.set()  # it has ended
+
+
+def _await_listening(port: int) -> None:
+    """The server says that it has started before it takes connections."""
+    for _ in range(200):
+        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the server takes no connections")
 
 
 def _free_port() -> int:
