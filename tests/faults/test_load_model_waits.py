@@ -236,7 +236,7 @@ async def test_control_where_a_transaction_waits_for_the_model_callers_are_turne
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holding_a_transaction(monkeypatch, "extract_facts")
-    turned_away, degraded = await crowd(clean_db, patience=0.5)
+    turned_away, degraded = await crowd(clean_db, patience=1)
 
     assert {type(error) for error in turned_away} == {DatabaseUnavailableError}
     assert "no connection to the database came free in time" in str(turned_away[0])
