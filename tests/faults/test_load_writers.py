@@ -188,7 +188,7 @@ async def test_control_without_the_guards_of_the_statements_reflections_are_lost
 ) -> None:
     worsen(monkeypatch, leases, claim=LEASES_OFF)
     worsen(monkeypatch, memories, rewrite_consolidation=VERSION_UNCHECKED, absorb=STATE_UNCHECKED)
-    done = await write(fresh_db, rounds=3)
+    done = await write(fresh_db, rounds=8)
 
     assert done.lost
     assert done.doubled
