@@ -5,9 +5,9 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from mnemic.models.offline.pieces import entries, expand
-from mnemic.policy.common_words import is_common_word
-from mnemic.policy.retention import missing_details
-from mnemic.policy.words import QUOTED
+from mnemic.policy.text.common_words import is_common_word
+from mnemic.policy.text.retention import missing_details
+from mnemic.policy.text.words import QUOTED
 
 #: Levels of wording: as it is; shortened with nothing lost; telegraphic; without hedges.
 AS_IT_IS, SHORTENED, TELEGRAPHIC, UNHEDGED = range(4)

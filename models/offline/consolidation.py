@@ -7,7 +7,7 @@ from mnemic.models.offline.compare import relation
 from mnemic.models.offline.frames import analysed
 from mnemic.models.offline.prose import split_sentences
 from mnemic.models.offline.regards import plain
-from mnemic.policy.hygiene import MAX_TEXT_BYTES
+from mnemic.policy.text.hygiene import MAX_TEXT_BYTES
 from mnemic.prompts.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
 
 #: Health, and what somebody asked for or agreed on, go last when words must go.

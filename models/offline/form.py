@@ -4,7 +4,7 @@ import re
 
 from mnemic.models.offline.lexicon import PERSONAL
 from mnemic.models.offline.text import WORD
-from mnemic.policy.writing import check_text
+from mnemic.policy.text.writing import check_text
 
 MAX_FACT_WORDS = 30
 MAX_REFLECTION_WORDS = 35

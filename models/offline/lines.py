@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from mnemic.models.offline.frames import analysed
 from mnemic.models.offline.text import content_stems, stem
-from mnemic.policy.common_words import FUNCTION_WORDS
-from mnemic.policy.details import proper_nouns
-from mnemic.policy.words import folded_words, sentences
+from mnemic.policy.text.common_words import FUNCTION_WORDS
+from mnemic.policy.text.details import proper_nouns
+from mnemic.policy.text.words import folded_words, sentences
 
 QUESTION = re.compile(
     r"\?\s*$|^\s*(?:what|who|whom|whose|where|when|why|how|which|do|does|did|is|are|was|were|can|could|will|would|should"

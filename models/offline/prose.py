@@ -4,7 +4,7 @@ import re
 
 from mnemic.models.offline.pieces import pattern
 from mnemic.models.offline.text import fold
-from mnemic.policy.sharing import is_pasted
+from mnemic.policy.formation.sharing import is_pasted
 
 #: Longer sentences say too much at once to be rewritten by rules; the bound also keeps every later pattern cheap.
 MAX_SENTENCE_CHARS = 320

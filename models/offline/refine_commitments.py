@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from mnemic.models.offline.prose import MAX_SENTENCE_CHARS, split_sentences
 from mnemic.models.offline.verbs import reading
-from mnemic.policy.common_words import FUNCTION_WORDS, is_common_word
+from mnemic.policy.text.common_words import FUNCTION_WORDS, is_common_word
 from mnemic.state.refinement import Budget, LedgerEntry
 
 #: A danger to somebody's health.

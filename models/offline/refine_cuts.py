@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from mnemic.models.offline.compression import is_binding, is_english
 from mnemic.models.offline.verbs import reading
-from mnemic.policy.details import details
+from mnemic.policy.text.details import details
 
 #: Forms of verbs that mostly describe what comes after them, as in `a safe, loving home`.
 _DESCRIBING = (

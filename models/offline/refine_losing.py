@@ -14,7 +14,7 @@ from mnemic.models.offline.refine_cuts import remarks
 from mnemic.models.offline.refine_merging import merged
 from mnemic.models.offline.refine_statements import Statement
 from mnemic.models.offline.text import content_stems
-from mnemic.policy.retention import missing_details
+from mnemic.policy.text.retention import missing_details
 
 #: Importance of an ordinary memory.
 _ORDINARY = 3

@@ -9,11 +9,11 @@ from mnemic.models.offline.compression import AS_IT_IS, SHORTENED, TELEGRAPHIC, 
 from mnemic.models.offline.refine_losing import Losing
 from mnemic.models.offline.refine_merging import merged
 from mnemic.models.offline.refine_statements import Statement, current, dated, worded
-from mnemic.policy.batching import batches
-from mnemic.policy.degenerate import is_degenerate
-from mnemic.policy.knife import given_up
-from mnemic.policy.retention import missing_details
-from mnemic.policy.tokens import count_tokens
+from mnemic.policy.refinement.batching import batches
+from mnemic.policy.refinement.limits import given_up
+from mnemic.policy.text.degenerate import is_degenerate
+from mnemic.policy.text.retention import missing_details
+from mnemic.policy.text.tokens import count_tokens
 from mnemic.state.refinement import LedgerEntry
 
 #: Tokens of memories that are put together. Of conversations' facts brought from 8,000 to 5,000 tokens 94 % of the

@@ -14,7 +14,7 @@ from mnemic.models.offline.lexicon import DANGLING
 from mnemic.models.offline.prose import MAX_SENTENCE_CHARS, split_sentences
 from mnemic.models.offline.text import words
 from mnemic.models.offline.verbs import reading
-from mnemic.policy.common_words import is_common_word
+from mnemic.policy.text.common_words import is_common_word
 from mnemic.state.refinement import LedgerEntry
 
 #: `Mara works`, `Mara's sister works`: who it is about, and what is said; `Mara and Ana` are two.

@@ -17,7 +17,7 @@ from mnemic.models.offline.statement import rewritten
 from mnemic.models.offline.subjects import Voice, read
 from mnemic.models.offline.text import content_stems
 from mnemic.models.offline.wishes import is_of_group, wish
-from mnemic.policy.orders import steers
+from mnemic.policy.formation.orders import steers
 from mnemic.prompts.extract_reflections import (
     ExtractReflectionsInput,
     ExtractReflectionsOutput,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mnemic.models import offline
 from mnemic.models.offline.text import words
-from mnemic.policy.writing import check_text
+from mnemic.policy.text.writing import check_text
 from mnemic.prompts.conversation import Line
 from mnemic.prompts.decide import DecideInput, KnownFact, NewFact
 from mnemic.prompts.extract_facts import ExtractFactsInput

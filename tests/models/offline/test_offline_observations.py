@@ -1,7 +1,7 @@
 """Extraction in a single call, by rule: what the rules for facts and for reflections find, each thing once."""
 
 from mnemic.models import offline
-from mnemic.policy.writing import check_text
+from mnemic.policy.text.writing import check_text
 from mnemic.prompts.extract_observations import ExtractObservationsInput, ObservationDraft
 from mnemic.prompts.extract_reflections import StandingText
 from tests.models.offline.speech import lines_of

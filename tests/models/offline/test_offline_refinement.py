@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from mnemic.models import offline
 from mnemic.models.offline.refine_cuts import remarks
-from mnemic.policy.degenerate import is_degenerate
-from mnemic.policy.hygiene import clean_text
-from mnemic.policy.knife import given_up
-from mnemic.policy.retention import missing_details
-from mnemic.policy.tokens import count_tokens
+from mnemic.policy.refinement.limits import given_up
+from mnemic.policy.text.degenerate import is_degenerate
+from mnemic.policy.text.hygiene import clean_text
+from mnemic.policy.text.retention import missing_details
+from mnemic.policy.text.tokens import count_tokens
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.refinement import Budget, LedgerEntry, ToolCall, Turn
 from tests.support.ledgers import entry, ledger, tokens_of
