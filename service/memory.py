@@ -11,14 +11,13 @@ from langchain_core.tools import BaseTool
 from mnemic.graphs.consolidation import ConsolidationGraph, build_consolidation
 from mnemic.graphs.formation import FormationGraph, build_formation
 from mnemic.graphs.recall import RecallGraph, build_recall
-from mnemic.graphs.resources import open_resources
 from mnemic.operations.formation.form import form_due, form_pending, formation_name
 from mnemic.operations.messages.graph_memory import GraphMemory
 from mnemic.operations.messages.incoming_message import HostMessage
+from mnemic.operations.run.graph import run_graph
 from mnemic.operations.run.identity import to_identity
 from mnemic.operations.run.leases import returned
-from mnemic.operations.run.resources import Resources
-from mnemic.operations.run.run_graph import run_graph
+from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.policy.overrides import checked_overrides
 from mnemic.service.asked import ASKED, KEY, REVISION, ROLE, SCOPE_KEY, SWITCH
 from mnemic.service.explicit import ExplicitWrites

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from mnemic.operations.refinement.release import letting_go
+from mnemic.operations.run.graph import run_graph
 from mnemic.operations.run.identity import to_identity
 from mnemic.operations.run.resources import Provider, Resources
-from mnemic.operations.run.run_graph import run_graph
 from mnemic.service.asked import MEMORY_ID, REFINEMENTS, REFINING, ROLLING
 from mnemic.service.governance import rolling_back
 from mnemic.service.governance.own import owner

@@ -13,9 +13,9 @@ from mnemic.nodes.supervisor.progress import tell
 from mnemic.operations.explicit.forget import forgettable
 from mnemic.operations.messages.transcript import transcript
 from mnemic.operations.messages.turn import Asked, TurnMemory, recall_turn
-from mnemic.operations.run.identity import supervising
-from mnemic.operations.run.model_step import agent_models, perform_answer
-from mnemic.operations.run.node_types import SupervisorNode
+from mnemic.operations.run.graph import SupervisorNode
+from mnemic.operations.run.identity import supervisor_identity
+from mnemic.operations.run.model_step import agent_models, run_answer_metered
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.prompts.explicit import ForgetArguments
 from mnemic.prompts.supervise import system_prompt
@@ -36,13 +36,13 @@ def answer(provide: Provider, memory: TurnMemory, tools: Sequence[BaseTool]) -> 
 
     async def answer(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
         tell(runtime, "answer")
-        resources, identity = await provide(), supervising(runtime)
+        resources, identity = await provide(), supervisor_identity(runtime)
         recalled = await _recalled(memory, state, identity)
         settings, models = await agent_models(resources, identity)
         system = system_prompt(settings.persona, recalled["memory_context"])
         said = transcript(system, state["messages"], state.get("tool_answers", {}))
         offered = tools if _calling(state["messages"]) < MOST_CALLING else ()
-        message = await perform_answer(resources, identity, models, offered, said)
+        message = await run_answer_metered(resources, identity, models, offered, said)
         told: SupervisorState = {
             "messages": [message],
             "questions": await _questions(resources, identity, message),

@@ -10,8 +10,8 @@ from mnemic.nodes.supervisor.progress import tell
 from mnemic.operations.formation.form import form_due, formation_name
 from mnemic.operations.messages.transcript import spoken
 from mnemic.operations.messages.turn import TurnMemory, observe_turn
-from mnemic.operations.run.identity import supervising
-from mnemic.operations.run.node_types import SupervisorNode
+from mnemic.operations.run.graph import SupervisorNode
+from mnemic.operations.run.identity import supervisor_identity
 from mnemic.operations.run.resources import Provider
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import SupervisorState
@@ -22,7 +22,7 @@ def observe_said(provide: Provider, memory: TurnMemory, formation: Pregel[Any, I
 
     async def observe_said(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
         tell(runtime, "observe")
-        resources, identity = await provide(), supervising(runtime)
+        resources, identity = await provide(), supervisor_identity(runtime)
         await observe_turn(memory, identity, spoken(state["messages"]), revision=state.get("memory_revision"))
         resources.background.begin(formation_name(identity), partial(form_due, resources, formation, identity))
         return {}

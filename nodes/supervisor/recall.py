@@ -6,8 +6,8 @@ from langgraph.runtime import Runtime
 from mnemic.nodes.supervisor.progress import tell
 from mnemic.operations.messages.normalize import require_storable
 from mnemic.operations.messages.turn import Asked, TurnMemory, recall_turn
-from mnemic.operations.run.identity import supervising
-from mnemic.operations.run.node_types import SupervisorNode
+from mnemic.operations.run.graph import SupervisorNode
+from mnemic.operations.run.identity import supervisor_identity
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import SupervisorState
@@ -21,7 +21,7 @@ def recall(memory: TurnMemory) -> SupervisorNode:
         messages = state["messages"]
         if not messages or not isinstance(messages[-1], HumanMessage) or messages[-1].content is None:
             raise InvalidInputError("messages: a turn begins with a message of the user")
-        identity = supervising(runtime)
+        identity = supervisor_identity(runtime)
         # before it is answered as if it were remembered, too; no earlier one, for what was refused stays in the thread
         require_storable(messages[-1], identity)
         recalled = await recall_turn(memory, identity, messages, Asked())

@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 from mnemic.nodes.supervisor.agent import FORGET
 from mnemic.nodes.supervisor.progress import tell
 from mnemic.operations.messages.transcript import last_calls, withheld
-from mnemic.operations.run.node_types import SupervisorNode
+from mnemic.operations.run.graph import SupervisorNode
 from mnemic.prompts.supervise import DECLINED
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import SupervisorState

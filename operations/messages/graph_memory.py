@@ -10,8 +10,8 @@ from langgraph.pregel import Pregel
 from mnemic.operations.messages.incoming_message import HostMessage
 from mnemic.operations.messages.normalize import to_messages
 from mnemic.operations.messages.observe import observe
+from mnemic.operations.run.graph import run_graph
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.run_graph import run_graph
 from mnemic.state.graphs import RecallOutput, SearchMode
 from mnemic.state.identity import Identity
 from mnemic.state.records import Observed

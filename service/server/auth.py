@@ -7,7 +7,7 @@ from typing import Any, Final
 from langgraph_sdk import Auth
 from pydantic import SecretStr
 
-from mnemic.operations.run.authenticated import held_by
+from mnemic.operations.run.identity import token_claim
 from mnemic.policy.auth_tokens import Pass, read_token
 from mnemic.service.server.app import ownership
 from mnemic.state.errors import ConfigurationError
@@ -94,7 +94,7 @@ async def new_run(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterT
 @auth.on.crons
 async def own_crons(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
     """A cron's runs know their user and not the token, so whoever may not name every agent has none."""
-    if held_by(ctx.user, "agents"):
+    if token_claim(ctx.user, "agents"):
         raise Auth.exceptions.HTTPException(403, "this token names its agents, and crons are of any agent")
     return ownership.owned(ctx.user, value)
 

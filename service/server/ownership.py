@@ -9,7 +9,7 @@ from langgraph.runtime import BaseUser
 from langgraph_sdk import Auth, get_client
 from langgraph_sdk.errors import NotFoundError
 
-from mnemic.operations.run.authenticated import held_by
+from mnemic.operations.run.identity import token_claim
 
 OWNER: Final = "owner"
 AGENT: Final = "agent_id"
@@ -22,7 +22,7 @@ def owned(user: BaseUser, value: Any) -> Auth.types.FilterType:
     if not isinstance(value.get("metadata"), dict):
         value["metadata"] = {}
     value["metadata"][OWNER] = user.identity  # in its place: the server goes on with this very dict
-    theirs: list[Any] = [{AGENT: agent} for agent in held_by(user, "agents")]
+    theirs: list[Any] = [{AGENT: agent} for agent in token_claim(user, "agents")]
     if len(theirs) > 1:  # the server wants two for an `or`
         theirs = [{"$or": theirs}]
     return {OWNER: user.identity, **(theirs[0] if theirs else {})}
@@ -35,7 +35,7 @@ def made(user: BaseUser, value: Any) -> Auth.types.FilterType:
         HTTPException: it has to be said which.
     """
     copied = "metadata" not in value  # with that of what is copied
-    filters, agents = owned(user, value), held_by(user, "agents")
+    filters, agents = owned(user, value), token_claim(user, "agents")
     if agents and not copied and value["metadata"].get(AGENT) not in agents:
         if len(agents) > 1:
             raise Auth.exceptions.HTTPException(403, f"this token names several agents: give one as metadata.{AGENT}")
@@ -61,7 +61,7 @@ async def run(user: BaseUser, value: Any) -> Auth.types.FilterType:
     filters = owned(user, value)
     if not user.is_authenticated:
         return filters
-    agent, agents = await _agent(value), held_by(user, "agents")
+    agent, agents = await _agent(value), token_claim(user, "agents")
     if agents and agent not in agents:
         raise Auth.exceptions.HTTPException(403, f"{AGENT}: the token does not name this agent")
     if value["thread_id"]:
@@ -114,7 +114,7 @@ def namespace(user: BaseUser, asked: tuple[str, ...]) -> tuple[str, ...]:
     Raises:
         HTTPException: it has to be said below which.
     """
-    own, agents = _label(user.identity), held_by(user, "agents")
+    own, agents = _label(user.identity), token_claim(user, "agents")
     roots: list[tuple[str, ...]] = [(own, f"agent:{_label(agent)}") for agent in agents] or [(own,)]
     if any(asked[: len(root)] == root for root in roots):
         return asked

@@ -12,8 +12,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 
-from mnemic.operations.run.authenticated import bound
-from mnemic.operations.run.identity import to_identity
+from mnemic.operations.run.identity import bind_identity, to_identity
 from mnemic.service.server.auth import caller
 from mnemic.service.threads import RUNTIME
 from mnemic.state.errors import MissingIdentityError
@@ -110,7 +109,7 @@ class ServerThreads(BaseCheckpointSaver[str]):
         runtime, thread_id = configurable.get(RUNTIME), configurable["thread_id"]
         if context := getattr(runtime, "context", None):
             user = runtime.server_info.user if runtime and runtime.server_info else None
-            who = bound(to_identity(context), user, thread_id)
+            who = bind_identity(to_identity(context), user, thread_id)
             return ThreadOwner(who.agent_id, who.user_id or "")
         if runtime is not None:
             return None  # a run that is nobody's must not take up somebody's thread for having its id

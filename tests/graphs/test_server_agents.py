@@ -32,7 +32,7 @@ PILOT: Any = {"agent_id": "pilot"}
 WITHOUT_AGENTS = """
 from mnemic.service.server.app import ownership
 from mnemic.service.server.auth import auth
-ownership.held_by = lambda user, field: ()
+ownership.token_claim = lambda user, field: ()
 """
 
 

@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import Mnemic
 from mnemic.operations.messages.normalize import require_storable
-from mnemic.operations.run.authenticated import Bound
+from mnemic.operations.run.identity import BoundIdentity
 from mnemic.prompts.supervise import NOT_ANSWERED, WORDLESS
 from mnemic.state.errors import InvalidInputError, ModelOutputError, RefusedIdentityError
 from mnemic.state.identity import Identity
@@ -65,7 +65,7 @@ async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answer
     assert CANARY not in f"{caplog.text} {refused.value}"
 
 
-@pytest.mark.parametrize("who", [ANA, Bound(**ANA.model_dump())])
+@pytest.mark.parametrize("who", [ANA, BoundIdentity(**ANA.model_dump())])
 async def test_words_of_another_are_refused(who: Identity) -> None:
     with pytest.raises(RefusedIdentityError):
         require_storable(HumanMessage("I am Bea.", additional_kwargs={"user": "bea"}), who)

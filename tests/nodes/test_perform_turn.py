@@ -6,7 +6,7 @@ import pytest
 from langchain_core.tools import tool
 
 from mnemic.models.steps import REFINE
-from mnemic.operations.run.model_step import perform_turn
+from mnemic.operations.run.model_step import run_turn_metered
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.refine import RefineInput
 from mnemic.service.memory import Mnemic
@@ -32,7 +32,7 @@ def complete_refinement(summary: str) -> str:
 
 async def take(resources: Resources, step: Any = REFINE, **settings: Any) -> tuple[Turn, int]:
     models = resources.models.with_settings(resources.settings.model_copy(update=settings))
-    return await perform_turn(resources, ANA, step, INPUT, (), [complete_refinement], models)
+    return await run_turn_metered(resources, ANA, step, INPUT, (), [complete_refinement], models)
 
 
 async def spent(resources: Resources) -> list[Usage]:

@@ -11,9 +11,8 @@ from langgraph.runtime import ExecutionInfo, Runtime, ServerInfo
 from typing_extensions import TypedDict
 
 from mnemic.operations.messages.normalize import to_messages
-from mnemic.operations.run import identity as who
-from mnemic.operations.run.authenticated import Bound, require_own
-from mnemic.operations.run.identity import acting_for, identity_of, turn_identity
+from mnemic.operations.run import identity as run_identity
+from mnemic.operations.run.identity import BoundIdentity, acting_for, identity_of, require_own_scope, turn_identity
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import Identity
@@ -66,7 +65,9 @@ def run(context: Any = ASKED, user: User | None = ANA, thread: str | None = "t1"
 
 
 def test_a_run_is_the_authenticated_users_on_its_thread() -> None:
-    expected = Bound(agent_id="guide", user_id="ana", actor_id="ana", session_id="t1", group_ids=("harbor", "pier"))
+    expected = BoundIdentity(
+        agent_id="guide", user_id="ana", actor_id="ana", session_id="t1", group_ids=("harbor", "pier")
+    )
     for context in (
         ASKED,
         Identity(agent_id="guide"),
@@ -188,7 +189,7 @@ async def test_a_formation_that_acted_by_plain_identities_would_be_seen(
     await spoken(memory, model)
 
     def plainly(identity: Identity, scope_key: str) -> Identity:
-        return Identity(**who.acting_for(identity, scope_key).model_dump())
+        return Identity(**run_identity.acting_for(identity, scope_key).model_dump())
 
     monkeypatch.setattr("mnemic.nodes.formation.consolidate.acting_for", plainly)
     formed = (await form(memory, "t1", ANA))["formed"]
@@ -213,9 +214,9 @@ def test_whoever_was_authenticated_speaks_for_nobody_else(field: str) -> None:
 
 def test_what_others_share_is_no_requests_to_change() -> None:
     asked = identity_of(run())
-    require_own(asked, "user:ana")
-    require_own(asked, "session:t1")
+    require_own_scope(asked, "user:ana")
+    require_own_scope(asked, "session:t1")
     for key in ("agent:guide", "group:pier"):
         with pytest.raises(RefusedIdentityError, match="others share it"):
-            require_own(asked, key)
-        require_own(Identity(agent_id="guide", group_ids=("pier",)), key)
+            require_own_scope(asked, key)
+        require_own_scope(Identity(agent_id="guide", group_ids=("pier",)), key)
