@@ -17,7 +17,7 @@ from mnemic.service.cli.look import history, memories
 from mnemic.service.cli.protection import protect, unprotect
 from mnemic.service.cli.recall import context, recall
 from mnemic.service.cli.refinement import refine, refinements
-from mnemic.service.cli.running import blocking
+from mnemic.service.cli.terminal import blocking
 from mnemic.service.cli.threads import threads
 from mnemic.service.cli.time_machine import as_of, restore, undo
 from mnemic.service.cli.token import token

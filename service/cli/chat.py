@@ -9,8 +9,8 @@ import typer
 
 from mnemic.models.chat import OFFLINE_LABEL
 from mnemic.service.cli.options import Agent, Groups, User, identity
-from mnemic.service.cli.output import say
 from mnemic.service.cli.talk import Talk
+from mnemic.service.cli.terminal import say
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.settings import OFFLINE

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mnemic.policy.text.hygiene import visible
-from mnemic.service.cli.output import note
+from mnemic.service.cli.terminal import note
 from mnemic.state.changes import Bullet, Sign
 from mnemic.state.supervisor import Progress
 

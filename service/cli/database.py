@@ -7,8 +7,7 @@ import typer
 
 from mnemic.service import upkeep
 from mnemic.service.cli.options import AsJson
-from mnemic.service.cli.output import columns, emit, plain, show
-from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, columns, emit, plain, show
 
 Target = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="Where to write it.")]
 

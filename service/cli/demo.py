@@ -13,8 +13,7 @@ from mnemic.service.cli.demo_records import Answer, Contradiction, Demo, FormedS
 from mnemic.service.cli.demo_view import show_demo, show_start
 from mnemic.service.cli.options import AsJson
 from mnemic.service.cli.outcome import form_session
-from mnemic.service.cli.output import emit, progress
-from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, emit, progress
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory

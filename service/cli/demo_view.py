@@ -17,7 +17,7 @@ from mnemic.policy.text.names import display_name
 from mnemic.service.cli.corpus import Conversation
 from mnemic.service.cli.demo_records import Answer, Contradiction, Demo, FormedSession
 from mnemic.service.cli.outcome import losses
-from mnemic.service.cli.output import columns, day, plain, show, show_text
+from mnemic.service.cli.terminal import columns, day, plain, show, show_text
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import Memory
 

@@ -11,9 +11,8 @@ import typer
 
 from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
 from mnemic.service.cli.outcome import Formed, form_session, losses
-from mnemic.service.cli.output import emit, progress, say, show
 from mnemic.service.cli.reading import ARRAY_SUFFIX, Malformed, Reader
-from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, emit, progress, say, show
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity

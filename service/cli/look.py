@@ -13,8 +13,7 @@ from rich.text import Text
 
 from mnemic.service.asked import ALL_KINDS
 from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, person
-from mnemic.service.cli.output import acting, columns, day, emit, plain, say, show
-from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, acting, columns, day, emit, plain, say, show
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import HistoryEvent, Kind, Memory
 

@@ -8,7 +8,7 @@ import typer
 
 from mnemic.policy.text.names import display_name
 from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity
-from mnemic.service.cli.output import columns, day, emit, plain, say, show, show_text
+from mnemic.service.cli.terminal import columns, day, emit, plain, say, show, show_text
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Scope

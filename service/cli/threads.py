@@ -7,7 +7,7 @@ from datetime import UTC
 from rich.text import Text
 
 from mnemic.service.cli.options import Agent, AsJson, User, identity
-from mnemic.service.cli.output import columns, emit, plain, say, show
+from mnemic.service.cli.terminal import columns, emit, plain, say, show
 from mnemic.service.memory import Mnemic
 from mnemic.state.threads import ThreadStanding
 

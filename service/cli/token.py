@@ -7,7 +7,7 @@ import typer
 
 from mnemic.policy.auth_tokens import new_pass, token_of
 from mnemic.service.cli.options import AsJson
-from mnemic.service.cli.output import emit, say
+from mnemic.service.cli.terminal import emit, say
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
 
