@@ -8,7 +8,7 @@ from langgraph_sdk import Auth
 from pydantic import SecretStr
 
 from mnemic.operations.run.identity import token_claim
-from mnemic.policy.auth_tokens import Pass, read_token
+from mnemic.policy.auth_tokens import TokenClaims, decode_token
 from mnemic.service.server.app import ownership
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
@@ -28,20 +28,22 @@ def _key() -> SecretStr | None:
 KEY: Final = _key()
 
 #: Whose request is answered in this context.
-_CALLER: Final[ContextVar[Pass | None]] = ContextVar("mnemic_caller", default=None)
+_CALLER: Final[ContextVar[TokenClaims | None]] = ContextVar("mnemic_caller", default=None)
 
 auth = Auth()
 
 
-def caller() -> Pass | None:
+def caller() -> TokenClaims | None:
     """The pass of whose request is being answered; None in a run, in background work and in development."""
     return _CALLER.get()
 
 
-def holder(authorization: str | None, key: SecretStr) -> Pass | None:
+def holder(authorization: str | None, key: SecretStr) -> TokenClaims | None:
     """The pass that a request's header carries; None where it has no valid token."""
     scheme, _, token = (authorization or "").partition(" ")
-    return read_token(token.strip(), key.get_secret_value(), datetime.now(UTC)) if scheme.lower() == "bearer" else None
+    return (
+        decode_token(token.strip(), key.get_secret_value(), datetime.now(UTC)) if scheme.lower() == "bearer" else None
+    )
 
 
 @auth.authenticate

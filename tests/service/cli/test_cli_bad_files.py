@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemic.service.cli import reading
+from mnemic.service.cli import message_files
 from tests.service.cli.conftest import Command
 
 WHO = ("--agent", "guide", "--user", "ana")
@@ -33,7 +33,7 @@ MALFORMED: dict[str, bytes] = {
     "a string": b'"squeamish ossifrage"',
     "an array": b'["squeamish ossifrage"]',
     "deep nesting": b"[" * 100_000,
-    "a huge line": bad(content="x" * (reading.MAX_LINE_BYTES + 1)),
+    "a huge line": bad(content="x" * (message_files.MAX_LINE_BYTES + 1)),
     "a key twice": bad()[:-1] + b', "content": "other"}',
     "NaN": bad()[:-1] + b', "importance": NaN}',
     "a number of 5,000 digits": bad()[:-1] + b', "id": ' + b"9" * 5000 + b"}",
@@ -112,7 +112,7 @@ def test_the_items_of_an_array_that_are_no_messages_are_named(mnemic: Command, t
 def test_an_array_too_large_to_be_read_whole_is_refused(mnemic: Command, tmp_path: Path) -> None:
     file = tmp_path / "talk.json"
     with file.open("wb") as sparse:
-        sparse.truncate(reading.MAX_ARRAY_BYTES + 1)
+        sparse.truncate(message_files.MAX_ARRAY_BYTES + 1)
 
     result = mnemic("form", file, *WHO)
 

@@ -62,7 +62,7 @@ def test_every_demo_has_an_agent_and_one_document_of_its_own(mnemic: Command, co
     assert document["agent_id"].startswith("demo-")
     assert [session["messages"] for session in document["sessions"]] == [4, 4]
     assert document["sessions"][1]["people"] == ["ana", "bo"]
-    assert [answer["asked"]["user"] for answer in document["answers"]] == ["ana", "bo"]
+    assert [answer["question"]["user"] for answer in document["answers"]] == ["ana", "bo"]
     assert all(answer["tokens"] > 0 for answer in document["answers"])
     assert any("walnut" in found["content"] for found in document["answers"][0]["memories"])
 

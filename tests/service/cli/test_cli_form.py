@@ -91,7 +91,7 @@ def test_a_mended_and_continued_file_brings_only_what_is_new(mnemic: Command, tm
 def test_sessions_may_alternate_and_each_is_formed(
     mnemic: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mnemic.service.cli.form._HELD", 500)  # so that both sessions are stored in parts
+    monkeypatch.setattr("mnemic.service.cli.form.HELD_MESSAGES", 500)  # so that both sessions are stored in parts
     lines = [line(f"Remark {number}.", session=f"s{number % 2}") for number in range(520)]
     document = formed(mnemic, write(tmp_path / "talk.jsonl", lines))
     assert accepted(document) == {"s0": 260, "s1": 260}

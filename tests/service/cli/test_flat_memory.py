@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mnemic.service.cli.reading import Line, Reader
+from mnemic.service.cli.message_files import Line, Reader
 from tests.support.server import Clone
 
 FEW, MANY = 4_000, 40_000

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mnemic.policy.auth_tokens import read_token
+from mnemic.policy.auth_tokens import decode_token
 from tests.service.cli.conftest import Command
 
 KEY = "a key of sixteen characters"
@@ -20,7 +20,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_token_alone_is_on_standard_output(mnemic: Command, key: str) -> None:
     result = mnemic("token", "--user", "ana", "--agent", "guide", "--group", "harbor", "--group", "pier")
     assert result.exit_code == 0
-    held = read_token(result.stdout.removesuffix("\n"), key, datetime.now(UTC))
+    held = decode_token(result.stdout.removesuffix("\n"), key, datetime.now(UTC))
     assert held is not None
     assert (held.user, held.agents, held.groups) == ("ana", ("guide",), ("harbor", "pier"))
     assert "it holds until" in result.stderr
@@ -29,8 +29,8 @@ def test_a_token_alone_is_on_standard_output(mnemic: Command, key: str) -> None:
 def test_a_token_holds_for_the_days_that_are_asked_for(mnemic: Command, key: str) -> None:
     result = json.loads(mnemic("token", "--user", "ana", "--days", "3", "--json").stdout)
     now = datetime.now(UTC)
-    assert read_token(result["token"], key, now + timedelta(days=2)) is not None
-    assert read_token(result["token"], key, now + timedelta(days=4)) is None
+    assert decode_token(result["token"], key, now + timedelta(days=2)) is not None
+    assert decode_token(result["token"], key, now + timedelta(days=4)) is None
 
 
 def test_without_a_key_no_token_is_made(mnemic: Command) -> None:

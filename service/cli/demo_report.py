@@ -1,9 +1,9 @@
-"""How `mnemic demo` looks: at most about 120 lines for the conversations of the package."""
+"""What `mnemic demo` found, and how that looks: at most about 120 lines for the conversations of the package."""
 
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,8 @@ from rich.text import Text
 
 from mnemic.policy.text.hygiene import clip_text
 from mnemic.policy.text.names import display_name
-from mnemic.service.cli.corpus import Conversation
-from mnemic.service.cli.demo_records import Answer, Contradiction, Demo, FormedSession
-from mnemic.service.cli.outcome import losses
+from mnemic.service.cli.demo_corpus import Conversation, Question
+from mnemic.service.cli.formed import Counts
 from mnemic.service.cli.terminal import columns, day, plain, show, show_text
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import Memory
@@ -28,6 +27,54 @@ _LINE_CHARS = 180
 _RESULTS = 3
 _CHANGES = 8
 _FACTS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoSession:
+    """What one conversation became."""
+
+    session: str
+    people: tuple[str, ...]
+    messages: int
+    #: What its runs stored and refused.
+    counts: Counts
+    consolidated: list[str]
+    #: Why nothing came of it, or something waits.
+    complaints: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contradiction:
+    """A fact that a later one replaced."""
+
+    scope_key: str
+    old: str
+    new: str
+    since: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What was recalled for a question."""
+
+    question: Question
+    #: The memories found, best first, as the recall graph returns them.
+    memories: list[dict[str, Any]]
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """All that the demo shows."""
+
+    agent_id: str
+    runs_on: str
+    sessions: list[DemoSession]
+    #: Those that hold, oldest first.
+    facts: list[Memory]
+    consolidations: list[Memory]
+    contradictions: list[Contradiction]
+    answers: list[Answer]
 
 
 def show_start(runs_on: str, conversations: Sequence[Conversation]) -> None:
@@ -73,18 +120,19 @@ def _heading(title: str) -> None:
     show("", f"[bold cyan]{title}[/]")
 
 
-def _show_sessions(sessions: Sequence[FormedSession]) -> None:
+def _show_sessions(sessions: Sequence[DemoSession]) -> None:
     table = columns("conversation", "messages", "facts", "superseded", "reflections", "episode", "consolidated")
     for name in ("messages", "facts", "superseded", "reflections", "episode"):
         next(column for column in table.columns if column.header == name).justify = "right"
+    losses = Counts()
     for session in sessions:
-        counts = [session.messages, session.stored.get("fact", 0), session.superseded]
-        counts += [session.stored.get("reflection", 0), session.stored.get("episode", 0)]
+        stored, counts = session.counts.stored, session.counts
+        figures = [session.messages, stored["fact"], counts.superseded, stored["reflection"], stored["episode"]]
         consolidated = ", ".join(map(_owner, dict.fromkeys(session.consolidated)))
-        table.add_row(plain(session.session), *(str(count or "·") for count in counts), plain(consolidated))
-    show(table)
-    refused = sum((Counter(session.refused) for session in sessions), Counter())
-    show(*losses(refused, sum(session.unaccounted for session in sessions)))
+        table.add_row(plain(session.session), *(str(figure or "·") for figure in figures), plain(consolidated))
+        losses.refused.update(counts.refused)
+        losses.unaccounted += counts.unaccounted
+    show(table, *losses.losses())
     for session in sessions:
         show(*(plain(f"{session.session}: {complaint}") for complaint in session.complaints))
 
@@ -107,12 +155,8 @@ def _show_contradictions(changes: Sequence[Contradiction]) -> None:
 
 
 def _show_answer(answer: Answer) -> None:
-    asked = answer.asked
-    show(
-        Text.assemble(
-            (f"{display_name(asked.user)}: ", "bold"), plain(asked.question), (f" · {answer.tokens} tokens", "dim")
-        )
-    )
+    name, question = display_name(answer.question.user), answer.question.question
+    show(Text.assemble((f"{name}: ", "bold"), plain(question), (f" · {answer.tokens} tokens", "dim")))
     found = answer.memories[:_RESULTS]
     _show_dated([(datetime.fromisoformat(item["dated"]), _found(item)) for item in found])
     if not found:

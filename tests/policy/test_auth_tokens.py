@@ -11,28 +11,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy import auth_tokens as passes
-from mnemic.policy.auth_tokens import MAX_TOKEN, new_pass, read_token, token_of
+from mnemic.policy import auth_tokens
+from mnemic.policy.auth_tokens import MAX_TOKEN, new_claims, decode_token, encode_token
 from mnemic.policy.governance.anchors import line_of, signed
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_GROUPS
 
 KEY = "a key of sixteen characters"
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-HELD = new_pass("ana", ("guide",), ("harbor", "pier"), days=7, now=NOW)
-TOKEN = token_of(HELD, KEY)
+HELD = new_claims("ana", ("guide",), ("harbor", "pier"), days=7, now=NOW)
+TOKEN = encode_token(HELD, KEY)
 
 
 def test_a_token_says_who_its_holder_is_and_what_they_may_name() -> None:
-    held = read_token(TOKEN, KEY, NOW)
+    held = decode_token(TOKEN, KEY, NOW)
     assert held == HELD
     assert (HELD.user, HELD.agents, HELD.groups) == ("ana", ("guide",), ("harbor", "pier"))
 
 
 def test_a_token_holds_until_its_last_second() -> None:
     end = NOW + timedelta(days=7)
-    assert read_token(TOKEN, KEY, end - timedelta(seconds=1)) == HELD
-    assert read_token(TOKEN, KEY, end) is None
+    assert decode_token(TOKEN, KEY, end - timedelta(seconds=1)) == HELD
+    assert decode_token(TOKEN, KEY, end) is None
 
 
 def _payload(change: Callable[[bytes], bytes]) -> str:
@@ -47,7 +47,7 @@ def _signed(algorithm: str = "HS256", **changes: Any) -> str:
     claims = jwt.decode(TOKEN, options={"verify_signature": False})
     changed = {name: value for name, value in {**claims, **changes}.items() if value is not None}
     with warnings.catch_warnings(action="ignore"):  # the key is short for other algorithms
-        return jwt.encode(changed, passes._signing(KEY) if algorithm != "none" else "", algorithm=algorithm)
+        return jwt.encode(changed, auth_tokens._signing(KEY) if algorithm != "none" else "", algorithm=algorithm)
 
 
 FORGED = {
@@ -77,30 +77,30 @@ FORGED = {
 
 @pytest.mark.parametrize("kind", FORGED)
 def test_a_forged_token_is_nobodys(kind: str) -> None:
-    assert read_token(FORGED[kind], KEY, NOW) is None
+    assert decode_token(FORGED[kind], KEY, NOW) is None
 
 
 @pytest.mark.parametrize("kind", ["another user", "a later end", "no agents", "another mac"])
 def test_a_reader_that_does_not_check_the_mac_would_be_seen(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the test above."""
     monkeypatch.setattr("hmac.compare_digest", lambda *_: True)
-    assert read_token(FORGED[kind], KEY, NOW) is not None
+    assert decode_token(FORGED[kind], KEY, NOW) is not None
 
 
 @given(st.text(max_size=300))
 def test_whatever_is_sent_is_no_token_and_no_error(text: str) -> None:
-    assert read_token(text, KEY, NOW) is None
-    assert read_token(f"{TOKEN.rpartition('.')[0]}.{text}", KEY, NOW) is None
+    assert decode_token(text, KEY, NOW) is None
+    assert decode_token(f"{TOKEN.rpartition('.')[0]}.{text}", KEY, NOW) is None
 
 
 def test_another_key_signs_no_token_of_ours() -> None:
-    assert read_token(TOKEN, "another key of many characters", NOW) is None
+    assert decode_token(TOKEN, "another key of many characters", NOW) is None
 
 
 @pytest.mark.parametrize("days", [0, -1, 3_651])
 def test_a_token_has_an_end(days: int) -> None:
     with pytest.raises(InvalidInputError, match="days"):
-        new_pass("ana", (), (), days=days, now=NOW)
+        new_claims("ana", (), (), days=days, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_a_token_names_usable_ids_alone(
     user: str, agents: tuple[str, ...], groups: tuple[str, ...], named: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=named) as refused:
-        new_pass(user, agents, groups, days=1, now=NOW)
+        new_claims(user, agents, groups, days=1, now=NOW)
     assert refused.value.__cause__ is None
 
 
 def test_a_token_that_no_server_would_take_is_not_made() -> None:
     many = tuple(f"{n:0128}" for n in range(MAX_GROUPS))
     with pytest.raises(InvalidInputError, match="too long"):
-        token_of(new_pass("ana", many, many, days=1, now=NOW), KEY)
+        encode_token(new_claims("ana", many, many, days=1, now=NOW), KEY)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from mnemic.service.cli.reading import Line, Reader
+from mnemic.service.cli.message_files import Line, Reader
 from mnemic.service.cli.terminal import say
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId, Identity

@@ -1,7 +1,7 @@
-"""What became of a session that was formed: in words, and whether that is as it should be."""
+"""What became of sessions that were formed: counted, in words, and whether that is as it should be."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mnemic.operations.formation.drafts import told
@@ -11,8 +11,40 @@ from mnemic.state.graphs import ConsolidationResult, FormationOutput
 from mnemic.state.identity import Identity
 
 
+@dataclass
+class Counts:
+    """What formation runs stored and refused."""
+
+    #: Memories by kind.
+    stored: Counter[str] = field(default_factory=Counter)
+    #: Drafts that were refused, by what was wrong with them.
+    refused: Counter[str] = field(default_factory=Counter)
+    #: Facts that were closed.
+    superseded: int = 0
+    #: Facts that were known before.
+    repeated: int = 0
+    #: Messages that neither a memory nor the model's word accounts for.
+    unaccounted: int = 0
+
+    def add(self, runs: Iterable[FormationOutput]) -> None:
+        """Adds what these runs did."""
+        for run in runs:
+            self.stored.update(run.get("stored", {}))
+            self.refused.update(run.get("refused", {}))
+            self.superseded += run.get("superseded", 0)
+            self.repeated += run.get("repeated", 0)
+            self.unaccounted += run.get("unaccounted", 0)
+
+    def losses(self) -> list[str]:
+        """What was refused and why, and what nothing accounts for, a line each."""
+        lines = [f"drafts refused: {self.refused.total()} ({told(self.refused)})"] if self.refused else []
+        if self.unaccounted:
+            lines.append(f"messages that no memory accounts for: {self.unaccounted}; they keep their words")
+        return lines
+
+
 @dataclass(frozen=True)
-class Formed:
+class FormedSession:
     """The runs of one session."""
 
     runs: list[FormationOutput] = field(default_factory=list)
@@ -20,29 +52,11 @@ class Formed:
     problem: str | None = None
 
     @property
-    def stored(self) -> Counter[str]:
-        """Memories by kind."""
-        return _sum(run.get("stored", {}) for run in self.runs)
-
-    @property
-    def refused(self) -> Counter[str]:
-        """Drafts that were refused, by what was wrong with them."""
-        return _sum(run.get("refused", {}) for run in self.runs)
-
-    @property
-    def superseded(self) -> int:
-        """Facts that were closed."""
-        return sum(run.get("superseded", 0) for run in self.runs)
-
-    @property
-    def repeated(self) -> int:
-        """Facts that were known before."""
-        return sum(run.get("repeated", 0) for run in self.runs)
-
-    @property
-    def unaccounted(self) -> int:
-        """Messages that neither a memory nor the model's word accounts for."""
-        return sum(run.get("unaccounted", 0) for run in self.runs)
+    def counts(self) -> Counts:
+        """Of all its runs."""
+        counts = Counts()
+        counts.add(self.runs)
+        return counts
 
     @property
     def consolidations(self) -> list[ConsolidationResult]:
@@ -62,7 +76,7 @@ class Formed:
             lines.append(self._waiting)
         if self._is_fruitless:
             lines.append(f"nothing came of {sum(run.get('formed', 0) for run in self.runs)} messages")
-        return [*lines, *map(_ended, (one for one in self.consolidations if one["outcome"] != "saved"))]
+        return [*lines, *(_ended(result) for result in self.consolidations if result["outcome"] != "saved")]
 
     @property
     def _waiting(self) -> str | None:
@@ -76,32 +90,18 @@ class Formed:
     @property
     def _is_fruitless(self) -> bool:
         """Messages were formed, nothing was stored or known, and nobody said that there is nothing."""
-        return bool(self.unaccounted and not self.stored and not self.repeated)
+        counts = self.counts
+        return bool(counts.unaccounted and not counts.stored and not counts.repeated)
 
 
-async def form_session(memory: Mnemic, who: Identity) -> Formed:
+async def form_session(memory: Mnemic, who: Identity) -> FormedSession:
     """Forms what the session has pending; answers that cannot be used keep no other session waiting."""
     try:
-        return Formed(await memory.form(who))
+        return FormedSession(await memory.form(who))
     except ModelOutputError as error:
-        return Formed(problem=str(error))
-
-
-def losses(refused: Counter[str], unaccounted: int) -> list[str]:
-    """What was refused and why, and what nothing accounts for, a line each."""
-    lines = [f"drafts refused: {refused.total()} ({told(refused)})"] if refused else []
-    if unaccounted:
-        lines.append(f"messages that no memory accounts for: {unaccounted}; they keep their words")
-    return lines
+        return FormedSession(problem=str(error))
 
 
 def _ended(result: ConsolidationResult) -> str:
     why = f" ({result['problem']})" if result.get("problem") else ""
     return f"the consolidation of {result['scope_key']} ended as: {result['outcome']}{why}"
-
-
-def _sum(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for each in counts:
-        total.update(each)
-    return total

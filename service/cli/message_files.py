@@ -1,6 +1,8 @@
 """Reads conversation files: JSON lines, or one array of OpenAI-style messages; a bad line is named and left out."""
 
+import hashlib
 import json
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +12,6 @@ from pydantic import AfterValidator, AliasChoices, Field, StrictStr
 
 from mnemic.operations.messages.incoming_message import Part, Said
 from mnemic.operations.messages.normalize import KNOWN_ROLES
-from mnemic.service.cli.repeats import Repeats
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId
 
@@ -28,7 +29,7 @@ def _known_role(role: str) -> str:
     return role
 
 
-class _Said(Said):
+class _FileMessage(Said):
     """One message as files have it."""
 
     session: HostId
@@ -60,6 +61,31 @@ class Malformed:
     reason: str
 
 
+class _Repeats:
+    """Counts how often each of any number of texts was seen.
+
+    SQLite keeps it in a temporary file of its own and 2 MB of it in memory; a dict takes 100 MB for a million texts.
+    """
+
+    def __init__(self) -> None:
+        self._file = sqlite3.connect("", isolation_level=None)
+        self._file.execute("pragma journal_mode = off")  # the file dies with this object: nothing is ever rolled back
+        self._file.execute("create table seen (digest blob primary key, times integer not null) without rowid")
+
+    def count(self, text: str) -> int:
+        """How often this text was seen, this time included."""
+        digest = hashlib.sha256(text.encode()).digest()
+        self._file.execute(
+            "insert into seen values (?, 1) on conflict (digest) do update set times = times + 1", (digest,)
+        )
+        (times,) = self._file.execute("select times from seen where digest = ?", (digest,)).fetchone()
+        return int(times)
+
+    def close(self) -> None:
+        """Gives the file back."""
+        self._file.close()
+
+
 @dataclass
 class Reader:
     """Reads files one after the other, and tells messages that are alike apart.
@@ -68,7 +94,7 @@ class Reader:
     read again, after a bad line was mended or others were added at its end, brings only what is new.
     """
 
-    _repeats: Repeats = field(default_factory=Repeats)
+    _repeats: _Repeats = field(default_factory=_Repeats)
     #: Who speaks where a user's message names nobody.
     speaker: str | None = None
 
@@ -98,18 +124,18 @@ class Reader:
         if path.suffix == ARRAY_SUFFIX:
             item = {**item, "session": path.stem}
         try:
-            said = _Said.of(item)
+            parsed = _FileMessage.of(item)
         except InvalidInputError as error:
             return Malformed(file=str(path), line=number, reason=str(error))
-        message = said.model_dump(include={"role", "author", "user", "time"}, exclude_none=True)
+        message = parsed.model_dump(include={"role", "author", "user", "time"}, exclude_none=True)
         return Line(
-            session=said.session,
-            message={**message, "content": said.text, "id": said.id or self._name(said)},
+            session=parsed.session,
+            message={**message, "content": parsed.text, "id": parsed.id or self._name(parsed)},
         )
 
-    def _name(self, said: _Said) -> str:
-        fingerprint = said.fingerprint(said.user or said.author or self.speaker, said.text)
-        times = self._repeats.count(f"{said.session}\x1f{fingerprint}")
+    def _name(self, message: _FileMessage) -> str:
+        fingerprint = message.fingerprint(message.user or message.author or self.speaker, message.text)
+        times = self._repeats.count(f"{message.session}\x1f{fingerprint}")
         return f"{fingerprint}-{times}"
 
 
