@@ -40,14 +40,11 @@ def answer(provide: Provider, memory: TurnMemory, tools: Sequence[BaseTool]) -> 
         recalled = await _recalled(memory, state, identity)
         settings, models = await agent_models(resources, identity)
         system = system_prompt(settings.persona, recalled["memory_context"])
-        said = transcript(system, state["messages"], state.get("tool_answers", {}))
+        conversation = transcript(system, state["messages"], state.get("tool_answers", {}))
         offered = tools if _calling(state["messages"]) < MOST_CALLING else ()
-        message = await run_answer_metered(resources, identity, models, offered, said)
-        told: SupervisorState = {
-            "messages": [message],
-            "questions": await _questions(resources, identity, message),
-        }
-        return {**told, **recalled}
+        message = await run_answer_metered(resources, identity, models, offered, conversation)
+        questions = await _questions(resources, identity, message)
+        return {"messages": [message], "questions": questions, **recalled}
 
     return answer
 
@@ -70,8 +67,12 @@ async def _questions(resources: Resources, identity: Identity, message: AIMessag
     ids = {call_id: parsed.id for call_id, given in wanted.items() if (parsed := _parsed(given))}
     if not ids:
         return {}
-    important = {one.id: one for one in await forgettable(resources, identity, ids.values()) if _is_important(one)}
-    return {call_id: _question(important[of]) for call_id, of in ids.items() if of in important}
+    memories = {memory.id: memory for memory in await forgettable(resources, identity, ids.values())}
+    return {
+        call_id: {"id": str(memory.id), "kind": memory.kind, "importance": memory.importance}
+        for call_id, memory_id in ids.items()
+        if (memory := memories.get(memory_id)) and _is_important(memory)
+    }
 
 
 def _parsed(given: Mapping[str, object]) -> ForgetArguments | None:
@@ -80,10 +81,6 @@ def _parsed(given: Mapping[str, object]) -> ForgetArguments | None:
         return ForgetArguments.model_validate(given)
     except ValidationError:
         return None
-
-
-def _question(memory: Memory) -> Question:
-    return {"id": str(memory.id), "kind": memory.kind, "importance": memory.importance}
 
 
 def _is_important(memory: Memory) -> bool:

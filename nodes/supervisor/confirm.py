@@ -14,7 +14,7 @@ async def confirm(state: SupervisorState, runtime: Runtime[Identity]) -> Supervi
     `Consent` leaves the question open.
     """
     questions = state["questions"]
-    shown = {one["id"]: one for one in questions.values()}
-    consent = interrupt(Asking(action=FORGET, memories=list(shown.values())), response_schema=Consent)
+    memories = {question["id"]: question for question in questions.values()}
+    consent = interrupt(Asking(action=FORGET, memories=list(memories.values())), response_schema=Consent)
     tell(runtime, "confirm")
     return {"declined": [] if consent.approved else list(questions)}

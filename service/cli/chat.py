@@ -15,7 +15,7 @@ from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
 from mnemic.service.cli.terminal import columns, plain, report, say, show
 from mnemic.service.memory import Mnemic
 from mnemic.state.settings import OFFLINE
-from mnemic.state.threads import ThreadStanding
+from mnemic.state.threads import ThreadStatus
 
 Conversation = Annotated[
     str | None, typer.Option("--session", help="Go on with this conversation; default: a new one.")
@@ -53,7 +53,7 @@ async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:
         say(f"to go on with the latest: {_command(agent, user, found[0].thread_id)}")
 
 
-def _list_threads(found: Sequence[ThreadStanding]) -> None:
+def _list_threads(found: Sequence[ThreadStatus]) -> None:
     table = columns("last moved (UTC)", "conversation", "began", "steps", "next")
     for thread in found:
         times = (thread.updated_at, thread.created_at)

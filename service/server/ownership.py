@@ -108,7 +108,7 @@ def _writing(agent: str) -> Iterator[None]:
         _WRITTEN.reset(token)
 
 
-def namespace(user: BaseUser, asked: tuple[str, ...]) -> tuple[str, ...]:
+def namespace(user: BaseUser, requested: tuple[str, ...]) -> tuple[str, ...]:
     """Where items of the store lie: below their owner, and with a token bound to agents below one of these.
 
     Raises:
@@ -116,11 +116,11 @@ def namespace(user: BaseUser, asked: tuple[str, ...]) -> tuple[str, ...]:
     """
     own, agents = _label(user.identity), token_claim(user, "agents")
     roots: list[tuple[str, ...]] = [(own, f"agent:{_label(agent)}") for agent in agents] or [(own,)]
-    if any(asked[: len(root)] == root for root in roots):
-        return asked
+    if any(requested[: len(root)] == root for root in roots):
+        return requested
     if len(roots) > 1:
         raise Auth.exceptions.HTTPException(403, f"this token names several agents: begin the namespace with {roots}")
-    return (*roots[0], *asked)
+    return (*roots[0], *requested)
 
 
 def _label(name: str) -> str:

@@ -13,12 +13,11 @@ from langgraph.checkpoint.base import (
 )
 
 from mnemic.operations.run.identity import bind_identity, to_identity
+from mnemic.operations.threads import RUNTIME, owner_of_identity
 from mnemic.service.server.auth import caller
-from mnemic.service.threads import RUNTIME
 from mnemic.state.errors import MissingIdentityError
 from mnemic.storage.database import Database
-from mnemic.storage.thread_owners import owners, owners_of_runs
-from mnemic.storage.threads import SERIALIZER, ThreadOwner, ThreadSaver
+from mnemic.storage.threads import SERIALIZER, ThreadOwner, ThreadSaver, owners, owners_of_runs
 
 
 class ServerThreads(BaseCheckpointSaver[str]):
@@ -48,8 +47,9 @@ class ServerThreads(BaseCheckpointSaver[str]):
         """The checkpoints of a thread, newest first; of no thread none."""
         owner = await self._owner(config) if config else None
         if owner:
-            async for one in _saver(self._database, owner).alist(config, filter=filter, before=before, limit=limit):
-                yield one
+            saver = _saver(self._database, owner)
+            async for found in saver.alist(config, filter=filter, before=before, limit=limit):
+                yield found
 
     async def aput(
         self,
@@ -109,8 +109,7 @@ class ServerThreads(BaseCheckpointSaver[str]):
         runtime, thread_id = configurable.get(RUNTIME), configurable["thread_id"]
         if context := getattr(runtime, "context", None):
             user = runtime.server_info.user if runtime and runtime.server_info else None
-            who = bind_identity(to_identity(context), user, thread_id)
-            return ThreadOwner(who.agent_id, who.user_id or "")
+            return owner_of_identity(bind_identity(to_identity(context), user, thread_id))
         if runtime is not None:
             return None  # a run that is nobody's must not take up somebody's thread for having its id
         return next(iter(await self._owners(thread_id)), None)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy import auth_tokens
-from mnemic.policy.auth_tokens import MAX_TOKEN, new_claims, decode_token, encode_token
+from mnemic.policy.auth_tokens import MAX_TOKEN, decode_token, encode_token, new_claims
 from mnemic.policy.governance.anchors import line_of, signed
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_GROUPS

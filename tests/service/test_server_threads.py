@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from mnemic import Mnemic
+from mnemic.operations.threads import RUNTIME
 from mnemic.service.server.threads import ServerThreads
-from mnemic.service.threads import RUNTIME
 from tests.support.threads import answering, said
 from tests.support.worlds import identity
 

@@ -13,8 +13,7 @@ from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from mnemic.storage.database import Database
-from mnemic.storage.thread_owners import owners, owners_of_runs
-from mnemic.storage.threads import ThreadOwner
+from mnemic.storage.threads import ThreadOwner, owners, owners_of_runs
 from tests.support.server import Clone
 from tests.support.threads import TABLES, saver_of
 

@@ -19,7 +19,7 @@ from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 
-from mnemic.policy.auth_tokens import new_claims, encode_token
+from mnemic.policy.auth_tokens import encode_token, new_claims
 from mnemic.state.settings import Settings
 
 _STARTED = "Application started up"
