@@ -119,8 +119,8 @@ class ServerThreads(BaseCheckpointSaver[str]):
 
 
 def _of_caller(found: list[ThreadOwner]) -> list[ThreadOwner]:
-    held = caller()
-    return [owner for owner in found if held is None or held.admits(owner.user_id, owner.agent_id)]
+    claims = caller()
+    return [owner for owner in found if claims is None or claims.admits(owner.user_id, owner.agent_id)]
 
 
 def _saver(database: Database, owner: ThreadOwner) -> ThreadSaver:

@@ -30,7 +30,7 @@ from tests.support.server import Clone, Server, cloned
 PILOT: Any = {"agent_id": "pilot"}
 #: A control: our rules, for which no token names its agents.
 WITHOUT_AGENTS = """
-from mnemic.service.server.app import ownership
+from mnemic.service.server import ownership
 from mnemic.service.server.auth import auth
 ownership.token_claim = lambda user, field: ()
 """
