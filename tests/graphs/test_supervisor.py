@@ -27,7 +27,6 @@ from tests.support.supervised import (
     requests,
     says,
     system_of,
-    thread,
     turn,
 )
 
@@ -54,16 +53,6 @@ async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
     assert stored(superuser) == [("assistant", SAID), ("user", QUESTION)]
 
 
-async def test_the_session_is_the_thread_where_the_identity_names_none(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    says(model, SAID)
-    graph = memory.supervisor(InMemorySaver())
-    nowhere = ANA.model_copy(update={"session_id": None})
-    await graph.ainvoke({"messages": [HumanMessage("Hello there.")]}, thread(), context=nowhere)
-    assert stored(superuser) == [("assistant", SAID), ("user", "Hello there.")]
-
-
 async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
@@ -88,6 +77,8 @@ async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
 async def test_a_refused_call_says_why_and_the_turn_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, calling(("memory_query", {}), ("no_such_tool", {"query": "bees"})), SAID)
     done = await turn(memory.supervisor())
+    (used,) = [used for used in await memory.usage(ANA) if used.step == "converse"]
+    assert (used.calls, used.input_tokens, used.output_tokens) == (2, 200, 20)
     refused, unknown = answers_of(requests(model)[-1])
     assert "query: Field required" in refused
     assert "no_such_tool is not a valid tool" in unknown
@@ -161,13 +152,6 @@ async def test_messages_that_could_not_be_stored_come_with_the_next_turn(
     ]
 
 
-async def test_its_tokens_are_recorded(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, calling(("memory_query", {"query": "bees"})), SAID)
-    await turn(memory.supervisor())
-    (used,) = [used for used in await memory.usage(ANA) if used.step == "converse"]
-    assert (used.calls, used.input_tokens, used.output_tokens) == (2, 200, 20)
-
-
 @pytest.mark.parametrize("messages", [[], [AIMessage("I begin.")], [{"role": "assistant", "content": "I begin."}]])
 async def test_a_turn_begins_with_a_user(memory: Mnemic, messages: Any) -> None:
     with pytest.raises(InvalidInputError, match="begins with a message of the user"):
@@ -202,14 +186,18 @@ async def test_formation_waits_for_nobody_and_is_done_when_the_service_ends(
     assert [one.content for one in await memory.memories(ANA, ["fact"])] == [BEES]
 
 
-async def test_what_its_tools_do_is_done_in_the_threads_session(memory: Mnemic, model: LoopbackModel) -> None:
+async def test_the_session_is_the_thread_where_the_identity_names_none(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
     nowhere = ANA.model_copy(update={"session_id": None})
     kept = await keep(memory)
     says(model, forgetting(kept), calling(text=SAID))
     await turn(memory.supervisor(InMemorySaver()), "Forget my bees.", nowhere)
 
-    (forgotten,) = [one for one in await memory.operations(ANA) if one.reason == "forget"]
+    (forgotten,) = [operation for operation in await memory.operations(ANA) if operation.reason == "forget"]
     assert forgotten.session_id == "t"
+    rows = superuser.execute("select role, content from mnemic.messages where session_id = 't' order by place")
+    assert rows.fetchall() == [("user", "Forget my bees."), ("assistant", SAID)]
 
 
 async def test_a_model_that_never_stops_calling_is_brought_to_an_answer(memory: Mnemic, model: LoopbackModel) -> None:

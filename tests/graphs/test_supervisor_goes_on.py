@@ -30,7 +30,6 @@ UNSTORABLE: list[dict[str, Any]] = [
     {"additional_kwargs": {"user": {"id": "ana"}}},
     {"additional_kwargs": {"user": 5}},
 ]
-ids = [f"{field} {value!r:.20}" for one in UNSTORABLE for field, value in one.items()]
 
 
 def users(superuser: psycopg.Connection) -> list[str]:
@@ -48,21 +47,22 @@ def refuses_pictures(request: Request) -> Any:
     return 400 if "image_url" in json.dumps(request["messages"]) else SAID
 
 
-@pytest.mark.parametrize("bad", UNSTORABLE, ids=ids)
 async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answered(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, bad: Any, caplog: pytest.LogCaptureFixture
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     says(model, SAID)
     graph = memory.supervisor(memory.checkpointer(ANA))
-    with pytest.raises(InvalidInputError, match="is not answered: ") as refused:
-        await graph.ainvoke({"messages": [HumanMessage(CANARY, **bad)]}, thread(), context=ANA)
+    for bad in UNSTORABLE:
+        with pytest.raises(InvalidInputError, match="is not answered: ") as refused:
+            await graph.ainvoke({"messages": [HumanMessage(CANARY, **bad)]}, thread(), context=ANA)
+        assert CANARY not in str(refused.value)
     assert requests(model) == []
     for text in ("My name is Marit.", "I live in Oslo."):
         assert (await turn(graph, text))["messages"][-1].text == SAID
     assert users(superuser) == ["My name is Marit.", "I live in Oslo."]
-    (first, _) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert first.getMessage().startswith("messages that cannot be stored are left out: 1, such as message 1: ")
-    assert CANARY not in f"{caplog.text} {refused.value}"
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert f"are left out: {len(UNSTORABLE)}, such as message 1: " in warnings[0]
+    assert CANARY not in caplog.text
 
 
 @pytest.mark.parametrize("who", [ANA, BoundIdentity(**ANA.model_dump())])
@@ -72,17 +72,16 @@ async def test_words_of_another_are_refused(who: Identity) -> None:
     require_storable(HumanMessage("I am Ana.", additional_kwargs={"user": "ana"}), who)
 
 
-@pytest.mark.parametrize("part", [{"type": "text", "text": {"value": CANARY}}, {"type": "text", "text": 5}, 7, None])
-async def test_a_part_that_nobody_can_read_is_refused_before_it_is_saved(
-    memory: Mnemic, model: LoopbackModel, part: Any
-) -> None:
+async def test_a_part_that_nobody_can_read_is_refused_before_it_is_saved(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, SAID)
     graph = memory.supervisor(memory.checkpointer(ANA))
     await turn(graph, "Hello.")
-    said: Any = {"role": "user", "content": [{"type": "text", "text": CANARY}, part]}
-    with pytest.raises(InvalidInputError, match="a list of parts with text") as refused:
-        await graph.ainvoke({"messages": [said]}, thread(), context=ANA)
-    assert CANARY not in str(refused.value)
+    parts: list[Any] = [{"type": "text", "text": {"value": CANARY}}, {"type": "text", "text": 5}, 7, None]
+    for part in parts:
+        message: Any = {"role": "user", "content": [{"type": "text", "text": CANARY}, part]}
+        with pytest.raises(InvalidInputError, match="a list of parts with text") as refused:
+            await graph.ainvoke({"messages": [message]}, thread(), context=ANA)
+        assert CANARY not in str(refused.value)
     await turn(graph, "Are you there?")
     assert sent(model) == ["Hello.", "Are you there?"]
 
@@ -105,15 +104,14 @@ async def test_a_picture_is_shown_in_every_request_of_its_own_turn(memory: Mnemi
     assert [PICTURE in request["messages"][1]["content"] for request in requests(model)] == [True, True]
 
 
-@pytest.mark.parametrize("content", ["", " ", [], [PICTURE]])
-async def test_an_earlier_message_without_words_is_not_sent_empty(
-    memory: Mnemic, model: LoopbackModel, content: Any
-) -> None:
+async def test_an_earlier_message_without_words_is_not_sent_empty(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, SAID)
     graph = memory.supervisor(InMemorySaver())
-    await graph.ainvoke({"messages": [HumanMessage(content)]}, thread(), context=ANA)
+    wordless: list[Any] = ["", " ", [], [PICTURE]]
+    for content in wordless:
+        await graph.ainvoke({"messages": [HumanMessage(content)]}, thread(), context=ANA)
     await turn(graph, "Hello.")
-    assert sent(model) == [WORDLESS, "Hello."]
+    assert sent(model) == [*[WORDLESS] * len(wordless), "Hello."]
 
 
 async def test_a_display_name_is_sent_as_providers_take_it(memory: Mnemic, model: LoopbackModel) -> None:

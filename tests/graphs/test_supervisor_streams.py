@@ -33,7 +33,7 @@ def delegating(model: LoopbackModel) -> None:
     model.answer(FACTS, facts(fact(BEES)))
 
 
-@pytest.mark.parametrize("subgraphs", [False, True])
+@pytest.mark.parametrize("subgraphs", [pytest.param(False, marks=pytest.mark.thorough), True])
 async def test_its_own_words_come_piece_by_piece_and_no_others(
     memory: Mnemic, resources: Resources, model: LoopbackModel, subgraphs: bool
 ) -> None:
@@ -64,6 +64,8 @@ async def test_the_words_of_a_model_that_does_not_stream_come_whole_and_once(
 async def test_progress_is_names(memory: Mnemic, model: LoopbackModel) -> None:
     await keep(memory)
     delegating(model)
+    asks = (("memory_query", {"query": "bees"}), ("researcher", {"task": "What of the bees?"}), (CANARY, {}))
+    says(model, calling(*asks), WORDS)  # what it calls a tool is not repeated
     assert await streamed(memory, "custom") == [
         {"step": "recall"},
         {"step": "answer"},
@@ -71,11 +73,6 @@ async def test_progress_is_names(memory: Mnemic, model: LoopbackModel) -> None:
         {"step": "answer"},
         {"step": "observe"},
     ]
-
-
-async def test_what_a_model_calls_a_tool_is_not_repeated(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, calling((CANARY, {"query": "bees"})), WORDS)
-    assert CANARY not in str(await streamed(memory, "custom"))
 
 
 async def test_the_offline_model_streams_too(clean_db: Clone, model: LoopbackModel) -> None:
@@ -96,6 +93,7 @@ async def test_a_call_that_broke_off_while_it_was_streamed_is_not_done(memory: M
     assert await memory.memories(ANA) == []
 
 
+@pytest.mark.thorough
 async def test_control_langchain_would_have_completed_it(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

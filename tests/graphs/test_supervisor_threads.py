@@ -62,8 +62,15 @@ async def in_memory(clone: Clone, _: Mnemic) -> AsyncIterator[Kept]:
 both = pytest.mark.parametrize("keeping", [in_memory, of_mnemic], ids=["memory", "mnemic"])
 
 
-@both
-@pytest.mark.parametrize("durability", DURABILITIES)
+CASES = [
+    pytest.param(in_memory, "exit", id="memory"),
+    pytest.param(of_mnemic, "sync", id="mnemic"),
+    *(pytest.param(saver, durability, marks=pytest.mark.thorough)
+      for saver in (in_memory, of_mnemic) for durability in DURABILITIES),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keeping", "durability"), CASES)
 async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memory(
     fresh_db: Clone, model: LoopbackModel, keeping: Any, durability: Durability
 ) -> None:
@@ -93,6 +100,7 @@ async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memo
         assert CANARY not in found
 
 
+@pytest.mark.thorough
 @both
 async def test_control_tools_whose_answers_are_kept_would_be_found(
     fresh_db: Clone, model: LoopbackModel, keeping: Any, monkeypatch: pytest.MonkeyPatch
@@ -100,7 +108,7 @@ async def test_control_tools_whose_answers_are_kept_would_be_found(
     def kept(done: list[ToolMessage]) -> Any:
         return done, {}
 
-    monkeypatch.setattr(use_tools, "withheld", kept)
+    monkeypatch.setattr(use_tools, "without_contents", kept)
     async with scripted_memory(fresh_db, model) as memory, keeping(fresh_db, memory) as (saver, everything):
         await keep(memory)
         says(model, calling(("memory_query", {"query": "bees"})), SAID)

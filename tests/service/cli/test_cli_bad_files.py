@@ -75,6 +75,12 @@ def test_every_malformed_line_is_named_by_number_and_the_others_are_kept(mnemic:
     assert document["read"] == document["sessions"][0]["accepted"] == len(MALFORMED) + 1
     assert CANARY not in result.stdout + result.stderr
 
+    named = [line.split(":", 2)[1:] for line in result.stderr.splitlines() if line.startswith(str(file))]
+    assert [int(number) for number, _ in named] == [malformed["line"] for malformed in document["malformed"]][:20]
+    assert named[0][1].strip() == "not JSON"
+    again = mnemic("form", file, *WHO)
+    assert (again.exit_code, f"{len(MALFORMED) + 1} malformed lines were left out" in again.stdout) == (1, True)
+
 
 def test_of_very_many_malformed_lines_the_first_are_named_and_all_are_counted(mnemic: Command, tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"

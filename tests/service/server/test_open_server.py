@@ -1,17 +1,50 @@
-"""A server without a key is for the programs and pages of its own machine, and for Studio's page in its browser."""
+"""A server without a key, as `make serve` starts it: every graph runs; and it is for this machine and Studio alone."""
 
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from langgraph_sdk.client import LangGraphClient
 
-from tests.support.dev_server import KEY, DevServer, running_dev_server, token
+from mnemic.service.memory import Mnemic
+from mnemic.state.identity import Identity
+from tests.support.agents import is_agent
+from tests.support.dev_server import KEY, DevServer, dev_environment, running_dev_server, token
+from tests.support.loopback import LoopbackModel, calling, offering
+from tests.support.scripted import CONSOLIDATION, REFLECTIONS, consolidation, reflection, reflections, turns
 from tests.support.server import Clone, Server, cloned
+from tests.support.worlds import identity
+
+pytestmark = pytest.mark.thorough  # servers of their own, some seconds each; the one with a key is always tried
+
 
 STUDIO = "https://smith.langchain.com"
+NODES = {
+    "supervisor": {"recall", "agent", "confirm", "tools", "observe"},
+    "formation": {
+        "gate",
+        "extract_facts",
+        "find_similar",
+        "decide",
+        "extract_reflections",
+        "extract_observations",
+        "save",
+        "consolidate",
+    },
+    "consolidation": {"collect", "write", "save"},
+    "recall": {"decide", "read_context", "render"},
+    "refinement": {"open", "agent", "knife", "close"},
+}
+ANA = identity("ana", session="s1")
+WISH = "Ana wants short answers."
+TEXT = "Ana wants short answers, always."
+RULES = ("Ana is never called before nine.", "Ana is never called after six.")
+MERGED = "Ana is called between nine and six only."
 #: A host's own authentication, which lets in whoever says a word.
 OWN_AUTH = """
 from langgraph_sdk import Auth
@@ -56,8 +89,84 @@ def database(server: Server, template: str) -> Iterator[Clone]:
 
 @pytest.fixture(scope="module")
 def opened(database: Clone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with running_dev_server(tmp_path_factory.mktemp("host"), _values(database)) as running:
-        yield running
+    """The rules find the facts, a scripted model the rest."""
+    with LoopbackModel() as model:
+        model.answer(is_agent, "I see.")
+        model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
+        model.answer(CONSOLIDATION, consolidation(TEXT))
+        model.answer(
+            offering("complete_refinement"),
+            calling(("consolidate_memories", {"ids_to_merge": [2, 3], "new_content": MERGED})),
+            calling(("complete_refinement", {"summary": "Two rules are one."})),
+        )
+        models = {
+            "MNEMIC_FAST_MODEL": "offline",
+            "MNEMIC_SLOW_MODEL": "openai:gpt-slow",
+            "MNEMIC_AGENT_MODEL": "openai:gpt-agent",
+            "MNEMIC_BASE_URL": model.base_url,
+        }
+        values = _values(database) | models | {"MNEMIC_EMBEDDER": "minilm", "MNEMIC_POOL_SIZE": "4"}
+        with running_dev_server(tmp_path_factory.mktemp("host"), values) as running:
+            yield running
+
+
+@pytest.fixture
+async def client(opened: DevServer) -> AsyncIterator[LangGraphClient]:
+    async with opened.client() as client:
+        yield client
+
+
+async def test_every_graph_shows_its_forms_and_its_drawing(client: LangGraphClient) -> None:
+    for graph, nodes in NODES.items():
+        (assistant,) = await client.assistants.search(graph_id=graph)
+        schemas: Any = await client.assistants.get_schemas(assistant["assistant_id"])
+        drawing: Any = await client.assistants.get_graph(assistant["assistant_id"])
+        for name in ("input_schema", "output_schema", "context_schema"):
+            assert schemas[name]["properties"], (graph, name)
+        assert schemas["context_schema"]["required"] == ["agent_id"]
+        assert assistant["description"]
+        assert {node["id"] for node in drawing["nodes"]} == nodes | {"__start__", "__end__"}
+
+
+async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the_server(
+    opened: DevServer, client: LangGraphClient
+) -> None:
+    async with Mnemic.open(**opened.settings.model_dump(exclude_unset=True)) as memory:
+        await memory.observe(ANA, turns("I live in Lisbon.", "assistant: Lovely.", "Be short, please.", "Thank you."))
+
+    formed = await _run(client, "formation", {"force": True})
+    assert (formed["reason"], formed["formed"], formed["pending"]) == ("forced", 4, 0)
+    assert formed["stored"]["reflection"] == 1
+
+    written = await _run(client, "consolidation", {"scope_key": "user:ana", "force": True})
+    assert written == {"scope_key": "user:ana", "outcome": "saved", "absorbed": 1, "kept_share": 1.0, "problem": None}
+
+    async with Mnemic.open(**opened.settings.model_dump(exclude_unset=True)) as memory:
+        for rule in RULES:
+            await memory.remember(ANA, rule, category="constraints", kind="core")
+    refined = await _run(client, "refinement", {"scope_key": "user:ana", "force": True})
+    assert (refined["outcome"], refined["ended"], refined["resumed"]) == ("ended", "completed", False)
+    assert (refined["merged"], refined["memories_before"], refined["memories_after"]) == (2, 3, 2)
+
+    recalled = await _run(client, "recall", {"question": "Where did I say that I live?"})
+    assert recalled["searched"] == "phrase"
+    assert TEXT in recalled["context"]
+    assert MERGED in recalled["context"]
+    assert "Lisbon" in recalled["context"]
+    assert recalled["memories"]
+    assert recalled["over_budget"] == []
+
+    assert "BlockingError" not in "".join(opened.log)
+
+
+async def test_a_run_without_an_identity_is_told_what_is_missing(client: LangGraphClient) -> None:
+    with pytest.raises(Exception, match="agent_id"):
+        await _run(client, "recall", {"question": "Where?"}, who=None)
+
+
+async def _run(client: LangGraphClient, graph: str, given: dict[str, Any], who: Identity | None = ANA) -> Any:
+    context: Any = who.model_dump(mode="json") if who else None
+    return await client.runs.wait(None, graph, input=given, context=context)
 
 
 def port_of(server: DevServer) -> str:
@@ -123,6 +232,21 @@ def test_studio_reads_what_it_is_answered(opened: DevServer) -> None:
         assert answers[-1].json()["values"]["messages"][0]["content"] == "Good morning."
 
 
+def test_the_configuration_is_valid(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "langgraph_cli", "validate", "--config", "langgraph.json"]
+    result = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=dev_environment(tmp_path, {}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "unknown" not in (result.stdout + result.stderr).lower()
+
+
 def test_it_says_once_at_its_start_that_it_is_open(opened: DevServer) -> None:
     assert "".join(opened.log).count("MNEMIC_SERVER_KEY is not set") == 1
 
@@ -135,11 +259,6 @@ def test_no_websocket_is_opened_to_a_page_from_elsewhere(opened: DevServer) -> N
         "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
     }
     assert status(opened, "/threads/1/stream/events", **upgrade, Origin="https://evil.example") == 403
-
-
-def test_it_does_not_start_without_what_keeps_others_out(database: Clone, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="ServerAccess"), running_dev_server(tmp_path, _values(database), http={}):
-        pass
 
 
 def test_it_does_not_start_where_others_would_reach_it(database: Clone, tmp_path: Path) -> None:

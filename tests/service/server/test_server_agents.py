@@ -5,29 +5,28 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph_sdk.client import LangGraphClient
 
-from tests.support.asking_server import (
+from tests.support.served import (
     GUIDE,
-    everything,
+    PILOT,
+    Served,
     ids,
-    item,
     metadata,
+    new_thread,
     refusal,
+    requests_about,
     run_of,
     said,
-    streamed,
+    serving,
     talk,
-    words,
+    turn,
 )
-from tests.support.dev_server import KEY, DevServer, running_dev_server, token
-from tests.support.server import Clone, Server, cloned
+from tests.support.server import Server
 
-PILOT: Any = {"agent_id": "pilot"}
 #: A control: our rules, for which no token names its agents.
 WITHOUT_AGENTS = """
 from mnemic.service.server import ownership
@@ -47,58 +46,50 @@ class Clients:
     bea: LangGraphClient
 
 
-@dataclass
-class World:
-    server: DevServer
-    clone: Clone
-
-
-def _running(server: Server, template: str, directory: Path, **config: Any) -> Iterator[World]:
-    with cloned(server, template) as clone:
-        values = {"MNEMIC_DATABASE_URL": clone.service_dsn, "MNEMIC_SERVER_KEY": KEY, "MNEMIC_EMBEDDER": "hash"}
-        with running_dev_server(directory, values, **config) as running:
-            yield World(running, clone)
-
-
 @pytest.fixture(scope="module")
-def world(server: Server, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    yield from _running(server, template, tmp_path_factory.mktemp("host"))
+def without_agents(server: Server, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(server, template, tmp_path_factory.mktemp("host"), auth=WITHOUT_AGENTS) as running:
+        yield running
 
 
-@pytest.fixture(scope="module")
-def without_agents(server: Server, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    directory: Path = tmp_path_factory.mktemp("host")
-    (directory / "without_agents.py").write_text(WITHOUT_AGENTS, encoding="utf-8")
-    yield from _running(server, template, directory, auth={"path": "./without_agents.py:auth"})
-
-
-async def _clients(world: World, stack: AsyncExitStack) -> Clients:
-    tokens = {
-        "free": token("ana"),
-        "guide": token("ana", agents=["guide"]),
-        "pilot": token("ana", agents=["pilot"]),
-        "both": token("ana", agents=["guide", "pilot"]),
-        "bea": token("bea"),
+async def _clients(served: Served, stack: AsyncExitStack) -> Clients:
+    clients = {
+        "free": served.client("ana"),
+        "guide": served.client("ana", agents=["guide"]),
+        "pilot": served.client("ana", agents=["pilot"]),
+        "both": served.client("ana", agents=["guide", "pilot"]),
+        "bea": served.client("bea"),
     }
-    return Clients(**{name: await stack.enter_async_context(world.server.client(one)) for name, one in tokens.items()})
+    return Clients(**{name: await stack.enter_async_context(client) for name, client in clients.items()})
 
 
 @pytest.fixture
-async def ana(world: World) -> AsyncIterator[Clients]:
+async def ana(served: Served) -> AsyncIterator[Clients]:
     async with AsyncExitStack() as stack:
-        yield await _clients(world, stack)
+        yield await _clients(served, stack)
+
+
+async def words(client: LangGraphClient, thread: str) -> list[Any]:
+    state: Any = await client.threads.get_state(thread)
+    return list(state["values"]["messages"])
+
+
+async def streamed(client: LangGraphClient, thread: str, run: str) -> list[tuple[str, Any]]:
+    """What comes when a run and its thread are joined: the server answers first, and refuses within the stream."""
+    parts = [(part.event, part.data) async for part in client.runs.join_stream(thread, run)]
+    return parts + [(part.event, part.data) async for part in await client.threads.join_stream(thread)]
 
 
 async def test_a_thread_with_another_agent_is_answered_as_one_that_is_not_there(ana: Clients) -> None:
     thread = await talk(ana.free, **PILOT)
     run, before = await run_of(ana.free, thread), await ana.free.threads.get_state(thread)
     checkpoint = str(before["checkpoint"]["checkpoint_id"])
-    foreign = {name: await refusal(one) for name, one in everything(ana.guide, thread, run, checkpoint).items()}
-    nowhere = everything(ana.guide, str(uuid.uuid4()), str(uuid.uuid4()), checkpoint)
-    assert foreign == {name: await refusal(one) for name, one in nowhere.items()}
+    foreign = {name: await refusal(made) for name, made in requests_about(ana.guide, thread, run, checkpoint).items()}
+    nowhere = requests_about(ana.guide, str(uuid.uuid4()), str(uuid.uuid4()), checkpoint)
+    assert foreign == {name: await refusal(made) for name, made in nowhere.items()}
     # to copy what is not there is a conflict to the server
     assert {name: status for name, status in foreign.items() if status != 404} == {"copy": 409}
-    assert {(event, one["error"]) for event, one in await streamed(ana.guide, thread, run)} == {
+    assert {(event, data["error"]) for event, data in await streamed(ana.guide, thread, run)} == {
         ("error", "HTTPException")
     }
     for asked in ({}, {"metadata": {"owner": "ana"}}, {"metadata": PILOT}):
@@ -108,10 +99,11 @@ async def test_a_thread_with_another_agent_is_answered_as_one_that_is_not_there(
     assert await run_of(ana.free, thread) == run
 
 
-async def test_a_server_whose_rules_know_no_agents_would_be_seen_and_has_no_state_to_show(
-    without_agents: World,
+@pytest.mark.thorough
+async def test_control_a_server_whose_rules_know_no_agents_would_be_seen_and_has_no_state_to_show(
+    without_agents: Served,
 ) -> None:
-    """The control of the test above; behind the rules the checkpointer still goes by the token."""
+    """Behind the rules the checkpointer still goes by the token."""
     async with AsyncExitStack() as stack:
         ana = await _clients(without_agents, stack)
         thread = await talk(ana.free, **PILOT)
@@ -122,13 +114,14 @@ async def test_a_server_whose_rules_know_no_agents_would_be_seen_and_has_no_stat
         assert await ana.guide.threads.get_history(thread) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("made", ["before", "with its first run"])
 async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(ana: Clients, made: str) -> None:
     if made == "before":
         thread = await talk(ana.free)
     else:
         thread = str(uuid.uuid4())
-        await ana.free.runs.wait(thread, "supervisor", input=said("Hello"), context=GUIDE, if_not_exists="create")
+        await turn(ana.free, thread, "Hello", if_not_exists="create")
     run = await run_of(ana.free, thread)
     for client in (ana.free, ana.guide, ana.both):
         assert (await metadata(client, thread))["agent_id"] == "guide"
@@ -138,7 +131,7 @@ async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(
     for client in (ana.pilot, ana.bea):
         assert await refusal(client.threads.get(thread)) == 404
         assert thread not in await ids(client)
-    await ana.guide.runs.wait(thread, "supervisor", input=said("And on."), context=GUIDE)
+    await turn(ana.guide, thread, "And on.")
     copied: Any = await ana.guide.threads.copy(thread)  # type: ignore[func-returns-value]
     assert len(await words(ana.both, copied["thread_id"])) == 4
     assert await refusal(ana.pilot.threads.get_state(copied["thread_id"])) == 404
@@ -146,18 +139,19 @@ async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(
     assert await refusal(ana.free.threads.get(thread)) == 404
 
 
+@pytest.mark.thorough
 async def test_a_thread_that_a_bound_token_makes_is_its_agents_and_does_not_hide_it(ana: Clients) -> None:
-    thread = (await ana.guide.threads.create(metadata=PILOT))["thread_id"]
+    thread = await new_thread(ana.guide, **PILOT)
     assert await metadata(ana.guide, thread) == {"owner": "ana", "agent_id": "guide"}
     assert await refusal(ana.pilot.threads.get(thread)) == 404
     for named in ({}, {"agent_id": "other"}, {"agent_id": ["guide"]}):
         assert await refusal(ana.both.threads.create(metadata=named)) == 403
-    chosen = (await ana.both.threads.create(metadata=PILOT))["thread_id"]
+    chosen = await new_thread(ana.both, **PILOT)
     assert await refusal(ana.pilot.threads.get(chosen)) == 200
-    empty = (await ana.free.threads.create())["thread_id"]  # nobody's yet
+    empty = await new_thread(ana.free)  # nobody's yet
     for client in (ana.guide, ana.both):
         assert await refusal(client.threads.get(empty)) == 404
-        assert await refusal(client.runs.wait(empty, "supervisor", input=said("Mine?"), context=GUIDE)) == 404
+        assert await refusal(turn(client, empty, "Mine?")) == 404
 
 
 async def test_whose_agents_a_thread_is_does_not_change(ana: Clients) -> None:
@@ -166,46 +160,48 @@ async def test_whose_agents_a_thread_is_does_not_change(ana: Clients) -> None:
         await client.threads.update(thread, metadata={**GUIDE, "note": "mine"})
         assert (await metadata(client, thread))["agent_id"] == "pilot"
     told: Any = {"input": said("Whose?"), "context": GUIDE, "metadata": PILOT, "config": {"metadata": PILOT}}
-    assert await refusal(ana.free.runs.wait(thread, "supervisor", **told)) == 409
-    assert await refusal(ana.guide.runs.wait(thread, "supervisor", **told)) == 404
+    assert await refusal(turn(ana.free, thread, **told)) == 409
+    assert await refusal(turn(ana.guide, thread, **told)) == 404
     new = str(uuid.uuid4())
-    await ana.free.runs.wait(new, "supervisor", **told, if_not_exists="create")
+    await turn(ana.free, new, **told, if_not_exists="create")
     assert (await metadata(ana.free, new))["agent_id"] == "guide"
 
 
+@pytest.mark.thorough
 async def test_a_kept_run_without_a_thread_is_its_agents(ana: Clients) -> None:
     before = await ids(ana.free)
-    await ana.free.runs.wait(None, "supervisor", input=said("Keep this."), context=PILOT, on_completion="keep")
+    await turn(ana.free, None, "Keep this.", context=PILOT, on_completion="keep")
     (kept,) = await ids(ana.free) - before
     assert (kept in await ids(ana.pilot), kept in await ids(ana.guide)) == (True, False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["context", "config", "assistant", "assistant of a config"])
-async def test_another_agents_run_is_refused_wherever_it_is_named(ana: Clients, world: World, place: str) -> None:
+async def test_another_agents_run_is_refused_wherever_it_is_named(ana: Clients, served: Served, place: str) -> None:
     asked: Any = {"context": PILOT} if place in ("context", "assistant") else {"config": {"configurable": PILOT}}
     assistant = "supervisor"
     if place.startswith("assistant"):
         assistant = (await ana.free.assistants.create("supervisor", **asked))["assistant_id"]
         asked = {}
-    thread, text = (await ana.guide.threads.create())["thread_id"], f"Quittengelb {uuid.uuid4()}"
+    thread, text = await new_thread(ana.guide), f"Quittengelb {uuid.uuid4()}"
     for where in (thread, None):
         assert await refusal(ana.guide.runs.wait(where, assistant, input=said(text), **asked)) == 403
     assert await ana.guide.runs.list(thread) == []
-    with world.clone.as_superuser() as superuser:
-        stored = superuser.execute("select count(*) from mnemic.messages where content = %s", (text,)).fetchone()
-    assert stored == (0,)
+    assert served.execute("select content from mnemic.messages where content = %s", text) == []
     assert await refusal(ana.pilot.runs.wait(None, assistant, input=said(text), **asked)) == 200
 
 
+@pytest.mark.thorough
 async def test_a_run_that_names_no_agent_is_told_so_before_it_is_made(ana: Clients) -> None:
-    thread = (await ana.guide.threads.create())["thread_id"]
+    thread = await new_thread(ana.guide)
     for client in (ana.free, ana.guide):
         for context in ({}, {"agent_id": 7}):
-            assert await refusal(client.runs.wait(thread, "supervisor", input=said("Who?"), context=context)) == 422
+            assert await refusal(turn(client, thread, "Who?", context=context)) == 422
         assert await refusal(client.runs.wait(thread, str(uuid.uuid4()), input=said("Who?"))) == 404
     assert await ana.free.runs.list(thread) == []
 
 
+@pytest.mark.thorough
 async def test_assistants_of_a_bound_token_are_changed_by_tokens_of_their_agent(ana: Clients) -> None:
     mine = (await ana.guide.assistants.create("supervisor", context=GUIDE))["assistant_id"]
     free = (await ana.free.assistants.create("supervisor", context=PILOT))["assistant_id"]
@@ -260,18 +256,19 @@ async def test_items_of_the_store_lie_below_the_agent(ana: Clients) -> None:
         for namespace in (["notes"], found["namespace"], found["namespace"][:1], []):
             assert (await client.store.search_items(namespace))["items"] == []
         for namespace in (["notes"], found["namespace"]):
-            assert await item(client, namespace, "one") is None
+            assert await client.store.get_item(namespace, "one") is None
             await client.store.delete_item(namespace, "one")
         for prefix in (["*"], ["ana", "*"], [], ["ana"]):
             listed = (await client.store.list_namespaces(prefix=prefix))["namespaces"]
-            assert all(one[: len(root)] == root for one in listed)
+            assert all(namespace[: len(root)] == root for namespace in listed)
     assert await refusal(ana.both.store.search_items([])) == 403
     assert (await ana.pilot.store.get_item(["notes"], "one"))["value"] == {"text": "mine"}
     await ana.free.store.put_item(["notes"], "two", {"text": "of any agent"})
-    assert await item(ana.guide, ["notes"], "two") is None
+    assert await ana.guide.store.get_item(["notes"], "two") is None
 
 
-async def test_other_protocols_of_the_server_go_by_the_same_rules(ana: Clients, world: World) -> None:
+@pytest.mark.thorough
+async def test_other_protocols_of_the_server_go_by_the_same_rules(ana: Clients) -> None:
     """MCP asks the server again from within it, on behalf of its caller."""
 
     call = {"name": "supervisor", "arguments": said("Good morning."), "context": PILOT}
@@ -282,6 +279,7 @@ async def test_other_protocols_of_the_server_go_by_the_same_rules(ana: Clients, 
     assert await refusal(ana.guide.http.post("/mcp", json=asked, headers=accept)) == 500  # the server knows no better
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("token", ["guide", "bea"])
 async def test_a_threads_events_and_commands_are_its_agents(ana: Clients, token: str) -> None:
     """The later protocol of streaming, by which a thread's past events come again."""
