@@ -44,7 +44,8 @@ def answer(provide: Provider, memory: TurnMemory, tools: Sequence[BaseTool]) -> 
         offered = tools if _calling(state["messages"]) < MOST_CALLING else ()
         message = await run_answer_metered(resources, identity, models, offered, conversation)
         questions = await _questions(resources, identity, message)
-        return {"messages": [message], "questions": questions, **recalled}
+        update: SupervisorState = {"messages": [message], "questions": questions}
+        return {**update, **recalled}
 
     return answer
 

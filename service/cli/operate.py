@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from mnemic.policy.auth_tokens import encode_token, new_claims
-from mnemic.service import upkeep
 from mnemic.service.cli.options import AsJson, Groups
 from mnemic.service.cli.terminal import columns, emit, exit_if_wrong, plain, report, say, show
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
-from mnemic.storage.doctor import Finding
+from mnemic.storage.doctor import Finding, check
+from mnemic.storage.dump import dump_database
+from mnemic.storage.opening import open_database, set_up_database
 
 #: Long enough for a deployment's own clients, short enough that a lost one ends by itself.
 DAYS = 30
@@ -28,7 +29,8 @@ Days = Annotated[int, typer.Option("--days", help="Days it holds.")]
 
 async def doctor(as_json: AsJson = False) -> None:
     """Check the database's set-up and say what to do where it is broken; the exit code is 1 then."""
-    findings = await upkeep.doctor()
+    async with open_database(Settings(), sound=False) as database:  # one that every other command refuses
+        findings = await check(database)
     report(findings, _list_findings, as_json=as_json, nothing="no checks")
     exit_if_wrong(not all(finding.ok for finding in findings))
 
@@ -43,7 +45,7 @@ def _list_findings(findings: Sequence[Finding]) -> None:
 
 async def migrate(as_json: AsJson = False) -> None:
     """Set up the database, or bring it up to date: MNEMIC_MIGRATION_URL or, without it, the embedded server."""
-    ran = await upkeep.set_up()
+    ran = await set_up_database(Settings())
     if as_json:
         emit({"ran": ran})
     else:
@@ -52,7 +54,7 @@ async def migrate(as_json: AsJson = False) -> None:
 
 async def dump(file: Target, as_json: AsJson = False) -> None:
     """Dump the whole database into a file for `pg_restore`."""
-    size = await upkeep.dump(file)
+    size = await dump_database(Settings(), file)
     if as_json:
         emit({"file": file, "bytes": size})
     else:

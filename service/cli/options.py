@@ -10,7 +10,7 @@ import typer
 
 from mnemic.policy.categories import OWNER
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.identity import SUPERVISOR, Identity, split_scope_key
 
 Agent = Annotated[str, typer.Option("--agent", help="The agent whose memory it is.")]
 User = Annotated[str, typer.Option("--user", help="The person the agent talks with.")]
@@ -47,7 +47,7 @@ def identity(
     user: str,
     groups: Sequence[str] | None = None,
     session: str | None = None,
-    role: str = "supervisor",
+    role: str = SUPERVISOR,
 ) -> Identity:
     """The identity these options name.
 

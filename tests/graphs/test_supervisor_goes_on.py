@@ -130,7 +130,7 @@ async def test_a_thread_is_cured_of_what_its_model_refuses(memory: Mnemic, model
     refused = (await graph.aget_state(thread())).values["messages"][0]
     await graph.aupdate_state(memory.thread(ANA), {"messages": [RemoveMessage(refused.id)]}, as_node="observe")
     done = await turn(graph, "Hello again.")
-    assert [one.text for one in done["messages"]] == ["Hello?", "Hello again.", SAID]
+    assert [item.text for item in done["messages"]] == ["Hello?", "Hello again.", SAID]
 
 
 async def test_a_message_edited_under_its_id_is_remembered_as_it_was_answered(
@@ -154,7 +154,7 @@ async def test_a_new_thread_may_begin_with_an_answer_that_calls(memory: Mnemic, 
     config = memory.thread(ANA)
     await graph.aupdate_state(config, {"messages": [HumanMessage("Well?"), call]}, as_node="agent")
     done = await graph.ainvoke(None, config, context=ANA)
-    assert [one.type for one in done["messages"]] == ["human", "ai", "tool", "ai"]
+    assert [item.type for item in done["messages"]] == ["human", "ai", "tool", "ai"]
 
 
 async def test_a_call_whose_answer_was_taken_out_is_not_said_to_be_undone(memory: Mnemic, model: LoopbackModel) -> None:
@@ -162,7 +162,7 @@ async def test_a_call_whose_answer_was_taken_out_is_not_said_to_be_undone(memory
     says(model, calling(("remember", told)), SAID)
     graph = memory.supervisor(memory.checkpointer(ANA))
     done = await turn(graph, "Keep that.")
-    (answer,) = [one for one in done["messages"] if isinstance(one, ToolMessage)]
+    (answer,) = [item for item in done["messages"] if isinstance(item, ToolMessage)]
     given: Any = {"messages": [RemoveMessage(str(answer.id)), HumanMessage("And now?")]}
     await graph.ainvoke(given, thread(), context=ANA)
     assert answers_of(requests(model)[-1]) == [NOT_ANSWERED]
@@ -173,4 +173,4 @@ async def test_half_a_character_beside_a_call_to_mend_is_no_error(memory: Mnemic
     await keep(memory)
     says(model, calling(("memory_query", {"query": "half \ud83d"}), text=f"{CANARY} \ud83d"), SAID)
     done = await turn(memory.supervisor(memory.checkpointer(ANA)))
-    assert [one.text for one in done["messages"] if isinstance(one, AIMessage)] == [f"{CANARY} ?", SAID]
+    assert [item.text for item in done["messages"] if isinstance(item, AIMessage)] == [f"{CANARY} ?", SAID]

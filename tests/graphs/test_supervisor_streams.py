@@ -44,7 +44,7 @@ async def test_its_own_words_come_piece_by_piece_and_no_others(
     await resources.background.finish()
 
     messages = [part[1][0] if subgraphs else part[0] for part in parts]
-    pieces = [one.text for one in messages if isinstance(one, AIMessageChunk) and one.text]
+    pieces = [item.text for item in messages if isinstance(item, AIMessageChunk) and item.text]
     assert "".join(pieces) == WORDS
     assert len(pieces) == len(WORDS.split())
     assert CANARY not in str(parts)
@@ -57,8 +57,8 @@ async def test_the_words_of_a_model_that_does_not_stream_come_whole_and_once(
     not_streaming(monkeypatch)
     says(model, calling(("memory_query", {"query": "bees"}), text="I look."), WORDS)
     messages = [part[0] for part in await streamed(memory, "messages")]
-    assert [one.text for one in messages if isinstance(one, AIMessage)] == ["I look.", WORDS]
-    assert not any(isinstance(one, AIMessageChunk) for one in messages)
+    assert [item.text for item in messages if isinstance(item, AIMessage)] == ["I look.", WORDS]
+    assert not any(isinstance(item, AIMessageChunk) for item in messages)
 
 
 async def test_progress_is_names(memory: Mnemic, model: LoopbackModel) -> None:
@@ -100,4 +100,4 @@ async def test_control_langchain_would_have_completed_it(
     monkeypatch.setattr(converse, "_is_json", lambda text: True)
     says(model, calling(("remember", f'{HALF}", "category": "interests", "importance": 3, "priv')), WORDS)
     await streamed(memory, "messages", "I sell my boat.")
-    assert [one.content for one in await memory.memories(ANA)] == ["Ana sells her boat"]
+    assert [item.content for item in await memory.memories(ANA)] == ["Ana sells her boat"]

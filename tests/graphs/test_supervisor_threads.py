@@ -84,7 +84,7 @@ async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memo
         asked = await turn(graph, durability=durability)
         before, *_ = requests(model)
         assert BEES in system_of(before)
-        assert [one.value for one in asked["__interrupt__"]] == [
+        assert [item.value for item in asked["__interrupt__"]] == [
             {"action": "forget", "memories": [{"id": kept, "kind": "fact", "importance": 5}]}
         ]
 
@@ -131,8 +131,8 @@ async def test_a_recall_adds_one_statement_to_what_a_turn_sends(
         with statements(resources.database) as seen:
             await turn(graph, text)
             await resources.background.finish()
-        sent.append([one for one in seen if not is_hosts_own(one)])
-    assert [sum("from entries" in one for one in seen) for seen in sent] == [0, 1]
+        sent.append([item for item in seen if not is_hosts_own(item)])
+    assert [sum("from entries" in item for item in seen) for seen in sent] == [0, 1]
     assert len(sent[1]) == len(sent[0]) + 1
     assert BEES in system_of(requests(model)[-1])
 
@@ -150,4 +150,4 @@ async def test_two_threads_of_one_person_are_two_conversations(memory: Mnemic, m
     await turn(graph, "My boat is blue.")
     other = ANA.model_copy(update={"session_id": "sunday"})
     done = await turn(graph, "What is new?", other)
-    assert [one.text for one in done["messages"]] == ["What is new?", SAID]
+    assert [item.text for item in done["messages"]] == ["What is new?", SAID]

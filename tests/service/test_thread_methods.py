@@ -46,7 +46,7 @@ async def test_the_same_session_is_another_thread_for_each_of_its_people(memory:
         await host.ainvoke(said(f"I am {who.user_id}"), memory.thread(who))
     for who in (ANA, BO, NOBODY):
         assert words((await host.aget_state(memory.thread(who))).values)[0] == f"I am {who.user_id}"
-        assert [one.thread_id for one in await memory.threads(who)] == ["s1"]
+        assert [item.thread_id for item in await memory.threads(who)] == ["s1"]
     assert memory.thread(ANA, "t") == {"configurable": {"thread_id": "t", "agent_id": "harbor", "user_id": "ana"}}
     with pytest.raises(InvalidInputError, match="thread_id"):
         memory.thread(identity("ana"))
@@ -87,7 +87,7 @@ async def test_a_checkpointer_with_an_identity_refuses_a_run_for_anybody_else(
 
 async def test_a_checkpointer_with_an_identity_keeps_what_names_nobody(memory: Mnemic) -> None:
     await answering(memory.checkpointer(ANA)).ainvoke(said("one"), at("t"))
-    assert [one.thread_id for one in await memory.threads(ANA)] == ["t"]
+    assert [item.thread_id for item in await memory.threads(ANA)] == ["t"]
 
 
 async def test_threads_are_listed_and_deleted_by_their_own_people_alone(
@@ -97,9 +97,9 @@ async def test_threads_are_listed_and_deleted_by_their_own_people_alone(
     for name in ("t", "u"):
         await host.ainvoke(said("one"), memory.thread(ANA, name))
     await memory.prune_threads(BO, "t", "u", keep_latest=False)
-    assert [one.thread_id for one in await memory.threads(ANA)] == ["u", "t"]
+    assert [item.thread_id for item in await memory.threads(ANA)] == ["u", "t"]
     await memory.prune_threads(ANA, "t", "no such thread", keep_latest=False)
-    assert [one.thread_id for one in await memory.threads(ANA)] == ["u"]
+    assert [item.thread_id for item in await memory.threads(ANA)] == ["u"]
     assert (await host.aget_state(memory.thread(ANA, "t"))).values == {}
     await memory.prune_threads(ANA, "u", keep_latest=False)
     assert {*counts(superuser).values()} == {0}

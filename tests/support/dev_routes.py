@@ -65,4 +65,6 @@ def listing_app(directory: Path, *, guarded: bool = True) -> Mapping[str, Any]:
 def routes_of(directory: Path) -> list[Route]:
     """The routes of the server that was started there."""
     listed = json.loads((directory / _LISTED).read_text(encoding="utf-8"))
-    return [Route(one["path"], tuple(one["methods"]), one["module"].startswith("langgraph_runtime")) for one in listed]
+    return [
+        Route(item["path"], tuple(item["methods"]), item["module"].startswith("langgraph_runtime")) for item in listed
+    ]

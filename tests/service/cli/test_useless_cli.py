@@ -32,7 +32,9 @@ GOOD: dict[str, BaseModel] = {
 }
 STEPS = {FACTS: "extract_facts", REFLECTIONS: "extract_reflections", OBSERVATIONS: "extract_observations"}
 #: One of each sort.
-SOME = {(one.step, one.name.rstrip("0123456789[], -")): one for one in useless_answers() if not one.goes_on}.values()
+SOME = {
+    (item.step, item.name.rstrip("0123456789[], -")): item for item in useless_answers() if not item.goes_on
+}.values()
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def of_ana(talk: Path) -> Path:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("useless", [pytest.param(one, id=f"{one.step}, {one.name}") for one in SOME])
+@pytest.mark.parametrize("useless", [pytest.param(item, id=f"{item.step}, {item.name}") for item in SOME])
 def test_a_useless_answer_is_named_and_the_same_command_forms_later(
     mnemic: Command, model: LoopbackModel, talk: Path, monkeypatch: pytest.MonkeyPatch, useless: Useless
 ) -> None:

@@ -228,7 +228,7 @@ def test_studio_reads_what_it_is_answered(opened: DevServer) -> None:
             studio.post(f"/threads/{thread}/runs/wait", json=run),
             studio.get(f"/threads/{thread}/state"),
         ]
-        assert {(one.status_code, one.headers["access-control-allow-origin"]) for one in answers} == {(200, "*")}
+        assert {(item.status_code, item.headers["access-control-allow-origin"]) for item in answers} == {(200, "*")}
         assert answers[-1].json()["values"]["messages"][0]["content"] == "Good morning."
 
 

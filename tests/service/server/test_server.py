@@ -32,7 +32,7 @@ async def test_a_thread_goes_on_under_its_owner_and_can_be_read(ana: LangGraphCl
     assert (words(state["values"]), state["next"]) == (TALK, [])
     history: Any = await ana.threads.get_history(thread, limit=100)
     assert len(history[-1]["values"].get("messages", [])) == 0
-    assert {one["metadata"]["source"] for one in history} == {"input", "loop"}
+    assert {item["metadata"]["source"] for item in history} == {"input", "loop"}
     assert served.owners(thread) == {("guide", "ana")}
     assert f"guide/ana/{thread}" in served.rows()["checkpoints"]
     await ana.threads.delete(thread)
@@ -84,7 +84,7 @@ async def test_memory_is_in_the_prompt_and_in_no_checkpoint_and_is_forgotten_wit
 
 async def living(served: Served, memory_id: str) -> int:
     async with served.memory() as memory:
-        return sum(str(one.id) == memory_id for one in await memory.memories(ANA))
+        return sum(str(item.id) == memory_id for item in await memory.memories(ANA))
 
 
 @pytest.mark.thorough

@@ -208,7 +208,7 @@ async def test_crons_belong_to_who_made_them(ana: LangGraphClient, bea: LangGrap
     await ana.crons.delete(cron["cron_id"])
 
 
-@pytest.mark.parametrize(("user", "other"), [("cara", "bea"), ("cara@example.org", "cara@example%2Eorg")])
+@pytest.mark.parametrize(("user", "other"), [("cara", "dora"), ("cara@example.org", "cara@example%2Eorg")])
 async def test_items_of_the_store_are_their_owners(served: Served, user: str, other: str) -> None:
     async with served.client(user) as client, served.client(other) as stranger:
         await client.store.put_item(["notes"], "one", {"text": "mine"})

@@ -178,8 +178,8 @@ async def test_a_formation_consolidates_each_speakers_key_in_an_authenticated_ru
 ) -> None:
     both = await spoken(memory, model)
     formed = (await form(memory, "t1", ANA))["formed"]
-    assert {one["scope_key"]: one["outcome"] for one in formed["consolidations"]} == dict.fromkeys(KEYS, "saved")
-    assert [len(await memory.memories(one, ["consolidation"])) for one in both] == [1, 1]
+    assert {item["scope_key"]: item["outcome"] for item in formed["consolidations"]} == dict.fromkeys(KEYS, "saved")
+    assert [len(await memory.memories(item, ["consolidation"])) for item in both] == [1, 1]
 
 
 async def test_a_formation_that_acted_by_plain_identities_would_be_seen(
@@ -193,7 +193,7 @@ async def test_a_formation_that_acted_by_plain_identities_would_be_seen(
 
     monkeypatch.setattr("mnemic.nodes.formation.consolidate.acting_for", plainly)
     formed = (await form(memory, "t1", ANA))["formed"]
-    assert {one["scope_key"]: one["outcome"] for one in formed["consolidations"]} == {
+    assert {item["scope_key"]: item["outcome"] for item in formed["consolidations"]} == {
         "user:ana": "saved",
         "user:bo": "failed",
     }
@@ -207,9 +207,9 @@ def test_whoever_was_authenticated_speaks_for_nobody_else(field: str) -> None:
         with pytest.raises(RefusedIdentityError, match="speaks for nobody else"):
             to_messages(said, identity_of(run()), now=NOW, several_speakers=several)
     hosted = Identity(agent_id="guide", user_id="ana", session_id="t1")
-    assert [one.user_id for one in to_messages(said, hosted, now=NOW, several_speakers=True)] == ["bob"]
+    assert [item.user_id for item in to_messages(said, hosted, now=NOW, several_speakers=True)] == ["bob"]
     own = [{"role": "user", "content": "I moved to Oslo."}, {"role": "user", "content": "Yes.", field: "ana"}]
-    assert [one.user_id for one in to_messages(own, identity_of(run()), now=NOW)] == ["ana", "ana"]
+    assert [item.user_id for item in to_messages(own, identity_of(run()), now=NOW)] == ["ana", "ana"]
 
 
 def test_what_others_share_is_no_requests_to_change() -> None:
