@@ -64,8 +64,8 @@ async def test_the_words_of_a_model_that_does_not_stream_come_whole_and_once(
 async def test_progress_is_names(memory: Mnemic, model: LoopbackModel) -> None:
     await keep(memory)
     delegating(model)
-    asks = (("memory_query", {"query": "bees"}), ("researcher", {"task": "What of the bees?"}), (CANARY, {}))
-    says(model, calling(*asks), WORDS)  # what it calls a tool is not repeated
+    unknown: tuple[str, dict[str, Any]] = (CANARY, {})  # what a model calls a tool is not repeated
+    says(model, calling(("memory_query", {"query": "bees"}), ("researcher", {"task": "Bees?"}), unknown), WORDS)
     assert await streamed(memory, "custom") == [
         {"step": "recall"},
         {"step": "answer"},

@@ -50,7 +50,7 @@ class Served:
         messages = self.execute(
             "select agent_id, user_id from mnemic.messages where session_id = any(%s) and role = 'user'", list(threads)
         )
-        return {*checkpoints, *messages}  # type: ignore[arg-type]
+        return {(agent, user) for agent, user in (*checkpoints, *messages)}
 
     def rows(self) -> dict[str, str]:
         """All that is stored of threads, by table, bytes and all."""
