@@ -2,17 +2,14 @@
 
 from collections.abc import Sequence
 from typing import Literal
-from uuid import UUID
 
 from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember
 from mnemic.operations.explicit.remember_procedure import remember_procedure
-from mnemic.operations.run.identity import to_identity
 from mnemic.operations.run.resources import Resources
-from mnemic.service.asked import MEMORY_ID, PROCEDURE, REMEMBER
-from mnemic.state.checking import checked
-from mnemic.state.explicit import ExplicitScope, Remembered
-from mnemic.state.identity import Identity
+from mnemic.state.checking import AnyId, check_arguments, to_uuid, validate
+from mnemic.state.explicit import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.identity import AnyIdentity
 
 
 class ExplicitWrites:
@@ -20,9 +17,10 @@ class ExplicitWrites:
 
     _resources: Resources
 
+    @check_arguments
     async def remember(
         self,
-        identity: Identity,
+        identity: AnyIdentity,
         content: str,
         *,
         category: str,
@@ -48,8 +46,7 @@ class ExplicitWrites:
             InvalidInputError: the content is not written as a memory has to be, or a value cannot be used.
             EmbeddingError: it could not be embedded; nothing was written.
         """
-        who = to_identity(identity)
-        asked = {
+        request = {
             "content": content,
             "category": category,
             "kind": kind,
@@ -57,10 +54,11 @@ class ExplicitWrites:
             "scope": scope,
             "private": private,
         }
-        return await remember(self._resources, who, checked(REMEMBER, asked, strict=None))
+        return await remember(self._resources, identity, validate(RememberRequest, request, strict=None))
 
+    @check_arguments
     async def remember_procedure(
-        self, identity: Identity, title: str, steps: Sequence[str], *, scope: ExplicitScope = "user"
+        self, identity: AnyIdentity, title: str, steps: Sequence[str], *, scope: ExplicitScope = "user"
     ) -> Remembered:
         """Stores how something is done: a title and numbered steps, found where the category `procedural` is asked for.
 
@@ -69,11 +67,11 @@ class ExplicitWrites:
             InvalidInputError: a title or steps that say nothing, more than 20 steps, or a value that cannot be used.
             EmbeddingError: it could not be embedded; nothing was written.
         """
-        who = to_identity(identity)
-        asked = {"title": title, "steps": steps, "scope": scope}
-        return await remember_procedure(self._resources, who, checked(PROCEDURE, asked, strict=None))
+        request = validate(ProcedureRequest, {"title": title, "steps": steps, "scope": scope}, strict=None)
+        return await remember_procedure(self._resources, identity, request)
 
-    async def forget(self, identity: Identity, memory_id: UUID | str) -> bool:
+    @check_arguments
+    async def forget(self, identity: AnyIdentity, memory_id: AnyId) -> bool:
         """Soft-deletes a memory of the identity's user or session, which can be undone; False where it lived no more.
 
         Raises:
@@ -81,5 +79,4 @@ class ExplicitWrites:
             NotForgottenError: it is protected, shared, or a consolidation, or the session has forgotten enough today.
             CategoryRefusedError: the role has no allowlist.
         """
-        who = to_identity(identity)
-        return await forget(self._resources, who, checked(MEMORY_ID, memory_id, strict=None))
+        return await forget(self._resources, identity, to_uuid(memory_id))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from langchain_core.tools import BaseTool
+from pydantic import SkipValidation
 
 from mnemic.graphs.consolidation import ConsolidationGraph, build_consolidation
 from mnemic.graphs.formation import FormationGraph, build_formation
@@ -15,12 +16,11 @@ from mnemic.graphs.resources import open_resources
 from mnemic.operations.formation.form import form_due, form_pending, formation_name
 from mnemic.operations.messages.graph_memory import GraphMemory
 from mnemic.operations.messages.incoming_message import HostMessage
-from mnemic.operations.run.identity import to_identity
+from mnemic.operations.messages.turn import Asked
 from mnemic.operations.run.leases import returned
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.run.run_graph import run_graph
 from mnemic.policy.overrides import checked_overrides
-from mnemic.service.asked import ASKED, KEY, REVISION, ROLE, SCOPE_KEY, SWITCH
 from mnemic.service.explicit import ExplicitWrites
 from mnemic.service.governance.audit_export import AuditExport
 from mnemic.service.governance.time_machine import OwnTimeMachine
@@ -29,10 +29,11 @@ from mnemic.service.hosts.supervisor import Supervising
 from mnemic.service.reads import ExplicitReads
 from mnemic.service.refining import OwnRefinement
 from mnemic.service.threads import Threads
-from mnemic.state.checking import checked
+from mnemic.state.checking import Seq, check_arguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput, SearchMode
-from mnemic.state.identity import Identity
+from mnemic.state.identity import AnyIdentity, HostId
+from mnemic.state.query import BudgetTokens
 from mnemic.state.records import Observed, ScopeSettings, Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import scopes, usage
@@ -102,12 +103,13 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
 
     # -- a conversation goes in
 
+    @check_arguments
     async def observe(
         self,
-        identity: Identity,
-        messages: Sequence[HostMessage],
+        identity: AnyIdentity,
+        messages: SkipValidation[Sequence[HostMessage]],
         *,
-        revision: int | None = None,
+        revision: Seq | None = None,
         several_speakers: bool = False,
     ) -> Observed:
         """Stores messages for formation; those the session has already are left out. Waits for no model.
@@ -125,11 +127,10 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
                 revision that no recall of this agent can have returned; nothing was written.
             RefusedIdentityError: a message names another speaker; nothing was written.
         """
-        who = to_identity(identity)
-        told, several = checked(REVISION, revision), checked(SWITCH, several_speakers)
-        return await self._turns.observe(who, messages, revision=told, several_speakers=several)
+        return await self._turns.observe(identity, messages, revision=revision, several_speakers=several_speakers)
 
-    async def form(self, identity: Identity, *, force: bool = True, retry: bool = False) -> list[FormationOutput]:
+    @check_arguments
+    async def form(self, identity: AnyIdentity, *, force: bool = True, retry: bool = False) -> list[FormationOutput]:
         """Forms what the session has pending, run after run until nothing is due.
 
         A last run that formed nothing says what is left: what another run has (`leased`), what has to wait after a
@@ -145,11 +146,11 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
             DatabaseUnavailableError: the database cannot be had in time.
             InvalidInputError: no session in the identity.
         """
-        who = to_identity(identity)
-        await self._resources.background.finish(formation_name(who))
-        return await form_pending(self._resources, self._formation, who, force=force, retry=retry)
+        await self._resources.background.finish(formation_name(identity))
+        return await form_pending(self._resources, self._formation, identity, force=force, retry=retry)
 
-    async def form_later(self, identity: Identity) -> None:
+    @check_arguments
+    async def form_later(self, identity: AnyIdentity) -> None:
         """Begins to form what is due, and does not wait for it: leaving `Mnemic.open` does, and so does `form`.
 
         What goes wrong is a warning in the log; the messages stay pending.
@@ -157,33 +158,33 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
         Raises:
             InvalidInputError: no session in the identity.
         """
-        who = to_identity(identity)
-        due = partial(form_due, self._resources, self._formation, who)
-        self._resources.background.begin(formation_name(who), due)
+        due = partial(form_due, self._resources, self._formation, identity)
+        self._resources.background.begin(formation_name(identity), due)
 
-    async def consolidate(self, identity: Identity, scope_key: str, *, force: bool = False) -> ConsolidationResult:
+    @check_arguments
+    async def consolidate(self, identity: AnyIdentity, scope_key: str, *, force: bool = False) -> ConsolidationResult:
         """Rewrites the living text of one of the identity's scope keys, if that is due.
 
         Args:
             force: also below the threshold, and without the wait after a failure.
         """
-        who, run_id = to_identity(identity), uuid4()
-        key = checked(SCOPE_KEY, scope_key)
-        asked = {"scope_key": key, "force": force}
-        lease = Lease(work="consolidation", scope_key=key, holder=run_id)
-        async with returned(self._resources, who, lease):
-            result: ConsolidationResult = await run_graph(self._consolidation, asked, who, run_id)
+        run_id = uuid4()
+        lease = Lease(work="consolidation", scope_key=scope_key, holder=run_id)
+        async with returned(self._resources, identity, lease):
+            given = {"scope_key": scope_key, "force": force}
+            result: ConsolidationResult = await run_graph(self._consolidation, given, identity, run_id)
         return result
 
     # -- memories come out
 
+    @check_arguments
     async def context(
         self,
-        identity: Identity,
+        identity: AnyIdentity,
         question: str = "",
         *,
         search: SearchMode = "auto",
-        budget_tokens: int | None = None,
+        budget_tokens: BudgetTokens | None = None,
     ) -> RecallOutput:
         """What belongs into the prompt for this turn: the standing part, and search results where it asks for them.
 
@@ -192,12 +193,14 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
         """
         return await self._turns.context(identity, question, search=search, budget_tokens=budget_tokens)
 
-    async def recall_text(self, identity: Identity, question: str) -> str:
+    @check_arguments
+    async def recall_text(self, identity: AnyIdentity, question: str) -> str:
         """The context for a turn as text; empty where there is nothing to say."""
         return (await self.context(identity, question))["context"]
 
     # -- in a host's own agent or graph
 
+    @check_arguments
     def tools(self, role: str = "supervisor") -> list[BaseTool]:
         """The tools of an agent in this role, for LangChain's `create_agent`, `ToolNode` or `bind_tools`.
 
@@ -208,16 +211,17 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
             InvalidInputError: the role is no text.
         """
         categories = self._resources.categories
-        allowed, writable = categories.of_role(checked(ROLE, role)).categories, categories.writable(role)
+        allowed, writable = categories.of_role(role).categories, categories.writable(role)
         loop = self._resources.database.loop
         return make_tools(self._provide, role, allowed=allowed, writable=writable, loop=loop)
 
+    @check_arguments
     def middleware(
         self,
-        role: str = "supervisor",
+        role: HostId = "supervisor",
         *,
         search: SearchMode = "auto",
-        budget_tokens: int | None = None,
+        budget_tokens: BudgetTokens | None = None,
         observe: bool = True,
         form: bool = True,
         several_speakers: bool = False,
@@ -237,17 +241,19 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
         """
         from mnemic.service.hosts.middleware import MemoryMiddleware
 
-        asked = checked(ASKED, {"role": role, "search": search, "budget_tokens": budget_tokens}, strict=None)
-        given = {"observe": observe, "form": form, "several_speakers": several_speakers}
-        switches = {name: checked(SWITCH, switch) for name, switch in given.items()}
-        return MemoryMiddleware(self, asked, self.tools(role), self._resources.database.loop, **switches)
+        asked = Asked(role=role, search=search, budget_tokens=budget_tokens)
+        loop = self._resources.database.loop
+        return MemoryMiddleware(
+            self, asked, self.tools(role), loop, observe=observe, form=form, several_speakers=several_speakers
+        )
 
+    @check_arguments
     def recall_node(
         self,
         *,
-        role: str | None = None,
+        role: HostId | None = None,
         search: SearchMode = "auto",
-        budget_tokens: int | None = None,
+        budget_tokens: BudgetTokens | None = None,
         messages_key: str = "messages",
     ) -> HostNode:
         """A node for a graph whose state is a `MemoryState`: leaves what memory says to this turn in it.
@@ -261,9 +267,10 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
         Raises:
             InvalidInputError: an argument cannot be used.
         """
-        asked = checked(ASKED, {"role": role, "search": search, "budget_tokens": budget_tokens}, strict=None)
-        return recall_node(self, asked, checked(KEY, messages_key))
+        asked = Asked(role=role, search=search, budget_tokens=budget_tokens)
+        return recall_node(self, asked, messages_key)
 
+    @check_arguments
     def observe_node(self, *, messages_key: str = "messages", several_speakers: bool = False) -> HostNode:
         """A node that stores the conversation for formation, each message once; it waits for no model.
 
@@ -274,7 +281,7 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
         Raises:
             InvalidInputError: an argument cannot be used.
         """
-        return observe_node(self, checked(KEY, messages_key), several_speakers=checked(SWITCH, several_speakers))
+        return observe_node(self, messages_key, several_speakers=several_speakers)
 
     def formation_node(self) -> HostNode:
         """A node that has formed what is due, as `form_later` does: the turn waits for no model."""
@@ -282,13 +289,13 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
 
     # -- settings and figures
 
-    async def configure_agent(self, identity: Identity, **overrides: Any) -> None:
+    @check_arguments
+    async def configure_agent(self, identity: AnyIdentity, **overrides: Any) -> None:
         """Sets what the agent overrides of the settings; others that it has set stay, and None takes one back.
 
         Raises:
             ConfigurationError: a name may not be overridden, or the values do not fit; nothing was written.
         """
-        who = to_identity(identity)
 
         async def act(scoped: Scoped) -> None:
             given = {**await scopes.hold_agent(scoped), **overrides}
@@ -298,27 +305,30 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
             own = {name for name, value in given.items() if value is not None}
             await scopes.configure_agent(scoped, settings.model_dump(mode="json", include=own))
 
-        await self._resources.database.write(who, act)
+        await self._resources.database.write(identity, act)
 
-    async def agent_settings(self, identity: Identity) -> Settings:
+    @check_arguments
+    async def agent_settings(self, identity: AnyIdentity) -> Settings:
         """The settings in force for the identity's agent, with what it overrides."""
-        async with self._resources.database.scoped(to_identity(identity)) as scoped:
+        async with self._resources.database.scoped(identity) as scoped:
             return self.settings.overridden(await scopes.agent_settings(scoped))
 
-    async def configure_scope(self, identity: Identity, overrides: ScopeSettings) -> None:
+    @check_arguments
+    async def configure_scope(self, identity: AnyIdentity, overrides: SkipValidation[ScopeSettings]) -> None:
         """Replaces what one of the identity's scope keys overrides: its name, guidance, threshold and word limit.
 
         Raises:
             InvalidInputError: the scope key is none of the identity's, or a value cannot be used; nothing was written.
         """
-        who, wanted = to_identity(identity), checked_overrides(overrides)
-        if wanted.scope_key not in who.scope_keys:
+        wanted = checked_overrides(overrides)
+        if wanted.scope_key not in identity.scope_keys:
             raise InvalidInputError("the scope key to configure is none of this identity's")
-        await self._resources.database.write(who, lambda scoped: scopes.configure_scope(scoped, wanted))
+        await self._resources.database.write(identity, lambda scoped: scopes.configure_scope(scoped, wanted))
 
-    async def usage(self, identity: Identity) -> list[Usage]:
+    @check_arguments
+    async def usage(self, identity: AnyIdentity) -> list[Usage]:
         """Tokens the agent has used, by step and model."""
-        async with self._resources.database.scoped(to_identity(identity)) as scoped:
+        async with self._resources.database.scoped(identity) as scoped:
             return await usage.totals(scoped)
 
     async def _provide(self) -> Resources:

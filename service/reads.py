@@ -2,19 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from uuid import UUID
+
+from pydantic import SkipValidation
 
 from mnemic.operations.explicit.forget import is_known
 from mnemic.operations.recall.query import query as ask
-from mnemic.operations.run.identity import to_identity
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.delta import bullets
-from mnemic.service.asked import ALL_KINDS, LISTING, MEMORY_ID, QUERY, REVISION
 from mnemic.state.changes import Updates
-from mnemic.state.checking import MAPPING, checked
-from mnemic.state.identity import Identity, Scope
-from mnemic.state.query import METHOD_TOP_K, MemoryFilters
-from mnemic.state.records import Found, HistoryEvent, Kind, Memory, SearchType
+from mnemic.state.checking import AnyId, Limit, Seq, check_arguments, to_uuid, validate
+from mnemic.state.identity import AnyIdentity, Scope
+from mnemic.state.query import METHOD_TOP_K, MemoryFilters, MemoryQuery
+from mnemic.state.records import ALL_KINDS, Found, HistoryEvent, Kind, Memory, SearchType
 from mnemic.storage import history, memories, revisions
 
 #: No history comes so far.
@@ -26,13 +25,14 @@ class ExplicitReads:
 
     _resources: Resources
 
+    @check_arguments
     async def query(
         self,
-        identity: Identity,
+        identity: AnyIdentity,
         query: str,
         *,
         categories: Sequence[str] | None = None,
-        filters: MemoryFilters | Mapping[str, Any] | None = None,
+        filters: SkipValidation[MemoryFilters | Mapping[str, Any] | None] = None,
         scopes: Sequence[Scope] | None = None,
         search_type: SearchType = "hybrid",
         top_k: int = METHOD_TOP_K,
@@ -60,11 +60,12 @@ class ExplicitReads:
             EmbeddingError: the question could not be embedded; a search by text needs no embedder.
             DatabaseUnavailableError: the database cannot be had in time.
         """
-        who = to_identity(identity)
-        asked = {
+        request = {
             "query": query,
             "categories": categories,
-            "filters": filters if isinstance(filters, MemoryFilters) else checked(MAPPING, filters or {}, strict=False),
+            "filters": filters
+            if isinstance(filters, MemoryFilters)
+            else validate(dict[Any, Any], filters or {}, strict=False),
             "scopes": scopes,
             "search_type": search_type,
             "top_k": top_k,
@@ -72,10 +73,16 @@ class ExplicitReads:
             "returns": "full",
             "budget_tokens": budget_tokens,
         }
-        return await ask(self._resources, who, checked(QUERY, asked, strict=None))
+        return await ask(self._resources, identity, validate(MemoryQuery, request, strict=None))
 
+    @check_arguments
     async def memories(
-        self, identity: Identity, kinds: Sequence[Kind] = ALL_KINDS, *, limit: int = 1000, with_closed: bool = False
+        self,
+        identity: AnyIdentity,
+        kinds: Sequence[Kind] = ALL_KINDS,
+        *,
+        limit: Limit = 1000,
+        with_closed: bool = False,
     ) -> list[Memory]:
         """The identity's memories, newest first; superseded and absorbed ones too where asked.
 
@@ -85,14 +92,13 @@ class ExplicitReads:
             CategoryRefusedError: the role has no allowlist.
             InvalidInputError: an unknown kind, or a limit outside 1..100,000.
         """
-        who = to_identity(identity)
-        asked = checked(LISTING, {"kinds": kinds, "limit": limit, "with_closed": with_closed})
-        allowlist = self._resources.categories.of_role(who.role)
-        readable = [kind for kind in asked["kinds"] if allowlist.standing or kind not in memories.STANDING]
-        async with self._resources.database.scoped(who, categories=allowlist.categories) as scoped:
-            return await memories.living(scoped, readable, most=asked["limit"], with_closed=asked["with_closed"])
+        allowlist = self._resources.categories.of_role(identity.role)
+        readable = [kind for kind in kinds if allowlist.standing or kind not in memories.STANDING]
+        async with self._resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+            return await memories.living(scoped, readable, most=limit, with_closed=with_closed)
 
-    async def updates(self, identity: Identity, since: int | None = None) -> Updates:
+    @check_arguments
+    async def updates(self, identity: AnyIdentity, since: Seq | None = None) -> Updates:
         """What happened to the identity's memories, each with its sign and its words as they are now.
 
         Those that the identity's role may read: for the person's own view give it the role `owner`. No session's own
@@ -106,13 +112,13 @@ class ExplicitReads:
             CategoryRefusedError: the role has no allowlist.
             InvalidInputError: no revision.
         """
-        who, told = to_identity(identity), checked(REVISION, since)
-        allowlist = self._resources.categories.of_role(who.role)
-        async with self._resources.database.scoped(who, categories=allowlist.categories) as scoped:
-            changes = await revisions.since(scoped, _END if told is None else told, standing=allowlist.standing)
-        return Updates(revision=max(changes.revision, told or 0), bullets=bullets(changes))
+        allowlist = self._resources.categories.of_role(identity.role)
+        async with self._resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+            changes = await revisions.since(scoped, _END if since is None else since, standing=allowlist.standing)
+        return Updates(revision=max(changes.revision, since or 0), bullets=bullets(changes))
 
-    async def history(self, identity: Identity, memory_id: UUID | str) -> list[HistoryEvent]:
+    @check_arguments
+    async def history(self, identity: AnyIdentity, memory_id: AnyId) -> list[HistoryEvent]:
         """Everything that happened to one memory, oldest first; empty for an unknown or foreign id.
 
         One that the identity's role may not read is unknown to it; the role `owner` reads all. What was merged leads
@@ -122,10 +128,9 @@ class ExplicitReads:
             CategoryRefusedError: the role has no allowlist.
             InvalidInputError: no id.
         """
-        who = to_identity(identity)
-        wanted = checked(MEMORY_ID, memory_id, strict=None)
-        allowlist = self._resources.categories.of_role(who.role)
-        async with self._resources.database.scoped(who, categories=allowlist.categories) as scoped:
+        wanted = to_uuid(memory_id)
+        allowlist = self._resources.categories.of_role(identity.role)
+        async with self._resources.database.scoped(identity, categories=allowlist.categories) as scoped:
             memory = await memories.one(scoped, wanted)
             is_readable = memory is not None and is_known(memory, allowlist)
             return await history.of_memory(scoped, wanted) if is_readable else []

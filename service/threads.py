@@ -8,12 +8,11 @@ from typing import Any, Final
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from mnemic.operations.run.identity import to_identity
 from mnemic.operations.run.resources import Resources
 from mnemic.service.asked import SWITCH, THREAD_ID, THREAD_IDS
 from mnemic.state.checking import checked
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, to_identity
 from mnemic.state.threads import ThreadStanding
 from mnemic.storage import thread_copies
 from mnemic.storage.threads import ThreadOwner, ThreadSaver

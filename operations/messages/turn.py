@@ -4,10 +4,9 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
 from langchain_core.messages import BaseMessage
-from pydantic import Field
 
 from mnemic.operations.messages.incoming_message import HostMessage, Said
 from mnemic.operations.messages.normalize import require_list, storable
@@ -15,8 +14,7 @@ from mnemic.operations.messages.speakers import session_of
 from mnemic.state.errors import InvalidInputError, MnemicError
 from mnemic.state.graphs import RecallOutput, SearchMode
 from mnemic.state.host import MemoryState
-from mnemic.state.identity import HostId, Identity
-from mnemic.state.query import MAX_BUDGET_TOKENS
+from mnemic.state.identity import Identity
 
 _LOG = logging.getLogger("mnemic")
 _USER = frozenset({"user", "human"})
@@ -53,10 +51,10 @@ class Asked:
     """How a host's recalls are asked, turn after turn."""
 
     #: Whose allowlist holds; None: that of the identity's own role.
-    role: HostId | None = None
+    role: str | None = None
     search: SearchMode = "auto"
     #: Tokens the retrieved lines may take; None: the setting.
-    budget_tokens: Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS, strict=True)] | None = None
+    budget_tokens: int | None = None
 
     def identity(self, identity: Identity) -> Identity:
         """The run's identity in the role that asks."""

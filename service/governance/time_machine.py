@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from mnemic.operations.run.identity import to_identity
 from mnemic.operations.run.resources import Resources
 from mnemic.service.asked import (
     MEMORY_IDS,
@@ -21,7 +20,7 @@ from mnemic.service.governance.own import owner
 from mnemic.state.checking import checked
 from mnemic.state.erasure import Erasure
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Identity, scope_key
+from mnemic.state.identity import Identity, scope_key, to_identity
 from mnemic.state.records import Memory
 from mnemic.state.rollback import Operation, Rollback
 from mnemic.storage import erasure, time_machine

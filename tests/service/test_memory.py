@@ -6,9 +6,8 @@ from typing import Any, get_args
 import pytest
 
 from mnemic import Identity, Mnemic, ScopeSettings
-from mnemic.service.asked import ALL_KINDS
 from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError
-from mnemic.state.records import Kind
+from mnemic.state.records import ALL_KINDS, Kind
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     FACTS,
