@@ -15,7 +15,7 @@ from mnemic.service.cli.erasure import erase, purge
 from mnemic.service.cli.form import form
 from mnemic.service.cli.look import history, memories
 from mnemic.service.cli.protection import protect, unprotect
-from mnemic.service.cli.recall import context, recall
+from mnemic.service.cli.recall import query, recall
 from mnemic.service.cli.refinement import refine, refinements
 from mnemic.service.cli.running import blocking
 from mnemic.service.cli.threads import threads
@@ -32,7 +32,7 @@ database = typer.Typer(help="Set up and dump the database.", no_args_is_help=Tru
 audits = typer.Typer(help="What was done, and whether the record of it is whole.", no_args_is_help=True)
 
 for command in (
-    *(demo, chat, threads, form, recall, context, memories, history),
+    *(demo, chat, threads, form, query, recall, memories, history),
     *(refine, refinements, protect, unprotect),
     *(undo, restore, as_of, erase, purge, doctor, token),
 ):
