@@ -8,9 +8,8 @@ from typing import Any, Final
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple
 
-from mnemic.operations.run.identity import to_identity
 from mnemic.state.errors import MissingIdentityError, RefusedIdentityError
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, to_identity
 from mnemic.storage.threads import ThreadOwner, ThreadSaver
 
 #: Where LangGraph puts the runtime of a run, with its context, for whoever is given the run's config.

@@ -178,7 +178,7 @@ class ThreadSaver(AsyncPostgresSaver):
             named = thread_ids if isinstance(thread_ids, str) else [f"{prefix}{thread_id}" for thread_id in thread_ids]
             await super().aprune(named, strategy=strategy)
 
-    async def standings(self) -> list[ThreadStatus]:
+    async def statuses(self) -> list[ThreadStatus]:
         """Where the owner's threads stand, the one that moved last first."""
         values = self._owner_of(None)._asdict()
         with self._about(None):

@@ -14,7 +14,7 @@ from mnemic.operations.run.graph import RefinementNode
 from mnemic.operations.run.identity import identity_of, require_own_scope
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.policy.refinement.batching import batches
-from mnemic.state.checking import input_of
+from mnemic.state.checking import validate
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRunningError
 from mnemic.state.graphs import RefinementInput, RefinementState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
@@ -69,7 +69,7 @@ def open_refinement(provide: Provider) -> RefinementNode:
 
     async def open_refinement(state: RefinementState, runtime: Runtime[Identity]) -> RefinementState:
         resources, identity = await provide(), identity_of(runtime)
-        asked = input_of(RefinementInput, state)
+        asked = validate(RefinementInput, state)
         key, forced = asked.get("scope_key") or scope_key("agent", identity.agent_id), asked.get("force", False)
         allowed = require_refinable(resources, identity, key)
         if asked.get("dry_run"):

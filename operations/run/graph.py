@@ -9,10 +9,9 @@ from langgraph.pregel import Pregel
 from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
 
-from mnemic.operations.run.identity import to_identity
 from mnemic.state.changes import Delta
 from mnemic.state.graphs import ConsolidationState, FormationState, RecallState, RefinementState
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, to_identity
 from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
 from mnemic.state.refinement import LedgerEntry, Turn
 from mnemic.state.supervisor import SupervisorState

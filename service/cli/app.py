@@ -15,7 +15,7 @@ from mnemic.service.cli.form import form
 from mnemic.service.cli.look import history, memories
 from mnemic.service.cli.operate import doctor, dump, migrate, token
 from mnemic.service.cli.protection import protect, unprotect
-from mnemic.service.cli.recall import context, recall
+from mnemic.service.cli.recall import query, recall
 from mnemic.service.cli.refinement import refine, refinements
 from mnemic.service.cli.terminal import blocking
 from mnemic.service.cli.time_machine import as_of, restore, undo
@@ -30,7 +30,7 @@ database = typer.Typer(help="Set up and dump the database.", no_args_is_help=Tru
 audits = typer.Typer(help="What was done, and whether the record of it is whole.", no_args_is_help=True)
 
 _COMMANDS = (
-    (app, (demo, chat, threads, form, recall, context, memories, history)),
+    (app, (demo, chat, threads, form, query, recall, memories, history)),
     (app, (refine, refinements, protect, unprotect)),
     (app, (undo, restore, as_of, erase, purge, doctor, token)),
     (database, (migrate, dump)),

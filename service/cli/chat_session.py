@@ -37,7 +37,7 @@ class ChatSession:
         self._who = who
         #: What becomes of the memory is the person's own view.
         self._person = who.model_copy(update={"role": OWNER})
-        self._graph = memory.supervisor(memory.checkpointer(who))
+        self._graph = memory.graphs.supervisor(memory.checkpointer(who))
         self._terminal = ChatTerminal()
         #: What Ctrl-C does now.
         self._on_interrupt: Callable[[], object] = self._terminal.end_input

@@ -12,10 +12,11 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 
-from mnemic.operations.run.identity import bind_identity, to_identity
+from mnemic.operations.run.identity import bind_identity
 from mnemic.operations.threads import RUNTIME, owner_of_identity
 from mnemic.service.server.auth import caller
 from mnemic.state.errors import MissingIdentityError
+from mnemic.state.identity import to_identity
 from mnemic.storage.database import Database
 from mnemic.storage.threads import SERIALIZER, ThreadOwner, ThreadSaver, owners, owners_of_runs
 

@@ -58,11 +58,11 @@ async def test_a_thread_rid_of_its_last_run_stands_where_it_stood_before(
     db: Database, superuser: psycopg.Connection
 ) -> None:
     await say(db, "ana", "one", "r1")
-    (stood,) = await saver_of(db).standings()
+    (stood,) = await saver_of(db).statuses()
     await say(db, "ana", "Quittengelb", "r2")
     await saver_of(db).adelete_for_runs(["r2"])
     assert await words(db, "ana") == ["one", "Heard one"]
-    (stands,) = await saver_of(db).standings()
+    (stands,) = await saver_of(db).statuses()
     assert (stands.checkpoint_id, stands.next) == (stood.checkpoint_id, stood.next)
     assert "Quittengelb" not in str(everything(superuser, ANA))
     await say(db, "ana", "three", "r3")

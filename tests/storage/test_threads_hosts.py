@@ -72,7 +72,7 @@ async def test_fifty_threads_at_once_keep_to_themselves_on_ten_connections(clean
         for number, texts in enumerate(found):
             expected = [f"{prefix}{number}:{turn}" for turn in range(TURNS) for prefix in ("", "Heard ")]
             assert texts == expected
-            assert len(await saver_of(db, f"user {number}").standings()) == 1
+            assert len(await saver_of(db, f"user {number}").statuses()) == 1
     with clean_db.as_superuser() as superuser:
         assert misplaced(superuser) == []
 

@@ -37,7 +37,7 @@ async def test_two_people_with_the_same_thread_id_have_a_thread_each(db: Databas
         host = answering(saver_of(db, user))
         assert words(await host.ainvoke(said("Who?"), at("t")))[0] == f"I am {user}"
         assert [words(item.values)[0] async for item in host.aget_state_history(at("t")) if item.values.get("messages")]
-        assert {item.thread_id for item in await saver_of(db, user).standings()} == {"t", "u"}
+        assert {item.thread_id for item in await saver_of(db, user).statuses()} == {"t", "u"}
     listed = [item async for item in saver_of(db).alist(None)]
     assert {item.config["configurable"]["thread_id"] for item in listed} == {"t", "u"}
     assert "bo" not in str(listed)
@@ -57,7 +57,7 @@ async def test_nobody_reaches_a_foreign_thread_by_any_name(db: Database, superus
         for strategy in ("keep_latest", "delete"):
             await bo.aprune([name, "t"], strategy=strategy)
     assert [item async for item in bo.alist(None)] == []
-    assert await bo.standings() == []
+    assert await bo.statuses() == []
     assert counts(superuser) == before
     assert await everything(saver_of(db), "t") == own
 
@@ -110,7 +110,7 @@ async def test_awkward_ids_stay_apart_and_are_written_down_as_they_are(
         found = {words(item.checkpoint["channel_values"])[0] async for item in saver.alist(None)
                  if item.checkpoint["channel_values"].get("messages")}  # fmt: skip
         assert found == {f"{agent} {user}"}
-        assert {item.thread_id for item in await saver.standings()} == {"t", "a/b", "%2F"}
+        assert {item.thread_id for item in await saver.statuses()} == {"t", "a/b", "%2F"}
     rows = superuser.execute("select distinct agent_id, user_id from mnemic.supervisor_checkpoints").fetchall()
     assert {*rows} == {*owners[::20]}
     assert misplaced(superuser) == []
