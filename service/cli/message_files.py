@@ -108,51 +108,33 @@ class Reader:
         Raises:
             InvalidInputError: the file cannot be read, or is no array where its name says so.
         """
+        is_array = path.suffix == ARRAY_SUFFIX
         try:
-            for number, item in enumerate(_items(path), start=1):
-                if item is not None:
-                    yield self._line(item, path, number)
+            with path.open("rb") as file:
+                for number, item in enumerate(_array(file, path) if is_array else _lines(file), start=1):
+                    if item != b"":
+                        yield self._read_item(item, path, number)
         except OSError as error:
             raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from error
 
-    def _line(self, item: object, path: Path, number: int) -> Line | Malformed:
-        if isinstance(item, _Broken):
-            return Malformed(file=str(path), line=number, reason=item.reason)
-        if not isinstance(item, dict):
-            reason = "not a message: a JSON object with role and content is"
-            return Malformed(file=str(path), line=number, reason=reason)
-        if path.suffix == ARRAY_SUFFIX:
-            item = {**item, "session": path.stem}
+    def _read_item(self, item: object, path: Path, number: int) -> Line | Malformed:
         try:
-            parsed = _FileMessage.of(item)
+            if isinstance(item, bytes) and len(item) > MAX_LINE_BYTES:
+                raise InvalidInputError(f"longer than {MAX_LINE_BYTES:,} bytes")
+            found = _parse(item) if isinstance(item, bytes) else item
+            if not isinstance(found, dict):
+                raise InvalidInputError("not a message: a JSON object with role and content is")
+            parsed = _FileMessage.of({**found, "session": path.stem} if path.suffix == ARRAY_SUFFIX else found)
         except InvalidInputError as error:
             return Malformed(file=str(path), line=number, reason=str(error))
         message = parsed.model_dump(include={"role", "author", "user", "time"}, exclude_none=True)
-        return Line(
-            session=parsed.session,
-            message={**message, "content": parsed.text, "id": parsed.id or self._name(parsed)},
-        )
+        message |= {"content": parsed.text, "id": parsed.id or self._name(parsed)}
+        return Line(session=parsed.session, message=message)
 
     def _name(self, message: _FileMessage) -> str:
         fingerprint = message.fingerprint(message.user or message.author or self.speaker, message.text)
         times = self._repeats.count(f"{message.session}\x1f{fingerprint}")
         return f"{fingerprint}-{times}"
-
-
-@dataclass(frozen=True)
-class _Broken:
-    """What is not even JSON."""
-
-    reason: str
-
-
-def _items(path: Path) -> Iterator[object]:
-    """What each line or item holds; None for an empty line."""
-    with path.open("rb") as file:
-        if path.suffix == ARRAY_SUFFIX:
-            yield from _array(file, path)
-        else:
-            yield from map(_parse, _lines(file))
 
 
 def _array(file: BinaryIO, path: Path) -> list[object]:
@@ -162,40 +144,43 @@ def _array(file: BinaryIO, path: Path) -> list[object]:
             f"{path} is larger than {MAX_ARRAY_BYTES >> 20} MiB: write one message a line, each with its session, into"
             f" a file that does not end in {ARRAY_SUFFIX}; such files may have any size"
         )
-    found = _parse(data)
+    reason = "it holds no array"
+    try:
+        found = _parse(data)
+    except InvalidInputError as error:
+        found, reason = None, str(error)
     if not isinstance(found, list):
-        reason = found.reason if isinstance(found, _Broken) else "it holds no array"
         raise InvalidInputError(f"{path}: {reason}; a {ARRAY_SUFFIX} file is one array of messages")
-    return [_Broken("not a message") if item is None else item for item in found]
+    return found
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes | None]:
-    """Each line; None for one that is too long to be a message, of which only a piece is held at a time."""
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Each line without white space around it; of one that is too long only so much that this is seen."""
     while line := file.readline(MAX_LINE_BYTES + 1):
         if len(line) <= MAX_LINE_BYTES:
-            yield line
+            yield line.strip()
             continue
+        yield line
         while line and not line.endswith(b"\n"):
             line = file.readline(MAX_LINE_BYTES)
-        yield None
 
 
-def _parse(data: bytes | None) -> object:
-    """What the JSON says; None for an empty line."""
-    if data is None:
-        return _Broken(f"longer than {MAX_LINE_BYTES:,} bytes")
-    if not data.strip():
-        return None
+def _parse(data: bytes) -> object:
+    """What the JSON says.
+
+    Raises:
+        InvalidInputError: why it is none.
+    """
     try:
         text = data.decode("utf-8-sig")  # some editors put a byte order mark first
-        parsed: object = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        found: object = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except UnicodeDecodeError:
-        return _Broken("not UTF-8")
+        raise InvalidInputError("not UTF-8") from None
     except _RepeatedKeyError:
-        return _Broken("the same key stands in it twice")
+        raise InvalidInputError("the same key stands in it twice") from None
     except (ValueError, RecursionError):
-        return _Broken("not JSON")
-    return parsed if parsed is not None else _Broken("not a message")
+        raise InvalidInputError("not JSON") from None
+    return found
 
 
 class _RepeatedKeyError(ValueError):

@@ -131,40 +131,27 @@ async def _remember(clone: Clone) -> None:
         await remember(db, identity(), memory("Ana keeps bees."))
 
 
-@pytest.mark.thorough
-def test_a_dump_that_fails_leaves_the_older_file_as_it_was(
-    mnemic: Command, fresh_db: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "all.dump"
-    file.write_text("the older dump", encoding="utf-8")
-    monkeypatch.setenv("PATH", f"{find_binaries()}{os.pathsep}{os.environ['PATH']}")
-    # row-level security hides everything from this role, so that its dump would be empty
-    monkeypatch.setenv("MNEMIC_MIGRATION_URL", fresh_db.service_dsn)
-    result = mnemic("db", "dump", file)
+@pytest.mark.parametrize(
+    ("target", "role", "path", "message"),
+    [
+        ("missing/all.dump", "superuser_dsn", str(find_binaries()), "cannot be written"),
+        ("all.dump", "superuser_dsn", "/nowhere", "pg_dump is not on PATH"),
+        # row-level security hides everything from this role, so that its dump would be empty
+        ("all.dump", "service_dsn", str(find_binaries()), "pg_dump ended with exit code 1"),
+    ],
+)
+def test_a_dump_that_fails_is_one_line_and_leaves_the_older_file_as_it_was(
+    mnemic: Command, fresh_db: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    target: str, role: str, path: str, message: str,
+) -> None:  # fmt: skip
+    (tmp_path / "all.dump").write_text("the older dump", encoding="utf-8")
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setenv("MNEMIC_MIGRATION_URL", getattr(fresh_db, role))
+    result = mnemic("db", "dump", tmp_path / target)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "pg_dump ended with exit code 1" in result.stderr
-    assert file.read_text(encoding="utf-8") == "the older dump"
-    assert [path.name for path in tmp_path.iterdir()] == ["all.dump"]
-
-
-def test_a_dump_into_a_directory_that_is_not_there_is_one_line(
-    mnemic: Command, fresh_db: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", f"{find_binaries()}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("MNEMIC_MIGRATION_URL", fresh_db.superuser_dsn)
-    result = mnemic("db", "dump", tmp_path / "missing" / "all.dump")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "cannot be written" in result.stderr
-
-
-def test_without_pg_dump_on_path_the_message_says_what_to_install(
-    mnemic: Command, fresh_db: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("MNEMIC_MIGRATION_URL", fresh_db.superuser_dsn)
-    result = mnemic("db", "dump", tmp_path / "all.dump")
-    assert result.exit_code == 2
-    assert "pg_dump is not on PATH" in result.stderr
+    assert message in result.stderr
+    assert (tmp_path / "all.dump").read_text(encoding="utf-8") == "the older dump"
+    assert [file.name for file in tmp_path.iterdir()] == ["all.dump"]
 
 
 @pytest.mark.thorough
