@@ -9,11 +9,10 @@ from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 from pydantic import ValidationError
 
-from mnemic.nodes.supervisor.progress import tell
 from mnemic.operations.explicit.forget import forgettable
 from mnemic.operations.messages.transcript import transcript
 from mnemic.operations.recall.turn import RecallGraph, recall_turn
-from mnemic.operations.run.graph import SupervisorNode
+from mnemic.operations.run.graph import SupervisorNode, stream_progress
 from mnemic.operations.run.identity import supervisor_identity
 from mnemic.operations.run.model_step import agent_models, run_answer_metered
 from mnemic.operations.run.resources import Provider, Resources
@@ -35,7 +34,7 @@ def answer(provide: Provider, recalls: RecallGraph, tools: Sequence[BaseTool]) -
     """The agent's next message. After an interrupt, which loses the context, memory is asked again."""
 
     async def answer(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
-        tell(runtime, "answer")
+        stream_progress(runtime, "answer")
         resources, identity = await provide(), supervisor_identity(runtime)
         recalled = await _recalled(recalls, state, identity)
         settings, models = await agent_models(resources, identity)

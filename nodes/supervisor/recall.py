@@ -3,10 +3,9 @@
 from langchain_core.messages import HumanMessage
 from langgraph.runtime import Runtime
 
-from mnemic.nodes.supervisor.progress import tell
 from mnemic.operations.messages.normalize import require_storable
 from mnemic.operations.recall.turn import RecallGraph, recall_turn
-from mnemic.operations.run.graph import SupervisorNode
+from mnemic.operations.run.graph import SupervisorNode, stream_progress
 from mnemic.operations.run.identity import supervisor_identity
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
@@ -17,7 +16,7 @@ def recall(recalls: RecallGraph) -> SupervisorNode:
     """Leaves the context in a channel that no checkpoint holds; what an earlier turn left in the others goes."""
 
     async def recall(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
-        tell(runtime, "recall")
+        stream_progress(runtime, "recall")
         messages = state["messages"]
         if not messages or not isinstance(messages[-1], HumanMessage) or messages[-1].content is None:
             raise InvalidInputError("messages: a turn begins with a message of the user")

@@ -8,9 +8,8 @@ from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
 
 from mnemic.nodes.supervisor.agent import FORGET
-from mnemic.nodes.supervisor.progress import tell
 from mnemic.operations.messages.transcript import last_calls, without_contents
-from mnemic.operations.run.graph import SupervisorNode
+from mnemic.operations.run.graph import SupervisorNode, stream_progress
 from mnemic.prompts.supervise import DECLINED
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import SupervisorState
@@ -26,7 +25,7 @@ def use_tools(tools: Sequence[BaseTool]) -> SupervisorNode:
         calls = last_calls(state["messages"])
         declined = [call_id for call_id in state.get("declined", ()) if call_id in calls]
         wanted = [call for call_id, call in calls.items() if call_id not in declined]
-        tell(runtime, "tools", [name for call in wanted if (name := str(call["name"])) in known])
+        stream_progress(runtime, "tools", [name for call in wanted if (name := str(call["name"])) in known])
         refused = [ToolMessage(DECLINED, tool_call_id=call_id, name=FORGET, status="error") for call_id in declined]
         answers: list[ToolMessage] = []
         if wanted:

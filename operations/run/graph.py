@@ -1,4 +1,4 @@
-"""What graphs share: the type of their nodes, one run on behalf of a caller, and records as plain JSON in channels."""
+"""What graphs share: the type of their nodes, one run on behalf of a caller, progress, and records as plain JSON."""
 
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -14,7 +14,7 @@ from mnemic.state.graphs import ConsolidationState, FormationState, RecallState,
 from mnemic.state.identity import Identity, to_identity
 from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
 from mnemic.state.refinement import LedgerEntry, Turn
-from mnemic.state.supervisor import SupervisorState
+from mnemic.state.supervisor import Progress, SupervisorState
 
 State = TypeVar("State")
 
@@ -43,6 +43,18 @@ async def run_graph(
     """A graph's output; the graphs' own types say only that it is a dict."""
     config: RunnableConfig = {**_IN_A_HOST, "run_id": run_id or uuid4()}
     return await graph.ainvoke(given, context=to_identity(identity), config=config)
+
+
+def stream_progress(runtime: Runtime[Identity], step: str, tools: Sequence[str] = ()) -> None:
+    """Tells a host that streams custom events that a step begins: names, and nothing that anybody said or remembers.
+
+    Args:
+        runtime: of the node.
+        step: its name.
+        tools: those that it uses.
+    """
+    event: Progress = {"step": step, "tools": list(tools)} if tools else {"step": step}
+    runtime.stream_writer(event)
 
 
 Record = TypeVar("Record", Message, Memory, NewMemory, Standing, Found, Delta, LedgerEntry, Turn)
