@@ -33,7 +33,7 @@ _IMPORTANT = 4
 def answer(provide: Provider, recalls: RecallGraph, tools: Sequence[BaseTool]) -> SupervisorNode:
     """The agent's next message. After an interrupt, which loses the context, memory is asked again."""
 
-    async def answer(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
+    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
         stream_progress(runtime, "answer")
         resources, identity = await provide(), supervisor_identity(runtime)
         recalled = await _recalled(recalls, state, identity)
@@ -46,7 +46,7 @@ def answer(provide: Provider, recalls: RecallGraph, tools: Sequence[BaseTool]) -
         update: SupervisorState = {"messages": [message], "questions": questions}
         return {**update, **recalled}
 
-    return answer
+    return run
 
 
 def _calling(messages: Sequence[AnyMessage]) -> int:

@@ -15,11 +15,11 @@ from mnemic.state.supervisor import SupervisorState
 def observe_said(provide: Provider, formation: FormationGraph) -> SupervisorNode:
     """Stores the turn, and has formed what is due; it waits for no model."""
 
-    async def observe_said(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
+    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
         stream_progress(runtime, "observe")
         resources, identity = await provide(), supervisor_identity(runtime)
         await observe_turn(resources, identity, spoken(state["messages"]), revision=state.get("memory_revision"))
         form_later(resources, formation, identity)
         return {}
 
-    return observe_said
+    return run

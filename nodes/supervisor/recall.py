@@ -15,7 +15,7 @@ from mnemic.state.supervisor import SupervisorState
 def recall(recalls: RecallGraph) -> SupervisorNode:
     """Leaves the context in a channel that no checkpoint holds; what an earlier turn left in the others goes."""
 
-    async def recall(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
+    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
         stream_progress(runtime, "recall")
         messages = state["messages"]
         if not messages or not isinstance(messages[-1], HumanMessage) or messages[-1].content is None:
@@ -27,4 +27,4 @@ def recall(recalls: RecallGraph) -> SupervisorNode:
         fresh: SupervisorState = {"tool_answers": {}, "questions": {}, "declined": []}
         return {**fresh, **recalled}
 
-    return recall
+    return run

@@ -21,7 +21,7 @@ def use_tools(tools: Sequence[BaseTool]) -> SupervisorNode:
     node = ToolNode(list(tools), name="calls")
     known = {tool.name for tool in tools}
 
-    async def use_tools(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
+    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
         calls = last_calls(state["messages"])
         declined = [call_id for call_id in state.get("declined", ()) if call_id in calls]
         wanted = [call for call_id, call in calls.items() if call_id not in declined]
@@ -34,4 +34,4 @@ def use_tools(tools: Sequence[BaseTool]) -> SupervisorNode:
         kept, contents = without_contents(answers)
         return {"messages": [*refused, *kept], "tool_answers": {**state.get("tool_answers", {}), **contents}}
 
-    return use_tools
+    return run
