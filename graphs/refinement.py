@@ -5,14 +5,13 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.graphs.resources import from_environment
 from mnemic.graphs.routes import after_knife, after_open, after_turn
 from mnemic.nodes.refinement.agent import take_turn
 from mnemic.nodes.refinement.close import close_refinement
 from mnemic.nodes.refinement.open import open_refinement
 from mnemic.nodes.refinement.tools import use_knife
 from mnemic.operations.refinement.release import held
-from mnemic.operations.run.resources import Provider
+from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import RefinementInput, RefinementState
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import RefinementResult

@@ -1,4 +1,4 @@
-"""What `Mnemic`'s own methods may be asked: types and bounds of their arguments. The graphs check theirs themselves."""
+"""Types and bounds of arguments that are not yet checked by `check_arguments`; it goes with the last of them."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -15,34 +15,12 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from mnemic.operations.messages.turn import Asked
-from mnemic.state.explicit import ProcedureRequest, RememberRequest
+from mnemic.state.checking import MAX_LISTED
 from mnemic.state.identity import HostId
-from mnemic.state.query import MemoryQuery
-from mnemic.state.records import Kind
 from mnemic.storage.erasure import Progress
 
-#: Kinds that are memories of their own, in the order they are listed.
-ALL_KINDS: tuple[Kind, ...] = (
-    "core",
-    "consolidation",
-    "reflection",
-    "fact",
-    "episode",
-    "insight",
-    "procedure",
-    "journal",
-)
-#: Memories a listing returns at most.
-MAX_LISTED = 100_000
 #: Operations that may be named to be undone at once; of a session's there may be more.
 MAX_OPERATIONS = 1000
-
-
-class _Listing(TypedDict):
-    kinds: list[Kind] | tuple[Kind, ...]
-    limit: Annotated[int, Field(ge=1, le=MAX_LISTED)]
-    with_closed: bool
 
 
 class _Operations(TypedDict):
@@ -86,10 +64,6 @@ class Rolling:
     dry_run: StrictBool
 
 
-class _ThreadIds(TypedDict):
-    thread_ids: Annotated[list[str] | tuple[str, ...], Field(min_length=1, max_length=MAX_LISTED)]
-
-
 class _Refining(TypedDict):
     #: None: the agent's own.
     scope_key: str | None
@@ -101,14 +75,6 @@ class _Refinements(TypedDict):
     limit: Annotated[int, Field(ge=1, le=MAX_LISTED)]
 
 
-QUERY = TypeAdapter(MemoryQuery)
-REMEMBER = TypeAdapter(RememberRequest)
-PROCEDURE = TypeAdapter(ProcedureRequest)
-LISTING = TypeAdapter(_Listing)
-SCOPE_KEY = TypeAdapter(str)
-#: A seq, as Postgres counts them.
-REVISION: TypeAdapter[int | None] = TypeAdapter(Annotated[int, Field(ge=0, lt=2**63)] | None)
-ROLE = TypeAdapter(str)
 AGENT_ID = TypeAdapter(HostId)
 #: As it is, or its text; of a memory or an operation.
 MEMORY_ID = TypeAdapter(UUID)
@@ -118,13 +84,8 @@ OPERATION_IDS = TypeAdapter(_OperationIds)
 PAST = TypeAdapter(_Past)
 OPERATIONS = TypeAdapter(_Operations)
 SESSION_SINCE = TypeAdapter(_SessionSince)
-ASKED = TypeAdapter(Asked)
-#: A channel of a host's state.
-KEY = TypeAdapter(str)
 SWITCH = TypeAdapter(bool)
 PROGRESS: TypeAdapter[Progress | None] = TypeAdapter(Progress | None)
 ROLLING = TypeAdapter(Rolling)
-THREAD_ID = TypeAdapter(HostId)
-THREAD_IDS = TypeAdapter(_ThreadIds)
 REFINING = TypeAdapter(_Refining)
 REFINEMENTS = TypeAdapter(_Refinements)

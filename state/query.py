@@ -23,6 +23,7 @@ def _as_moment(value: Any) -> Any:
 Moment = Annotated[AwareDatetime, BeforeValidator(_as_moment)]
 Importance = Annotated[int, Field(ge=1, le=5, strict=True)]
 Id = Annotated[StrictStr, Field(min_length=1, max_length=_SHORT)]
+BudgetTokens = Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS, strict=True)]
 _Name = Annotated[StrictStr, Field(max_length=_SHORT)]
 
 
@@ -68,4 +69,4 @@ class MemoryQuery(_Part):
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
     returns: Annotated[Literal["bullets", "full"], Field(alias="return")] = "bullets"
     #: Tokens the results' texts may take.
-    budget_tokens: Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS, strict=True)] | None = None
+    budget_tokens: BudgetTokens | None = None

@@ -10,7 +10,7 @@ from langchain_core.tools import StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ValidationError
 
-from mnemic.operations.run.event_loop import on_loop
+from mnemic.operations.run.event_loop import run_on_loop
 from mnemic.operations.run.identity import turn_identity
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
@@ -73,7 +73,7 @@ def make_tool(
 
     def call(runtime: ToolRuntime[Any, Any], **given: Any) -> Answer:
         try:
-            return on_loop(caller.loop, lambda: acall(runtime, **given))
+            return run_on_loop(caller.loop, lambda: acall(runtime, **given))
         except BlockedLoopError as error:
             raise ToolException(_told(name, error)) from None
 

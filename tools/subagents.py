@@ -8,7 +8,7 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 from pydantic import Field
 
-from mnemic.operations.run.model_step import agent_models, perform_answer
+from mnemic.operations.run.model_step import agent_models, run_answer_metered
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.policy.text.hygiene import clean_text
 from mnemic.prompts.described import Arguments
@@ -52,7 +52,7 @@ def _working(role: str, own: Sequence[BaseTool]) -> Act:
         messages: list[BaseMessage] = [SystemMessage(subagent_prompt(role)), HumanMessage(clean_text(given["task"]))]
         _, models = await agent_models(resources, identity)
         for _turn in range(MOST_TURNS):
-            answer = await perform_answer(resources, identity, models, own, messages, role)
+            answer = await run_answer_metered(resources, identity, models, own, messages, role)
             if not answer.tool_calls:
                 return answer.text, None
             messages.append(answer)

@@ -4,14 +4,12 @@ from typing import Any, NamedTuple
 
 from langgraph.runtime import Runtime
 
-from mnemic.operations.run.authenticated import require_own
-from mnemic.operations.run.identity import identity_of
+from mnemic.operations.run.graph import ConsolidationNode, to_plain
+from mnemic.operations.run.identity import identity_of, require_own_scope
 from mnemic.operations.run.leases import holder_of, returned
-from mnemic.operations.run.node_types import ConsolidationNode
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import to_plain
 from mnemic.policy.text.names import display_name
-from mnemic.state.checking import input_of
+from mnemic.state.checking import validate
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Outcome
 from mnemic.state.identity import Identity, split_scope_key
@@ -31,12 +29,12 @@ def collect(provide: Provider) -> ConsolidationNode:
     async def collect(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
         resources = await provide()
         identity = identity_of(runtime)
-        asked = input_of(ConsolidationInput, state)
+        asked = validate(ConsolidationInput, state)
         key, forced = asked.get("scope_key", ""), asked.get("force", False)
         if key not in identity.scope_keys:
             raise InvalidInputError("the scope key to consolidate is none of this identity's")
         if forced:
-            require_own(identity, key)
+            require_own_scope(identity, key)
         lease = Lease(work="consolidation", scope_key=key, holder=holder_of(runtime))
 
         async def act(scoped: Scoped) -> _Due | Outcome:

@@ -8,15 +8,14 @@ from langgraph.runtime import Runtime
 
 from mnemic.operations.formation.daily_quota import writes_left
 from mnemic.operations.messages.speakers import only_speaks
+from mnemic.operations.run.graph import FormationNode, to_plain
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import formation_lease, holder_of, returned
-from mnemic.operations.run.node_types import FormationNode
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import to_plain
 from mnemic.policy.formation.triggers import facts_of_batch, formation_reason
 from mnemic.policy.formation.turns import facts_of_turn, first_turn, turn_reason
 from mnemic.policy.text.tokens import count_tokens, weighted_tokens
-from mnemic.state.checking import input_of
+from mnemic.state.checking import validate
 from mnemic.state.graphs import FormationInput, FormationState, Waits
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import FormationReason, Inbox, Message, ScopeSettings
@@ -35,7 +34,7 @@ def gate(provide: Provider) -> FormationNode:
     async def gate(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
         resources = await provide()
         identity = identity_of(runtime)
-        asked = input_of(FormationInput, state)
+        asked = validate(FormationInput, state)
         retry, forced = asked.get("retry", False), asked.get("force", False)
         async with resources.database.scoped(identity) as scoped:
             overrides, read_seq = await scopes.first_look(scoped)

@@ -2,13 +2,13 @@
 
 from mnemic.policy.recall.heuristics import decide_search as judge
 from mnemic.policy.text.hygiene import clean_question
-from mnemic.state.checking import input_of
+from mnemic.state.checking import validate
 from mnemic.state.graphs import RecallInput, RecallState
 
 
 async def decide_search(state: RecallState) -> RecallState:
     """Asked for, a recall phrase, a question about the past, or names that the standing part will be asked about."""
-    asked = input_of(RecallInput, state)
+    asked = validate(RecallInput, state)
     question = clean_question(asked.get("question", ""))
     mode = asked.get("search", "auto")
     if mode == "never" or not question:

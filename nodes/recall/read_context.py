@@ -9,10 +9,9 @@ from langgraph.runtime import Runtime
 from mnemic.models.embedders import Vector
 from mnemic.operations.recall.changes import announce, unannounced
 from mnemic.operations.recall.standing import not_shown, over_budget, read_standing, with_shown
+from mnemic.operations.run.graph import RecallNode, to_plain
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.node_types import RecallNode
 from mnemic.operations.run.resources import Provider, Resources
-from mnemic.operations.run.serialization import to_plain
 from mnemic.policy.recall.heuristics import NAMES_NEEDED, unknown_names
 from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
 from mnemic.state.graphs import Degraded, RecallState

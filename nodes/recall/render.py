@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from langgraph.runtime import Runtime
 
+from mnemic.operations.run.graph import RecallNode, from_plain, to_plain
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.node_types import RecallNode
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import from_plain, to_plain
 from mnemic.policy.recall.budget import fit
 from mnemic.policy.text.names import display_name
 from mnemic.policy.text.tokens import count_tokens

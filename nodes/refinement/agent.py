@@ -6,10 +6,9 @@ from langgraph.runtime import Runtime
 
 from mnemic.models.steps import REFINE
 from mnemic.operations.refinement.session import KnifeFactory, Refining, refining_of
-from mnemic.operations.run.model_step import perform_turn
-from mnemic.operations.run.node_types import RefinementNode
+from mnemic.operations.run.graph import RefinementNode, from_plain, to_plain
+from mnemic.operations.run.model_step import run_turn_metered
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import from_plain, to_plain
 from mnemic.policy.text.names import display_name
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.graphs import RefinementState
@@ -34,7 +33,7 @@ def take_turn(provide: Provider, make_knife: KnifeFactory) -> RefinementNode:
         turns = from_plain(Turn, state["turns"])
         asked = _asked(refining, state, shown, budget, turns)
         models = refining.resources.models.with_settings(refining.settings)
-        turn, tokens = await perform_turn(
+        turn, tokens = await run_turn_metered(
             refining.resources, refining.identity, REFINE, asked, turns, make_knife(refining), models
         )
 

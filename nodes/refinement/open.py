@@ -10,12 +10,11 @@ from langgraph.runtime import Runtime
 from mnemic.operations.refinement.editor import Core
 from mnemic.operations.refinement.release import let_go, note_taken
 from mnemic.operations.refinement.session import Refining
-from mnemic.operations.run.authenticated import require_own
-from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.node_types import RefinementNode
+from mnemic.operations.run.graph import RefinementNode
+from mnemic.operations.run.identity import identity_of, require_own_scope
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.policy.refinement.batching import batches
-from mnemic.state.checking import input_of
+from mnemic.state.checking import validate
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRunningError
 from mnemic.state.graphs import RefinementInput, RefinementState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
@@ -70,7 +69,7 @@ def open_refinement(provide: Provider) -> RefinementNode:
 
     async def open_refinement(state: RefinementState, runtime: Runtime[Identity]) -> RefinementState:
         resources, identity = await provide(), identity_of(runtime)
-        asked = input_of(RefinementInput, state)
+        asked = validate(RefinementInput, state)
         key, forced = asked.get("scope_key") or scope_key("agent", identity.agent_id), asked.get("force", False)
         allowed = require_refinable(resources, identity, key)
         if asked.get("dry_run"):
@@ -106,7 +105,7 @@ def require_refinable(resources: Resources, identity: Identity, key: str) -> tup
     split_scope_key(key)
     if key not in identity.scope_keys:
         raise InvalidInputError("scope_key: the one to refine is none of this identity's")
-    require_own(identity, key)
+    require_own_scope(identity, key)
     allowlist = resources.categories.of_role(identity.role)
     if not allowlist.standing:
         raise CategoryRefusedError("this role does not read core memories, so it cannot refine them")

@@ -7,9 +7,8 @@ from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
 from mnemic.operations.refinement.session import KnifeFactory, refining_of
-from mnemic.operations.run.node_types import RefinementNode
+from mnemic.operations.run.graph import RefinementNode, from_plain, to_plain
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import from_plain, to_plain
 from mnemic.prompts.refinement_tools import no_such_tool, unreadable
 from mnemic.state.graphs import RefinementState
 from mnemic.state.identity import Identity

@@ -1,7 +1,7 @@
 """Recall: what happened to the memories since the session was told last."""
 
+from mnemic.operations.run.graph import to_plain
 from mnemic.operations.run.resources import Resources
-from mnemic.operations.run.serialization import to_plain
 from mnemic.policy.recall.delta import SIGNS, header
 from mnemic.state.changes import Change, Delta
 from mnemic.state.graphs import RecallState

@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from mnemic.operations.refinement.session import Refining, refining_of
-from mnemic.operations.run.node_types import RefinementNode
+from mnemic.operations.run.graph import RefinementNode
 from mnemic.operations.run.resources import Provider
 from mnemic.state.errors import MnemicError
 from mnemic.state.graphs import RefinementState

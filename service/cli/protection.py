@@ -7,8 +7,7 @@ from uuid import UUID
 import typer
 
 from mnemic.service.cli.options import ADMINISTRATOR, Actor, Agent, AsJson
-from mnemic.service.cli.output import emit, plain, say, show
-from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, emit, plain, say, show
 from mnemic.service.governance.administration import Administration
 from mnemic.state.errors import UnknownMemoryError
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import OWNER
 from mnemic.policy.governance.audit_export import first_hash, header_line, row_line
+from mnemic.service.base import MemoryBase
 from mnemic.service.governance.own import owner
 from mnemic.state.audit import Head
 from mnemic.state.errors import CategoryRefusedError
@@ -17,10 +17,8 @@ from mnemic.storage import audit
 _PAGE: Final = 1000
 
 
-class AuditExport:
+class AuditExport(MemoryBase):
     """The export of a person's history."""
-
-    _resources: Resources
 
     async def export_audit(self, identity: Identity) -> AsyncIterator[str]:
         """The lines (JSON) of a file with what happened to the person's own memories, as parts of the agent's chain.
@@ -39,11 +37,11 @@ class AuditExport:
         who, own = owner(identity)
         if who.role != OWNER:
             raise CategoryRefusedError("an export is the person's own view: give the identity the role `owner`")
-        async with self._resources.database.scoped(who) as scoped:
+        async with self.resources.database.scoped(who) as scoped:
             head = await audit.exported_head(scoped) or Head(seq=0, hash=first_hash(who.agent_id))
         yield header_line(who.agent_id, who.user_id, own, head)
         for after in range(0, head.seq, _PAGE):
-            async with self._resources.database.scoped(who) as scoped:
+            async with self.resources.database.scoped(who) as scoped:
                 rows = await audit.exported(scoped, own, after=after, last=min(after + _PAGE, head.seq))
             # in a thread: a page may hold 16 MB
             for line in await asyncio.to_thread(list, map(row_line, rows)):

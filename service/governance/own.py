@@ -1,8 +1,7 @@
 """Whose memories are a person's own: those of their user and session; what is shared is for administrators."""
 
-from mnemic.operations.run.identity import to_identity
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Identity, scope_key
+from mnemic.state.identity import Identity, scope_key, to_identity
 
 
 def owner(identity: Identity) -> tuple[Identity, list[str]]:

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from mnemic.operations.run.identity import to_identity
-from mnemic.operations.run.resources import Resources
 from mnemic.service.asked import (
     MEMORY_IDS,
     OPERATION_IDS,
@@ -16,12 +14,13 @@ from mnemic.service.asked import (
     SESSION_SINCE,
     SWITCH,
 )
+from mnemic.service.base import MemoryBase
 from mnemic.service.governance import rolling_back
 from mnemic.service.governance.own import owner
 from mnemic.state.checking import checked
 from mnemic.state.erasure import Erasure
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Identity, scope_key
+from mnemic.state.identity import Identity, scope_key, to_identity
 from mnemic.state.records import Memory
 from mnemic.state.rollback import Operation, Rollback
 from mnemic.storage import erasure, time_machine
@@ -29,16 +28,14 @@ from mnemic.storage.erasure import Progress
 from mnemic.storage.memories import STANDING
 
 
-class OwnTimeMachine:
+class OwnTimeMachine(MemoryBase):
     """Rollback and erasure of what belongs to the identity's user and session; for all else there is `Administration`.
 
     A rollback is an operation of its own: it is audited, announced, and can be undone. No agent's tool reaches it.
     """
 
-    _resources: Resources
-
     def _transact(self, who: Identity) -> rolling_back.Transact:
-        return rolling_back.as_person(self._resources.database, who)
+        return rolling_back.as_person(self.resources.database, who)
 
     async def operations(
         self,
@@ -59,7 +56,7 @@ class OwnTimeMachine:
         """
         who, own = owner(identity)
         asked = checked(OPERATIONS, {"session_id": session_id, "since": since, "limit": limit})
-        async with self._resources.database.scoped(who) as scoped:
+        async with self.resources.database.scoped(who) as scoped:
             return await time_machine.operations(
                 scoped, own, session_id=asked["session_id"], since=asked["since"], most=asked["limit"]
             )
@@ -168,8 +165,8 @@ class OwnTimeMachine:
         key = past["scope_key"]
         if key not in who.scope_keys:
             raise InvalidInputError("scope_key: none of this identity's")
-        allowlist = self._resources.categories.of_role(who.role)
-        async with self._resources.database.scoped(who, categories=allowlist.categories) as scoped:
+        allowlist = self.resources.categories.of_role(who.role)
+        async with self.resources.database.scoped(who, categories=allowlist.categories) as scoped:
             found = await time_machine.as_of(
                 scoped, key, await time_machine.seq_of(scoped, key, past["moment"]), with_closed=closed
             )
@@ -237,5 +234,5 @@ class OwnTimeMachine:
     ) -> Erasure:
         tell = checked(PROGRESS, progress)
         if checked(SWITCH, dry_run):
-            return await erasure.foretell(self._resources.database, who, own, ids)
-        return await erasure.erase(self._resources.database, who, own, ids, tell)
+            return await erasure.foretell(self.resources.database, who, own, ids)
+        return await erasure.erase(self.resources.database, who, own, ids, tell)

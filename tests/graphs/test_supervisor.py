@@ -27,7 +27,6 @@ from tests.support.supervised import (
     requests,
     says,
     system_of,
-    thread,
     turn,
 )
 
@@ -44,24 +43,14 @@ async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
     await keep(memory)
     says(model, SAID)
 
-    done = await turn(memory.supervisor())
+    done = await turn(memory.graphs.supervisor())
 
     (request,) = requests(model)
     assert BEES in system_of(request)
     assert "You are the harbour master." in system_of(request)
-    assert [one.text for one in done["messages"]] == [QUESTION, SAID]
+    assert [item.text for item in done["messages"]] == [QUESTION, SAID]
     assert set(done) == {"messages"}
     assert stored(superuser) == [("assistant", SAID), ("user", QUESTION)]
-
-
-async def test_the_session_is_the_thread_where_the_identity_names_none(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    says(model, SAID)
-    graph = memory.supervisor(InMemorySaver())
-    nowhere = ANA.model_copy(update={"session_id": None})
-    await graph.ainvoke({"messages": [HumanMessage("Hello there.")]}, thread(), context=nowhere)
-    assert stored(superuser) == [("assistant", SAID), ("user", "Hello there.")]
 
 
 async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
@@ -70,13 +59,13 @@ async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
     await keep(memory)
     model.answer(FACTS, facts(fact("Ana asked.")))
     says(model, calling(("memory_query", {"query": "bees"})), SAID, SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
 
     done = await turn(graph, "Well?")
     (answer,) = answers_of(requests(model)[-1])
     assert BEES in answer
-    assert [one.text for one in done["messages"] if isinstance(one, ToolMessage)] == [ANSWERED]
-    assert [one.artifact for one in done["messages"] if isinstance(one, ToolMessage)] == [None]
+    assert [item.text for item in done["messages"] if isinstance(item, ToolMessage)] == [ANSWERED]
+    assert [item.artifact for item in done["messages"] if isinstance(item, ToolMessage)] == [None]
 
     await turn(graph, "Go on.")
     assert answers_of(requests(model)[-1]) == [ANSWERED]  # of an earlier turn
@@ -87,7 +76,9 @@ async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
 
 async def test_a_refused_call_says_why_and_the_turn_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, calling(("memory_query", {}), ("no_such_tool", {"query": "bees"})), SAID)
-    done = await turn(memory.supervisor())
+    done = await turn(memory.graphs.supervisor())
+    (used,) = [used for used in await memory.usage(ANA) if used.step == "converse"]
+    assert (used.calls, used.input_tokens, used.output_tokens) == (2, 200, 20)
     refused, unknown = answers_of(requests(model)[-1])
     assert "query: Field required" in refused
     assert "no_such_tool is not a valid tool" in unknown
@@ -99,17 +90,17 @@ async def test_calls_numbered_alike_in_every_answer_keep_their_own_answers(
 ) -> None:
     asks = calling(("memory_query", {"query": "bees"}), ("memory_query", {"query": "ferries"}))
     says(model, asks, asks, SAID)
-    done = await turn(memory.supervisor())
+    done = await turn(memory.graphs.supervisor())
 
-    ids = [str(call["id"]) for one in done["messages"] if isinstance(one, AIMessage) for call in one.tool_calls]
+    ids = [str(call["id"]) for item in done["messages"] if isinstance(item, AIMessage) for call in item.tool_calls]
     assert len(set(ids)) == 4
-    assert sorted(ids) == sorted(one.tool_call_id for one in done["messages"] if isinstance(one, ToolMessage))
+    assert sorted(ids) == sorted(item.tool_call_id for item in done["messages"] if isinstance(item, ToolMessage))
 
 
 async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: Mnemic, model: LoopbackModel) -> None:
     kept = await keep(memory, importance=5)
     says(model, forgetting(kept), SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     assert "__interrupt__" in await turn(graph, "Forget my bees.")
 
     await turn(graph, "Never mind, tell me of the quay.")  # nobody has answered
@@ -117,22 +108,22 @@ async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: 
     *_, call, answer, said = requests(model)[-1]["messages"]
     assert (call["role"], answer["role"], said["role"]) == ("assistant", "tool", "user")
     assert (answer["content"], answer["tool_call_id"]) == (NOT_ANSWERED, call["tool_calls"][0]["id"])
-    assert [str(one.id) for one in await memory.memories(ANA)] == [kept]
+    assert [str(item.id) for item in await memory.memories(ANA)] == [kept]
 
 
 async def test_a_model_that_fails_is_an_error_and_the_thread_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, 500, 500, 500, SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     with pytest.raises(ModelError, match="converse"):
         await turn(graph, "Hello?")
     done = await turn(graph, "Are you there?")
-    assert [one.text for one in done["messages"]] == ["Hello?", "Are you there?", SAID]
+    assert [item.text for item in done["messages"]] == ["Hello?", "Are you there?", SAID]
 
 
 async def test_a_call_of_an_answer_that_was_cut_off_is_not_done(memory: Mnemic, model: LoopbackModel) -> None:
     told = {"content": "Ana sells her boat", "category": "interests", "importance": 3}
     says(model, Reply(message=calling(("remember", told), text="I keep that."), finish_reason="length"), SAID)
-    done = await turn(memory.supervisor())
+    done = await turn(memory.graphs.supervisor())
     assert answers_of(requests(model)[-1])[0].startswith("Refused: ")
     assert done["messages"][-1].text == SAID
     assert await memory.memories(ANA) == []
@@ -143,14 +134,14 @@ async def test_an_answer_that_says_nothing_because_it_was_refused_is_an_error(
 ) -> None:
     says(model, Reply(message={"refusal": "I will not."}))
     with pytest.raises(ModelOutputError, match=r"a refusal; the conversation is as it was before this answer\. Say it"):
-        await turn(memory.supervisor())
+        await turn(memory.graphs.supervisor())
 
 
 async def test_messages_that_could_not_be_stored_come_with_the_next_turn(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     says(model, SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     with storing_nothing(superuser):
         await turn(graph, "My boat is blue.")
     assert stored(superuser) == []
@@ -161,27 +152,20 @@ async def test_messages_that_could_not_be_stored_come_with_the_next_turn(
     ]
 
 
-async def test_its_tokens_are_recorded(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, calling(("memory_query", {"query": "bees"})), SAID)
-    await turn(memory.supervisor())
-    (used,) = [used for used in await memory.usage(ANA) if used.step == "converse"]
-    assert (used.calls, used.input_tokens, used.output_tokens) == (2, 200, 20)
-
-
 @pytest.mark.parametrize("messages", [[], [AIMessage("I begin.")], [{"role": "assistant", "content": "I begin."}]])
 async def test_a_turn_begins_with_a_user(memory: Mnemic, messages: Any) -> None:
     with pytest.raises(InvalidInputError, match="begins with a message of the user"):
-        await memory.supervisor().ainvoke({"messages": messages}, context=ANA)
+        await memory.graphs.supervisor().ainvoke({"messages": messages}, context=ANA)
 
 
 async def test_nobody_is_refused(memory: Mnemic) -> None:
     with pytest.raises(MissingIdentityError):
-        await memory.supervisor().ainvoke({"messages": [HumanMessage("Hello.")]})
+        await memory.graphs.supervisor().ainvoke({"messages": [HumanMessage("Hello.")]})
 
 
 async def test_what_it_may_be_asked_for_is_named_in_its_tools(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, SAID)
-    await turn(memory.supervisor())
+    await turn(memory.graphs.supervisor())
     (request,) = requests(model)
     tools = {tool["function"]["name"]: str(tool) for tool in request["tools"]}
     assert set(tools) == {
@@ -197,19 +181,23 @@ async def test_formation_waits_for_nobody_and_is_done_when_the_service_ends(
     model.answer(FACTS, facts(fact(BEES)))
     await memory.configure_agent(ANA, formation_mode="per_turn", formation_min_messages=1)
     says(model, SAID)
-    await turn(memory.supervisor(), "I keep bees.")
+    await turn(memory.graphs.supervisor(), "I keep bees.")
     await resources.background.finish()
-    assert [one.content for one in await memory.memories(ANA, ["fact"])] == [BEES]
+    assert [item.content for item in await memory.memories(ANA, ["fact"])] == [BEES]
 
 
-async def test_what_its_tools_do_is_done_in_the_threads_session(memory: Mnemic, model: LoopbackModel) -> None:
+async def test_the_session_is_the_thread_where_the_identity_names_none(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
     nowhere = ANA.model_copy(update={"session_id": None})
     kept = await keep(memory)
     says(model, forgetting(kept), calling(text=SAID))
-    await turn(memory.supervisor(InMemorySaver()), "Forget my bees.", nowhere)
+    await turn(memory.graphs.supervisor(InMemorySaver()), "Forget my bees.", nowhere)
 
-    (forgotten,) = [one for one in await memory.operations(ANA) if one.reason == "forget"]
+    (forgotten,) = [operation for operation in await memory.operations(ANA) if operation.reason == "forget"]
     assert forgotten.session_id == "t"
+    rows = superuser.execute("select role, content from mnemic.messages where session_id = 't' order by place")
+    assert rows.fetchall() == [("user", "Forget my bees."), ("assistant", SAID)]
 
 
 async def test_a_model_that_never_stops_calling_is_brought_to_an_answer(memory: Mnemic, model: LoopbackModel) -> None:
@@ -217,7 +205,7 @@ async def test_a_model_that_never_stops_calling_is_brought_to_an_answer(memory: 
         return calling(("memory_query", {"query": "bees"})) if request.get("tools") else SAID
 
     model.answer(lambda request: True, asks_again)
-    done = await turn(memory.supervisor(InMemorySaver()))
+    done = await turn(memory.graphs.supervisor(InMemorySaver()))
 
     assert done["messages"][-1].text == SAID
-    assert sum(isinstance(one, AIMessage) for one in done["messages"]) == MOST_CALLING + 1
+    assert sum(isinstance(item, AIMessage) for item in done["messages"]) == MOST_CALLING + 1

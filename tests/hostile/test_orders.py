@@ -9,10 +9,9 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mnemic.graphs.resources import open_resources
 from mnemic.operations.formation import scope_resolver as placing
 from mnemic.operations.messages import normalize as incoming
-from mnemic.operations.run.resources import Resources
+from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.policy.formation import sharing
 from mnemic.policy.text.names import display_name
 from mnemic.prompts import conversation, memory_context
@@ -153,7 +152,7 @@ async def form(memory: Mnemic, order: Order) -> None:
 
 async def shown_to_bo(memory: Mnemic, order: Order) -> dict[str, Any]:
     """All that a recall gives him, but the count of the whole agent's changes."""
-    recalled = await memory.context(bo(order), "What does Bo earn?", search="always")
+    recalled = await memory.recall(bo(order), "What does Bo earn?", search="always")
     return {**recalled, "revision": None}
 
 
@@ -169,7 +168,7 @@ async def check_run(resources: Resources, superuser: psycopg.Connection, order: 
     check_operations(superuser, since)
     check_stored(superuser, order)
     assert await shown_to_bo(memory, order) == theirs
-    shown = (await memory.context(ana(order), order.text, search="always", budget_tokens=8000))["context"]
+    shown = (await memory.recall(ana(order), order.text, search="always", budget_tokens=8000))["context"]
     check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": display_name(order.group)}})
     check_shown(shown, order)
     assert (await memory.observe(identity("ana", session="s3"), [{"role": "user", "content": shown}])).accepted == 0

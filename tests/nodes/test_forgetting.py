@@ -149,7 +149,7 @@ async def check_shown_nowhere(memory: Mnemic) -> None:
         question = said.removeprefix("assistant: ")
         found = [item.content for item in await memory.query(ANA, question)]
         assert set(found) <= {"Ana keeps bees."}
-        context = (await memory.context(ANA, question, search="always"))["context"]
+        context = (await memory.recall(ANA, question, search="always"))["context"]
         assert not any(text in context for text in ALL)
 
 

@@ -301,7 +301,7 @@ async def test_the_graph_refines_the_agents_own_memory_by_itself_and_tells_only_
     await keep(memory, SHORT, ENGLISH, key="agent:harbor")
     before = everything(superuser)
 
-    result = await memory.refinement().ainvoke({"force": True, "dry_run": True}, context=ANA)
+    result = await memory.graphs.refinement.ainvoke({"force": True, "dry_run": True}, context=ANA)
 
     assert (result["outcome"], result["scope_key"]) == ("planned", "agent:harbor")
     assert everything(superuser) == before
@@ -309,7 +309,7 @@ async def test_the_graph_refines_the_agents_own_memory_by_itself_and_tells_only_
 
 async def test_on_a_thread_each_run_answers_for_itself(memory: Mnemic, model: LoopbackModel) -> None:
     """As LangGraph Server runs it, which brings a checkpointer."""
-    graph = memory.refinement()
+    graph = memory.graphs.refinement
     graph.checkpointer = InMemorySaver()
     await keep(memory, SHORT, ENGLISH)
     model.answer(offering("complete_refinement"), calling(merge(1, 2)), calling(DONE))

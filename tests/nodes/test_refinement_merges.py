@@ -58,7 +58,7 @@ async def messages_found(service: Mnemic, query: str) -> list[str]:
 async def set_columns(service: Mnemic, one: NewMemory, assignments: LiteralString) -> None:
     """As the service's role."""
     statement: Any = f"update memories set {assignments} where id = '{one.id}'"
-    await operate(service._resources.database, ANA, lambda scoped: scoped.execute(statement, {}))
+    await operate(service.resources.database, ANA, lambda scoped: scoped.execute(statement, {}))
 
 
 async def test_a_merge_is_as_old_as_the_oldest_as_important_and_confidential_as_any(

@@ -227,7 +227,7 @@ async def test_what_somebody_changed_meanwhile_is_shown_and_then_decided_on_agai
 
 async def _change(service: Mnemic, one: NewMemory) -> None:
     statement: LiteralString = "update memories set importance = 5 where id = %(id)s"
-    await operate(service._resources.database, ANA, lambda scoped: scoped.execute(statement, {"id": one.id}))
+    await operate(service.resources.database, ANA, lambda scoped: scoped.execute(statement, {"id": one.id}))
 
 
 async def test_only_a_share_of_the_memories_may_be_taken_away(

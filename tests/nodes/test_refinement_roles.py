@@ -37,7 +37,7 @@ async def test_source_messages_leave_search_whatever_the_role_reads_and_it_is_sh
         monkeypatch.setattr(memories, left_out, _nothing)
     async with scripted_memory(clean_db, model, categories_file=file) as memory:
         first = replace(short, source_message_ids=(said.id,))
-        await form(memory._resources.database, ANA, [said], first, english, replace(hidden, category="projects"))
+        await form(memory.resources.database, ANA, [said], first, english, replace(hidden, category="projects"))
         told, _ = await play(memory, model, delete(1), who=KEEPER)
 
     entries = superuser.execute("select distinct living from mnemic.entries where item_id = %s", (said.id,)).fetchall()

@@ -117,7 +117,7 @@ async def absorbed(service: Mnemic) -> None:
     statement: LiteralString = (
         "update memories set state = 'absorbed', consolidated_into = id where kind = 'reflection'"
     )
-    await operate(service._resources.database, ANA, lambda scoped: scoped.execute(statement, {}))
+    await operate(service.resources.database, ANA, lambda scoped: scoped.execute(statement, {}))
 
 
 async def test_a_reflection_in_other_words_is_searched_by_them(

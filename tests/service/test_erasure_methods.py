@@ -36,7 +36,7 @@ async def test_what_is_erased_is_found_no_more_and_its_history_says_when(memory:
     assert (await memory.erase(ANA, str(bees))).erased == (bees,)
     assert await memory.memories(ANA, with_closed=False) == []
     assert await memory.query(ANA, "bees well") == []
-    assert (await memory.context(ANA, "bees", search="always"))["context"] == ""
+    assert (await memory.recall(ANA, "bees", search="always"))["context"] == ""
     told = await memory.history(ANA, bees)
     assert [(one.event, one.before, one.after or None) for one in told] == [("ADD", None, None), ("ERASE", None, None)]
     assert (await memory.erase(ANA, bees)).erased == ()

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from mnemic import Mnemic
-from mnemic.graphs.resources import open_resources
 from mnemic.operations.messages.normalize import to_messages
-from mnemic.operations.run.resources import Resources
+from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.state.settings import Settings
 from mnemic.storage import database
 from tests.support import worlds
@@ -47,7 +46,7 @@ async def memory(resources: Resources) -> Mnemic:
     opened, other = Mnemic(resources), identity("warm", session="up")
     await opened.observe(other, talk(4))
     await opened.form(other)
-    await opened.context(other, QUESTION, search="always")
+    await opened.recall(other, QUESTION, search="always")
     return opened
 
 
@@ -97,7 +96,7 @@ async def test_recalling_and_reading_leave_the_loop_to_others(resources: Resourc
     await memory.observe(ANA, turns(*(f"{number} {BOOK}" for number in range(10))))
     await memory.form(ANA)
     for work in (
-        lambda _: memory.context(ANA, QUESTION, search="always", budget_tokens=8192),
+        lambda _: memory.recall(ANA, QUESTION, search="always", budget_tokens=8192),
         lambda _: memory.query(ANA, "Who likes the sea and the harbour?", top_k=100),
         lambda _: memory.memories(ANA, limit=100_000),
     ):

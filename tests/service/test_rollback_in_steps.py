@@ -309,4 +309,4 @@ async def test_each_rule_of_steps_is_needed(
         async with scripted_memory(fresh_db, model) as memory:
             mutate(superuser, function, text, wrong)
             with pytest.raises((AssertionError, MnemicError, pytest.fail.Exception)):
-                await conflict_between_steps(memory, memory._resources.database, superuser, monkeypatch)
+                await conflict_between_steps(memory, memory.resources.database, superuser, monkeypatch)

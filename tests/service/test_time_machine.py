@@ -258,7 +258,7 @@ async def test_whose_memories_are_a_persons_own_is_held_twice(
         with fresh_db.as_superuser() as superuser:
             if fallen != "the service's":
                 superuser.execute(EVERY_KEY)
-            await saved(service._resources.database, "Bo sails.", key="user:bo", who=BO)
+            await saved(service.resources.database, "Bo sails.", key="user:bo", who=BO)
             (of_bo,) = op_ids(superuser)
             if fallen == "both":
                 assert (await service.undo(ANA, of_bo)).changes

@@ -130,7 +130,7 @@ async def test_other_sessions_are_told_of_a_rollback(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     async def signs() -> set[str]:
-        recalled = await memory.context(HERE)
+        recalled = await memory.recall(HERE)
         await memory.observe(HERE, [], revision=recalled["revision"])
         return {update["sign"] for update in recalled["updates"]}
 
@@ -139,11 +139,11 @@ async def test_other_sessions_are_told_of_a_rollback(
     assert await signs() == {"+created"}
 
     undone = await memory.undo(THERE, op_ids(superuser)[-1])
-    assert "- ~soft-deleted: [Projects]" in (await memory.context(HERE))["context"]
+    assert "- ~soft-deleted: [Projects]" in (await memory.recall(HERE))["context"]
     assert await signs() == {"~soft-deleted"}
     assert undone.op_id
     await memory.undo(THERE, undone.op_id)
-    assert f"- ⟲restored: [Projects] {OSLO}" in (await memory.context(HERE))["context"]
+    assert f"- ⟲restored: [Projects] {OSLO}" in (await memory.recall(HERE))["context"]
     assert await signs() == {"⟲restored"}
     assert await signs() == set()
 

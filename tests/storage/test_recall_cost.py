@@ -62,7 +62,7 @@ async def test_a_recall_is_one_transaction_of_three_statements_at_most(
     memory: Mnemic, resources: Resources, statements: Statements, search: str, searches: int
 ) -> None:
     with statements(resources.database) as sent:
-        recalled = await memory.context(ANA, QUESTION, search=search)  # type: ignore[arg-type]  # both are allowed
+        recalled = await memory.recall(ANA, QUESTION, search=search)  # type: ignore[arg-type]  # both are allowed
     (read,) = transactions(sent)
     assert len(recalled["memories"]) == 2 * searches
     assert len(sent) == 4 + searches  # BEGIN with the scope, standing part, changes, the search, COMMIT
@@ -73,7 +73,7 @@ async def test_a_recall_without_a_session_has_no_changes_to_ask_for(
     memory: Mnemic, resources: Resources, statements: Statements
 ) -> None:
     with statements(resources.database) as sent:
-        await memory.context(identity("ana"), QUESTION, search="never")
+        await memory.recall(identity("ana"), QUESTION, search="never")
     assert [len(read) for read in transactions(sent)] == [1]
 
 
@@ -119,7 +119,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 async def test_recall_and_memory_query_write_nothing(memory: Mnemic, resources: Resources, written: list[bool]) -> None:
-    recalled = await memory.context(ANA, QUESTION, search="always")
+    recalled = await memory.recall(ANA, QUESTION, search="always")
     found = await query(resources, ANA, MemoryQuery(query=QUESTION))
     assert recalled["memories"]
     assert found

@@ -250,10 +250,10 @@ def test_nothing_of_it_says_what_a_memory_says(mnemic: Command, scripted: Loopba
 def test_a_context_that_has_outgrown_its_budget_says_what_to_do(
     mnemic: Command, three: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "outgrown" not in mnemic("context", *PERSON).stderr
+    assert "outgrown" not in mnemic("recall", *PERSON).stderr
     for size in ("BUDGET", "TARGET"):
         monkeypatch.setenv(f"MNEMIC_REFINEMENT_{size}_TOKENS", "10")
-    said = mnemic("context", *PERSON).stderr
+    said = mnemic("recall", *PERSON).stderr
     assert "the core memory of user:ana has outgrown its budget" in said
     command = shlex.split(said.rpartition("to compress it: ")[2])
     assert mnemic(*command[1:]).stdout.startswith("3 → ")
