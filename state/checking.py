@@ -87,7 +87,8 @@ class _Arguments:
             return cause
         place, *within = problem["loc"]
         if isinstance(place, int):  # pydantic names positional arguments by their number
-            names = list(signature(self._function).parameters)
+            parameters = signature(self._function).parameters.values()
+            names = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
             place = names[min(place, len(names) - 1)]
         return InvalidInputError(_described((place, *within), problem["type"], problem["msg"]))
 

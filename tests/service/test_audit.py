@@ -269,7 +269,7 @@ async def test_an_export_of_many_pages_is_one_chain(
     db: Database, clean_db: Clone, monkeypatch: pytest.MonkeyPatch, story: Story
 ) -> None:
     whole = await exported(clean_db)
-    monkeypatch.setattr("mnemic.service.governance.audit_export._PAGE", 4)
+    monkeypatch.setattr("mnemic.operations.governance.audit.PAGE", 4)
     assert await exported(clean_db) == whole
 
 

@@ -17,7 +17,7 @@ from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Relation
 from mnemic.state.settings import Settings
-from mnemic.storage import audit, erasure, inbox, memories, scopes, time_machine
+from mnemic.storage import erasure, history, inbox, memories, scopes, time_machine
 from mnemic.storage.database import Database, Scoped
 from tests.support import in_one
 from tests.support.audited import administration, problems, tell
@@ -148,7 +148,7 @@ async def test_the_agents_are_all_that_have_a_trace(
     superuser.execute("insert into mnemic.heads values ('abbey', 1, sha256('abbey'))")
     async with administration(clean_db, retention_purge_after_days=1) as opened:
         assert await opened.purge("harbr") == []  # a name mistyped is no agent from then on
-        assert await audit.agents(opened._database) == ["abbey", "harbor", "museum"]
+        assert await history.agents(opened._database) == ["abbey", "harbor", "museum"]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ async def test_a_relation_whose_far_end_the_person_no_longer_sees_is_no_problem(
     await remember(db, inside, yards)
     await remember(db, inside, replace(memory("Ana works."), relations=(Relation(to_id=yards.id, strength=0.5),)))
     async with db.scoped(mine) as scoped:
-        head = await audit.exported_head(scoped)
+        head = await history.exported_head(scoped)
         assert head
-        rows = await audit.exported(scoped, own, after=0, last=head.seq)
+        rows = await history.exported(scoped, own, after=0, last=head.seq)
     assert check_export([header_line("harbor", "ana", own, head), *map(row_line, rows)]).problems == ()

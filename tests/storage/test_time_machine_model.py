@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from hypothesis import Phase, settings
 
-from mnemic.service.governance import rolling_back
+from mnemic.operations.governance import rollback
 from tests.support.machine import run_machines
 from tests.support.server import Clone
 
@@ -52,7 +52,7 @@ def test_the_time_machine_does_what_its_model_says(
 def test_rollbacks_in_steps_do_what_the_model_says_of_them_as_one(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    monkeypatch.setattr(rolling_back, "STEP", step)
+    monkeypatch.setattr(rollback, "STEP", step)
     met = run_machines(
         clean_db,
         superuser,
