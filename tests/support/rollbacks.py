@@ -1,6 +1,7 @@
 """What rollbacks are tested on: operations one after the other, and the whole database before and after."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from uuid import UUID
 
@@ -29,12 +30,19 @@ def person(db: Database) -> Actor:
     return Actor.person(db, ANA)
 
 
+@asynccontextmanager
+async def administrator_of(clone: Clone, agent_id: str) -> AsyncIterator[Actor]:
+    """An administrator of an agent, as the administrators' role."""
+    settings = Settings.model_validate({"admin_url": clone.administrator_dsn, "pool_size": 2})
+    async with open_administration(settings) as database:
+        yield Actor.administrator(database, agent_id, "keeper")
+
+
 @pytest.fixture
 async def administrator(clean_db: Clone) -> AsyncIterator[Actor]:
     """An administrator of her agent."""
-    settings = Settings(admin_url=clean_db.administrator_dsn, pool_size=2)  # type: ignore[arg-type]  # read as a secret
-    async with open_administration(settings) as database:
-        yield Actor.administrator(database, ANA.agent_id, "keeper")
+    async with administrator_of(clean_db, ANA.agent_id) as opened:
+        yield opened
 
 
 @pytest.fixture(params=["person", "administrator"])
