@@ -1,6 +1,7 @@
 """Governance as methods of `Mnemic` and `Administration`: each reaches its operation, and says what it cannot use."""
 
 import uuid
+from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -59,7 +60,7 @@ NO_IDS: list[Any] = [(), ("no id",), (UNKNOWN, 5), ([UNKNOWN],), (None,), ({"a":
 async def test_what_cannot_be_used_is_told_by_the_arguments_name(
     memory: Mnemic, administration: Administration
 ) -> None:
-    acts = [
+    acts: list[tuple[str, Awaitable[object]]] = [
         (name, act)
         for moment in NO_MOMENTS
         for name, act in (

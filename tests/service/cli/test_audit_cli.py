@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -103,19 +104,19 @@ def test_a_persons_export_can_be_checked_and_overwrites_nothing(mnemic: Command,
 
 @pytest.mark.usefixtures("story")
 def test_the_log_is_of_operations_without_contents(mnemic: Command) -> None:
-    def log(*words: object) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = json.loads(mnemic("audit", "log", *words, "--json").stdout)
+    def log(*words: object) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(mnemic("audit", "log", *words, "--json").stdout)
         return found
 
     operations = log(*AGENT)
     assert [one["reason"] for one in operations][:3] == ["formation", "protection", "formation"]
-    assert sum(sum(one["events"].values()) for one in operations) == len(EVENTS)  # type: ignore[attr-defined]
+    assert sum(sum(one["events"].values()) for one in operations) == len(EVENTS)
     shown = mnemic("audit", "log", *AGENT)
     assert str(operations[0]["op_id"]) in shown.stdout
     assert "Lisbon" not in shown.stdout
     assert log(*AGENT, "--limit", 2) == log(*AGENT, "--since", operations[1]["ts"]) == operations[:2]
     assert {one["session_id"] for one in log(*AGENT, "--session", "s1")} == {"s1"}
-    assert {key for one in log(*ANA) for key in one["scope_keys"]} == {"user:ana"}  # type: ignore[attr-defined]
+    assert {key for one in log(*ANA) for key in one["scope_keys"]} == {"user:ana"}
     assert [one["first_seq"] for one in log(*AGENT, "--user", "bo")] == [17]
     assert mnemic("audit", "log", *AGENT, "--since", "yesterday").exit_code == 2
     assert mnemic("audit", "log", "--agent", "museum").stderr == "no operations\n"
