@@ -1,4 +1,4 @@
-"""The tool `memory_query` (seed B 6): one request to the memory, under the allowlist of the agent's role."""
+"""The tool `memory_query`: one request to the memory, under the allowlist of the agent's role."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The tool `remember_procedure`: numbered steps, at a user's request (seed B 12)."""
+"""The tool `remember_procedure`: numbered steps, at a user's request."""
 
 from collections.abc import Sequence
 from typing import Any
