@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember as remember_fact
-from mnemic.operations.explicit.remember_procedure import remember_procedure
+from mnemic.operations.explicit.remember import remember_procedure
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.memory_context import PREAMBLE, render_context
 from mnemic.service.memory import Mnemic

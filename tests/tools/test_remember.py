@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.prebuilt import ToolRuntime
 
-from mnemic.operations.explicit import store_explicit as keeping
+from mnemic.operations.explicit import store as keeping
 from mnemic.policy.formation.orders import gives_orders
 from mnemic.prompts.explicit import forget_answer, remember_answer
 from mnemic.service.memory import Mnemic
