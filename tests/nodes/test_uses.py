@@ -223,6 +223,7 @@ async def test_foreign_and_unknown_ids_count_for_nothing(db: Database, superuser
     assert counted(superuser) == {"Ana's.": 1, "Ben's.": 1}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("held_by", ["the policies", "the statement", "neither"])
 async def test_statement_and_policies_each_keep_foreign_memories_from_being_counted(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, held_by: str
@@ -261,6 +262,7 @@ async def count_all_at_once(db: Database, rounds: int) -> list[MnemicError]:
     return met
 
 
+@pytest.mark.thorough
 async def test_turns_that_end_at_once_do_not_deadlock_and_none_is_lost(fresh_db: Clone) -> None:
     see_deadlocks_quickly(fresh_db)
     async with fresh_db.database(PATIENT) as db:
@@ -269,6 +271,7 @@ async def test_turns_that_end_at_once_do_not_deadlock_and_none_is_lost(fresh_db:
         assert sum(counted(connection).values()) == 20 * 8 * 40
 
 
+@pytest.mark.thorough
 async def test_without_their_order_they_would(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     see_deadlocks_quickly(fresh_db)
     shuffled = uses._SQL["count"].replace("order by id", "order by random()")

@@ -164,6 +164,7 @@ SEEN_BY_ALL: LiteralString = (
 )
 
 
+@pytest.mark.thorough
 async def test_control_without_the_policies_and_the_keys_a_foreign_memory_would_be_forgotten(
     fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +185,7 @@ ALL_CATEGORIES: LiteralString = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fallen", ["policy", "code", "policy and code"])
 async def test_categories_are_kept_by_two_walls(
     fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, fallen: str
@@ -277,6 +279,7 @@ async def test_forgotten_eight_times_at_once_it_is_forgotten_once(
     assert superuser.execute("select count(*) from mnemic.history where event = 'DELETE'").fetchone() == (1,)
 
 
+@pytest.mark.thorough
 async def test_control_without_the_version_it_would_be_recorded_more_than_once(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
