@@ -129,7 +129,7 @@ def to_uuid(value: object) -> UUID:
     """
     if not isinstance(value, UUID | str):
         raise ValueError("an id is a UUID, or its text")
-    return value if isinstance(value, UUID) else UUID(value)
+    return value if isinstance(value, UUID) else UUID(str.__str__(value))  # not by the methods of a subclass
 
 
 #: An id as a caller of `Mnemic` may give it; `to_uuid` makes it a UUID for type checkers too.

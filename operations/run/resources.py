@@ -6,7 +6,7 @@ from uuid import UUID
 
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import Embedder
-from mnemic.operations.recall.access_tracker import Uses
+from mnemic.operations.recall.access_tracker import AccessTracker
 from mnemic.operations.run.background import Background
 from mnemic.policy.categories import Categories
 from mnemic.state.identity import Identity
@@ -24,7 +24,7 @@ class Resources:
     models: ChatModels
     embedder: Embedder
     background: Background = field(default_factory=Background)
-    uses: Uses = field(default_factory=Uses)
+    uses: AccessTracker = field(default_factory=AccessTracker)
 
     def note_uses(self, identity: Identity, memory_ids: Iterable[UUID]) -> None:
         """Notes what a recall returned; where much waits, it is written in the background."""
