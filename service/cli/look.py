@@ -55,8 +55,8 @@ def list_memories(found: Sequence[Memory]) -> None:
             marks = [mark for mark in ("protected", "pinned") if getattr(memory, mark)]
             state = [] if memory.state == "active" else [f"{memory.state}{_until(memory)}"]
             what = ", ".join([memory.kind, *marks, *state])
-            said = plain(memory.content) if memory.state != "purged" else _dim(_ERASED)
-            table.add_row(day(memory.valid_from), what, Text("\n").join([said, _dim(memory.id)]))
+            text = plain(memory.content) if memory.state != "purged" else _dim(_ERASED)
+            table.add_row(day(memory.valid_from), what, Text("\n").join([text, _dim(memory.id)]))
         show(*([""] if number else []), plain(scope_key, "bold"), table)
 
 
