@@ -13,7 +13,17 @@ from rich.text import Text
 
 from mnemic.policy.governance.audit_export import CheckedExport, check_export
 from mnemic.service.cli.options import Agent, AsJson, Concerned, OfSession, Session, User, person, to_time
-from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, acting, columns, emit, plain, say, show, show_text
+from mnemic.service.cli.terminal import (
+    acting,
+    columns,
+    emit,
+    exit_if_wrong,
+    plain,
+    report,
+    say,
+    show,
+    show_text,
+)
 from mnemic.service.cli.time_machine import time_machine
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
@@ -43,8 +53,7 @@ async def verify(agent: OneAgent = None, anchors: Anchors = None, as_json: AsJso
         _show_problems(problems)
     if anchors is None:
         say("without --anchors nobody sees whether the end was cut off, or all of it written anew")
-    if problems:
-        raise typer.Exit(EXIT_FOUND_WRONG)
+    exit_if_wrong(problems)
 
 
 def _show_problems(problems: Sequence[AuditProblem]) -> None:
@@ -108,8 +117,7 @@ async def check(file: Export, as_json: AsJson = False) -> None:
         emit(checked)
     else:
         _show_check(checked)
-    if checked.problems:
-        raise typer.Exit(EXIT_FOUND_WRONG)
+    exit_if_wrong(checked.problems)
 
 
 def _show_check(checked: CheckedExport) -> None:
@@ -141,12 +149,7 @@ async def log(
     moment = None if since is None else to_time(since, "--since")
     async with time_machine(agent, user, session) as (machine, whose):
         found = await machine.operations(whose, session_id=session, since=moment, limit=limit)
-    if as_json:
-        emit(found)
-    elif found:
-        _list_operations(found)
-    else:
-        say("no operations")
+    report(found, _list_operations, as_json=as_json, nothing="no operations")
 
 
 def _list_operations(operations: Sequence[Operation]) -> None:

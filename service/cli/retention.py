@@ -7,7 +7,7 @@ from uuid import UUID
 import typer
 
 from mnemic.service.cli.options import ADMINISTRATOR, Actor, Agent, AsJson, Session, User, identity
-from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, emit, plain, progress, say, show, withheld
+from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, emit, exit_if_wrong, plain, progress, say, show, withheld
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.erasure import Erasure
@@ -55,8 +55,7 @@ async def erase(
     is_missing = _name_missing(ids, done.erased)
     if not done.is_complete:
         say(f"{done.left} are left, for more is written all the time: the same command goes on")
-    if is_missing or not done.is_complete:
-        raise typer.Exit(EXIT_FOUND_WRONG)
+    exit_if_wrong(is_missing or not done.is_complete)
 
 
 async def _erase_with_progress(who: Identity, ids: Sequence[UUID]) -> Erasure:

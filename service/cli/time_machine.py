@@ -24,7 +24,7 @@ from mnemic.service.cli.options import (
     to_time,
 )
 from mnemic.service.cli.rollbacks import Request, carry_out
-from mnemic.service.cli.terminal import columns, emit, plain, say, show
+from mnemic.service.cli.terminal import columns, plain, report, show
 from mnemic.service.governance.administration import Administration
 from mnemic.service.governance.time_machine import TimeMachine
 from mnemic.service.memory import Mnemic
@@ -163,12 +163,7 @@ def _options(agent: str, user: str | None, actor: str | None, session: str | Non
 
 
 def _print(found: Sequence[Any], show_all: Any, as_json: bool) -> None:
-    if as_json:
-        emit(found)
-    elif found:
-        show_all(found)
-    else:
-        say("no memories at that moment")
+    report(found, show_all, as_json=as_json, nothing="no memories at that moment")
 
 
 def _list_blind(found: Sequence[PastMemory]) -> None:
