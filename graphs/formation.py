@@ -7,6 +7,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.graphs.consolidation import ConsolidationGraph
 from mnemic.graphs.consolidation import graph as consolidation_graph
+from mnemic.graphs.drawing import shown
 from mnemic.graphs.routes import after_facts, after_gate, after_neighbours, to_due_scopes
 from mnemic.nodes.formation.consolidate import consolidate
 from mnemic.nodes.formation.decide import decide
@@ -52,7 +53,9 @@ def build_formation(provide: Provider, consolidation: ConsolidationGraph) -> For
     builder.add_edge("extract_observations", "save")
     builder.add_conditional_edges("save", to_due_scopes, ["consolidate", END])
     builder.add_edge("consolidate", END)
-    return builder.compile(name="formation", checkpointer=False)
+    formation = builder.compile(name="formation", checkpointer=False)
+    formation.nodes["consolidate"].subgraphs = [shown(consolidation)]
+    return formation
 
 
 graph = build_formation(from_environment, consolidation_graph)

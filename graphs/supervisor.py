@@ -5,6 +5,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer
 
+from mnemic.graphs.drawing import shown
 from mnemic.graphs.formation import FormationGraph
 from mnemic.graphs.formation import graph as formation_graph
 from mnemic.graphs.recall import RecallGraph
@@ -58,7 +59,10 @@ def build_supervisor(
     builder.add_edge("confirm", "tools")
     builder.add_edge("tools", "agent")
     builder.add_edge("observe", END)
-    return builder.compile(name="supervisor", checkpointer=checkpointer)
+    supervisor = builder.compile(name="supervisor", checkpointer=checkpointer)
+    supervisor.nodes["recall"].subgraphs = [shown(recalls)]
+    supervisor.nodes["observe"].subgraphs = [shown(formation)]
+    return supervisor
 
 
 def _tools(provide: Provider, categories: Categories | None) -> list[BaseTool]:
