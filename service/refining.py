@@ -1,18 +1,14 @@
-"""Refinement as methods of `Mnemic`: an agent's core memory compressed by itself, looked at and undone as a whole."""
+"""Refinement as methods of `Mnemic`: an agent's core memory compressed by itself, and looked at."""
 
 from typing import cast
-from uuid import UUID
 
 from mnemic.operations.refinement.release import letting_go
 from mnemic.operations.run.graph import run_graph
-from mnemic.service.asked import MEMORY_ID, REFINEMENTS, REFINING, ROLLING
+from mnemic.service.asked import REFINEMENTS, REFINING
 from mnemic.service.base import MemoryBase
-from mnemic.service.governance import rolling_back
-from mnemic.service.governance.own import owner
 from mnemic.state.checking import checked
 from mnemic.state.identity import Identity, to_identity
 from mnemic.state.refinement import Refinement, RefinementResult
-from mnemic.state.rollback import Rollback
 from mnemic.storage import refinements
 
 
@@ -50,26 +46,3 @@ class OwnRefinement(MemoryBase):
         who, asked = to_identity(identity), checked(REFINEMENTS, {"limit": limit})
         async with self.resources.database.scoped(who) as scoped:
             return await refinements.listed(scoped, who.scope_keys, most=asked["limit"])
-
-    async def undo_refinement(
-        self,
-        identity: Identity,
-        refinement_id: UUID | str,
-        *,
-        cascade: bool = False,
-        skip_erased: bool = False,
-        dry_run: bool = False,
-    ) -> Rollback:
-        """Undoes as one operation all that a refinement did to the person's memories.
-
-        One that protected memories is for an administrator to undo.
-
-        Raises:
-            UnknownOperationError: no such refinement of this person's memories, or one that changed none.
-            RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
-        """
-        who, own = owner(identity)
-        wanted = checked(MEMORY_ID, refinement_id, strict=None)
-        how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        transact = rolling_back.as_person(self.resources.database, who)
-        return await rolling_back.undo_refinement(transact, own, wanted, how)

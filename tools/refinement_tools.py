@@ -18,7 +18,7 @@ from mnemic.state.errors import (
     RefinementOverError,
     RefusedError,
 )
-from mnemic.tools.calling import told_of_arguments
+from mnemic.tools.calling import refused_arguments
 
 #: What a model may read of: its own mistakes, what a guard of the database refuses, that somebody else wrote meanwhile,
 #: and that the session is over. All else ends the run, and it is resumed.
@@ -70,5 +70,5 @@ def _tool(name: str, description: str, arguments: type[BaseModel], act: Callable
         args_schema=arguments,
         coroutine=acall,
         handle_tool_error=True,
-        handle_validation_error=told_of_arguments,
+        handle_validation_error=refused_arguments,
     )

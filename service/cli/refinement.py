@@ -20,7 +20,7 @@ from mnemic.service.cli.options import (
     person,
     refuse_blind,
 )
-from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, columns, emit, plain, say, show, show_text
+from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, columns, emit, plain, report, say, show, show_text
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.refinement import Refinement, RefinementResult
@@ -103,12 +103,7 @@ async def refinements(
     """List refinements, newest first: figures, no contents."""
     refuse_blind(user, "sees every scope key", group=group, session=session)
     found = await _refinements(agent, user, group, session, limit)
-    if as_json:
-        emit(found)
-    elif found:
-        _list(found)
-    else:
-        say("no refinements")
+    report(found, _list, as_json=as_json, nothing="no refinements")
 
 
 async def _refinements(
