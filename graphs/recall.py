@@ -1,4 +1,4 @@
-"""The recall graph: `read_context -> decide -> search -> render`, without a model that writes and without a write."""
+"""The recall graph: `read_context -> decide -> search -> render`. It asks no chat model and writes nothing."""
 
 from typing import Literal
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from langgraph.channels import UntrackedValue
-from pydantic import Field
 from typing_extensions import TypedDict
 
 from mnemic.state.changes import Delta
+from mnemic.state.query import BudgetTokens
 from mnemic.state.records import Extraction, FormationReason, Found, Standing
 from mnemic.state.refinement import Ended, RefinementResult
 
@@ -198,7 +198,7 @@ class RecallInput(TypedDict, total=False):
     question: Text
     search: Annotated[SearchMode, UntrackedValue]
     #: Tokens the retrieved lines may take; None: the setting.
-    budget_tokens: Annotated[Annotated[int, Field(ge=1, le=8192)] | None, UntrackedValue]
+    budget_tokens: Annotated[BudgetTokens | None, UntrackedValue]
 
 
 class RecallOutput(TypedDict, total=False):

@@ -8,6 +8,7 @@ from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember, remember_procedure
 from mnemic.operations.messages.incoming_message import Said
 from mnemic.operations.messages.normalize import INSTRUCTIONS, to_messages
+from mnemic.operations.run.authenticated import TALKING
 from mnemic.policy.formation.orders import gives_orders
 from mnemic.prompts.explicit import (
     FORGET,
@@ -22,9 +23,6 @@ from mnemic.prompts.explicit import (
 from mnemic.state.explicit import ExplicitScope, ProcedureRequest, RememberRequest
 from mnemic.state.records import Message
 from mnemic.tools.calling import Answer, Call, Tool
-
-#: The role whose users are people; another one's "user" is the model that gave it its task.
-_TALKS_WITH_USERS = "supervisor"
 
 
 def remember_tool(writable: Sequence[str] = ()) -> Tool:
@@ -70,10 +68,11 @@ async def _forget(call: Call) -> Answer:
 async def _conversation(call: Call, scope: ExplicitScope) -> list[Message]:
     """The messages that count for the gate which a model's word on a wide scope has to pass.
 
-    None where nothing is to be shared, without a session they could be of, in a role that people do not talk with, and
-    where anything that the model has read orders the memory about, recalled memories and what looks like them included.
+    None where nothing is to be shared, without a session they could be of, and in a role that people do not talk with:
+    its "user" is the model that gave it its task. None either where anything that the model has read gives orders to
+    the memory, recalled memories and what looks like them included.
     """
-    if scope == "user" or call.identity.session_id is None or call.identity.role != _TALKS_WITH_USERS:
+    if scope == "user" or call.identity.session_id is None or call.identity.role != TALKING:
         return []
     return await asyncio.to_thread(_unless_ordered, call)
 

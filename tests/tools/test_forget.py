@@ -1,6 +1,7 @@
 """`forget`: one's own unprotected memories, softly, a few a day; whatever else is answered as if it did not exist."""
 
 import asyncio
+import itertools
 import uuid
 from typing import Any, LiteralString
 
@@ -59,15 +60,15 @@ async def test_a_forgotten_memory_leaves_search_and_stays_in_history(
     assert_chain_is_whole(superuser, "harbor")
 
 
-@pytest.mark.parametrize("kind", ["core", "reflection", "episode", "insight"])
-@pytest.mark.parametrize("key", ["user:ana", "session:s1"])
 async def test_every_kind_of_the_user_and_the_session_can_be_forgotten(
-    memory: Mnemic, superuser: psycopg.Connection, kind: Kind, key: str
+    memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
-    memory_id = await place(memory, ANA, key, kind)
+    kinds: tuple[Kind, ...] = ("core", "reflection", "episode", "insight")
+    for key, kind in itertools.product(("user:ana", "session:s1"), kinds):
+        memory_id = await place(memory, ANA, key, kind)
 
-    assert await memory.forget(ANA, str(memory_id)) is True
-    assert state_of(superuser, memory_id) == "soft_deleted"
+        assert await memory.forget(ANA, str(memory_id)) is True
+        assert state_of(superuser, memory_id) == "soft_deleted", (key, kind)
 
 
 async def test_a_reflection_that_was_absorbed_can_be_forgotten(memory: Mnemic, superuser: psycopg.Connection) -> None:
@@ -206,14 +207,27 @@ async def test_categories_are_kept_by_two_walls(
             assert await refusal(memory, planner, profile) == await refusal(memory, planner, UNKNOWN)
 
 
-@pytest.mark.parametrize(("key", "kind"), [("group:crew", "fact"), ("agent:harbor", "fact"), ("agent:harbor", "core")])
-async def test_what_is_shared_is_not_taken_from_the_others(
-    memory: Mnemic, superuser: psycopg.Connection, key: str, kind: Kind
+@pytest.mark.parametrize(
+    ("key", "kind", "protected", "reason"),
+    [
+        ("group:crew", "fact", False, "shared"),
+        ("agent:harbor", "fact", False, "shared"),
+        ("agent:harbor", "core", False, "shared"),
+        ("user:ana", "consolidation", False, "rewritten"),
+        ("user:ana", "fact", True, "protected"),
+        ("user:ana", "core", True, "protected"),
+    ],
+)
+async def test_what_may_not_be_forgotten_stays_and_the_answer_says_why(
+    memory: Mnemic, superuser: psycopg.Connection, key: str, kind: Kind, protected: bool, reason: str
 ) -> None:
     memory_id = await place(memory, ANA, key, kind)
+    if protected:
+        superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (memory_id,))
     answer = await call(memory, ANA, "forget", id=str(memory_id))
 
-    assert (answer.status, "shared" in str(answer.content)) == ("error", True)
+    assert (answer.status, reason in str(answer.content)) == ("error", True)
+    assert (await refusal(memory, ANA, memory_id))[0] is NotForgottenError
     assert state_of(superuser, memory_id) == "active"
 
 
@@ -225,24 +239,6 @@ async def test_control_without_the_look_at_its_scope_it_would_be(
     await memory.forget(ANA, memory_id)
 
     assert state_of(superuser, memory_id) == "soft_deleted"
-
-
-async def test_a_consolidation_is_not_forgotten(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    memory_id = await place(memory, ANA, "user:ana", "consolidation")
-    kind, told = await refusal(memory, ANA, memory_id)
-
-    assert (kind, "rewritten" in told) == (NotForgottenError, True)
-    assert state_of(superuser, memory_id) == "active"
-
-
-@pytest.mark.parametrize("kind", ["fact", "core"])
-async def test_a_protected_memory_stays(memory: Mnemic, superuser: psycopg.Connection, kind: Kind) -> None:
-    memory_id = await place(memory, ANA, "user:ana", kind)
-    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (memory_id,))
-    answer = await call(memory, ANA, "forget", id=str(memory_id))
-
-    assert (answer.status, "protected" in str(answer.content)) == ("error", True)
-    assert state_of(superuser, memory_id) == "active"
 
 
 async def test_the_database_keeps_it_where_the_code_does_not_look(

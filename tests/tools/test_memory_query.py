@@ -140,18 +140,6 @@ async def test_what_goes_over_the_wire_is_the_request_and_nothing_of_the_identit
     assert (arguments["top_k"]["default"], arguments["top_k"]["maximum"]) == (3, 100)
 
 
-async def test_every_tool_has_a_name_that_models_take_and_says_what_it_is(memory: Mnemic) -> None:
-    for role in ("supervisor", "planner", "stylist", "researcher", "executor"):
-        tools = memory.tools(role)
-        assert tools[0].name == "memory_query"
-        assert tools[0].metadata == {"concept": "memory.query"}
-        assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool.name) and tool.description for tool in tools)
-
-
-async def test_a_tool_node_in_a_graph_of_the_hosts_own_calls_it(known: Mnemic) -> None:
-    assert len(rows(await asked(known.tools(), ANA, query="catalogue"))) == 2
-
-
 @pytest.mark.parametrize("context", [ANA, {"agent_id": "harbor", "user_id": "ana"}], ids=["identity", "mapping"])
 async def test_an_agent_that_is_invoked_synchronously_in_a_thread_gets_the_same(
     known: Mnemic, model: LoopbackModel, context: Any
