@@ -4,7 +4,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
-from mnemic.operations.refinement.release import letting_go
+from mnemic.operations.refinement.release import release_on_cancel
 from mnemic.operations.run.identity import to_identity
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.operations.run.run_graph import run_graph
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OwnRefinement:
-    """Sessions in which an agent works on its own core memory, apart from any conversation (seed C)."""
+    """Sessions in which an agent works on its own core memory, apart from any conversation ."""
 
     _resources: Resources
     _provide: Provider
@@ -60,7 +60,7 @@ class OwnRefinement:
         who = to_identity(identity)
         asked = checked(REFINING, {"scope_key": scope_key, "force": force, "dry_run": dry_run}, strict=None)
         given = {name: value for name, value in asked.items() if value is not None}
-        async with letting_go():
+        async with release_on_cancel():
             return cast(RefinementResult, await run_graph(self._refinement, given, who))
 
     async def refinements(self, identity: Identity, *, limit: int = 100) -> list[Refinement]:

@@ -21,7 +21,11 @@ class MnemicError(Exception):
         super().__init__(message or self.__doc__)
 
 
-class InvalidInputError(MnemicError, ValueError):
+class RefusedCallError(MnemicError):
+    """This call is refused; nothing was written. The message says why and what to do, and a model may read it."""
+
+
+class InvalidInputError(RefusedCallError, ValueError):
     """The given value cannot be used; nothing was written."""
 
 
@@ -53,7 +57,7 @@ class RefusedError(MnemicError):
     """The database refuses this change: a guard or a missing right stands against it; nothing was written."""
 
 
-class CategoryRefusedError(MnemicError):
+class CategoryRefusedError(RefusedCallError):
     """This role may not ask for these categories; nothing was read."""
 
 
@@ -61,11 +65,11 @@ class BlockedLoopError(MnemicError):
     """Mnemic's event loop cannot answer this thread: await the agent (ainvoke), or invoke it in a thread of its own."""
 
 
-class NotRememberedError(MnemicError):
+class NotRememberedError(RefusedCallError):
     """This session has had as many memories kept today as it may; nothing was written."""
 
 
-class NotForgottenError(MnemicError):
+class NotForgottenError(RefusedCallError):
     """This memory may not be forgotten on request; nothing was written."""
 
 
@@ -73,11 +77,11 @@ class RefinementRunningError(MnemicError):
     """Another refinement of this scope key is running; wait until it has ended."""
 
 
-class RefinementOverError(MnemicError):
+class RefinementOverError(RefusedCallError):
     """This refinement has ended, another run has taken it up, or what it read was erased; nothing was written."""
 
 
-class KnifeRefusedError(MnemicError):
+class RefinementRefusedError(RefusedCallError):
     """This may not be done in a refinement; nothing was written."""
 
 

@@ -17,12 +17,9 @@ from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_arg
 from mnemic.state.checking import first_problem
 from mnemic.state.errors import (
     BlockedLoopError,
-    CategoryRefusedError,
     EmbeddingError,
-    InvalidInputError,
     MnemicError,
-    NotForgottenError,
-    NotRememberedError,
+    RefusedCallError,
 )
 from mnemic.state.identity import Identity
 
@@ -106,7 +103,7 @@ def told_of_arguments(error: Exception) -> str:
 
 def _told(name: str, error: MnemicError) -> str:
     """What a model may read of an error: its own mistakes as they are, and of all else only what to do now."""
-    if isinstance(error, InvalidInputError | CategoryRefusedError | NotForgottenError | NotRememberedError):
+    if isinstance(error, RefusedCallError):
         return refused_argument(str(error))
     _LOG.warning("the tool %s failed: %s", name, error)
     if isinstance(error, BlockedLoopError):

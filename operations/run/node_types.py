@@ -5,8 +5,9 @@ from typing import Protocol, TypeVar
 
 from langgraph.runtime import Runtime
 
-from mnemic.state.graphs import ConsolidationState, FormationState, RecallState, RefinementState
+from mnemic.state.graphs import ConsolidationState, FormationState, RecallState
 from mnemic.state.identity import Identity
+from mnemic.state.refinement import RefinementState
 from mnemic.state.supervisor import SupervisorState
 
 State = TypeVar("State")

@@ -7,9 +7,8 @@ from pydantic import ConfigDict, TypeAdapter
 
 from mnemic.state.changes import Delta
 from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
-from mnemic.state.refinement import LedgerEntry, Turn
 
-Record = TypeVar("Record", Message, Memory, NewMemory, Standing, Found, Delta, LedgerEntry, Turn)
+Record = TypeVar("Record", Message, Memory, NewMemory, Standing, Found, Delta)
 
 #: Each is built when first used: a millisecond, which importing the graphs need not take.
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {

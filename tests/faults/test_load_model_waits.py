@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mnemic.operations.refinement import edits as knife
+from mnemic.operations.refinement import edits
 from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import DatabaseUnavailableError
@@ -171,13 +171,13 @@ async def test_control_a_turn_that_holds_its_transaction_is_seen_by_the_model(
 async def test_control_an_update_that_embeds_in_its_transaction_is_seen_by_the_embedder(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    embed = knife._vector
+    embed = edits._embedded
 
     async def careless(refining: Any, *rest: Any) -> Any:
         async with refining.resources.database.scoped(refining.identity):
             return await embed(refining, *rest)
 
-    monkeypatch.setattr(knife, "_vector", careless)
+    monkeypatch.setattr(edits, "_embedded", careless)
     watch = await refine(clean_db)
 
     assert [(what, taken) for what, taken, _ in watch.held] == [(EMBEDDINGS, 1)]

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.operations.refinement.editor import Core
+from mnemic.operations.refinement.session import CoreMemoryEditor
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError
@@ -136,7 +136,7 @@ async def test_control_a_knife_that_looks_at_no_version_overwrites_it(
     clean_db: Clone, model: TrappedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worsen(monkeypatch, refinements, rewrite=("version = %(version)s", "version >= %(version)s"))
-    monkeypatch.setattr(Core, "_require_unchanged", lambda self, entry: None)
+    monkeypatch.setattr(CoreMemoryEditor, "_require_unchanged", lambda self, entry: None)
     told, then, now = await cut_meanwhile(clean_db, model, "rewritten")
 
     assert "is changed" in told[0]

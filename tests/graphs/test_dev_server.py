@@ -31,7 +31,7 @@ NODES = {
     },
     "consolidation": {"collect", "write", "save"},
     "recall": {"decide", "read_context", "render"},
-    "refinement": {"open", "agent", "knife", "close"},
+    "refinement": {"open", "agent", "tools", "close"},
 }
 ANA = identity("ana", session="s1")
 WISH = "Ana wants short answers."

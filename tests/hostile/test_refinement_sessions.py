@@ -11,8 +11,7 @@ import psycopg
 import pytest
 
 from mnemic.nodes.refinement import close as close_refinement
-from mnemic.operations.refinement.editor import Core
-from mnemic.operations.refinement.session import Refining
+from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession
 from mnemic.service.governance.administration import Administration
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import refinements
@@ -83,10 +82,10 @@ async def caught(clone: Clone, *mutation: str) -> str:
     return str(failure.value).splitlines()[0]
 
 
-LIVING = Core._living
+LIVING = CoreMemoryEditor._living
 
 
-def as_free(self: Core, number: int) -> LedgerEntry | None:
+def as_free(self: CoreMemoryEditor, number: int) -> LedgerEntry | None:
     """For the knife nothing is protected."""
     entry = LIVING(self, number)
     return replace(entry, protected=False) if entry else None
@@ -95,7 +94,7 @@ def as_free(self: Core, number: int) -> LedgerEntry | None:
 async def test_control_without_the_check_and_without_the_guard_a_protected_memory_changes(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Core, "_living", as_free)
+    monkeypatch.setattr(CoreMemoryEditor, "_living", as_free)
     guard = "new.protected or (tg_op = 'UPDATE' and old.protected)"
 
     assert await caught(fresh_db, "guard_memory", guard, "false") == "a protected memory changed"
@@ -104,7 +103,7 @@ async def test_control_without_the_check_and_without_the_guard_a_protected_memor
 async def test_the_guard_alone_keeps_protected_memories_too(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Core, "_living", as_free)
+    monkeypatch.setattr(CoreMemoryEditor, "_living", as_free)
     async with opened(clean_db, superuser, AGENTS[:3]) as world:
         await misbehave(world, 30)
 
@@ -112,13 +111,13 @@ async def test_the_guard_alone_keeps_protected_memories_too(
 async def test_control_a_session_that_sees_more_scope_keys_changes_them(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Refining, "_key", None)
+    monkeypatch.setattr(RefinementSession, "_key", None)
 
     assert await caught(fresh_db) == "rows of another scope key changed"
 
 
 async def test_control_without_fencing_the_tools_of_an_old_session_go_on(fresh_db: Clone) -> None:
-    assert await caught(fresh_db, "begin_knife", FENCES, "") == "a change after the session's end"
+    assert await caught(fresh_db, "begin_refinement_operation", FENCES, "") == "a change after the session's end"
 
 
 async def test_control_a_session_that_is_not_closed_is_seen(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mnemic.models import offline
 from mnemic.models.offline.refine_cuts import remarks
-from mnemic.policy.refinement.limits import given_up
+from mnemic.policy.refinement.limits import lost_memories
 from mnemic.policy.text.degenerate import is_degenerate
 from mnemic.policy.text.hygiene import clean_text
 from mnemic.policy.text.retention import missing_details
@@ -133,7 +133,7 @@ def _of_text(named: Sequence[LedgerEntry], call: ToolCall) -> Iterator[str]:
         yield "longer than before"
     if missing_details([one.content for one in named], text):
         yield "a detail is lost"
-    if any(given_up([one.content for one in named], text, about=[one.subject for one in named])):
+    if any(lost_memories([one.content for one in named], text, about=[one.subject for one in named])):
         yield "a memory is taken away"
     if not text or is_degenerate(text) or clean_text(text) != text:
         yield "no text to store"
@@ -363,7 +363,7 @@ def test_what_others_say_goes_only_as_far_as_the_knife_takes_it_and_that_far() -
     left = {texts[one.handle] for one in plain}
     assert sum(map(count_tokens, left)) < tokens_of(plain) / 4
     for text in left:
-        assert not any(given_up([one.content for one in plain if texts[one.handle] == text], text, about=["Mara"]))
+        assert not any(lost_memories([one.content for one in plain if texts[one.handle] == text], text, about=["Mara"]))
 
 
 def test_people_categories_and_what_is_private_stay_apart() -> None:

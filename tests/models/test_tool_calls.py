@@ -13,8 +13,7 @@ from mnemic.models import tool_calls
 from mnemic.models.chat import ChatModels
 from mnemic.models.run_step import run_turn
 from mnemic.models.steps import REFINE
-from mnemic.models.tool_calls import NO_NAME
-from mnemic.models.tool_turn import MAX_TEXT_CHARS
+from mnemic.models.tool_calls import MAX_TEXT_CHARS, NO_NAME
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
 from mnemic.state.records import Usage
