@@ -44,7 +44,7 @@ ANA = identity("ana", session="s1")
 #: The tables that hold memories and what happened to them. Leases, tries and the price of a model's answers may move.
 TABLES = ("memories", "entries", "sources", "relations", "messages", "history", "history_contents", "heads", "scopes",
           "memory_use", "refinements")  # fmt: skip
-#: What the knife is set to; the last two differ in their white space.
+#: What the refinement tools are called with; the last two differ in their white space.
 CORE = ("Ana wants brief replies.", "Ana wants no jokes.", "Ana counts  all spaces.", "Ana counts all spaces.")
 #: Fails in the nth row that a transaction adds to one of the audit's tables.
 TRAP = """

@@ -16,6 +16,8 @@ from tests.faults.traps import EMBEDDINGS, REFINE, TrappedModel, await_no_transa
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases
 
+pytestmark = pytest.mark.thorough
+
 
 def ended_unheard(scene: Scene) -> None:
     """The victim dies once its session has ended, and nobody hears of it."""

@@ -1,4 +1,4 @@
-"""A model that misbehaves with the knife: seeded turns of tool calls, honest and hostile ones side by side."""
+"""A model that misbehaves with the refinement tools: seeded turns of calls, honest and hostile ones side by side."""
 
 import re
 from collections import Counter

@@ -210,7 +210,7 @@ class World:
         self.last[pair] = row
 
     def _old_tools(self, pair: Pair) -> Any:
-        """Calls the knife of the last session of this scope key, from the thread in which the model answers."""
+        """Calls the tools of the last session of this scope key, from the thread in which the model answers."""
 
         def call(calls: Sequence[Call]) -> None:
             if pair in self.last:

@@ -22,6 +22,7 @@ from tests.support.mutating import mutate
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
 
+pytestmark = pytest.mark.thorough
 AGENTS = tuple(f"agent{number}" for number in range(8))
 FENCES = "and holder = p_holder and ended is null\n        and until > clock_timestamp()"
 
@@ -51,7 +52,7 @@ async def misbehave(world: World, sessions: int, *, seed: int = 7) -> None:
 
 
 @pytest.mark.parametrize("sessions", [200, pytest.param(1000, marks=pytest.mark.slow)])
-async def test_whatever_a_model_does_with_the_knife_it_stays_in_its_bounds(
+async def test_whatever_a_model_does_with_the_tools_it_stays_in_its_bounds(
     clean_db: Clone, superuser: psycopg.Connection, sessions: int
 ) -> None:
     async with opened(clean_db, superuser) as world:
@@ -86,7 +87,7 @@ LIVING = CoreMemoryEditor._living
 
 
 def as_free(self: CoreMemoryEditor, number: int) -> LedgerEntry | None:
-    """For the knife nothing is protected."""
+    """As if nothing were protected."""
     entry = LIVING(self, number)
     return replace(entry, protected=False) if entry else None
 

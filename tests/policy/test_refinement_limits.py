@@ -1,4 +1,4 @@
-"""The rules of the knife: what counts as given up, how much may go or be protected, and where a merge belongs."""
+"""The limits of a refinement: which memories a text loses, how much may go or be protected, where a merge belongs."""
 
 import string
 
@@ -23,7 +23,7 @@ CATEGORIES = load_categories()
 NAMES = st.sampled_from(sorted(CATEGORIES.rag_lengths))
 
 
-# -- what is given up
+# -- what is lost
 
 
 @pytest.mark.parametrize(
@@ -55,19 +55,19 @@ def test_a_denser_text_keeps_what_it_says(old: list[str], new: str) -> None:
         (["😀", "It is.", "Ana pays for the berth."], ""),  # what tells nothing is deleted all the same
     ],
 )
-def test_a_text_about_something_else_gives_it_up(old: list[str], new: str) -> None:
+def test_a_text_about_something_else_loses_it(old: list[str], new: str) -> None:
     assert all(lost_memories(old, new))
 
 
 @given(st.lists(TEXTS.filter(bool), min_size=1, max_size=5))
 @example(["and the of"])
 @example(["1"])
-def test_nothing_is_given_up_by_saying_it_all(old: list[str]) -> None:
+def test_nothing_is_lost_by_saying_it_all(old: list[str]) -> None:
     assert not any(lost_memories(old, " ".join(old)))
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4), TEXTS, TEXTS)
-def test_saying_more_never_gives_more_up(old: list[str], new: str, more: str) -> None:
+def test_saying_more_never_loses_more(old: list[str], new: str, more: str) -> None:
     before = lost_memories(old, new)
     assert all(was or not now for was, now in zip(before, lost_memories(old, f"{new} {more}"), strict=True))
 

@@ -1,4 +1,4 @@
-"""Refinements, done to the real agent and to the model: sessions, what the knife does in them, and how they end."""
+"""Refinements, done to the real agent and to the model: sessions, what is done in them, and how they end."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def _rank(row: Row) -> tuple[object, ...]:
 
 
 class _RefusedError(Exception):
-    """Takes a transaction back, as the knife does when it refuses."""
+    """Takes a transaction back, as a refinement tool does when it refuses."""
 
 
 @dataclass
@@ -108,7 +108,7 @@ class RefinementSteps:
     def is_running(self, key: str) -> bool:
         return key in self._running
 
-    # -- the knife
+    # -- edits
 
     def merge(self, key: str, which: int, content: str) -> None:
         """Two or three memories become one, unless a living one says that already."""
