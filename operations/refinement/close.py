@@ -52,7 +52,7 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
     vectors = {journal.id: await _embedded(session, journal.search_text) for journal in journals}
 
     async def act(scoped: Scoped) -> None:
-        await refinements.begin_refinement_operation(scoped, session.claim, "refinement")
+        await refinements.begin_act(scoped, session.claim, "refinement")
         await memories.see_every_category(scoped)  # a role that refines need not be one that reads journals
         model = session.resources.embedder.name
         stored = await memories.insert(scoped, journals, model=model, vectors=vectors, run_id=None)

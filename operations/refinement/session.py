@@ -53,7 +53,7 @@ class RefinementSession:
         """
 
         async def operation(scoped: Scoped) -> tuple[Result, list[LedgerEntry]]:
-            await refinements.begin_refinement_operation(scoped, self.claim, reason)
+            await refinements.begin_act(scoped, self.claim, reason)
             editor = CoreMemoryEditor(self, scoped, await refinements.ledger(scoped))
             return await act(editor), await refinements.ledger(scoped)
 

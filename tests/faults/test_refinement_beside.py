@@ -103,7 +103,7 @@ async def update_meanwhile(clone: Clone, model: TrappedModel, change: str) -> tu
             (number,) = [number for number, marks, _ in shown(request) if marks.startswith(kind)]
             asyncio.run_coroutine_threadsafe(meanwhile(mnemic, clone), loop).result(timeout=20)
             texts.extend(_texts(clone))
-            new = "Ana wants answers in the refiner's own words."
+            new = "Ana wants answers in a model's own words."
             return calling(("update_memory", {"id": number, "content": new}))
 
         texts: list[str] = []
@@ -125,7 +125,7 @@ async def test_what_changed_while_the_model_thought_is_refused_and_stays(
     told, then, now = await update_meanwhile(clean_db, model, change)
 
     assert re.match(re.escape("Refused: " + CHANGES[change][2]).replace(r"\{\}", r"\d"), told[0]), told
-    assert "refiner" not in " ".join(now)
+    assert "model" not in " ".join(now)
     assert now == then
     if change == "rewritten":
         assert "Ana wants the newest words of all of them." in told[1]
@@ -142,7 +142,7 @@ async def test_control_an_update_that_looks_at_no_version_overwrites_it(
 
     assert "is changed" in told[0]
     assert now != then
-    assert "refiner" in " ".join(now)
+    assert "model" in " ".join(now)
 
 
 # -- writers beside a session

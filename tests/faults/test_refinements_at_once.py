@@ -135,7 +135,7 @@ def test_a_refinement_frozen_past_its_lease_changes_nothing_any_more(
         assert other.do("refinements", ANA) == []  # it is open
         freeze_in(model, REFINE, REFINING, sleeper)
         if not is_fenced:
-            mutate(superuser, "begin_refinement_operation", "and holder = p_holder", "")
+            mutate(superuser, "begin_act", "and holder = p_holder", "")
         expire_leases(superuser)
         model.at(REFINE, hold)
         REFINING.ask(other)

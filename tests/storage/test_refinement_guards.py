@@ -173,7 +173,7 @@ async def test_a_session_of_another_scope_key_is_none(db: Database, core: NewMem
     session = await begun(db, ANA, SHARED)
 
     async def begin(scoped: Scoped) -> None:
-        await refinements.begin_refinement_operation(scoped, session, "update")
+        await refinements.begin_act(scoped, session, "update")
 
     await refused(db, core, pretending(session.id))
     for act in (rewriting("core"), merging):
@@ -188,7 +188,7 @@ async def test_nobody_works_on_or_begins_a_session_of_a_scope_key_that_is_not_th
     for other in (identity("bo"), identity(None), identity("bo", groups=["crew"])):
         with pytest.raises(RefinementOverError):
             async with db.scoped(other) as scoped:
-                await refinements.begin_refinement_operation(scoped, session, "merge")
+                await refinements.begin_act(scoped, session, "merge")
     await ended(db, ANA, session)
 
     async def begin(scoped: Scoped) -> None:
@@ -238,7 +238,7 @@ async def test_administrators_see_figures_and_begin_none(db: Database, clean_db:
         assert admin.execute("select id from refinements").fetchall() == [(session.id,)]
         for statement in (
             "update refinements set ended = 'completed', ended_at = now()",
-            "select begin_refinement_operation(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'a', 'b')",
+            "select begin_act(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'a', 'b')",
             "select protect_in_refinement(gen_random_uuid(), 1)",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -257,7 +257,7 @@ def _in_a_session(key: str, before: Callable[[Scoped, Claim], Awaitable[object]]
         async def acts(scoped: Scoped) -> None:
             session = new(key)
             await refinements.begin(scoped, session, [], target=1, seconds=60)
-            await refinements.begin_refinement_operation(scoped, session, "update")
+            await refinements.begin_act(scoped, session, "update")
             if before:
                 await before(scoped, session)
             await act(scoped)
@@ -340,12 +340,12 @@ async def test_control_without_its_fence_a_session_is_taken_by_others(
 
         async def begin() -> None:
             async with db.scoped(who) as scoped:
-                await refinements.begin_refinement_operation(scoped, session, "merge")
+                await refinements.begin_act(scoped, session, "merge")
 
         with pytest.raises(RefinementOverError):
             await begin()
         with fresh_db.as_superuser() as superuser:
-            mutate(superuser, "begin_refinement_operation", text, wrong)
+            mutate(superuser, "begin_act", text, wrong)
         await begin()
 
 
@@ -356,10 +356,10 @@ async def test_control_without_the_agent_in_them_another_agents_session_would_pr
         session = await begun(db, MUSEUM)
 
         async def begin(scoped: Scoped) -> None:
-            await refinements.begin_refinement_operation(scoped, session, "update")
+            await refinements.begin_act(scoped, session, "update")
 
         for function, text in (
-            ("begin_refinement_operation", "agent_id = scoped_agent and "),
+            ("begin_act", "agent_id = scoped_agent and "),
             ("in_refinement", "r.agent_id = p_agent and "),
         ):
             with pytest.raises((RefusedError, RefinementOverError)):

@@ -78,7 +78,7 @@ class RefinementSteps:
         async def act(scoped: Scoped) -> None:
             counts = await refinements.done(scoped, session.id)
             same("what the refinement did", Counter(counts), running.done)
-            await refinements.begin_refinement_operation(scoped, session, "refinement")
+            await refinements.begin_act(scoped, session, "refinement")
             await memories.insert(scoped, [journal], model=MODEL, vectors={}, run_id=None)
             ledger = await refinements.ledger(scoped)
             await refinements.finish(scoped, session, "completed", ledger, counts, journal.id)
@@ -268,7 +268,7 @@ class RefinementSteps:
         session = self._running[key].session
 
         async def operation(scoped: Scoped) -> None:
-            await refinements.begin_refinement_operation(scoped, session, reason)
+            await refinements.begin_act(scoped, session, reason)
             await act(scoped)
 
         self._both.real.serve(operation, "s1", key)

@@ -37,7 +37,7 @@ async def taken_over(db: Database, who: Identity, claim: Claim) -> Claim:
 async def within(db: Database, who: Identity, claim: Claim, *acts: Act, reason: str = "update") -> None:
     """One operation of it."""
     async with db.scoped(who, only=claim.scope_key) as scoped:
-        await refinements.begin_refinement_operation(scoped, claim, reason)
+        await refinements.begin_act(scoped, claim, reason)
         for act in acts:
             await act(scoped)
 
@@ -45,7 +45,7 @@ async def within(db: Database, who: Identity, claim: Claim, *acts: Act, reason: 
 async def ended(db: Database, who: Identity, claim: Claim) -> None:
     """It is over."""
     async with db.scoped(who, only=claim.scope_key) as scoped:
-        await refinements.begin_refinement_operation(scoped, claim, "refinement")
+        await refinements.begin_act(scoped, claim, "refinement")
         await refinements.finish(scoped, claim, "completed", await refinements.ledger(scoped), {}, None)
 
 
@@ -55,7 +55,7 @@ def in_a_session(key: str, act: Act) -> Act:
     async def acts(scoped: Scoped) -> None:
         claim = new(key)
         await refinements.begin(scoped, claim, [], target=1, seconds=60)
-        await refinements.begin_refinement_operation(scoped, claim, "update")
+        await refinements.begin_act(scoped, claim, "update")
         await act(scoped)
         await refinements.finish(scoped, claim, "completed", [], {}, None)
 
