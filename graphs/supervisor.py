@@ -16,7 +16,6 @@ from mnemic.nodes.supervisor.confirm import confirm
 from mnemic.nodes.supervisor.observe import observe_said
 from mnemic.nodes.supervisor.recall import recall
 from mnemic.nodes.supervisor.tools import use_tools
-from mnemic.operations.messages.graph_memory import GraphMemory
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.categories import Categories
 from mnemic.prompts.supervise import SUBAGENTS
@@ -45,16 +44,15 @@ def build_supervisor(
         categories: those that the tools' descriptions name; None: they name none.
         checkpointer: where its threads are kept; None: that of the host or server, if it has one.
     """
-    memory = GraphMemory(provide, recalls)
     tools = _tools(provide, categories)
     builder = StateGraph(
         SupervisorState, context_schema=Identity, input_schema=SupervisorInput, output_schema=SupervisorInput
     )
-    builder.add_node("recall", recall(memory))
-    builder.add_node("agent", answer(provide, memory, tools))
+    builder.add_node("recall", recall(recalls))
+    builder.add_node("agent", answer(provide, recalls, tools))
     builder.add_node("confirm", confirm)
     builder.add_node("tools", use_tools(tools))
-    builder.add_node("observe", observe_said(provide, memory, formation))
+    builder.add_node("observe", observe_said(provide, formation))
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "agent")
     builder.add_conditional_edges("agent", after_answer, ["confirm", "tools", "observe"])

@@ -8,12 +8,11 @@ from typing import Any, Final
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from mnemic.operations.run.identity import to_identity
-from mnemic.operations.run.resources import Resources
 from mnemic.service.asked import SWITCH, THREAD_ID, THREAD_IDS
+from mnemic.service.base import MemoryBase
 from mnemic.state.checking import checked
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, to_identity
 from mnemic.state.threads import ThreadStanding
 from mnemic.storage import thread_copies
 from mnemic.storage.threads import ThreadOwner, ThreadSaver
@@ -26,10 +25,8 @@ _NOBODY: Final = (
 RUNTIME: Final = "__pregel_runtime"
 
 
-class Threads:
+class Threads(MemoryBase):
     """Every thread belongs to an agent and one user, or to nobody in particular, and exists for nobody else."""
-
-    _resources: Resources
 
     def checkpointer(self, identity: Identity | None = None) -> ThreadSaver:
         """A checkpointer for any graph, over this service's own pool; its threads are erased with their person.
@@ -42,8 +39,8 @@ class Threads:
             InvalidInputError, MissingIdentityError: an identity that cannot be used.
         """
         if identity is None:
-            return ThreadSaver(self._resources.database, thread_owner_of)
-        return ThreadSaver(self._resources.database, partial(_owner_alone, _owner(to_identity(identity))))
+            return ThreadSaver(self.resources.database, thread_owner_of)
+        return ThreadSaver(self.resources.database, partial(_owner_alone, _owner(to_identity(identity))))
 
     def thread(self, identity: Identity, thread_id: str | None = None) -> RunnableConfig:
         """The config of a run: whose thread it is, and which.

@@ -6,13 +6,15 @@ next run. What a caller gives a graph as its input, LangGraph itself writes down
 call the graphs from a node (or through `Mnemic`'s methods), and servers keep questions, not memories.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from langgraph.channels import UntrackedValue
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mnemic.state.records import Extraction, FormationReason
+from mnemic.state.changes import Delta
+from mnemic.state.records import Extraction, FormationReason, Found, Standing
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
 Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]
@@ -190,13 +192,12 @@ class RecallOutput(TypedDict, total=False):
 
 
 class RecallState(RecallInput, RecallOutput, total=False):
-    """Recall's channels."""
+    """Recall's channels. Records as they are: the graph keeps no checkpoints."""
 
-    #: Names in the question that decide on a search if the standing part does not know them.
-    names: Annotated[list[str], UntrackedValue]
-    standing: Rows
-    found: Rows
+    #: What the agent overrides of the settings.
+    overrides: Annotated[dict[str, Any], UntrackedValue]
+    standing: Annotated[Sequence[Standing], UntrackedValue]
+    #: The search results that fit, best first.
+    found: Annotated[Sequence[Found], UntrackedValue]
     #: The delta header, if there is one.
-    delta: Rows
-    #: Tokens the retrieved lines may take.
-    budget: Annotated[int, UntrackedValue]
+    delta: Annotated[Delta | None, UntrackedValue]

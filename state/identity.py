@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, ValidationError
 
-from mnemic.state.checking import first_problem
-from mnemic.state.errors import InvalidInputError
+from mnemic.state.checking import first_problem, validate
+from mnemic.state.errors import InvalidInputError, MissingIdentityError
 
 Scope = Literal["session", "user", "group", "agent"]
 
@@ -90,3 +90,30 @@ class Identity(BaseModel):
         if self.session_id:
             keys.append(scope_key("session", self.session_id))
         return tuple(keys)
+
+
+def to_identity(context: object) -> Identity:
+    """The identity that a context stands for.
+
+    A graph used as a node of another one gets that host's context object as it is, so any object or mapping that
+    carries the identity's fields will do.
+
+    Raises:
+        MissingIdentityError: no context, or one without an agent.
+        InvalidInputError: an id in it cannot be used.
+    """
+    if isinstance(context, Identity):
+        return context
+    given = validate(dict[Any, Any], context, strict=False) if isinstance(context, Mapping) else _attributes(context)
+    fields: dict[str, Any] = {name: given[name] for name in Identity.model_fields if given.get(name) is not None}
+    if "agent_id" not in fields:
+        raise MissingIdentityError
+    return Identity(**fields)
+
+
+def _attributes(context: object) -> dict[str, object]:
+    return {name: getattr(context, name, None) for name in Identity.model_fields}
+
+
+#: The identity as a caller of `Mnemic` gives it, for functions under `check_arguments`; they get an `Identity`.
+AnyIdentity = Annotated[Identity, BeforeValidator(to_identity)]

@@ -9,6 +9,17 @@ from uuid import UUID
 from mnemic.state.identity import Scope, scope_key, split_scope_key
 
 Kind = Literal["fact", "reflection", "consolidation", "core", "episode", "insight", "procedure", "journal"]
+#: In the order in which they are listed.
+ALL_KINDS: tuple[Kind, ...] = (
+    "core",
+    "consolidation",
+    "reflection",
+    "fact",
+    "episode",
+    "insight",
+    "procedure",
+    "journal",
+)
 State = Literal["active", "absorbed", "superseded", "soft_deleted", "purged"]
 Provenance = Literal["asserted", "inferred", "consolidated"]
 Role = Literal["user", "assistant", "tool", "other"]

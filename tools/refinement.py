@@ -16,7 +16,7 @@ from mnemic.operations.refinement.session import RefinementSession
 from mnemic.prompts.described import Arguments
 from mnemic.prompts.refusals import refused_argument
 from mnemic.state.errors import ConcurrentChangeError, RefusedCallError, RefusedError
-from mnemic.tools.calling import told_of_arguments
+from mnemic.tools.calling import refused_arguments
 
 Handle = Annotated[int, Field(ge=1, lt=2**31, description="Its number in the ledger.")]
 #: Longer ones are refused before they are read; what a memory may hold is far less.
@@ -109,5 +109,5 @@ def _bound(name: str, tool: _Tool, session: RefinementSession) -> BaseTool:
         args_schema=tool.arguments,
         coroutine=call,
         handle_tool_error=True,
-        handle_validation_error=told_of_arguments,
+        handle_validation_error=refused_arguments,
     )

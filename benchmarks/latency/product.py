@@ -84,7 +84,7 @@ class Product:
     def __init__(self, resources: Resources, facts: Facts, sayings: Sayings) -> None:
         self.memory = Mnemic(resources)
         self.allowed: Sequence[str] = tuple(resources.categories.of_role(ROLE).categories)
-        self._resources = resources
+        self.resources = resources
         self._facts = facts
         self._sayings = sayings
 
@@ -114,18 +114,18 @@ class Product:
     async def memory_query(self, number: int) -> list[Found]:
         """Ten memories by hybrid search."""
         return await query(
-            self._resources, self._who(number), MemoryQuery(query=self._sayings.question(number), top_k=10)
+            self.resources, self._who(number), MemoryQuery(query=self._sayings.question(number), top_k=10)
         )
 
     async def semantic(self, user: int, question: str, categories: tuple[str, ...] | None) -> list[UUID]:
         """The ids of the ten memories nearest to a question in meaning."""
         request = MemoryQuery(query=question, categories=categories, search_type="semantic", top_k=10)
-        return [item.item_id for item in await query(self._resources, self._who(user), request)]
+        return [item.item_id for item in await query(self.resources, self._who(user), request)]
 
     async def recall(self, number: int) -> Any:
         """The context of a turn, with a search."""
         who = self._who(number).model_copy(update={"session_id": f"turn-{self._sayings.user(number)}"})
-        return await self.memory.context(who, self._sayings.question(number), search="always")
+        return await self.memory.recall(who, self._sayings.question(number), search="always")
 
     async def add_conversation(self, number: int) -> None:
         """Six messages observed and formed: three facts."""
@@ -152,17 +152,17 @@ class Product:
         """Counts that ten memories were recalled, as `observe` does after a turn."""
         who, uses = self._who(number), Uses()
         uses.note(who, self._facts.of(self._sayings.user(number), 10))
-        await uses.write(self._resources.database, who)
+        await uses.write(self.resources.database, who)
 
     async def _insert(self, who: Identity, new: Sequence[NewMemory]) -> None:
-        made = await self._resources.embedder.embed([memory.search_text for memory in new])
+        made = await self.resources.embedder.embed([memory.search_text for memory in new])
         vectors = {memory.id: vector for memory, vector in zip(new, made, strict=True)}
 
         async def act(scoped: Scoped) -> None:
             await scoped.begin_operation("formation")
-            await memories.insert(scoped, new, model=self._resources.embedder.name, vectors=vectors, run_id=None)
+            await memories.insert(scoped, new, model=self.resources.embedder.name, vectors=vectors, run_id=None)
 
-        await self._resources.database.write(who, act)
+        await self.resources.database.write(who, act)
 
     def _who(self, number: int) -> Identity:
         return Identity(agent_id=AGENT, user_id=str(self._sayings.user(number)), role=ROLE)

@@ -11,7 +11,7 @@ from mnemic.operations.run.node_types import ConsolidationNode
 from mnemic.operations.run.resources import Provider
 from mnemic.operations.run.serialization import to_plain
 from mnemic.policy.text.names import display_name
-from mnemic.state.checking import input_of
+from mnemic.state.checking import validate
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Outcome
 from mnemic.state.identity import Identity, split_scope_key
@@ -31,7 +31,7 @@ def collect(provide: Provider) -> ConsolidationNode:
     async def collect(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
         resources = await provide()
         identity = identity_of(runtime)
-        asked = input_of(ConsolidationInput, state)
+        asked = validate(ConsolidationInput, state)
         key, forced = asked.get("scope_key", ""), asked.get("force", False)
         if key not in identity.scope_keys:
             raise InvalidInputError("the scope key to consolidate is none of this identity's")

@@ -16,7 +16,7 @@ from mnemic.operations.run.serialization import to_plain
 from mnemic.policy.formation.triggers import facts_of_batch, formation_reason
 from mnemic.policy.formation.turns import facts_of_turn, first_turn, turn_reason
 from mnemic.policy.text.tokens import count_tokens, weighted_tokens
-from mnemic.state.checking import input_of
+from mnemic.state.checking import validate
 from mnemic.state.graphs import FormationInput, FormationState, Waits
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import FormationReason, Inbox, Message, ScopeSettings
@@ -35,7 +35,7 @@ def gate(provide: Provider) -> FormationNode:
     async def gate(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
         resources = await provide()
         identity = identity_of(runtime)
-        asked = input_of(FormationInput, state)
+        asked = validate(FormationInput, state)
         retry, forced = asked.get("retry", False), asked.get("force", False)
         async with resources.database.scoped(identity) as scoped:
             overrides, read_seq = await scopes.first_look(scoped)

@@ -9,7 +9,7 @@ from mnemic.operations.refinement.release import release_on_error
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.node_types import RefinementNode
 from mnemic.operations.run.resources import Provider
-from mnemic.state.checking import input_of
+from mnemic.state.checking import validate
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.refinement import Handles, RefinementInput, RefinementResult, RefinementState
 
@@ -19,7 +19,7 @@ def open_refinement(provide: Provider) -> RefinementNode:
 
     async def open_refinement(state: RefinementState, runtime: Runtime[Identity]) -> RefinementState:
         resources, identity = await provide(), identity_of(runtime)
-        request = input_of(RefinementInput, state)
+        request = validate(RefinementInput, state)
         key = request.get("scope_key") or scope_key("agent", identity.agent_id)
         forced = request.get("force", False)
         if request.get("dry_run"):

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from mnemic.nodes.supervisor.progress import tell
 from mnemic.operations.explicit.forget import forgettable
 from mnemic.operations.messages.transcript import transcript
-from mnemic.operations.messages.turn import Asked, TurnMemory, recall_turn
+from mnemic.operations.recall.turn import RecallGraph, recall_turn
 from mnemic.operations.run.identity import supervising
 from mnemic.operations.run.model_step import agent_models, perform_answer
 from mnemic.operations.run.node_types import SupervisorNode
@@ -31,13 +31,13 @@ MOST_CALLING: Final = 12
 _IMPORTANT = 4
 
 
-def answer(provide: Provider, memory: TurnMemory, tools: Sequence[BaseTool]) -> SupervisorNode:
+def answer(provide: Provider, recalls: RecallGraph, tools: Sequence[BaseTool]) -> SupervisorNode:
     """The agent's next message. After an interrupt, which loses the context, memory is asked again."""
 
     async def answer(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
         tell(runtime, "answer")
         resources, identity = await provide(), supervising(runtime)
-        recalled = await _recalled(memory, state, identity)
+        recalled = await _recalled(recalls, state, identity)
         settings, models = await agent_models(resources, identity)
         system = system_prompt(settings.persona, recalled["memory_context"])
         said = transcript(system, state["messages"], state.get("tool_answers", {}))
@@ -58,9 +58,9 @@ def _calling(messages: Sequence[AnyMessage]) -> int:
     return sum(isinstance(message, AIMessage) and bool(message.tool_calls) for message in turn)
 
 
-async def _recalled(memory: TurnMemory, state: SupervisorState, identity: Identity) -> MemoryState:
+async def _recalled(recalls: RecallGraph, state: SupervisorState, identity: Identity) -> MemoryState:
     if "memory_context" not in state:
-        return await recall_turn(memory, identity, state["messages"], Asked())
+        return await recall_turn(recalls, identity, state["messages"])
     return {"memory_context": state["memory_context"], "memory_revision": state.get("memory_revision")}
 
 

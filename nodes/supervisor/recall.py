@@ -5,7 +5,7 @@ from langgraph.runtime import Runtime
 
 from mnemic.nodes.supervisor.progress import tell
 from mnemic.operations.messages.normalize import require_storable
-from mnemic.operations.messages.turn import Asked, TurnMemory, recall_turn
+from mnemic.operations.recall.turn import RecallGraph, recall_turn
 from mnemic.operations.run.identity import supervising
 from mnemic.operations.run.node_types import SupervisorNode
 from mnemic.state.errors import InvalidInputError
@@ -13,7 +13,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.supervisor import SupervisorState
 
 
-def recall(memory: TurnMemory) -> SupervisorNode:
+def recall(recalls: RecallGraph) -> SupervisorNode:
     """Leaves the context in a channel that no checkpoint holds; what an earlier turn left in the others goes."""
 
     async def recall(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
@@ -24,7 +24,7 @@ def recall(memory: TurnMemory) -> SupervisorNode:
         identity = supervising(runtime)
         # before it is answered as if it were remembered, too; no earlier one, for what was refused stays in the thread
         require_storable(messages[-1], identity)
-        recalled = await recall_turn(memory, identity, messages, Asked())
+        recalled = await recall_turn(recalls, identity, messages)
         fresh: SupervisorState = {"tool_answers": {}, "questions": {}, "declined": []}
         return {**fresh, **recalled}
 

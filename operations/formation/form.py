@@ -1,6 +1,7 @@
-"""Formation of what a session has pending: run after run, now or while the application goes on."""
+"""Formation of what a session has pending, run after run, now or while the application goes on; consolidation."""
 
 import logging
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -11,10 +12,12 @@ from mnemic.operations.run.leases import formation_lease, returned
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.run.run_graph import run_graph
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
-from mnemic.state.graphs import FormationOutput
+from mnemic.state.graphs import ConsolidationResult, FormationOutput
 from mnemic.state.identity import Identity
+from mnemic.storage.leases import Lease
 
 FormationGraph = Pregel[Any, Identity, Any, Any]
+ConsolidationGraph = Pregel[Any, Identity, Any, Any]
 
 _LOG = logging.getLogger("mnemic")
 #: Times in a row that other runs may be faster before a caller hears of it.
@@ -60,9 +63,29 @@ def formation_name(identity: Identity) -> tuple[str, str, str]:
     return ("formation", identity.agent_id, session_of(identity))
 
 
-async def form_due(resources: Resources, graph: FormationGraph, identity: Identity) -> None:
+def form_later(resources: Resources, graph: FormationGraph, identity: Identity) -> None:
+    """Begins to form what is due, and does not wait for it.
+
+    Raises:
+        InvalidInputError: the identity has no session.
+    """
+    resources.background.begin(formation_name(identity), partial(_form_due, resources, graph, identity))
+
+
+async def _form_due(resources: Resources, graph: FormationGraph, identity: Identity) -> None:
     """A formation that nobody waits for: what goes wrong is logged, and the messages stay pending."""
     try:
         await form_pending(resources, graph, identity, force=False, retry=False)
     except MnemicError as error:
         _LOG.warning("what is pending was not formed, and stays pending: %s", error)
+
+
+async def consolidate(
+    resources: Resources, graph: ConsolidationGraph, identity: Identity, scope_key: str, *, force: bool
+) -> ConsolidationResult:
+    """One run of the consolidation graph; its lease is given back where the run fails."""
+    run_id = uuid4()
+    given = {"scope_key": scope_key, "force": force}
+    async with returned(resources, identity, Lease(work="consolidation", scope_key=scope_key, holder=run_id)):
+        result: ConsolidationResult = await run_graph(graph, given, identity, run_id)
+    return result

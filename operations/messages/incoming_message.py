@@ -20,7 +20,7 @@ from pydantic import (
     ValidationError,
 )
 
-from mnemic.state.checking import MAPPING, checked, first_problem
+from mnemic.state.checking import first_problem, validate
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId
 
@@ -96,7 +96,7 @@ class Said(BaseModel):
         if not isinstance(fields, Mapping):
             raise InvalidInputError("a message is a LangChain message or a mapping with role and content")
         try:
-            return cls.model_validate(checked(MAPPING, fields, strict=False))
+            return cls.model_validate(validate(dict[Any, Any], fields, strict=False))
         except ValidationError as error:
             raise InvalidInputError(first_problem(error)) from None
 

@@ -1,14 +1,11 @@
 """Whose run it is: read from the run's context, never from the state or a model, and bound to who was authenticated."""
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 from langgraph.runtime import ExecutionInfo, ServerInfo
 
 from mnemic.operations.run.authenticated import TALKING, bound
-from mnemic.state.checking import MAPPING, checked
-from mnemic.state.errors import MissingIdentityError
-from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.identity import Identity, split_scope_key, to_identity
 
 
 class Run(Protocol):
@@ -56,29 +53,6 @@ def supervising(run: Run) -> Identity:
 def _in_thread(identity: Identity, run: Run) -> Identity:
     thread = _thread(run)
     return identity if identity.session_id or not thread else identity.model_copy(update={"session_id": thread})
-
-
-def to_identity(context: object) -> Identity:
-    """The identity that a context stands for.
-
-    A graph used as a node of another one gets that host's context object as it is, so any object or mapping that
-    carries the identity's fields will do.
-
-    Raises:
-        MissingIdentityError: no context, or one without an agent.
-        InvalidInputError: an id in it cannot be used.
-    """
-    if isinstance(context, Identity):
-        return context
-    given = checked(MAPPING, context, strict=False) if isinstance(context, Mapping) else _attributes(context)
-    fields: dict[str, Any] = {name: given[name] for name in Identity.model_fields if given.get(name) is not None}
-    if "agent_id" not in fields:
-        raise MissingIdentityError
-    return Identity(**fields)
-
-
-def _attributes(context: object) -> dict[str, object]:
-    return {name: getattr(context, name, None) for name in Identity.model_fields}
 
 
 def acting_for(identity: Identity, scope_key: str) -> Identity:

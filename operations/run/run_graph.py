@@ -6,8 +6,7 @@ from uuid import UUID, uuid4
 from langchain_core.runnables import RunnableConfig
 from langgraph.pregel import Pregel
 
-from mnemic.operations.run.identity import to_identity
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, to_identity
 
 #: A host's node that calls these graphs hands its own durability down, and LangGraph 1.2 fails under "sync" to run a
 #: graph that keeps no checkpoints (`_put_checkpoint_fut`); its argument `durability` warns for such a graph.

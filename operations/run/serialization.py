@@ -5,10 +5,9 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter
 
-from mnemic.state.changes import Delta
-from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
+from mnemic.state.records import Found, Memory, Message, NewMemory
 
-Record = TypeVar("Record", Message, Memory, NewMemory, Standing, Found, Delta)
+Record = TypeVar("Record", Message, Memory, NewMemory, Found)
 
 #: Each is built when first used: a millisecond, which importing the graphs need not take.
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {

@@ -1,4 +1,4 @@
-"""The delta header: which of the changes since the last turn an agent is told of, and how (seed B 1). Pure rules."""
+"""The delta header: which of the changes since the last turn an agent is told of, and how. Pure rules."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -11,12 +11,11 @@ from mnemic.service.cli import audit
 from mnemic.service.cli.chat import chat
 from mnemic.service.cli.database import doctor, dump, migrate
 from mnemic.service.cli.demo import demo
-from mnemic.service.cli.erasure import erase, purge
 from mnemic.service.cli.form import form
 from mnemic.service.cli.look import history, memories
-from mnemic.service.cli.protection import protect, unprotect
-from mnemic.service.cli.recall import context, recall
+from mnemic.service.cli.recall import query, recall
 from mnemic.service.cli.refinement import refine, refinements
+from mnemic.service.cli.retention import erase, protect, purge, unprotect
 from mnemic.service.cli.running import blocking
 from mnemic.service.cli.threads import threads
 from mnemic.service.cli.time_machine import as_of, restore, undo
@@ -32,7 +31,7 @@ database = typer.Typer(help="Set up and dump the database.", no_args_is_help=Tru
 audits = typer.Typer(help="What was done, and whether the record of it is whole.", no_args_is_help=True)
 
 for command in (
-    *(demo, chat, threads, form, recall, context, memories, history),
+    *(demo, chat, threads, form, query, recall, memories, history),
     *(refine, refinements, protect, unprotect),
     *(undo, restore, as_of, erase, purge, doctor, token),
 ):

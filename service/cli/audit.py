@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -16,6 +16,7 @@ from mnemic.service.cli.moments import to_time
 from mnemic.service.cli.options import Agent, AsJson, Concerned, OfSession, Session, User, person
 from mnemic.service.cli.output import acting, columns, emit, plain, say, show, show_text
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.cli.time_machine import time_machine
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.audit import AuditProblem
@@ -39,17 +40,13 @@ async def verify(agent: OneAgent = None, anchors: Anchors = None, as_json: AsJso
     async with Administration.open() as administration:
         problems = await administration.verify(agent, anchors)
     if as_json:
-        emit([_told(problem) for problem in problems])
+        emit([{**asdict(problem), "explanation": problem.explanation} for problem in problems])
     else:
         _show_problems(problems)
     if anchors is None:
         say("without --anchors nobody sees whether the end was cut off, or all of it written anew")
     if problems:
         raise typer.Exit(EXIT_FOUND_WRONG)
-
-
-def _told(problem: AuditProblem) -> dict[str, object]:
-    return {**asdict(problem), "explanation": problem.explanation}
 
 
 def _show_problems(problems: Sequence[AuditProblem]) -> None:
@@ -144,27 +141,17 @@ async def log(
 ) -> None:
     """List what was done to memories, newest first: ids and figures, no contents."""
     moment = None if since is None else to_time(since, "--since")
-    found = await _operations(agent, user, session, moment, limit)
+    async with time_machine(agent, user, session) as (machine, whose):
+        found = await machine.operations(whose, session_id=session, since=moment, limit=limit)
     if as_json:
         emit(found)
     elif found:
-        _list(found)
+        _list_operations(found)
     else:
         say("no operations")
 
 
-async def _operations(
-    agent: str, user: str | None, session: str | None, since: datetime | None, limit: int
-) -> list[Operation]:
-    if user is None:
-        async with Administration.open() as administration:
-            return await administration.operations(agent, session_id=session, since=since, limit=limit)
-    who = person(agent, user, session=session)
-    async with Mnemic.open() as memory:
-        return await memory.operations(who, session_id=session, since=since, limit=limit)
-
-
-def _list(operations: Sequence[Operation]) -> None:
+def _list_operations(operations: Sequence[Operation]) -> None:
     table = columns("when (UTC), and its operation", "rows", "why, by", "what")
     table.columns[0].no_wrap = True  # an id is there to be copied
     for operation in operations:

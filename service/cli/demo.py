@@ -108,5 +108,5 @@ def _contradictions(stored: dict[UUID, Memory]) -> list[Contradiction]:
 
 
 async def _answer(memory: Mnemic, agent_id: str, question: Question) -> Answer:
-    recalled = await memory.context(question.identity(agent_id), question.question, search="always")
+    recalled = await memory.recall(question.identity(agent_id), question.question, search="always")
     return Answer(asked=question, memories=recalled["memories"], tokens=recalled["tokens"])

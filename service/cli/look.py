@@ -11,12 +11,11 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from mnemic.service.asked import ALL_KINDS
 from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, person
 from mnemic.service.cli.output import acting, columns, day, emit, plain, say, show
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
 from mnemic.service.memory import Mnemic
-from mnemic.state.records import HistoryEvent, Kind, Memory
+from mnemic.state.records import ALL_KINDS, HistoryEvent, Kind, Memory
 
 KindName = StrEnum("KindName", {kind: kind for kind in ALL_KINDS})  # type: ignore[misc]  # made of the library's list
 Kinds = Annotated[list[KindName] | None, typer.Option("--kind", help="Only this kind; may be given repeatedly.")]

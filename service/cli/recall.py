@@ -1,4 +1,4 @@
-"""`mnemic recall` and `mnemic context`: memories come out."""
+"""`mnemic query` and `mnemic recall`: memories come out."""
 
 import shlex
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ _NOT_TEXT: Final = frozenset({"pinned", "importance_min", "importance_max"})
 _PLAIN: Final[dict[str, Any]] = {"true": True, "false": False, **{str(number): number for number in range(1, 6)}}
 
 
-async def recall(
+async def query(
     question: Question,
     agent: Agent,
     user: User,
@@ -112,7 +112,7 @@ def _filters(conditions: Sequence[str], since: str | None, before: str | None) -
     return given
 
 
-async def context(
+async def recall(
     agent: Agent,
     user: User,
     question: OptionalQuestion = "",
@@ -122,7 +122,7 @@ async def context(
 ) -> None:
     """Print what an agent would get into its prompt for this turn."""
     async with Mnemic.open() as memory:
-        recalled = await memory.context(identity(agent, user, group, session), question)
+        recalled = await memory.recall(identity(agent, user, group, session), question)
     if as_json:
         emit(recalled)
         return

@@ -38,7 +38,7 @@ class Talk:
         self._who = who
         #: What becomes of the memory is the person's own view.
         self._person = who.model_copy(update={"role": OWNER})
-        self._graph = memory.supervisor(memory.checkpointer(who))
+        self._graph = memory.graphs.supervisor(memory.checkpointer(who))
         self._view = ChatView()
         self._lines = Lines()
         #: What Ctrl-C does now.

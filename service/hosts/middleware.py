@@ -1,8 +1,8 @@
 """Memory for agents that are made by LangChain's `create_agent`."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NotRequired
 
 from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
@@ -13,15 +13,25 @@ from langgraph.channels import UntrackedValue
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
+from mnemic.operations.formation.form import form_later
+from mnemic.operations.messages.observe import observe_turn
 from mnemic.operations.messages.speakers import session_of
-from mnemic.operations.messages.turn import Asked, observe_turn, recall_turn
+from mnemic.operations.recall.turn import RecallOptions, recall_turn
 from mnemic.operations.run.event_loop import on_loop
 from mnemic.operations.run.identity import identity_of
+from mnemic.service.base import MemoryBase
 from mnemic.state.host import MemoryState
 from mnemic.state.identity import Identity
 
-if TYPE_CHECKING:
-    from mnemic.service.memory import Mnemic
+
+@dataclass(frozen=True, kw_only=True)
+class TurnOptions:
+    """What is done around a turn; see `Mnemic.middleware`."""
+
+    recall: RecallOptions = field(default_factory=RecallOptions)
+    observe: bool = True
+    form: bool = True
+    several_speakers: bool = False
 
 
 class MemoryAgentState(AgentState[Any]):
@@ -41,25 +51,12 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     state_schema = MemoryAgentState
 
-    def __init__(
-        self,
-        memory: "Mnemic",
-        asked: Asked,
-        tools: Sequence[BaseTool],
-        loop: asyncio.AbstractEventLoop | None,
-        *,
-        observe: bool,
-        form: bool,
-        several_speakers: bool = False,
-    ) -> None:
+    def __init__(self, memory: MemoryBase, tools: Sequence[BaseTool], options: TurnOptions) -> None:
         super().__init__()
         self.tools = tools
         self._memory = memory
-        self._asked = asked
-        self._loop = loop
-        self._observes = observe
-        self._forms = form
-        self._several_speakers = several_speakers
+        self._options = options
+        self._loop = memory.resources.database.loop
 
     async def abefore_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Recalls for the last message of the user.
@@ -68,7 +65,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
             MissingIdentityError: the run's context says not whose it is.
             InvalidInputError: an id cannot be used, or there is no session to observe.
         """
-        if self._observes:
+        if self._options.observe:
             session_of(self._identity(runtime))  # a host's mistake shows before a model has been paid for
         return {**await self._recalled(state, runtime)}
 
@@ -81,13 +78,15 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
         """Observes the turn, and has formed what is due."""
-        if not self._observes:
+        if not self._options.observe:
             return
         identity, revision = self._identity(runtime), state.get("memory_revision")
-        several = self._several_speakers
-        await observe_turn(self._memory, identity, state["messages"], revision=revision, several_speakers=several)
-        if self._forms:
-            await self._memory.form_later(identity)
+        several = self._options.several_speakers
+        await observe_turn(
+            self._memory.resources, identity, state["messages"], revision=revision, several_speakers=several
+        )
+        if self._options.form:
+            form_later(self._memory.resources, self._memory.graphs.formation, identity)
 
     # The same for an agent that is invoked synchronously, in a thread beside the loop that opened Mnemic.
 
@@ -112,10 +111,12 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         on_loop(self._loop, lambda: self.aafter_agent(state, runtime))
 
     async def _recalled(self, state: AgentState[Any], runtime: Runtime[Any]) -> MemoryState:
-        return await recall_turn(self._memory, self._identity(runtime), state["messages"], self._asked)
+        return await recall_turn(
+            self._memory.graphs.recall, self._identity(runtime), state["messages"], self._options.recall
+        )
 
     def _identity(self, runtime: Runtime[Any]) -> Identity:
-        return self._asked.identity(identity_of(runtime))
+        return self._options.recall.identity(identity_of(runtime))
 
 
 def _has_context(request: ModelRequest[Any]) -> bool:

@@ -13,10 +13,10 @@ from langgraph.checkpoint.base import (
 )
 
 from mnemic.operations.run.authenticated import bound
-from mnemic.operations.run.identity import to_identity
 from mnemic.service.server.auth import caller
 from mnemic.service.threads import RUNTIME
 from mnemic.state.errors import MissingIdentityError
+from mnemic.state.identity import to_identity
 from mnemic.storage.database import Database
 from mnemic.storage.thread_owners import owners, owners_of_runs
 from mnemic.storage.threads import SERIALIZER, ThreadOwner, ThreadSaver

@@ -55,7 +55,7 @@ class Reader:
     bullets: list[int] = field(default_factory=list)
 
     async def poll(self) -> None:
-        recalled = await self.memory.context(self.who)
+        recalled = await self.memory.recall(self.who)
         assert recalled["degraded"] is None
         self.told.update(update["seq"] for update in recalled["updates"])
         header = recalled["context"].partition("<Updates")[2].partition("</Updates>")[0]

@@ -48,11 +48,11 @@ async def test_a_session_is_told_that_a_memory_was_erased(clean_db: Clone, model
     async with scripted_memory(clean_db, model) as memory:
         model.answer(FACTS, facts(fact("Ana keeps bees.")))
         await say(memory, ANA, "I keep bees")
-        told = await memory.context(ANA, "bees", search="always")
+        told = await memory.recall(ANA, "bees", search="always")
         await memory.observe(ANA, [{"role": "user", "content": "Well"}], revision=told["revision"])
         (bees,) = await memory.memories(ANA, ["fact"])
         await memory.erase(ANA, bees.id)
-        assert "−deleted" in (await memory.context(ANA, "Well"))["context"]
+        assert "−deleted" in (await memory.recall(ANA, "Well"))["context"]
 
 
 async def test_as_of_a_moment_after_an_erasure_shows_no_skeleton(clean_db: Clone, model: LoopbackModel) -> None:
@@ -60,6 +60,6 @@ async def test_as_of_a_moment_after_an_erasure_shows_no_skeleton(clean_db: Clone
         known = await memory.remember(ANA, "Ana keeps bees.", category="projects")
         assert known.id
         await memory.erase(ANA, known.id)
-        async with memory._resources.database.scoped(ANA) as scoped:
+        async with memory.resources.database.scoped(ANA) as scoped:
             ((now,),) = await scoped.tuples(time_machine._SQL["newest"], {})
         assert await memory.as_of(ANA, "user:ana", now) == []

@@ -157,7 +157,7 @@ class Planting:
             assert known.id
             await self.memory.forget(ANA, known.id)
         await self.memory.query(ANA, f"What does Ana keep, {STEM}?")
-        await self.memory.context(ANA, "What does Ana keep at home?", search="always")
+        await self.memory.recall(ANA, "What does Ana keep at home?", search="always")
 
     async def refined(self) -> None:
         """A merge, an update, a deletion and the summary of a refinement, and what it was asked to look for."""
@@ -200,7 +200,7 @@ class Planting:
 
     async def remember_core(self, text: str, key: str, session: str) -> None:
         new = replace(draft(text, kind="core", key=key), source_session_id=session)
-        await remember(self.memory._resources.database, ANA, new)
+        await remember(self.memory.resources.database, ANA, new)
 
     async def shared(self) -> None:
         """A group's fact, a shared session's reflection and the consolidation that takes it in, beside Bo's."""

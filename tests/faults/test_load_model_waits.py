@@ -84,7 +84,7 @@ async def ask_everything(model: LoopbackModel, memory: Mnemic) -> None:
     model.answer(CONSOLIDATION, consolidation("Ana is heard."), consolidation(WISH))
     await memory.observe(ANA, turns(*SAID))
     await memory.form(ANA)
-    await memory.context(ANA, "Where did Ana live?", search="always")
+    await memory.recall(ANA, "Where did Ana live?", search="always")
     await memory.query(ANA, "Where did Ana live?")
     model.answer(FACTS, facts(fact(BERGEN)))
     await memory.observe(ANA, turns(*SAID, "And then."))
@@ -224,7 +224,7 @@ async def crowd(clone: Clone, *, patience: float) -> tuple[list[BaseException], 
             forming = asyncio.gather(*(memory.form(who) for who in people), return_exceptions=True)
             for _ in range(POOL):
                 assert await asyncio.to_thread(begun.acquire, timeout=60)
-            recalls = (memory.context(who, "Which ferry?", search="always") for who in people)
+            recalls = (memory.recall(who, "Which ferry?", search="always") for who in people)
             recalled = await asyncio.gather(*recalls)
             released.set()
             formed = await forming

@@ -44,7 +44,7 @@ select %(agent)s, 'user:ana', id, 'message', 'knowledge', (select min(model) fro
 async def recall_at_once(memory: Mnemic, many: int) -> Counter[tuple[str | None, bool]]:
     """What so many recalls went without, and whether they had the memory."""
     questions = [f"Where are the bees that I keep? Berth {number}?" for number in range(many)]
-    contexts = await asyncio.gather(*(memory.context(ANA, question, search="always") for question in questions))
+    contexts = await asyncio.gather(*(memory.recall(ANA, question, search="always") for question in questions))
     return Counter((context["degraded"], BEES in context["context"]) for context in contexts)
 
 
@@ -93,7 +93,7 @@ async def test_who_is_not_reached_is_told_that_mnemic_is_busy(
         assert "this recall goes without memory: More recalls came" in caplog.text
         searches = await asyncio.gather(*(memory.query(ANA, "bees") for _ in range(16)), return_exceptions=True)
         assert {list, BusyError} == set(map(type, searches))
-        assert (await memory.context(ANA, "bees"))["degraded"] is None
+        assert (await memory.recall(ANA, "bees"))["degraded"] is None
 
 
 async def test_where_the_database_is_away_nobody_queues_for_it(crashing: CrashingServer) -> None:

@@ -53,7 +53,7 @@ async def live(clone: Clone, rounds: int = ROUNDS, **changes: Any) -> tuple[list
                 for number in range(rounds):
                     await memory.observe(me, turns(f"I keep bees at {token} in year {number}", minutes=number))
                     await memory.form(me)
-                    context = await memory.context(me, "Where are the bees kept?", search="always")
+                    context = await memory.recall(me, "Where are the bees kept?", search="always")
                     heard = words(await host.ainvoke(said(token), at("talk")))
                     seen = [word for word in f"{context['context']} {heard}".split() if "quay-" in word]
                     foreign.extend(word for word in seen if token not in word)

@@ -44,7 +44,7 @@ async def only(mnemic: Mnemic, kind: Any) -> Memory:
 async def absorb(mnemic: Mnemic, _: Clone) -> None:
     """A consolidation takes the reflection in."""
     wish, text = await only(mnemic, "reflection"), await only(mnemic, "consolidation")
-    await operate(mnemic._resources.database, ANA, lambda scoped: memories.absorb(scoped, text.id, [wish.id]))
+    await operate(mnemic.resources.database, ANA, lambda scoped: memories.absorb(scoped, text.id, [wish.id]))
 
 
 async def rewrite(mnemic: Mnemic, _: Clone) -> None:
@@ -54,7 +54,7 @@ async def rewrite(mnemic: Mnemic, _: Clone) -> None:
     async def act(scoped: Scoped) -> None:
         await memories.rewrite_consolidation(scoped, text, "Ana wants the newest words of all of them.")
 
-    await operate(mnemic._resources.database, ANA, act)
+    await operate(mnemic.resources.database, ANA, act)
 
 
 async def undo(mnemic: Mnemic, _: Clone) -> None:
@@ -182,7 +182,7 @@ async def storm(clone: Clone, model: TrappedModel) -> None:
             for told in jobs:
                 await mnemic.observe(told.who, told.messages)
                 await mnemic.form(told.who)
-                await mnemic.context(told.who, "What does Ana care about?", search="always")
+                await mnemic.recall(told.who, "What does Ana care about?", search="always")
 
         async def refine() -> None:
             while forming:

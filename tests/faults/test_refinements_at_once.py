@@ -282,7 +282,7 @@ async def test_control_a_host_that_leaves_the_graph_between_two_nodes_keeps_the_
 ) -> None:
     """Whoever runs the graph by themselves has what its nodes do, and its lease after that."""
     async with settled(clean_db, model) as resources:
-        graph = Mnemic(resources).refinement()
+        graph = Mnemic(resources).graphs.refinement
         streamed = graph.astream({"scope_key": KEY, "force": True}, context=ANA)
         async with aclosing(cast("AsyncGenerator[Any, None]", streamed)) as steps:
             await anext(steps)

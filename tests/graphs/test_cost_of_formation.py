@@ -151,7 +151,7 @@ async def test_no_connection_is_held_while_a_model_or_the_embedder_answers(
         watch(model, resources, held)
         memory = Mnemic(resources)
         await full_run(memory, model)
-        await memory.context(ANA, "Where did Ana live?", search="always")
+        await memory.recall(ANA, "Where did Ana live?", search="always")
 
     assert [what for what, _ in held] == [FACTS, "embeddings", DECISIONS, REFLECTIONS, "embeddings", CONSOLIDATION,
                                           "embeddings"]  # fmt: skip

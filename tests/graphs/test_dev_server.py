@@ -30,7 +30,7 @@ NODES = {
         "consolidate",
     },
     "consolidation": {"collect", "write", "save"},
-    "recall": {"decide", "read_context", "render"},
+    "recall": {"read_context", "decide", "search", "render"},
     "refinement": {"open", "agent", "tools", "close"},
 }
 ANA = identity("ana", session="s1")

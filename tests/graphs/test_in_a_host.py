@@ -83,7 +83,7 @@ async def test_called_inside_a_node_they_work_and_leave_no_words(
             return {"note": VISIBLE}
 
         async def recall(state: Note, runtime: Runtime[Identity]) -> Note:
-            context = await memory.context(runtime.context, QUESTION)
+            context = await memory.recall(runtime.context, QUESTION)
             assert KEPT in context["context"]
             assert TEXT in context["context"]
             return {"tokens": context["tokens"]}
@@ -114,8 +114,8 @@ async def test_used_as_nodes_they_work_and_leave_no_words(
     async with scripted_memory(fresh_db, model) as memory, savers(fresh_db) as (saver, everything):
         builder = StateGraph(Turn, context_schema=SimpleNamespace)
         builder.add_node("listen", lambda state: {"question": QUESTION, "note": VISIBLE})
-        builder.add_node("form", memory.formation())
-        builder.add_node("recall", memory.recall())
+        builder.add_node("form", memory.graphs.formation)
+        builder.add_node("recall", memory.graphs.recall)
         builder.add_node("answer", lambda state: {"tokens": len(state["context"])})
         builder.add_edge(START, "listen")
         builder.add_edge("listen", "form")
@@ -139,7 +139,7 @@ async def test_a_hosts_plain_mapping_says_who_it_is(memory: Mnemic, model: Loopb
     await prepare(memory)
     await memory.form(ANA)
     builder = StateGraph(Turn)
-    builder.add_node("recall", memory.recall())
+    builder.add_node("recall", memory.graphs.recall)
     builder.add_edge(START, "recall")
     host: Any = builder.compile()
 

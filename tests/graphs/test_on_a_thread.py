@@ -42,7 +42,7 @@ async def form(memory: Mnemic, model: LoopbackModel, text: str) -> None:
 
 
 async def test_a_second_consolidation_is_a_run_of_its_own(memory: Mnemic, model: LoopbackModel) -> None:
-    run, saver = on_a_thread(memory.consolidation())
+    run, saver = on_a_thread(memory.graphs.consolidation)
     key = {"scope_key": "user:ana", "force": True}
     await form(memory, model, f"Ana wants {CANARY}.")
     model.answer(CONSOLIDATION, consolidation(f"Ana wants {CANARY}."), consolidation(f"Ana wants {CANARY} and bees."))
@@ -61,7 +61,7 @@ async def test_a_second_formation_reports_its_own_figures(memory: Mnemic, model:
     model.answer(FACTS, facts(fact(f"Ana keeps {CANARY}.")), facts())
     model.answer(REFLECTIONS, reflections(user=[reflection(f"Ana wants {CANARY}.")]), reflections())
     model.answer(CONSOLIDATION, consolidation(f"Ana wants {CANARY}."))
-    run, saver = on_a_thread(memory.formation())
+    run, saver = on_a_thread(memory.graphs.formation)
     await memory.observe(ANA, turns(CANARY))
     first = await run({"force": True})
     await memory.observe(ANA, turns(CANARY, "Well."))
@@ -80,7 +80,7 @@ async def test_a_second_recall_does_not_show_the_first_ones_results(memory: Mnem
     model.answer(FACTS, facts(fact(f"Ana keeps {CANARY}.")))
     await memory.observe(ANA, turns("I keep it."))
     await memory.form(ANA)
-    run, saver = on_a_thread(memory.recall())
+    run, saver = on_a_thread(memory.graphs.recall)
     first = await run({"question": "Do you remember what I keep?"})
     second = await run({"question": "Good morning."})
 

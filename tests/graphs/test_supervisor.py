@@ -44,7 +44,7 @@ async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
     await keep(memory)
     says(model, SAID)
 
-    done = await turn(memory.supervisor())
+    done = await turn(memory.graphs.supervisor())
 
     (request,) = requests(model)
     assert BEES in system_of(request)
@@ -58,7 +58,7 @@ async def test_the_session_is_the_thread_where_the_identity_names_none(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     says(model, SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     nowhere = ANA.model_copy(update={"session_id": None})
     await graph.ainvoke({"messages": [HumanMessage("Hello there.")]}, thread(), context=nowhere)
     assert stored(superuser) == [("assistant", SAID), ("user", "Hello there.")]
@@ -70,7 +70,7 @@ async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
     await keep(memory)
     model.answer(FACTS, facts(fact("Ana asked.")))
     says(model, calling(("memory_query", {"query": "bees"})), SAID, SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
 
     done = await turn(graph, "Well?")
     (answer,) = answers_of(requests(model)[-1])
@@ -87,7 +87,7 @@ async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
 
 async def test_a_refused_call_says_why_and_the_turn_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, calling(("memory_query", {}), ("no_such_tool", {"query": "bees"})), SAID)
-    done = await turn(memory.supervisor())
+    done = await turn(memory.graphs.supervisor())
     refused, unknown = answers_of(requests(model)[-1])
     assert "query: Field required" in refused
     assert "no_such_tool is not a valid tool" in unknown
@@ -99,7 +99,7 @@ async def test_calls_numbered_alike_in_every_answer_keep_their_own_answers(
 ) -> None:
     asks = calling(("memory_query", {"query": "bees"}), ("memory_query", {"query": "ferries"}))
     says(model, asks, asks, SAID)
-    done = await turn(memory.supervisor())
+    done = await turn(memory.graphs.supervisor())
 
     ids = [str(call["id"]) for one in done["messages"] if isinstance(one, AIMessage) for call in one.tool_calls]
     assert len(set(ids)) == 4
@@ -109,7 +109,7 @@ async def test_calls_numbered_alike_in_every_answer_keep_their_own_answers(
 async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: Mnemic, model: LoopbackModel) -> None:
     kept = await keep(memory, importance=5)
     says(model, forgetting(kept), SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     assert "__interrupt__" in await turn(graph, "Forget my bees.")
 
     await turn(graph, "Never mind, tell me of the quay.")  # nobody has answered
@@ -122,7 +122,7 @@ async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: 
 
 async def test_a_model_that_fails_is_an_error_and_the_thread_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, 500, 500, 500, SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     with pytest.raises(ModelError, match="converse"):
         await turn(graph, "Hello?")
     done = await turn(graph, "Are you there?")
@@ -132,7 +132,7 @@ async def test_a_model_that_fails_is_an_error_and_the_thread_goes_on(memory: Mne
 async def test_a_call_of_an_answer_that_was_cut_off_is_not_done(memory: Mnemic, model: LoopbackModel) -> None:
     told = {"content": "Ana sells her boat", "category": "interests", "importance": 3}
     says(model, Reply(message=calling(("remember", told), text="I keep that."), finish_reason="length"), SAID)
-    done = await turn(memory.supervisor())
+    done = await turn(memory.graphs.supervisor())
     assert answers_of(requests(model)[-1])[0].startswith("Refused: ")
     assert done["messages"][-1].text == SAID
     assert await memory.memories(ANA) == []
@@ -143,14 +143,14 @@ async def test_an_answer_that_says_nothing_because_it_was_refused_is_an_error(
 ) -> None:
     says(model, Reply(message={"refusal": "I will not."}))
     with pytest.raises(ModelOutputError, match=r"a refusal; the conversation is as it was before this answer\. Say it"):
-        await turn(memory.supervisor())
+        await turn(memory.graphs.supervisor())
 
 
 async def test_messages_that_could_not_be_stored_come_with_the_next_turn(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     says(model, SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     with storing_nothing(superuser):
         await turn(graph, "My boat is blue.")
     assert stored(superuser) == []
@@ -163,7 +163,7 @@ async def test_messages_that_could_not_be_stored_come_with_the_next_turn(
 
 async def test_its_tokens_are_recorded(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, calling(("memory_query", {"query": "bees"})), SAID)
-    await turn(memory.supervisor())
+    await turn(memory.graphs.supervisor())
     (used,) = [used for used in await memory.usage(ANA) if used.step == "converse"]
     assert (used.calls, used.input_tokens, used.output_tokens) == (2, 200, 20)
 
@@ -171,17 +171,17 @@ async def test_its_tokens_are_recorded(memory: Mnemic, model: LoopbackModel) -> 
 @pytest.mark.parametrize("messages", [[], [AIMessage("I begin.")], [{"role": "assistant", "content": "I begin."}]])
 async def test_a_turn_begins_with_a_user(memory: Mnemic, messages: Any) -> None:
     with pytest.raises(InvalidInputError, match="begins with a message of the user"):
-        await memory.supervisor().ainvoke({"messages": messages}, context=ANA)
+        await memory.graphs.supervisor().ainvoke({"messages": messages}, context=ANA)
 
 
 async def test_nobody_is_refused(memory: Mnemic) -> None:
     with pytest.raises(MissingIdentityError):
-        await memory.supervisor().ainvoke({"messages": [HumanMessage("Hello.")]})
+        await memory.graphs.supervisor().ainvoke({"messages": [HumanMessage("Hello.")]})
 
 
 async def test_what_it_may_be_asked_for_is_named_in_its_tools(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, SAID)
-    await turn(memory.supervisor())
+    await turn(memory.graphs.supervisor())
     (request,) = requests(model)
     tools = {tool["function"]["name"]: str(tool) for tool in request["tools"]}
     assert set(tools) == {
@@ -197,7 +197,7 @@ async def test_formation_waits_for_nobody_and_is_done_when_the_service_ends(
     model.answer(FACTS, facts(fact(BEES)))
     await memory.configure_agent(ANA, formation_mode="per_turn", formation_min_messages=1)
     says(model, SAID)
-    await turn(memory.supervisor(), "I keep bees.")
+    await turn(memory.graphs.supervisor(), "I keep bees.")
     await resources.background.finish()
     assert [one.content for one in await memory.memories(ANA, ["fact"])] == [BEES]
 
@@ -206,7 +206,7 @@ async def test_what_its_tools_do_is_done_in_the_threads_session(memory: Mnemic, 
     nowhere = ANA.model_copy(update={"session_id": None})
     kept = await keep(memory)
     says(model, forgetting(kept), calling(text=SAID))
-    await turn(memory.supervisor(InMemorySaver()), "Forget my bees.", nowhere)
+    await turn(memory.graphs.supervisor(InMemorySaver()), "Forget my bees.", nowhere)
 
     (forgotten,) = [one for one in await memory.operations(ANA) if one.reason == "forget"]
     assert forgotten.session_id == "t"
@@ -217,7 +217,7 @@ async def test_a_model_that_never_stops_calling_is_brought_to_an_answer(memory: 
         return calling(("memory_query", {"query": "bees"})) if request.get("tools") else SAID
 
     model.answer(lambda request: True, asks_again)
-    done = await turn(memory.supervisor(InMemorySaver()))
+    done = await turn(memory.graphs.supervisor(InMemorySaver()))
 
     assert done["messages"][-1].text == SAID
     assert sum(isinstance(one, AIMessage) for one in done["messages"]) == MOST_CALLING + 1

@@ -35,7 +35,7 @@ def questions(done: Any) -> list[Any]:
 async def test_an_important_memory_is_forgotten_once_the_user_agrees(memory: Mnemic, model: LoopbackModel) -> None:
     kept = await keep(memory, importance=4)
     says(model, forgetting(kept), SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     asked = await turn(graph)
 
     (interrupt,) = asked["__interrupt__"]
@@ -52,7 +52,7 @@ async def test_an_important_memory_is_forgotten_once_the_user_agrees(memory: Mne
 async def test_it_is_kept_where_they_do_not(memory: Mnemic, model: LoopbackModel) -> None:
     kept = await keep(memory, importance=5)
     says(model, forgetting(kept.upper()), SAID)  # models copy ids as they like
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     assert [one["id"] for one in questions(await turn(graph))] == [kept]
     await resumed(graph, {"approved": False})
     assert answers_of(requests(model)[-1]) == [DECLINED]
@@ -65,7 +65,7 @@ async def test_what_every_prompt_shows_is_important_and_little_things_are_not(
 ) -> None:
     kept = await keep(memory, importance=2, kind=kind)
     says(model, forgetting(kept), SAID)
-    asked = await turn(memory.supervisor(InMemorySaver()))
+    asked = await turn(memory.graphs.supervisor(InMemorySaver()))
     assert [one["id"] for one in questions(asked)] == ([kept] if kind == "core" else [])
     assert await living(memory) == ({kept} if kind == "core" else set())
 
@@ -74,7 +74,7 @@ async def test_what_every_prompt_shows_is_important_and_little_things_are_not(
 async def test_a_wrong_answer_leaves_the_question_open(memory: Mnemic, model: LoopbackModel, wrong: Any) -> None:
     kept = await keep(memory, importance=4)
     says(model, forgetting(kept), SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     await turn(graph)
     with pytest.raises(ValidationError):
         await resumed(graph, wrong)
@@ -88,7 +88,7 @@ async def test_a_wrong_answer_leaves_the_question_open(memory: Mnemic, model: Lo
 async def test_no_answer_asks_again(memory: Mnemic, model: LoopbackModel) -> None:
     kept = await keep(memory, importance=4)
     says(model, forgetting(kept), SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     await turn(graph)
     assert [one["id"] for one in questions(await resumed(graph, {}))] == [kept]
     assert await living(memory) == {kept}
@@ -102,7 +102,7 @@ async def test_of_several_calls_each_is_done_once_and_the_declined_not_at_all(
     told = {"content": "Ana rows on Sundays.", "category": "interests", "importance": 3}
     forgets = [("forget", {"id": one}) for one in (important, little)]
     says(model, calling(*forgets, ("remember", told), ("forget", {"id": "no id"})), SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     assert [one["id"] for one in questions(await turn(graph))] == [important]
     assert await living(memory) == {important, little}  # nothing is done before the answer
 
@@ -122,7 +122,7 @@ async def test_what_the_tool_would_refuse_is_not_asked_for(memory: Mnemic, model
     foreign = ANA.model_copy(update={"user_id": "bob"})
     bobs = await memory.remember(foreign, "Bob keeps goats.", category="interests", importance=5)
     says(model, forgetting(bobs.id, "no id", "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"), SAID)
-    done = await turn(memory.supervisor(InMemorySaver()))
+    done = await turn(memory.graphs.supervisor(InMemorySaver()))
     assert "__interrupt__" not in done
     assert [one.content for one in await memory.memories(foreign)] == ["Bob keeps goats."]
 
@@ -131,7 +131,7 @@ async def test_what_was_shown_is_what_was_agreed_to(memory: Mnemic, model: Loopb
     """A memory that became important, or lost that, while the question was open changes neither."""
     kept = await keep(memory, importance=4)
     says(model, forgetting(kept), SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     await turn(graph)
     await memory.forget(ANA, kept)  # on the person's own page
     await resumed(graph, {"approved": False})
@@ -144,7 +144,7 @@ async def test_a_process_that_was_killed_behind_the_answer_does_not_do_what_was_
     kept = await keep(memory, importance=4)
     says(model, forgetting(kept), SAID)
     saver = InMemorySaver()
-    graph = memory.supervisor(saver)
+    graph = memory.graphs.supervisor(saver)
     await turn(graph)
     stream = graph.astream(
         Command(resume={"approved": False}), thread(), context=ANA, durability="sync", stream_mode="updates",
@@ -153,7 +153,7 @@ async def test_a_process_that_was_killed_behind_the_answer_does_not_do_what_was_
     parts = [list(part) async for part in stream]
     assert parts == [["confirm"], ["__interrupt__"]]
 
-    await memory.supervisor(saver).ainvoke(None, thread(), context=ANA)
+    await memory.graphs.supervisor(saver).ainvoke(None, thread(), context=ANA)
 
     assert await living(memory) == {kept}
     assert DECLINED in answers_of(requests(model)[-1])
@@ -165,7 +165,7 @@ async def test_control_without_the_question_it_would_be_gone(
     monkeypatch.setattr(answering, "_is_important", lambda memory: False)
     kept = await keep(memory, importance=5)
     says(model, forgetting(kept), SAID)
-    assert "__interrupt__" not in await turn(memory.supervisor(InMemorySaver()))
+    assert "__interrupt__" not in await turn(memory.graphs.supervisor(InMemorySaver()))
     assert await living(memory) == set()
 
 
@@ -173,7 +173,7 @@ async def test_the_user_is_asked_whatever_role_the_run_names(memory: Mnemic, mod
     """The tools act in the supervisor's role, so that is the one that counts."""
     kept = await keep(memory, importance=5)
     says(model, forgetting(kept), SAID)
-    asked = await turn(memory.supervisor(InMemorySaver()), who=ANA.model_copy(update={"role": "stylist"}))
+    asked = await turn(memory.graphs.supervisor(InMemorySaver()), who=ANA.model_copy(update={"role": "stylist"}))
 
     assert [one["id"] for one in questions(asked)] == [kept]
     assert kept in await living(memory)
@@ -186,7 +186,7 @@ def answering_in(run_id: str) -> Any:
 
 async def answered_and_rolled_back(memory: Mnemic, saver: BaseCheckpointSaver[Any], answer: bool) -> None:
     """The user answers, and the run of the answer is taken back before anything is done."""
-    graph = memory.supervisor(saver)
+    graph = memory.graphs.supervisor(saver)
     await graph.ainvoke({"messages": [HumanMessage("Forget my bees.")]}, answering_in("asking"), context=ANA)
     stream = graph.astream(
         Command(resume={"approved": answer}), answering_in("answering"), context=ANA, durability="sync",
@@ -201,7 +201,7 @@ async def test_an_answer_whose_run_was_rolled_back_does_not_count(memory: Mnemic
     says(model, forgetting(kept), SAID)
     saver = memory.checkpointer(ANA)
     await answered_and_rolled_back(memory, saver, True)
-    graph = memory.supervisor(saver)
+    graph = memory.graphs.supervisor(saver)
     assert len((await graph.aget_state(thread())).interrupts) == 1
 
     assert [one["id"] for one in questions(await graph.ainvoke(None, thread(), context=ANA))] == [kept]
@@ -216,7 +216,7 @@ async def test_a_refusal_whose_run_was_rolled_back_does_not_count_either(memory:
     says(model, forgetting(kept), SAID)
     saver = memory.checkpointer(ANA)
     await answered_and_rolled_back(memory, saver, False)
-    await resumed(memory.supervisor(saver), {"approved": True})
+    await resumed(memory.graphs.supervisor(saver), {"approved": True})
     assert await living(memory) == set()
 
 
@@ -230,5 +230,5 @@ async def test_control_if_the_rolled_back_answer_stayed_a_no_would_forget(
     says(model, forgetting(kept), SAID)
     saver = memory.checkpointer(ANA)
     await answered_and_rolled_back(memory, saver, True)
-    await resumed(memory.supervisor(saver), {"approved": False})
+    await resumed(memory.graphs.supervisor(saver), {"approved": False})
     assert await living(memory) == set()

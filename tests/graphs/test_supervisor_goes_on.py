@@ -53,7 +53,7 @@ async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answer
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, bad: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     says(model, SAID)
-    graph = memory.supervisor(memory.checkpointer(ANA))
+    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     with pytest.raises(InvalidInputError, match="is not answered: ") as refused:
         await graph.ainvoke({"messages": [HumanMessage(CANARY, **bad)]}, thread(), context=ANA)
     assert requests(model) == []
@@ -77,7 +77,7 @@ async def test_a_part_that_nobody_can_read_is_refused_before_it_is_saved(
     memory: Mnemic, model: LoopbackModel, part: Any
 ) -> None:
     says(model, SAID)
-    graph = memory.supervisor(memory.checkpointer(ANA))
+    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     await turn(graph, "Hello.")
     said: Any = {"role": "user", "content": [{"type": "text", "text": CANARY}, part]}
     with pytest.raises(InvalidInputError, match="a list of parts with text") as refused:
@@ -89,7 +89,7 @@ async def test_a_part_that_nobody_can_read_is_refused_before_it_is_saved(
 
 async def test_a_picture_that_the_model_refuses_costs_its_own_turn_alone(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, refuses_pictures)
-    graph = memory.supervisor(memory.checkpointer(ANA))
+    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     with pytest.raises(ModelOutputError, match="refused this request"):
         await graph.ainvoke({"messages": [HumanMessage(list(LOOK))]}, thread(), context=ANA)
     done = await turn(graph, "Never mind.")
@@ -100,7 +100,7 @@ async def test_a_picture_that_the_model_refuses_costs_its_own_turn_alone(memory:
 
 async def test_a_picture_is_shown_in_every_request_of_its_own_turn(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, calling(("memory_query", {"query": "bees"})), SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     await graph.ainvoke({"messages": [HumanMessage(list(LOOK))]}, thread(), context=ANA)
     assert [PICTURE in request["messages"][1]["content"] for request in requests(model)] == [True, True]
 
@@ -110,7 +110,7 @@ async def test_an_earlier_message_without_words_is_not_sent_empty(
     memory: Mnemic, model: LoopbackModel, content: Any
 ) -> None:
     says(model, SAID)
-    graph = memory.supervisor(InMemorySaver())
+    graph = memory.graphs.supervisor(InMemorySaver())
     await graph.ainvoke({"messages": [HumanMessage(content)]}, thread(), context=ANA)
     await turn(graph, "Hello.")
     assert sent(model) == [WORDLESS, "Hello."]
@@ -119,13 +119,13 @@ async def test_an_earlier_message_without_words_is_not_sent_empty(
 async def test_a_display_name_is_sent_as_providers_take_it(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, SAID)
     said = HumanMessage("Hello.", name="Zoë <de> Vries/" + "x" * 100)
-    await memory.supervisor().ainvoke({"messages": [said]}, context=ANA)
+    await memory.graphs.supervisor().ainvoke({"messages": [said]}, context=ANA)
     assert requests(model)[-1]["messages"][-1]["name"] == f"Zoë_de_Vries_{'x' * 51}"
 
 
 async def test_a_thread_is_cured_of_what_its_model_refuses(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, lambda request: 400 if CANARY in str(request["messages"]) else SAID)
-    graph = memory.supervisor(memory.checkpointer(ANA))
+    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     for text in (CANARY, "Hello?"):
         with pytest.raises(ModelOutputError):
             await turn(graph, text)
@@ -139,7 +139,7 @@ async def test_a_message_edited_under_its_id_is_remembered_as_it_was_answered(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     says(model, SAID)
-    graph = memory.supervisor(memory.checkpointer(ANA))
+    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     await graph.ainvoke({"messages": [HumanMessage("I moved to Ghent.", id="m1")]}, thread(), context=ANA)
     history = [state async for state in graph.aget_state_history(thread())]
     before = next(state for state in history if state.next == ("recall",))
@@ -151,7 +151,7 @@ async def test_a_message_edited_under_its_id_is_remembered_as_it_was_answered(
 
 async def test_a_new_thread_may_begin_with_an_answer_that_calls(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, SAID)
-    graph = memory.supervisor(memory.checkpointer(ANA))
+    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     call = AIMessage("", tool_calls=[{"name": "memory_query", "args": {"query": "bees"}, "id": "c1"}])
     config = memory.thread(ANA)
     await graph.aupdate_state(config, {"messages": [HumanMessage("Well?"), call]}, as_node="agent")
@@ -162,7 +162,7 @@ async def test_a_new_thread_may_begin_with_an_answer_that_calls(memory: Mnemic, 
 async def test_a_call_whose_answer_was_taken_out_is_not_said_to_be_undone(memory: Mnemic, model: LoopbackModel) -> None:
     told = {"content": "Ana sells her boat", "category": "interests", "importance": 3}
     says(model, calling(("remember", told)), SAID)
-    graph = memory.supervisor(memory.checkpointer(ANA))
+    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     done = await turn(graph, "Keep that.")
     (answer,) = [one for one in done["messages"] if isinstance(one, ToolMessage)]
     given: Any = {"messages": [RemoveMessage(str(answer.id)), HumanMessage("And now?")]}
@@ -174,5 +174,5 @@ async def test_a_call_whose_answer_was_taken_out_is_not_said_to_be_undone(memory
 async def test_half_a_character_beside_a_call_to_mend_is_no_error(memory: Mnemic, model: LoopbackModel) -> None:
     await keep(memory)
     says(model, calling(("memory_query", {"query": "half \ud83d"}), text=f"{CANARY} \ud83d"), SAID)
-    done = await turn(memory.supervisor(memory.checkpointer(ANA)))
+    done = await turn(memory.graphs.supervisor(memory.checkpointer(ANA)))
     assert [one.text for one in done["messages"] if isinstance(one, AIMessage)] == [f"{CANARY} ?", SAID]

@@ -20,7 +20,9 @@ WORDS = "They are on the quay."
 
 
 async def streamed(memory: Mnemic, mode: Any, text: str = ASKED, **given: Any) -> list[Any]:
-    stream = memory.supervisor().astream({"messages": [HumanMessage(text)]}, context=ANA, stream_mode=mode, **given)
+    stream = memory.graphs.supervisor().astream(
+        {"messages": [HumanMessage(text)]}, context=ANA, stream_mode=mode, **given
+    )
     return [part async for part in stream]
 
 

@@ -73,7 +73,7 @@ async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memo
         asks = calling(("memory_query", {"query": "bees"}), ("researcher", {"task": "What of the bees?"}))
         says(model, asks, forgetting(kept), SAID)
         model.answer(lambda request: "as its researcher" in str(request), f"They are called {CANARY}.")
-        graph = memory.supervisor(saver)
+        graph = memory.graphs.supervisor(saver)
         asked = await turn(graph, durability=durability)
         before, *_ = requests(model)
         assert BEES in system_of(before)
@@ -81,7 +81,7 @@ async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memo
             {"action": "forget", "memories": [{"id": kept, "kind": "fact", "importance": 5}]}
         ]
 
-        again = memory.supervisor(saver)  # as another process would
+        again = memory.graphs.supervisor(saver)  # as another process would
         done = await again.ainvoke(Command(resume={"approved": True}), thread(), context=ANA, durability=durability)
 
         last = requests(model)[-1]
@@ -104,7 +104,7 @@ async def test_control_tools_whose_answers_are_kept_would_be_found(
     async with scripted_memory(fresh_db, model) as memory, keeping(fresh_db, memory) as (saver, everything):
         await keep(memory)
         says(model, calling(("memory_query", {"query": "bees"})), SAID)
-        await turn(memory.supervisor(saver))
+        await turn(memory.graphs.supervisor(saver))
         assert CANARY in await everything()
 
 
@@ -114,7 +114,7 @@ async def test_a_recall_adds_one_statement_to_what_a_turn_sends(
 ) -> None:
     await keep(memory)
     says(model, SAID)
-    graph = memory.supervisor(kind() if kind else memory.checkpointer(ANA))
+    graph = memory.graphs.supervisor(kind() if kind else memory.checkpointer(ANA))
     for _ in range(2):
         await turn(graph)  # from now on the session is known, and that it has used this memory
         await resources.background.finish()
@@ -138,7 +138,7 @@ def is_hosts_own(statement: str) -> bool:
 
 async def test_two_threads_of_one_person_are_two_conversations(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, SAID)
-    graph = memory.supervisor(memory.checkpointer(ANA))
+    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     await turn(graph, "My boat is blue.")
     other = ANA.model_copy(update={"session_id": "sunday"})
     done = await turn(graph, "What is new?", other)

@@ -8,8 +8,8 @@ from langchain_core.messages import HumanMessage
 from langgraph.runtime import Runtime
 
 from mnemic import Administration, Identity, Mnemic, ScopeSettings, Settings
-from mnemic.service.asked import ALL_KINDS
 from mnemic.state.query import MemoryFilters
+from mnemic.state.records import ALL_KINDS
 from tests.hostile.thread_entrances import THREADS
 
 #: What one call does with the bad value; the identity's session is the cell's own.
@@ -23,6 +23,8 @@ _ID = "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"
 _SESSION: dict[str, Any] = {"session_id": "s1", "since": datetime(2026, 3, 2, 9, 0, tzinfo=UTC)}
 _MOMENT: dict[str, Any] = {"scope_key": "user:ana", "moment": 0}
 _SWITCHES = ("cascade", "skip_erased", "dry_run")
+#: Methods that `Mnemic` and `Administration` share.
+_SHARED = ("operations", "undo", "undo_session", "undo_refinement", "restore")
 _PROCEDURE: dict[str, Any] = {"title": "Make tea", "steps": ["Boil the water.", "Add the tea."]}
 
 
@@ -60,12 +62,16 @@ def _copied_identity(field: str) -> Act:
     return act
 
 
+def graph_of(memory: Mnemic, name: str) -> Any:
+    return memory.graphs.supervisor() if name == "supervisor" else getattr(memory.graphs, name)
+
+
 def _context(graph: str) -> Act:
-    return lambda memory, _, value: getattr(memory, graph)().ainvoke({}, context=value)
+    return lambda memory, _, value: graph_of(memory, graph).ainvoke({}, context=value)
 
 
 def _input(graph: str, field: str) -> Act:
-    return lambda memory, who, value: getattr(memory, graph)().ainvoke({field: value}, context=who)
+    return lambda memory, who, value: graph_of(memory, graph).ainvoke({field: value}, context=who)
 
 
 def _setting(name: str) -> Act:
@@ -96,12 +102,12 @@ async def _tools(memory: Mnemic, who: Identity, value: Any) -> object:
 
 
 async def _turn(memory: Mnemic, context: Any, *messages: Any) -> object:
-    supervisor: Any = memory.supervisor()
+    supervisor: Any = memory.graphs.supervisor()
     return await supervisor.ainvoke({"messages": list(messages)}, context=context)
 
 
 async def _supervisor(memory: Mnemic, who: Identity, value: Any) -> object:
-    return memory.supervisor(value)
+    return memory.graphs.supervisor(value)
 
 
 async def _middleware_of(memory: Mnemic, **given: Any) -> object:
@@ -141,7 +147,7 @@ def _undo(switch: str) -> Act:
 
 
 def _governing(method: str, argument: str, **others: Any) -> Governing:
-    given = {"agent_id": "harbor", **others}
+    given = {"whose" if method in _SHARED else "agent_id": "harbor", **others}
     return lambda administration, value: getattr(administration, method)(**{**given, argument: value})
 
 
@@ -214,11 +220,11 @@ ASKING: dict[str, Act] = {
     "refine: identity": _of("refine"),
     **{f"refine: {argument}": _of("refine", argument) for argument in ("scope_key", "force", "dry_run")},
     "refine: a scope key to refine at once": _of("refine", "scope_key", force=True),
-    "context: identity": _of("context"),
-    "context: question": _of("context", "question"),
-    "context: a question to search for": _of("context", "question", search="always"),
-    "context: search": _of("context", "search"),
-    "context: budget_tokens": _of("context", "budget_tokens"),
+    "recall: identity": _of("recall"),
+    "recall: question": _of("recall", "question"),
+    "recall: a question to search for": _of("recall", "question", search="always"),
+    "recall: search": _of("recall", "search"),
+    "recall: budget_tokens": _of("recall", "budget_tokens"),
     "recall_text: identity": _of("recall_text", question="Bees?"),
     "recall_text: question": _of("recall_text", "question"),
     "query: identity": _of("query", query="Bees?"),
@@ -233,7 +239,6 @@ ASKING: dict[str, Act] = {
     "query: no such filter": _filter("no such filter"),
     **{f"query: filter {name}": _filter(name) for name in MemoryFilters.model_fields},
     "tools: role": _tools,
-    "supervisor: checkpointer": _supervisor,
     "updates: identity": _of("updates"),
     "updates: since": _of("updates", "since"),
     "memories: identity": _of("memories"),
@@ -248,25 +253,25 @@ ASKING: dict[str, Act] = {
 }
 #: The Time Machine and what else belongs to the person concerned.
 ROLLING_BACK: dict[str, Act] = {
-    "operations: identity": _of("operations"),
+    "operations: whose": _of("operations"),
     **{f"operations: {argument}": _of("operations", argument) for argument in ("session_id", "since", "limit")},
-    "undo: identity": lambda memory, _, value: memory.undo(value, _ID),
+    "undo: whose": lambda memory, _, value: memory.undo(value, _ID),
     "undo: op_ids": lambda memory, who, value: memory.undo(who, value),
     "undo: one of several": lambda memory, who, value: memory.undo(who, _ID, value),
     **{f"undo: {switch}": _undo(switch) for switch in _SWITCHES},
-    "undo_session: identity": _of("undo_session", **_SESSION),
+    "undo_session: whose": _of("undo_session", **_SESSION),
     **{
         f"undo_session: {argument}": _of("undo_session", argument, **_SESSION)
         for argument in ("session_id", "since", *_SWITCHES)
     },
     "refinements: identity": _of("refinements"),
     "refinements: limit": _of("refinements", "limit"),
-    "undo_refinement: identity": _of("undo_refinement", refinement_id=_ID),
+    "undo_refinement: whose": _of("undo_refinement", refinement_id=_ID),
     **{
         f"undo_refinement: {argument}": _of("undo_refinement", argument, refinement_id=_ID)
         for argument in ("refinement_id", *_SWITCHES)
     },
-    "restore: identity": _of("restore", **_MOMENT),
+    "restore: whose": _of("restore", **_MOMENT),
     **{
         f"restore: {argument}": _of("restore", argument, **_MOMENT)
         for argument in ("scope_key", "moment", "skip_erased", "dry_run")
@@ -284,18 +289,18 @@ ROLLING_BACK: dict[str, Act] = {
 }
 #: Those of `Administration`.
 GOVERNING: dict[str, Governing] = {
-    "operations: agent_id": _governing("operations", "agent_id"),
+    "operations: whose": _governing("operations", "whose"),
     **{f"operations: {argument}": _governing("operations", argument) for argument in ("session_id", "since", "limit")},
-    "undo: agent_id": lambda administration, value: administration.undo(value, _ID),
+    "undo: whose": lambda administration, value: administration.undo(value, _ID),
     "undo: op_ids": lambda administration, value: administration.undo("harbor", value),
     **{f"undo: {switch}": _governing_undo(switch) for switch in _SWITCHES},
     **{
         f"undo_session: {argument}": _governing("undo_session", argument, **_SESSION)
-        for argument in ("agent_id", "session_id", "since", *_SWITCHES)
+        for argument in ("whose", "session_id", "since", *_SWITCHES)
     },
     **{
         f"undo_refinement: {argument}": _governing("undo_refinement", argument, refinement_id=_ID)
-        for argument in ("agent_id", "refinement_id", *_SWITCHES)
+        for argument in ("whose", "refinement_id", *_SWITCHES)
     },
     "refinements: agent_id": _governing("refinements", "agent_id"),
     "refinements: limit": _governing("refinements", "limit"),
@@ -306,7 +311,7 @@ GOVERNING: dict[str, Governing] = {
     },
     **{
         f"restore: {argument}": _governing("restore", argument, **_MOMENT)
-        for argument in ("agent_id", "scope_key", "moment", "skip_erased", "dry_run")
+        for argument in ("whose", "scope_key", "moment", "skip_erased", "dry_run")
     },
     **{
         f"as_of: {argument}": _governing("as_of", argument, **_MOMENT)
@@ -332,24 +337,25 @@ CONFIGURING: dict[str, Act] = {
     **{f"configure_scope: {field}": _scope(field) for field in ScopeSettings.__dataclass_fields__},
 }
 GRAPHS: dict[str, Act] = {
-    **{f"{graph}: context": _context(graph) for graph in ("formation", "consolidation", "recall", "refinement")},
-    "formation: force": _input("formation", "force"),
-    "formation: retry": _input("formation", "retry"),
-    "consolidation: scope_key": _input("consolidation", "scope_key"),
-    "consolidation: force": lambda memory, who, value: memory.consolidation().ainvoke(
+    "graphs.supervisor: checkpointer": _supervisor,
+    **{f"graphs.{graph}: context": _context(graph) for graph in ("formation", "consolidation", "recall", "refinement")},
+    "graphs.formation: force": _input("formation", "force"),
+    "graphs.formation: retry": _input("formation", "retry"),
+    "graphs.consolidation: scope_key": _input("consolidation", "scope_key"),
+    "graphs.consolidation: force": lambda memory, who, value: memory.graphs.consolidation.ainvoke(
         {"scope_key": "user:ana", "force": value}, context=who
     ),
-    "refinement: scope_key": _input("refinement", "scope_key"),
-    "refinement: dry_run": _input("refinement", "dry_run"),
-    "refinement: force": lambda memory, who, value: memory.refinement().ainvoke(
+    "graphs.refinement: scope_key": _input("refinement", "scope_key"),
+    "graphs.refinement: dry_run": _input("refinement", "dry_run"),
+    "graphs.refinement: force": lambda memory, who, value: memory.graphs.refinement.ainvoke(
         {"scope_key": "user:ana", "force": value}, context=who
     ),
-    **{f"recall: {field}": _input("recall", field) for field in ("question", "search", "budget_tokens")},
-    "supervisor: context": lambda memory, _, value: _turn(memory, value, _GOOD),
-    "supervisor: messages": _input("supervisor", "messages"),
-    "supervisor: a message": lambda memory, who, value: _turn(memory, who, _GOOD, value),
-    "supervisor: content": lambda memory, who, value: _turn(memory, who, {**_GOOD, "content": value}),
-    "supervisor: a LangChain message": lambda memory, who, value: _turn(memory, who, _langchain(content=value)),
+    **{f"graphs.recall: {field}": _input("recall", field) for field in ("question", "search", "budget_tokens")},
+    "graphs.supervisor: context": lambda memory, _, value: _turn(memory, value, _GOOD),
+    "graphs.supervisor: messages": _input("supervisor", "messages"),
+    "graphs.supervisor: a message": lambda memory, who, value: _turn(memory, who, _GOOD, value),
+    "graphs.supervisor: content": lambda memory, who, value: _turn(memory, who, {**_GOOD, "content": value}),
+    "graphs.supervisor: a LangChain message": lambda memory, who, value: _turn(memory, who, _langchain(content=value)),
 }
 BUILDING: dict[str, Act] = {
     **{f"Identity: {field}": _identity(field) for field in Identity.model_fields},

@@ -109,7 +109,7 @@ async def _seed(service: Mnemic, superuser: psycopg.Connection, who: Identity, k
     core += [memory("Ana lives by the harbour.", kind="consolidation", key=key)]
     aside = [memory("Ana owns the boat Alba.", key=key), memory("Ana rowed home.", kind="episode", key=key)]
     new = [_varied(one, place, said, random) for place, one in enumerate([*core, *aside])]
-    made = await service._resources.embedder.embed([one.search_text for one in new])
+    made = await service.resources.embedder.embed([one.search_text for one in new])
     vectors = {one.id: vector for one, vector in zip(new, made, strict=True)}
 
     async def store(scoped: Scoped) -> None:
@@ -119,7 +119,7 @@ async def _seed(service: Mnemic, superuser: psycopg.Connection, who: Identity, k
         await memories.insert(scoped, new, model="m", vectors=vectors, run_id=None)
 
     whom = who if key in who.scope_keys else identity("bo", agent=who.agent_id)
-    await operate(service._resources.database, whom.model_copy(update={"session_id": "s1"}), store)
+    await operate(service.resources.database, whom.model_copy(update={"session_id": "s1"}), store)
     for one in random.sample(core[:-1], random.randint(1, 2)):
         superuser.execute("select mnemic.set_protection(%s, %s, true, 'admin')", (who.agent_id, one.id))
 
@@ -224,7 +224,7 @@ class World:
 
     async def _use_old(self, pair: Pair, calls: Sequence[Call]) -> None:
         refining = RefinementSession(
-            resources=self.service._resources,
+            resources=self.service.resources,
             settings=self.service.settings,
             identity=person(pair[0]),
             claim=Claim(self.last[pair][0], pair[1], self.last[pair][1]),

@@ -47,19 +47,19 @@ def _protection(command: str) -> dict[str, Callable[[str], list[str]]]:
 
 
 def _recall(option: str) -> Callable[[str], list[str]]:
-    return lambda word: ["recall", "bees", *WHO, option, word]
+    return lambda word: ["query", "bees", *WHO, option, word]
 
 
 #: Each command with a place for one bad word in it.
 COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "form: FILE": lambda word: ["form", word, *WHO],
     **_options("form", "FILE"),
+    "query: QUESTION": lambda word: ["query", *WHO, "--", word],
+    **_options("query", "bees"),
+    **{f"recall: {option}": _recall(option) for option in ("--role", "--category", "--top-k", "--since")},
+    "query: --filter": lambda word: ["query", "bees", *WHO, "--filter", f"{word}=1", "--filter", f"run_id={word}"],
     "recall: QUESTION": lambda word: ["recall", *WHO, "--", word],
     **_options("recall", "bees"),
-    **{f"recall: {option}": _recall(option) for option in ("--role", "--category", "--top-k", "--since")},
-    "recall: --filter": lambda word: ["recall", "bees", *WHO, "--filter", f"{word}=1", "--filter", f"run_id={word}"],
-    "context: QUESTION": lambda word: ["context", *WHO, "--", word],
-    **_options("context", "bees"),
     "memories: --kind": lambda word: ["memories", *WHO, "--kind", word],
     "memories: --session": lambda word: ["memories", *WHO, "--session", word],
     **_options("memories"),

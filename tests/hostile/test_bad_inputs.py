@@ -13,12 +13,12 @@ from mnemic import Administration, Mnemic
 from mnemic.state.errors import ConfigurationError, InvalidInputError
 from tests.hostile.bad_values import BAD, BLANKS, TEXTS
 from tests.hostile.cells import counts, quoted, stored_texts, unclean, wrong_with
-from tests.hostile.entrances import ENTRANCES, GOVERNING, GRAPHS, METHODS, OBSERVING, SETTINGS, Act
+from tests.hostile.entrances import ENTRANCES, GOVERNING, GRAPHS, METHODS, OBSERVING, SETTINGS, Act, graph_of
 from tests.support.worlds import identity
 
 NO_MEMORY: Any = None
 #: They take nothing: there is no place for a bad value.
-WITHOUT_ARGUMENTS = {"settings", "describe", "formation", "consolidation", "recall", "refinement", "purges"}
+WITHOUT_ARGUMENTS = {"settings", "describe", "purges"}
 #: Takes settings, as `Settings` itself does; tested in `test_bad_settings`.
 OPENING = {"open"}
 
@@ -103,7 +103,7 @@ async def test_a_graph_given_no_mapping_writes_nothing(
     for make in BAD.values():
         # LangGraph refuses most of them with errors of its own, which quote it, before any code of this project runs
         with suppress(Exception):
-            await getattr(memory, graph)().ainvoke(make(), context=identity("ana", session="s1"))
+            await graph_of(memory, graph).ainvoke(make(), context=identity("ana", session="s1"))
     assert counts(superuser) == before
 
 
@@ -124,10 +124,9 @@ def test_every_argument_of_a_method_has_its_row(of: type, rows: dict[str, object
 
 def test_every_channel_that_a_graph_takes_has_its_row(memory: Mnemic) -> None:
     for name in ("formation", "consolidation", "recall", "refinement"):
-        fields = getattr(memory, name)().get_input_jsonschema()["properties"]
-        assert {f"{name}: {field}" for field in fields} | {f"{name}: context"} == {
-            entrance for entrance in GRAPHS if entrance.startswith(f"{name}:")
-        }
+        fields = graph_of(memory, name).get_input_jsonschema()["properties"]
+        rows = {entrance for entrance in GRAPHS if entrance.startswith(f"graphs.{name}:")}
+        assert {f"graphs.{name}: {field}" for field in (*fields, "context")} == rows
 
 
 # -- controls: what the checks above must see

@@ -31,12 +31,12 @@ FUZZED = [
     "observe: a message",
     "observe: content",
     "observe: LangChain's content",
-    "context: question",
+    "recall: question",
     "query: query",
     "configure_agent: recall_limit",
     "configure_scope: name",
     "configure_scope: threshold",
-    "recall: context",
+    "graphs.recall: context",
 ]
 
 

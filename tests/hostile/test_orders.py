@@ -153,7 +153,7 @@ async def form(memory: Mnemic, order: Order) -> None:
 
 async def shown_to_bo(memory: Mnemic, order: Order) -> dict[str, Any]:
     """All that a recall gives him, but the count of the whole agent's changes."""
-    recalled = await memory.context(bo(order), "What does Bo earn?", search="always")
+    recalled = await memory.recall(bo(order), "What does Bo earn?", search="always")
     return {**recalled, "revision": None}
 
 
@@ -169,7 +169,7 @@ async def check_run(resources: Resources, superuser: psycopg.Connection, order: 
     check_operations(superuser, since)
     check_stored(superuser, order)
     assert await shown_to_bo(memory, order) == theirs
-    shown = (await memory.context(ana(order), order.text, search="always", budget_tokens=8000))["context"]
+    shown = (await memory.recall(ana(order), order.text, search="always", budget_tokens=8000))["context"]
     check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": display_name(order.group)}})
     check_shown(shown, order)
     assert (await memory.observe(identity("ana", session="s3"), [{"role": "user", "content": shown}])).accepted == 0

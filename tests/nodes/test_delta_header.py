@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember as remember_fact
-from mnemic.operations.explicit.remember_procedure import remember_procedure
+from mnemic.operations.explicit.remember import remember_procedure
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.memory_context import PREAMBLE, render_context
 from mnemic.service.memory import Mnemic
@@ -54,7 +54,7 @@ def service(resources: Resources) -> Mnemic:
 
 async def told(service: Mnemic, who: Identity = HERE) -> RecallOutput:
     """A turn: what the context said, acknowledged."""
-    recalled = await service.context(who)
+    recalled = await service.recall(who)
     await service.observe(who, [], revision=recalled["revision"])
     return recalled
 
@@ -177,10 +177,10 @@ async def test_what_an_agent_does_by_its_tools_is_told_to_other_sessions_alone(
 async def test_what_is_not_acknowledged_is_told_again(service: Mnemic, resources: Resources) -> None:
     await told(service)
     await remember(resources.database, THERE, fact(BEES))
-    first = await service.context(HERE)
+    first = await service.recall(HERE)
     await service.observe(HERE, turns("Good morning."))
     await remember(resources.database, THERE, fact("Ana rows."))
-    second = await service.context(HERE)
+    second = await service.recall(HERE)
 
     assert (len(header(first)), len(header(second))) == (2, 3)
     await service.observe(HERE, turns("Good evening."), revision=first["revision"])
@@ -244,7 +244,7 @@ async def test_without_a_session_nothing_is_asked_and_nothing_told(
 ) -> None:
     await remember(resources.database, THERE, fact(BEES))
     with statements(resources.database) as sent:
-        recalled = await service.context(identity("ana"))
+        recalled = await service.recall(identity("ana"))
 
     assert (recalled["revision"], recalled["updates"], header(recalled)) == (None, [], [])
     assert not any("thread_revisions" in statement for statement in sent)
@@ -255,10 +255,10 @@ async def test_with_both_halves_off_nothing_is_told(clean_db: Clone, model: Loop
         await told(Mnemic(resources))
         await remember(resources.database, THERE, fact(BEES))
     async with scripted_memory(clean_db, model, always_in_context=False, rag=False) as off:
-        recalled = await off.context(HERE)
+        recalled = await off.recall(HERE)
         assert (recalled["revision"], recalled["updates"], recalled["context"]) == (None, [], "")
     async with scripted_memory(clean_db, model, always_in_context=False) as half:
-        assert len(header(await half.context(HERE))) == 2
+        assert len(header(await half.recall(HERE))) == 2
 
 
 # -- what it costs, and what it writes
@@ -272,7 +272,7 @@ async def test_it_is_one_statement_of_a_recall_and_one_of_an_observation(
         await told(service)
         await remember(resources.database, THERE, fact(BEES))
         with statements(resources.database) as recalling:
-            revision = (await service.context(HERE))["revision"]
+            revision = (await service.recall(HERE))["revision"]
         with statements(resources.database) as observing:
             await service.observe(HERE, turns("Hello."), revision=revision)
 
@@ -289,7 +289,7 @@ async def test_a_recall_that_tells_of_changes_runs_where_nothing_can_be_written(
         await remember(resources.database, THERE, fact(BEES))
     reading = make_conninfo(clean_db.service_dsn, options="-c default_transaction_read_only=on")
     async with scripted_memory(clean_db, model, database_url=reading) as reader:
-        assert len(header(await reader.context(HERE))) == 2
+        assert len(header(await reader.recall(HERE))) == 2
 
 
 @pytest.mark.parametrize("revision", [-1, 2, 2**63, 2**70, True, 1.0, "1", [1]])

@@ -18,7 +18,7 @@ def goal(content: str, *, key: str = "user:ana", category: str = "goals") -> New
 
 
 async def told(memory: Mnemic, who: Identity) -> RecallOutput:
-    recalled = await memory.context(who)
+    recalled = await memory.recall(who)
     await memory.observe(who, [], revision=recalled["revision"])
     return recalled
 

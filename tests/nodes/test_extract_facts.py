@@ -35,7 +35,7 @@ async def test_another_users_recall_never_sees_it(memory: Mnemic, model: Loopbac
 
     seen = [found.content for found in await memory.query(ANA, "Who keeps bees?")]
     assert "Ana keeps bees." in seen
-    context = await memory.context(identity("bo"), "Who keeps bees?", search="always")
+    context = await memory.recall(identity("bo"), "Who keeps bees?", search="always")
     assert "keep" not in context["context"]
     assert await memory.query(identity("bo"), "Who keeps bees?") == []
 

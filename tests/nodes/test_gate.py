@@ -34,7 +34,7 @@ async def test_below_the_triggers_nothing_is_asked_and_all_stays_pending(
     memory: Mnemic, model: LoopbackModel, said: Sequence[str]
 ) -> None:
     await memory.observe(ANA, turns(*said))
-    run = await memory.formation().ainvoke({}, context=ANA)
+    run = await memory.graphs.formation.ainvoke({}, context=ANA)
 
     assert (run["reason"], run["formed"], run["pending"]) == (None, 0, len(said))
     assert asked(model) == []
@@ -69,7 +69,7 @@ async def test_a_session_is_cold_after_ten_minutes(
 ) -> None:
     await memory.observe(ANA, turns(*FOUR[:messages]))
     superuser.execute("update mnemic.sessions set last_activity_at = now() - make_interval(mins => %s)", (minutes,))
-    run = await memory.formation().ainvoke({}, context=ANA)
+    run = await memory.graphs.formation.ainvoke({}, context=ANA)
 
     assert run["reason"] == reason
 

@@ -46,7 +46,7 @@ NAMES = "Yesterday it was Jonas who called Sigrid about bees."
         ("Do you remember my bees?", "auto", "phrase", 1),
         (GREETING, "always", "asked", 1),
         (NAMES, "auto", "names", 1),
-        ("Yesterday it was Jonas who called Marit about bees.", "auto", None, 1),
+        ("Yesterday it was Jonas who called Marit about bees.", "auto", None, 0),
     ],
 )
 async def test_the_words_of_the_turn_decide_on_a_search_without_a_model(
@@ -58,7 +58,7 @@ async def test_the_words_of_the_turn_decide_on_a_search_without_a_model(
     embeddings: int,
 ) -> None:
     await fill(memory, model)
-    context = await memory.context(ANA, question, search=search)
+    context = await memory.recall(ANA, question, search=search)
 
     assert context["searched"] == reason
     assert (len(model.chat_requests), len(model.embedding_requests)) == (0, embeddings)
@@ -68,7 +68,7 @@ async def test_the_words_of_the_turn_decide_on_a_search_without_a_model(
 
 async def test_the_context_is_one_element_that_says_what_it_is(memory: Mnemic, model: LoopbackModel) -> None:
     await fill(memory, model)
-    context = await memory.context(ANA, PAST)
+    context = await memory.recall(ANA, PAST)
 
     lines = context["context"].splitlines()
     assert (lines[0], lines[1], lines[-1]) == ("<MemoryContext>", PREAMBLE, "</MemoryContext>")
@@ -79,7 +79,7 @@ async def test_the_context_is_one_element_that_says_what_it_is(memory: Mnemic, m
 
 
 async def test_who_has_no_memory_yet_gets_an_empty_context(memory: Mnemic) -> None:
-    context = await memory.context(identity("nobody"), PAST)
+    context = await memory.recall(identity("nobody"), PAST)
 
     assert (context["context"], context["memories"], context["tokens"]) == ("", [], 0)
 
@@ -87,19 +87,18 @@ async def test_who_has_no_memory_yet_gets_an_empty_context(memory: Mnemic) -> No
 @pytest.mark.parametrize(
     ("question", "searches"), [(PAST, 1), (NAMES, 1), (GREETING, 0)], ids=["past", "names", "greeting"]
 )
-async def test_a_recall_is_at_most_five_statements_with_one_search(
+async def test_a_recall_is_one_transaction_and_another_with_its_one_search(
     clean_db: Clone, model: LoopbackModel, statements: Statements, question: str, searches: int
 ) -> None:
     async with scripted_resources(clean_db, model, pool_size=1) as resources:
         memory = Mnemic(resources)
         await fill(memory, model)
         with statements(resources.database) as sent:
-            await memory.context(ANA, question)
+            await memory.recall(ANA, question)
 
     assert ["from entries" in statement for statement in sent].count(True) == searches
-    assert len(sent) == 3 + searches  # BEGIN with the scope, standing part, the search, COMMIT
-    assert sent[0].startswith("begin; ")
-    assert sent[-1] == "COMMIT"
+    assert len(sent) == 3 + 3 * searches  # each time BEGIN with the scope, one statement, COMMIT
+    assert [statement.startswith("begin; ") for statement in sent[::3]] == [True] * (1 + searches)
 
 
 async def test_a_recall_runs_where_nothing_can_be_written(clean_db: Clone, model: LoopbackModel) -> None:
@@ -108,7 +107,7 @@ async def test_a_recall_runs_where_nothing_can_be_written(clean_db: Clone, model
         await fill(writer, model)
     async with scripted_memory(clean_db, model, database_url=reading) as reader:
         for question in (PAST, NAMES, GREETING):
-            assert WISH in (await reader.context(ANA, question))["context"]
+            assert WISH in (await reader.recall(ANA, question))["context"]
         with pytest.raises(DatabaseUnavailableError, match="read-only"):  # else the test would say nothing
             await reader.observe(SESSION, turns("One more."))
 
@@ -119,7 +118,7 @@ async def test_the_budget_bounds_the_retrieved_lines(memory: Mnemic, model: Loop
     model.answer(FACTS, facts(*found))
     model.answer(DECISIONS, decisions())
     await say(memory, SESSION, *[f"Boat {n}." for n in range(1, 17)])
-    context = await memory.context(ANA, "Where are the boats?", search="always", budget_tokens=budget)
+    context = await memory.recall(ANA, "Where are the boats?", search="always", budget_tokens=budget)
 
     retrieved = [line for line in context["context"].splitlines() if line.startswith("- [")]
     assert sum(map(count_tokens, retrieved)) <= budget
@@ -131,7 +130,7 @@ async def test_the_budget_bounds_the_retrieved_lines(memory: Mnemic, model: Loop
 async def test_the_setting_bounds_them_where_the_caller_does_not(clean_db: Clone, model: LoopbackModel) -> None:
     async with scripted_memory(clean_db, model, recall_budget_tokens=5) as memory:
         await fill(memory, model)
-        assert (await memory.context(ANA, PAST))["memories"] == []
+        assert (await memory.recall(ANA, PAST))["memories"] == []
 
 
 @pytest.mark.parametrize(("switch", "standing", "search"), [("rag", True, False), ("always_in_context", False, True)])
@@ -141,7 +140,7 @@ async def test_a_half_that_is_switched_off_is_not_recalled(
     async with scripted_memory(clean_db, model) as memory:
         await fill(memory, model)
     async with scripted_memory(clean_db, model, **{switch: False}) as memory:
-        context = (await memory.context(ANA, PAST, search="always"))["context"]
+        context = (await memory.recall(ANA, PAST, search="always"))["context"]
 
     assert (WISH in context) == standing
     assert (BEES in context) == search
@@ -155,10 +154,10 @@ async def test_an_agents_own_settings_count_for_its_recall(
 ) -> None:
     await memory.configure_agent(ANA, keep_messages="all")
     await fill(memory, model)
-    before = await memory.context(ANA, PAST)
+    before = await memory.recall(ANA, PAST)
     await memory.configure_agent(ANA, **overrides)
 
-    assert (await memory.context(ANA, PAST))["tokens"] < before["tokens"]
+    assert (await memory.recall(ANA, PAST))["tokens"] < before["tokens"]
 
 
 @dataclass(frozen=True)
@@ -183,14 +182,14 @@ async def test_any_context_with_the_identitys_fields_will_do(
     memory: Mnemic, model: LoopbackModel, context: Any
 ) -> None:
     await fill(memory, model)
-    result = await memory.recall().ainvoke({"question": PAST}, context=context)
+    result = await memory.graphs.recall.ainvoke({"question": PAST}, context=context)
 
     assert BEES in result["context"]
 
 
 @pytest.mark.parametrize("context", [None, SimpleNamespace(user_id="ana"), "ana"])
 async def test_a_run_without_an_agent_is_told_what_to_pass(memory: Mnemic, context: Any) -> None:
-    graphs: list[Any] = [memory.recall(), memory.formation(), memory.consolidation()]
+    graphs: list[Any] = [memory.graphs.recall, memory.graphs.formation, memory.graphs.consolidation]
     for graph in graphs:
         with pytest.raises(MissingIdentityError, match=r"context=Identity\(agent_id=\.\.\., user_id=\.\.\.\)"):
             await graph.ainvoke({"question": PAST, "force": True, "scope_key": "user:ana"}, context=context)
@@ -199,7 +198,7 @@ async def test_a_run_without_an_agent_is_told_what_to_pass(memory: Mnemic, conte
 async def test_an_unusable_id_is_named_and_not_quoted(memory: Mnemic) -> None:
     given: Any = HostContext("harbor", "ana\nSECRET")
     with pytest.raises(InvalidInputError, match="user_id: an id is") as caught:
-        await memory.recall().ainvoke({"question": PAST}, context=given)
+        await memory.graphs.recall.ainvoke({"question": PAST}, context=given)
     assert "SECRET" not in str(caught.value)
 
 
@@ -209,7 +208,7 @@ async def test_what_an_agent_overrides_of_its_formation_stops_no_recall(clean_db
         await fill(memory, model)
         await memory.configure_agent(ANA, always_in_context=False, recall_limit=2)
     async with scripted_memory(clean_db, model, extraction="single") as memory:
-        context = await memory.context(ANA, PAST)
+        context = await memory.recall(ANA, PAST)
         assert (context["degraded"], BEES in context["context"], WISH in context["context"]) == (None, True, False)
         await memory.observe(SESSION, turns("One more."))
         with pytest.raises(ConfigurationError, match="always_in_context"):

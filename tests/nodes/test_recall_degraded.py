@@ -39,7 +39,7 @@ async def test_without_the_embedder_the_search_goes_by_text_alone(
 ) -> None:
     await fill(memory, model)
     model.answer_embeddings(status)
-    context = await memory.context(ANA, PAST)
+    context = await memory.recall(ANA, PAST)
 
     assert (context["degraded"], context["searched"]) == ("text_only", "past_question")
     assert BEES in context["context"]
@@ -59,7 +59,7 @@ async def test_an_embedder_that_never_answers_keeps_no_turn_waiting(
         await fill(memory, model)
         answered = threading.Event()
         model.answer_embeddings(lambda _: answered.wait(timeout=20) and None)
-        context = await memory.context(ANA, PAST)
+        context = await memory.recall(ANA, PAST)
         answered.set()
 
     assert (context["degraded"], BEES in context["context"]) == ("text_only", True)
@@ -68,10 +68,10 @@ async def test_an_embedder_that_never_answers_keeps_no_turn_waiting(
 
 async def test_a_recall_that_lacks_nothing_says_so(memory: Mnemic, model: LoopbackModel) -> None:
     await fill(memory, model)
-    assert (await memory.context(ANA, PAST))["degraded"] is None
+    assert (await memory.recall(ANA, PAST))["degraded"] is None
     model.answer_embeddings(401)
     for question in (GREETING, ""):  # no search, so nothing is missing
-        assert (await memory.context(ANA, question))["degraded"] is None
+        assert (await memory.recall(ANA, question))["degraded"] is None
     assert len(model.embedding_requests) == 1
 
 
@@ -90,11 +90,11 @@ async def test_with_every_connection_in_use_the_turn_goes_without_memory(
         memory = Mnemic(resources)
         await fill(memory, model)
         async with resources.database.scoped(ANA):
-            context = await memory.context(ANA, PAST)
+            context = await memory.recall(ANA, PAST)
             assert await memory.recall_text(ANA, PAST) == ""
             with pytest.raises(DatabaseUnavailableError, match="MNEMIC_POOL_SIZE"):
                 await memory.query(ANA, PAST)
-        assert (await memory.context(ANA, PAST))["degraded"] is None  # and the next one has it again
+        assert (await memory.recall(ANA, PAST))["degraded"] is None  # and the next one has it again
 
     nothing: dict[str, object] = {
         "context": "",
@@ -109,7 +109,7 @@ async def test_with_every_connection_in_use_the_turn_goes_without_memory(
     warnings = [record for record in caplog.records if record.name == "mnemic"]
     assert {record.levelno for record in warnings} == {logging.WARNING}
     assert all("goes without memory: no connection" in record.getMessage() for record in warnings)
-    assert len(model.embedding_requests) == 4  # one for each of the three recalls and the search
+    assert len(model.embedding_requests) == 2  # the search's, and the last recall's: without a database nobody embeds
 
 
 async def test_a_search_that_takes_too_long_is_cut_and_the_turn_goes_without_memory(
@@ -119,9 +119,9 @@ async def test_a_search_that_takes_too_long_is_cut_and_the_turn_goes_without_mem
         await fill(memory, model)
         with clean_db.as_superuser() as connection, connection.transaction():
             connection.execute("lock table mnemic.entries")
-            assert (await memory.context(ANA, PAST))["degraded"] == "no_memory"
-            assert (await memory.context(ANA, GREETING))["degraded"] is None
-        assert (await memory.context(ANA, PAST))["degraded"] is None
+            assert (await memory.recall(ANA, PAST))["degraded"] == "no_memory"
+            assert (await memory.recall(ANA, GREETING))["degraded"] is None
+        assert (await memory.recall(ANA, PAST))["degraded"] is None
 
 
 async def test_nothing_of_the_question_is_logged(
@@ -131,11 +131,11 @@ async def test_nothing_of_the_question_is_logged(
     await fill(memory, model)
     model.answer_embeddings(401)
     secret = "Mara's diagnosis of last year"
-    await memory.context(ANA, secret, search="always")
+    await memory.recall(ANA, secret, search="always")
     with superuser.transaction():
         superuser.execute("lock table mnemic.memories")
-        assert (await memory.context(ANA, secret, search="always"))["degraded"] == "no_memory"
-    assert len([record for record in caplog.records if record.name == "mnemic"]) == 3
+        assert (await memory.recall(ANA, secret, search="always"))["degraded"] == "no_memory"
+    assert len([record for record in caplog.records if record.name == "mnemic"]) == 2
     assert "Mara" not in caplog.text
 
 
@@ -155,7 +155,7 @@ async def test_what_does_not_pass_by_itself_is_raised(
         with fresh_db.as_superuser() as connection:
             connection.execute(breaking)
         with pytest.raises(error) as caught:
-            await memory.context(ANA, PAST)
+            await memory.recall(ANA, PAST)
     assert not isinstance(caught.value, DatabaseUnavailableError)
 
 
@@ -190,10 +190,10 @@ async def test_a_killed_database_of_ones_own_costs_the_memory_until_it_is_back(
         async with scripted_memory(clean_db, model, database_url=dsn, **PATIENCE) as memory:
             kill_server(base)
             for _ in range(3):
-                context = await memory.context(ANA, PAST)
+                context = await memory.recall(ANA, PAST)
                 assert (context["degraded"], context["context"]) == ("no_memory", "")
             server.start()
-            context = await memory.context(ANA, PAST)
+            context = await memory.recall(ANA, PAST)
             assert context["degraded"] is None
             assert BEES in context["context"]
 
@@ -205,7 +205,7 @@ async def test_the_embedded_database_is_started_again_by_whoever_uses_it_next(
     async with scripted_memory(clean_db, model, database_url=None, data_dir=base, **PATIENCE) as memory:
         await fill(memory, model)
         uses: dict[str, Callable[[], Awaitable[Any]]] = {
-            "recall": lambda: memory.context(ANA, PAST),
+            "recall": lambda: memory.recall(ANA, PAST),
             "observe": lambda: memory.observe(SESSION, turns("I sold two hives.")),
             "form": lambda: memory.form(SESSION),
             "query": lambda: memory.query(ANA, PAST),
@@ -217,7 +217,7 @@ async def test_the_embedded_database_is_started_again_by_whoever_uses_it_next(
                     used = await uses[next_use]()
                     if next_use != "recall" or not used["degraded"]:
                         break
-        assert BEES in (await memory.context(ANA, PAST))["context"]
+        assert BEES in (await memory.recall(ANA, PAST))["context"]
 
 
 async def test_an_embedded_database_that_was_shut_down_stays_down(
@@ -227,6 +227,6 @@ async def test_an_embedded_database_that_was_shut_down_stays_down(
         await fill(memory, model)
         kill_server(base, signal.SIGINT)
         for _ in range(3):
-            assert (await memory.context(ANA, PAST))["degraded"] == "no_memory"
+            assert (await memory.recall(ANA, PAST))["degraded"] == "no_memory"
         with EmbeddedPostgres(base):
-            assert (await memory.context(ANA, PAST))["degraded"] is None
+            assert (await memory.recall(ANA, PAST))["degraded"] is None

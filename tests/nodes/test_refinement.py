@@ -252,7 +252,7 @@ async def test_on_a_thread_each_run_answers_for_itself_by_default_on_the_agents_
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     """As LangGraph Server runs the graph, which brings a checkpointer."""
-    graph = memory.refinement()
+    graph = memory.graphs.refinement
     graph.checkpointer = InMemorySaver()
     await keep(memory, SHORT, ENGLISH)
     model.answer(offering("complete_refinement"), calling(merge(1, 2)), calling(DONE))

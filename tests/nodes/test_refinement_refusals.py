@@ -184,7 +184,7 @@ async def test_what_somebody_changed_meanwhile_is_shown_and_then_decided_on_agai
     loop = asyncio.get_running_loop()
 
     async def act() -> None:
-        await operate(memory._resources.database, ANA, lambda scoped: scoped.execute(change, {"id": core[0].id}))
+        await operate(memory.resources.database, ANA, lambda scoped: scoped.execute(change, {"id": core[0].id}))
 
     def changing(_: Request) -> Any:
         asyncio.run_coroutine_threadsafe(act(), loop).result(timeout=30)

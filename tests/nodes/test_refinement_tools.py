@@ -117,7 +117,7 @@ async def _found(service: Mnemic, query: str, search_type: Any = "text") -> list
     statement: LiteralString = (
         "update memories set state = 'absorbed', consolidated_into = id where kind = 'reflection'"
     )
-    await operate(service._resources.database, ANA, lambda scoped: scoped.execute(statement, {}))
+    await operate(service.resources.database, ANA, lambda scoped: scoped.execute(statement, {}))
     return [one.content for one in await service.query(ANA, query, search_type=search_type)]
 
 
@@ -223,7 +223,7 @@ async def test_source_messages_leave_search_whatever_the_role_reads_and_it_is_sh
     async with scripted_memory(clean_db, model, categories_file=file) as memory:
         first = replace(short, source_message_ids=(source.id,))
         new = (first, english, replace(hidden, category="projects"))
-        await erasing.form(memory._resources.database, erasing.ANA, [source], *new)
+        await erasing.form(memory.resources.database, erasing.ANA, [source], *new)
         told, _ = await play(memory, model, delete(1), who=keeper)
 
     entries = superuser.execute(

@@ -187,5 +187,5 @@ async def test_an_embedder_that_fails_leaves_everything_pending(
 
 
 async def run_once(memory: Mnemic, who: Any) -> dict[str, Any]:
-    result: dict[str, Any] = await memory.formation().ainvoke({"force": True}, context=who)
+    result: dict[str, Any] = await memory.graphs.formation.ainvoke({"force": True}, context=who)
     return result

@@ -211,7 +211,7 @@ async def test_whoever_was_authenticated_speaks_for_nobody_else(
 async def test_the_supervisor_refuses_words_of_another_before_it_answers(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    graph = memory.supervisor(memory.checkpointer(MALLORY))
+    graph = memory.graphs.supervisor(memory.checkpointer(MALLORY))
     asked = len(model.chat_requests)
     with pytest.raises(RefusedIdentityError, match="is not answered"):
         await graph.ainvoke({"messages": [FORWARDED["additional_kwargs"]]}, memory.thread(MALLORY), context=MALLORY)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.operations.recall.standing import fit_facts
+from mnemic.operations.recall.context import fit_facts
 from mnemic.policy.text.tokens import count_tokens
 from mnemic.prompts.memory_context import memory_line, render_context
 from mnemic.service.memory import Mnemic
@@ -64,7 +64,7 @@ async def test_profile_facts_stand_in_their_scopes_element_the_most_important_fi
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     await fill(memory, model)
-    context = (await memory.context(ANA, "Good morning.", search="never"))["context"]
+    context = (await memory.recall(ANA, "Good morning.", search="never"))["context"]
 
     assert lines_of(context, "Facts") == [f"- [2 March 2026] {NAMED}", f"- [2 March 2026] {BORN}"]
     inside = context[context.index("<UserMemory") : context.index("</UserMemory>")]
@@ -75,7 +75,7 @@ async def test_profile_facts_stand_in_their_scopes_element_the_most_important_fi
 
 async def test_a_fact_that_stands_there_is_not_retrieved_too(memory: Mnemic, model: LoopbackModel) -> None:
     await fill(memory, model)
-    recalled = await memory.context(ANA, PAST, search="always")
+    recalled = await memory.recall(ANA, PAST, search="always")
 
     found = [item["content"] for item in recalled["memories"]]
     assert PROJECT in found
@@ -89,7 +89,7 @@ async def test_facts_that_stand_there_take_no_other_results_place(clean_db: Clon
     async with scripted_memory(clean_db, model, recall_limit=2, keep_messages="all") as memory:
         await say(memory, SESSION, *(f"Boat {n} is moored at quay 9." for n in range(1, 7)))
         question = "Which boat has Ana moored at quay 9?"
-        recalled = await memory.context(ANA, question, search="always")
+        recalled = await memory.recall(ANA, question, search="always")
         best = await memory.query(ANA, question, top_k=2)
 
     assert {item.category for item in best} == {"profile"}  # they would take both
@@ -102,7 +102,7 @@ async def test_the_texts_come_first_then_what_fits_and_the_rest_is_found_by_sear
 ) -> None:
     async with scripted_memory(clean_db, model, standing_tokens=budget) as memory:
         await fill(memory, model)
-        context = await memory.context(ANA, PAST, search="always", budget_tokens=500)
+        context = await memory.recall(ANA, PAST, search="always", budget_tokens=500)
 
     assert [line.partition("] ")[2] for line in lines_of(context["context"], "Facts")] == shown
     assert WISH in context["context"]
@@ -115,23 +115,23 @@ async def test_a_fact_that_was_deleted_leaves_the_context(
 ) -> None:
     await fill(memory, model)
     old = next(item for item in await memory.memories(ANA, ["fact"]) if item.content == BORN)
-    assert BORN in (await memory.context(ANA))["context"]
+    assert BORN in (await memory.recall(ANA))["context"]
     async with clean_db.database() as db, db.scoped(ANA) as scoped:
         await scoped.begin_operation("forget")
         await scoped.execute("update memories set state = 'soft_deleted' where id = %(id)s", {"id": old.id})
 
-    assert BORN not in (await memory.context(ANA))["context"]
+    assert BORN not in (await memory.recall(ANA))["context"]
 
 
 async def test_another_person_gets_none_of_it(memory: Mnemic, model: LoopbackModel) -> None:
     await fill(memory, model)
-    assert (await memory.context(identity("bo"), PAST, search="always"))["context"] == ""
+    assert (await memory.recall(identity("bo"), PAST, search="always"))["context"] == ""
 
 
 async def test_who_is_known_from_such_a_fact_calls_for_no_search(memory: Mnemic, model: LoopbackModel) -> None:
     await fill(memory, model)
-    known = await memory.context(ANA, "Yesterday it was Jonas who called Sigrid about bees.")
-    unknown = await memory.context(ANA, "Yesterday it was Tomas who called Ingrid about bees.")
+    known = await memory.recall(ANA, "Yesterday it was Jonas who called Sigrid about bees.")
+    unknown = await memory.recall(ANA, "Yesterday it was Tomas who called Ingrid about bees.")
 
     assert (known["searched"], unknown["searched"]) == (None, "names")
 
@@ -140,8 +140,8 @@ async def test_without_the_standing_half_they_are_found_by_search_alone(clean_db
     async with scripted_memory(clean_db, model) as memory:
         await fill(memory, model)
     async with scripted_memory(clean_db, model, always_in_context=False) as memory:
-        assert (await memory.context(ANA))["context"] == ""
-        assert BORN in (await memory.context(ANA, PAST, search="always"))["context"]
+        assert (await memory.recall(ANA))["context"] == ""
+        assert BORN in (await memory.recall(ANA, PAST, search="always"))["context"]
 
 
 ROLES = """
@@ -172,14 +172,14 @@ async def test_each_role_gets_the_standing_part_of_its_allowlist(
     async with scripted_memory(clean_db, model, **custom(tmp_path, ROLES)) as memory:
         who = ANA.model_copy(update={"role": role})
         for search in ("never", "always"):
-            context = (await memory.context(who, PAST, search=search))["context"]
+            context = (await memory.recall(who, PAST, search=search))["context"]
             assert {text for text in (WISH, BORN, NAMED, PROJECT) if text in context} == shown
 
 
 async def test_the_packaged_roles_get_what_they_are_listed_for(memory: Mnemic, model: LoopbackModel) -> None:
     await fill(memory, model)
     for role, standing in (("supervisor", True), ("planner", False), ("researcher", False)):
-        context = (await memory.context(ANA.model_copy(update={"role": role})))["context"]
+        context = (await memory.recall(ANA.model_copy(update={"role": role})))["context"]
         assert (WISH in context, BORN in context) == (standing, standing)
 
 
@@ -196,7 +196,7 @@ async def test_an_unknown_role_is_refused_by_whatever_reads(memory: Mnemic, mode
     await fill(memory, model)
     who = ANA.model_copy(update={"role": "Planner"})
     (first, *_) = await memory.memories(ANA)
-    reads = [memory.context(who), memory.recall_text(who, PAST), memory.memories(who), memory.history(who, first.id)]
+    reads = [memory.recall(who), memory.recall_text(who, PAST), memory.memories(who), memory.history(who, first.id)]
     for read in reads:
         with pytest.raises(CategoryRefusedError, match="no allowlist"):
             await read

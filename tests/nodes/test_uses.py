@@ -112,17 +112,17 @@ async def test_a_recall_counts_once_its_turn_is_observed(
     service = Mnemic(resources)
     await fill(service, model)
     for _ in range(2):
-        recalled = await service.context(HERE, PAST)
+        recalled = await service.recall(HERE, PAST)
         assert BEES in recalled["context"]
         assert {found["kind"] for found in recalled["memories"]} >= {"fact"}
     assert counted(superuser) == {}  # a recall writes nothing
     await service.observe(HERE, turns("Where were they?"))
     assert counted(superuser) == {BEES: 1}
-    await service.context(HERE, PAST)
+    await service.recall(HERE, PAST)
     await service.observe(HERE, turns("And now?"))
     assert counted(superuser) == {BEES: 1}
 
-    await service.context(THERE, PAST)
+    await service.recall(THERE, PAST)
     await service.observe(THERE, turns("And there?"))
     assert counted(superuser) == {BEES: 2}
     rows = superuser.execute("select scope_key, now() - last_accessed_at < '1 min' from mnemic.memory_use").fetchall()
@@ -144,7 +144,7 @@ async def test_what_is_always_in_context_is_not_counted(
 ) -> None:
     service = Mnemic(resources)
     await remember(resources.database, HERE, memory("Ana is brief.", kind="core"), memory("Ana.", kind="reflection"))
-    recalled = await service.context(HERE, PAST, search="always")
+    recalled = await service.recall(HERE, PAST, search="always")
     await service.observe(HERE, turns("Hello."))
 
     assert "Ana is brief." in recalled["context"]
@@ -158,7 +158,7 @@ async def test_closing_writes_what_no_turn_has_written(
     async with Mnemic.open(**settings) as service:
         await fill(service, model)
         for who in (HERE, identity("ana")):
-            await service.context(who, PAST)
+            await service.recall(who, PAST)
         assert counted(superuser) == {}
     assert counted(superuser) == {BEES: 2}
 
@@ -179,7 +179,7 @@ async def test_a_failure_costs_the_counts_and_is_logged_without_a_word_of_them(
     async with scripted_resources(fresh_db, model) as resources:
         service = Mnemic(resources)
         await fill(service, model)
-        await service.context(HERE, PAST)
+        await service.recall(HERE, PAST)
         with fresh_db.as_superuser() as connection:
             connection.execute("revoke insert on mnemic.memory_use from mnemic_app")
         observed = await service.observe(HERE, turns("Hello."))

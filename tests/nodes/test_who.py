@@ -147,7 +147,7 @@ async def form(memory: Mnemic, thread: str, user: User) -> Any:
     """The formation graph inside a host's graph on a server, which has authenticated this user."""
 
     async def node(_: Turn, runtime: Runtime[Any]) -> Turn:
-        inner: Any = memory.formation()
+        inner: Any = memory.graphs.formation
         return {"formed": await inner.ainvoke({"force": True}, context=runtime.context)}
 
     builder: Any = StateGraph(Turn, context_schema=Identity)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 
-from mnemic.operations.messages.turn import observe_turn
+from mnemic.operations.messages.observe import observe_turn
 from mnemic.operations.run import background as background_module
 from mnemic.operations.run.background import Background, background
 from mnemic.service.memory import Mnemic
@@ -19,7 +19,7 @@ ANA = identity("ana", session="s1")
 
 
 async def test_a_revision_that_is_refused_costs_no_message(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    await observe_turn(memory, ANA, [HumanMessage("Keep me.", id="1")], revision=10**6)
+    await observe_turn(memory.resources, ANA, [HumanMessage("Keep me.", id="1")], revision=10**6)
     assert superuser.execute("select content from mnemic.messages").fetchall() == [("Keep me.",)]
 
 
@@ -32,7 +32,7 @@ async def test_what_cannot_be_stored_is_left_out_and_the_rest_is_not(
     nobody = identity(None, session="s1")
     ours = {"role": "user", "content": "Keep me.", "user": "ana"}
     said: list[Any] = [NOBODYS, ours, 7, {"role": "assistant", "content": "I do."}]
-    await observe_turn(memory, nobody, said, revision=10**6, several_speakers=True)
+    await observe_turn(memory.resources, nobody, said, revision=10**6, several_speakers=True)
     rows = superuser.execute("select content from mnemic.messages order by place").fetchall()
     assert rows == [("Keep me.",), ("I do.",)]
     assert "messages that cannot be stored are left out: 2, such as message 1: it is a user's" in caplog.text
@@ -44,7 +44,7 @@ async def test_a_picture_behind_words_that_can_be_stored_costs_none_of_them(
 ) -> None:
     picture = {"role": "user", "content": [{"type": "image_url"}], "user": "ana"}
     said: list[Any] = [NOBODYS, {"role": "user", "content": "Keep me.", "user": "ana"}, picture]
-    await observe_turn(memory, identity(None, session="s1"), said, revision=None, several_speakers=True)
+    await observe_turn(memory.resources, identity(None, session="s1"), said, revision=None, several_speakers=True)
     assert superuser.execute("select content from mnemic.messages").fetchall() == [("Keep me.",)]
 
 
@@ -52,7 +52,7 @@ async def test_an_answer_to_words_that_cannot_be_stored_is_not_stored_alone(
     memory: Mnemic, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = [NOBODYS, {"role": "assistant", "content": "You did."}]
-    await observe_turn(memory, identity(None, session="s1"), said, revision=None)
+    await observe_turn(memory.resources, identity(None, session="s1"), said, revision=None)
     assert superuser.execute("select content from mnemic.messages").fetchall() == []
     assert "the messages of this turn cannot be stored: message 1: it is a user's" in caplog.text
 

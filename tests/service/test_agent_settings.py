@@ -102,8 +102,8 @@ async def test_an_operators_later_target_stops_nothing(clean_db: Clone, model: L
     model.answer(offering("complete_refinement"), calling(("complete_refinement", {"summary": "Little to do."})))
     says(model, calling(("remember", {"content": "Ana rows.", "category": "interests", "importance": 3})), SAID)
     async with scripted_memory(clean_db, model) as memory:
-        assert (await memory.context(ANA, "Do you remember the bees?"))["degraded"] is None
-        done = await turn(memory.supervisor(memory.checkpointer(ANA)), "Remember that I row.", ANA)
+        assert (await memory.recall(ANA, "Do you remember the bees?"))["degraded"] is None
+        done = await turn(memory.graphs.supervisor(memory.checkpointer(ANA)), "Remember that I row.", ANA)
         assert [one.text for one in done["messages"] if one.type != "tool"] == ["Remember that I row.", "", SAID]
         assert done["messages"][2].status == "success"
         await memory.observe(ANA, turns("One.", "Two."))

@@ -47,7 +47,7 @@ async def memory(resources: Resources) -> Mnemic:
     opened, other = Mnemic(resources), identity("warm", session="up")
     await opened.observe(other, talk(4))
     await opened.form(other)
-    await opened.context(other, QUESTION, search="always")
+    await opened.recall(other, QUESTION, search="always")
     return opened
 
 
@@ -97,7 +97,7 @@ async def test_recalling_and_reading_leave_the_loop_to_others(resources: Resourc
     await memory.observe(ANA, turns(*(f"{number} {BOOK}" for number in range(10))))
     await memory.form(ANA)
     for work in (
-        lambda _: memory.context(ANA, QUESTION, search="always", budget_tokens=8192),
+        lambda _: memory.recall(ANA, QUESTION, search="always", budget_tokens=8192),
         lambda _: memory.query(ANA, "Who likes the sea and the harbour?", top_k=100),
         lambda _: memory.memories(ANA, limit=100_000),
     ):

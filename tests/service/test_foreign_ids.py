@@ -66,7 +66,7 @@ async def seen_by(memory: Mnemic, who: Identity) -> set[str]:
     texts = [one.content for one in await memory.memories(who, with_closed=True)]
     for search_type in get_args(SearchType):
         texts += [one.content for one in await memory.query(who, "north quay office bees", search_type=search_type)]
-    texts.append((await memory.context(who, "north quay office bees", search="always"))["context"])
+    texts.append((await memory.recall(who, "north quay office bees", search="always"))["context"])
     return {text for text in SAID if any(text in shown for shown in texts)}
 
 

@@ -6,9 +6,8 @@ from typing import Any, get_args
 import pytest
 
 from mnemic import Identity, Mnemic, ScopeSettings
-from mnemic.service.asked import ALL_KINDS
 from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError
-from mnemic.state.records import Kind
+from mnemic.state.records import ALL_KINDS, Kind
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     FACTS,
@@ -173,7 +172,7 @@ async def test_a_sentence_said_twice_takes_one_line(memory: Mnemic) -> None:
     await memory.configure_agent(ANA, keep_messages="all")
     await memory.form(ANA)
 
-    context = await memory.context(ANA, "Do you remember the bees on the quay?")
+    context = await memory.recall(ANA, "Do you remember the bees on the quay?")
     assert context["context"].count(BEES) == 1
 
 
@@ -191,4 +190,4 @@ async def test_a_question_with_a_null_character_is_answered(memory: Mnemic, mode
 
 async def test_a_consolidation_needs_to_be_told_of_what(memory: Mnemic) -> None:
     with pytest.raises(InvalidInputError, match="none of this identity's"):
-        await memory.consolidation().ainvoke({}, context=ANA)
+        await memory.graphs.consolidation.ainvoke({}, context=ANA)

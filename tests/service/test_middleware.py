@@ -13,7 +13,7 @@ from langchain_core.messages import SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import MemoryMiddleware, Mnemic
-from mnemic.operations.messages.turn import Asked
+from mnemic.service.hosts.middleware import TurnOptions
 from mnemic.state.errors import BlockedLoopError
 from tests.support.agents import (
     CANARY,
@@ -166,7 +166,7 @@ async def test_control_a_tracked_channel_is_saved(
     fresh_db: Clone, model: LoopbackModel, durability: Durability
 ) -> None:
     def leaky(memory: Mnemic) -> MemoryMiddleware:
-        return Leaky(memory, Asked(), memory.tools(), None, observe=True, form=False)
+        return Leaky(memory, memory.tools(), TurnOptions(form=False))
 
     assert CANARY in await saved_by(leaky, fresh_db, model, in_postgres, durability)
 

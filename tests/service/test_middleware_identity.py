@@ -10,7 +10,7 @@ import pytest
 from langgraph.runtime import Runtime
 
 from mnemic import Identity, MemoryMiddleware, Mnemic
-from mnemic.operations.messages.turn import Asked
+from mnemic.service.hosts.middleware import TurnOptions
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, MissingIdentityError
 from tests.support.agents import (
     CANARY,
@@ -78,7 +78,7 @@ async def test_two_users_of_one_agent_hear_their_own_memories(memory: Mnemic, mo
 
 
 async def test_control_an_identity_that_sticks_is_seen(memory: Mnemic, model: LoopbackModel) -> None:
-    sticky = Sticky(memory, Asked(), memory.tools(), None, observe=False, form=False)
+    sticky = Sticky(memory, memory.tools(), TurnOptions(observe=False))
     found = await heard(memory, model, sticky)
     assert found["ana"] == found["ben"] != set()
 

@@ -14,7 +14,7 @@ ANA = identity("ana", session="s1")
 
 async def test_a_run_that_is_nobodys_does_not_take_up_somebodys_thread(memory: Mnemic) -> None:
     await answering(memory.checkpointer()).ainvoke(said("I am Ana"), memory.thread(ANA))
-    server = ServerThreads(memory._resources.database)
+    server = ServerThreads(memory.resources.database)
 
     async def found(**run: Any) -> bool:
         return await server.aget_tuple({"configurable": {"thread_id": "s1", "checkpoint_ns": "", **run}}) is not None

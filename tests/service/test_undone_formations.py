@@ -12,12 +12,9 @@ from mnemic.state.identity import Identity
 from tests.support.loopback import LoopbackModel
 from tests.support.rollbacks import op_ids
 from tests.support.scripted import (
-    CONSOLIDATION,
     DECISIONS,
     FACTS,
     REFLECTIONS,
-    consolidation,
-    contents,
     decision,
     decisions,
     fact,
@@ -76,26 +73,6 @@ async def test_an_undone_formation_takes_its_answer_along_and_a_redo_brings_it_a
     assert await answer(memory) == after
 
 
-async def test_an_undone_consolidation_gives_back_what_it_took_in(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    model.answer(REFLECTIONS, reflections(user=[reflection(text) for text in WISHES]))
-    await say(memory, HERE, *WISHES)
-    before = await answer(memory)
-    model.answer(CONSOLIDATION, consolidation("Ana wants short answers and works with Bo on berth 12."))
-    await memory.consolidate(HERE, KEY, force=True)
-    after = await answer(memory)
-    assert before != after
-
-    undone = await memory.undo(HERE, op_ids(superuser)[-1])
-    assert await answer(memory) == before
-    assert await contents(memory, HERE, "reflection") == sorted(WISHES)
-    assert await contents(memory, HERE, "consolidation") == []
-    assert undone.op_id
-    await memory.undo(HERE, undone.op_id)
-    assert await answer(memory) == after
-
-
 @pytest.mark.parametrize("administers", [False, True])
 async def test_all_that_a_session_formed_since_a_moment_is_undone_as_one(
     memory: Mnemic,
@@ -130,7 +107,7 @@ async def test_other_sessions_are_told_of_a_rollback(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     async def signs() -> set[str]:
-        recalled = await memory.context(HERE)
+        recalled = await memory.recall(HERE)
         await memory.observe(HERE, [], revision=recalled["revision"])
         return {update["sign"] for update in recalled["updates"]}
 
@@ -139,11 +116,11 @@ async def test_other_sessions_are_told_of_a_rollback(
     assert await signs() == {"+created"}
 
     undone = await memory.undo(THERE, op_ids(superuser)[-1])
-    assert "- ~soft-deleted: [Projects]" in (await memory.context(HERE))["context"]
+    assert "- ~soft-deleted: [Projects]" in (await memory.recall(HERE))["context"]
     assert await signs() == {"~soft-deleted"}
     assert undone.op_id
     await memory.undo(THERE, undone.op_id)
-    assert f"- ⟲restored: [Projects] {OSLO}" in (await memory.context(HERE))["context"]
+    assert f"- ⟲restored: [Projects] {OSLO}" in (await memory.recall(HERE))["context"]
     assert await signs() == {"⟲restored"}
     assert await signs() == set()
 
@@ -165,22 +142,3 @@ async def test_words_that_were_not_kept_do_not_come_back(
     assert undone.op_id
     await memory.undo(THERE, undone.op_id)
     assert OSLO in [one.content for one in await memory.query(identity("ana"), "Oslo")]
-
-
-async def test_relations_go_with_the_operation_that_made_them_and_come_back(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    def relations() -> list[tuple[object, ...]]:
-        return superuser.execute("select * from mnemic.relations order by from_id, to_id, relation_type").fetchall()
-
-    await formed(memory, model, OSLO)
-    model.answer(FACTS, facts(fact(BERGEN, 1)))
-    model.answer(DECISIONS, decisions(decision(1, "ADD")))
-    await say(memory, THERE, BERGEN, "Well.")
-    related = relations()
-    assert related
-    undone = await memory.undo(THERE, op_ids(superuser)[-1])
-    assert relations() == []
-    assert undone.op_id
-    await memory.undo(THERE, undone.op_id)
-    assert relations() == related

@@ -53,22 +53,22 @@ async def memory(fresh_db: Clone) -> AsyncIterator[Mnemic]:
 
 
 async def test_a_recall_on_a_frozen_server_goes_without_memory(memory: Mnemic, fresh_db: Clone) -> None:
-    assert (await memory.context(ME, "hello"))["degraded"] is None
+    assert (await memory.recall(ME, "hello"))["degraded"] is None
     with frozen(fresh_db):
         async with asyncio.timeout(FOREVER):
-            assert (await memory.context(ME, "hello"))["degraded"] == "no_memory"
-            while (await memory.context(ME, "hello"))["degraded"]:
+            assert (await memory.recall(ME, "hello"))["degraded"] == "no_memory"
+            while (await memory.recall(ME, "hello"))["degraded"]:
                 pass  # the pool has another connection, though the old one is frozen still
-    assert (await memory.context(ME, "hello"))["degraded"] is None
+    assert (await memory.recall(ME, "hello"))["degraded"] is None
 
 
 async def test_with_no_limit_of_our_own_it_would_hang(
     memory: Mnemic, fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_module, "ANSWER_SECONDS", 600)
-    assert (await memory.context(ME, "hello"))["degraded"] is None
+    assert (await memory.recall(ME, "hello"))["degraded"] is None
     with frozen(fresh_db):
-        recall = asyncio.create_task(memory.context(ME, "hello"))
+        recall = asyncio.create_task(memory.recall(ME, "hello"))
         done, _ = await asyncio.wait([recall], timeout=2)
         assert not done
     assert (await recall)["degraded"] is None

@@ -61,7 +61,7 @@ def drafts(*new: NewMemory | str) -> list[NewMemory]:
 
 async def keep(service: Mnemic, *new: NewMemory | str, who: Identity = ANA, key: str = KEY) -> list[NewMemory]:
     """Stores them as a scope key's core memory."""
-    return await keep_in(service._resources.database, *new, who=who, key=key)
+    return await keep_in(service.resources.database, *new, who=who, key=key)
 
 
 async def keep_in(db: Database, *new: NewMemory | str, who: Identity = ANA, key: str = KEY) -> list[NewMemory]:

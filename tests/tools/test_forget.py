@@ -33,7 +33,7 @@ UNKNOWN = uuid.UUID("7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10")
 async def place(memory: Mnemic, who: Identity, key: str, kind: Kind = "fact", text: str = BEES) -> uuid.UUID:
     """A memory in a scope key, as formation would have stored it."""
     new = new_memory(text, kind=kind, key=key)
-    await store(memory._resources.database, who, new)
+    await store(memory.resources.database, who, new)
     return new.id
 
 
@@ -72,7 +72,7 @@ async def test_every_kind_of_the_user_and_the_session_can_be_forgotten(
 
 async def test_a_reflection_that_was_absorbed_can_be_forgotten(memory: Mnemic, superuser: psycopg.Connection) -> None:
     memory_id = await place(memory, ANA, "user:ana", "reflection")
-    database = memory._resources.database
+    database = memory.resources.database
     await operate(database, ANA, lambda scoped: memories.absorb(scoped, uuid.uuid4(), [memory_id]))
 
     assert await memory.forget(ANA, memory_id) is True
@@ -272,14 +272,14 @@ async def test_control_without_the_version_it_would_be_recorded_more_than_once(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory_id = await place(memory, ANA, "user:ana")
-    async with memory._resources.database.scoped(ANA) as scoped:
+    async with memory.resources.database.scoped(ANA) as scoped:
         read = await memories.one(scoped, memory_id)
     assert read
     careless = memories._SQL["forget"].replace("version = %(version)s", "%(version)s > 0")
     careless = careless.replace("state in ('active', 'absorbed')", "true", 1)
     monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "forget": careless})
     for _ in range(2):
-        await operate(memory._resources.database, ANA, lambda scoped: memories.forget(scoped, read))
+        await operate(memory.resources.database, ANA, lambda scoped: memories.forget(scoped, read))
 
     assert superuser.execute("select count(*) from mnemic.history where event <> 'ADD'").fetchone() == (2,)
 

@@ -28,7 +28,7 @@ def tools_of(memory: Mnemic, role: str) -> Sequence[BaseTool]:
 
 
 def check_tools(memory: Mnemic) -> None:
-    for role in memory._resources.categories.allowlists:
+    for role in memory.resources.categories.allowlists:
         for one in tools_of(memory, role):
             assert not is_refining(one.name, one.args), f"{role} has {one.name}"
 

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.prebuilt import ToolRuntime
 
-from mnemic.operations.explicit import store_explicit as keeping
+from mnemic.operations.explicit import store as keeping
 from mnemic.policy.formation.orders import gives_orders
 from mnemic.prompts.explicit import forget_answer, remember_answer
 from mnemic.service.memory import Mnemic
@@ -303,7 +303,7 @@ async def test_each_role_has_the_writing_tools_of_the_table_and_no_other(memory:
 
 
 async def test_no_connection_is_held_while_the_embedder_answers(memory: Mnemic, model: LoopbackModel) -> None:
-    pool = memory._resources.database._pool
+    pool = memory.resources.database._pool
     held = []
 
     def vectors(request: Any) -> list[list[float]]:
@@ -318,7 +318,7 @@ async def test_no_connection_is_held_while_the_embedder_answers(memory: Mnemic, 
 
 
 async def test_the_operation_costs_a_handful_of_statements(memory: Mnemic, statements: Any) -> None:
-    with statements(memory._resources.database) as sent:
+    with statements(memory.resources.database) as sent:
         await memory.remember(ANA, BEES, category="interests")
 
     # begin with the scope, operation, agent, its settings, near, insert, touch, commit

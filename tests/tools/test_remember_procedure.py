@@ -51,7 +51,7 @@ async def test_only_roles_that_read_procedures_find_it_and_only_by_asking(memory
     assert await memory.query(ANA, TITLE) == []
     with pytest.raises(CategoryRefusedError):
         await memory.query(ANA, TITLE, categories=["procedural"])
-    assert TITLE not in (await memory.context(ANA, f"Do you remember {TITLE}?", search="always"))["context"]
+    assert TITLE not in (await memory.recall(ANA, f"Do you remember {TITLE}?", search="always"))["context"]
 
 
 async def test_an_executor_keeps_one_and_the_same_one_once(memory: Mnemic, superuser: psycopg.Connection) -> None:

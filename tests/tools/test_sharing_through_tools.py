@@ -3,7 +3,7 @@
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
-from mnemic.operations.explicit import store_explicit as keeping
+from mnemic.operations.explicit import store as keeping
 from mnemic.operations.formation.scope_resolver import Places
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic

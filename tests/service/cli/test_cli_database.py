@@ -105,7 +105,7 @@ def test_a_dump_restores_into_a_database_that_works(
     monkeypatch.setenv("MNEMIC_MIGRATION_URL", empty_db.superuser_dsn)
     assert mnemic("db", "migrate").exit_code == 0
     assert mnemic("doctor").exit_code == 0
-    assert "Ana keeps bees." in mnemic("recall", "bees", *WHO).stdout
+    assert "Ana keeps bees." in mnemic("query", "bees", *WHO).stdout
 
 
 async def _remember(clone: Clone) -> None:

@@ -117,7 +117,7 @@ def test_an_array_of_messages_is_one_session_named_after_its_file(mnemic: Comman
     document = json.loads(result.stdout)
     assert accepted(document) == {"tuesday": 2}
     assert [(found["line"], found["reason"]) for found in document["malformed"]] == [(5, "role: Field required")]
-    assert "Ilse" in mnemic("recall", "piano teacher", *WHO).stdout
+    assert "Ilse" in mnemic("query", "piano teacher", *WHO).stdout
 
 
 def test_two_arrays_of_one_name_are_refused_before_anything_is_read(mnemic: Command, tmp_path: Path) -> None:

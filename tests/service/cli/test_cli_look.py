@@ -1,4 +1,4 @@
-"""`mnemic recall`, `context`, `memories` and `history` show what is stored, and nothing that steers a terminal."""
+"""`mnemic query`, `recall`, `memories` and `history` show what is stored, and nothing that steers a terminal."""
 
 import asyncio
 import json
@@ -45,12 +45,12 @@ def folded(text: str) -> str:
 
 
 def test_recall_finds_with_date_and_score(mnemic: Command, world: dict[str, UUID]) -> None:
-    result = mnemic("recall", "Who does Ana work for?", *WHO)
+    result = mnemic("query", "Who does Ana work for?", *WHO)
     assert result.exit_code == 0
     first = next(line for line in result.stdout.splitlines() if "ferry" in line)
     assert first.startswith("2026-03-02")
     assert "harbour office" not in result.stdout
-    found = json.loads(mnemic("recall", "Who does Ana work for?", *WHO, "--json").stdout)
+    found = json.loads(mnemic("query", "Who does Ana work for?", *WHO, "--json").stdout)
     assert str(world["new"]) in [item["item_id"] for item in found]
     assert all(item["score"] > 0 for item in found)
 
@@ -63,7 +63,7 @@ def test_a_closed_fact_says_until_when_and_what_came_after(mnemic: Command, worl
 
 def test_another_person_finds_nothing(mnemic: Command, world: dict[str, UUID]) -> None:
     stranger = ("--agent", "harbor", "--user", "bo")
-    assert json.loads(mnemic("recall", "Who does Ana work for?", *stranger, "--json").stdout) == []
+    assert json.loads(mnemic("query", "Who does Ana work for?", *stranger, "--json").stdout) == []
     assert json.loads(mnemic("memories", *stranger, "--all", "--json").stdout) == []
     result = mnemic("history", world["new"], *stranger, "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (1, [])
@@ -75,7 +75,7 @@ def test_a_person_sees_what_no_agents_allowlist_shows_by_default(mnemic: Command
     listed = json.loads(mnemic("memories", *WHO, "--json").stdout)
     assert [item["id"] for item in listed] == [str(steps.id)]
     assert json.loads(mnemic("history", steps.id, *WHO, "--json").stdout)
-    assert json.loads(mnemic("recall", "Who rings the bell?", *WHO, "--json").stdout) == []
+    assert json.loads(mnemic("query", "Who rings the bell?", *WHO, "--json").stdout) == []
 
 
 async def _keep(clone: Clone, *new: NewMemory) -> None:
@@ -146,18 +146,18 @@ def test_history_of_an_unknown_id_says_so(mnemic: Command, world: dict[str, UUID
 
 
 def test_context_is_the_text_for_the_prompt_and_its_price(mnemic: Command, world: dict[str, UUID]) -> None:
-    result = mnemic("context", *WHO)
+    result = mnemic("recall", *WHO)
     assert result.stdout.startswith("<MemoryContext>")
     assert "Ana is direct.\nShe wants short answers." in result.stdout
     assert "searched: no" in result.stderr
-    asked = json.loads(mnemic("context", "Do you remember who I work for?", *WHO, "--json").stdout)
+    asked = json.loads(mnemic("recall", "Do you remember who I work for?", *WHO, "--json").stdout)
     assert asked["searched"]
     assert "ferry line" in asked["context"]
 
 
 @pytest.mark.parametrize(
     "words",
-    [("recall", "badge"), ("context", "Do you remember my badge?"), ("memories",), ("history", "hostile")],
+    [("query", "badge"), ("recall", "Do you remember my badge?"), ("memories",), ("history", "hostile")],
 )
 def test_stored_control_characters_and_markup_reach_no_terminal(
     mnemic: Command, world: dict[str, UUID], words: tuple[str, ...]
@@ -173,6 +173,6 @@ def test_stored_control_characters_and_markup_reach_no_terminal(
 
 
 def test_an_empty_question_is_one_line(mnemic: Command) -> None:
-    result = mnemic("recall", " ", *WHO)
+    result = mnemic("query", " ", *WHO)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("mnemic: a search needs a question")

@@ -1,4 +1,4 @@
-"""`mnemic recall`: every part of a request as an option, and the grounds of each score."""
+"""`mnemic query`: every part of a request as an option, and the grounds of each score."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ STEPS = fact("1. Fold the catalogue. 2. Stamp it.", "procedural", kind="procedur
 
 @pytest.fixture
 def recall(mnemic: Command, clean_db: Clone) -> Any:
-    """What `mnemic recall catalogue` with these options finds, as contents; the error where it fails."""
+    """What `mnemic query catalogue` with these options finds, as contents; the error where it fails."""
 
     async def store() -> None:
         async with clean_db.database() as db:
@@ -33,7 +33,7 @@ def recall(mnemic: Command, clean_db: Clone) -> Any:
     asyncio.run(store())
 
     def run(*options: object) -> Any:
-        result = mnemic("recall", "catalogue", *WHO, *options, "--json")
+        result = mnemic("query", "catalogue", *WHO, *options, "--json")
         assert result.exit_code in (0, 2)
         return {one["content"] for one in json.loads(result.stdout)} if result.exit_code == 0 else result.stderr
 
@@ -89,11 +89,11 @@ def test_what_cannot_be_asked_is_one_message(recall: Any) -> None:
 
 
 def test_explain_says_how_each_score_came_about(mnemic: Command, recall: Any) -> None:
-    shown = mnemic("recall", "catalogue", *WHO, "--explain").stdout
+    shown = mnemic("query", "catalogue", *WHO, "--explain").stdout
     grounds = [line for line in shown.splitlines() if "words 0." in line]
     assert len(grounds) == 3
     assert all(" = " in line for line in grounds)
-    assert "words" not in mnemic("recall", "catalogue", *WHO).stdout
+    assert "words" not in mnemic("query", "catalogue", *WHO).stdout
 
 
 def test_the_grounds_name_what_was_added_and_what_came_along() -> None:

@@ -137,7 +137,7 @@ def test_a_dry_run_tells_what_there_is_and_writes_nothing(
     assert json.loads(mnemic(*REFINE, "--dry-run", "--json").stdout)["outcome"] == "planned"
     assert everything(superuser) == before
     # what a recall recommends is this command
-    recommended = mnemic("context", *PERSON).stderr.rpartition("to compress it: ")[2]
+    recommended = mnemic("recall", *PERSON).stderr.rpartition("to compress it: ")[2]
     assert mnemic(*shlex.split(recommended)[1:]).stdout.startswith("3 → ")
 
 

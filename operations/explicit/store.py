@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Final
 from uuid import UUID, uuid4
 
 from mnemic.models.embedders import Vector
@@ -24,19 +25,18 @@ from mnemic.storage.database import Scoped
 #: Ours, and nothing that anybody would have said.
 _STEP_NUMBER = re.compile(r"^\d+\. ", re.MULTILINE)
 #: Operations that write what somebody asked for, as history names them.
-REASONS = ("remember", "remember_procedure")
+REASONS: Final = ("remember", "remember_procedure")
 #: The conversation that a model has before it; None: no model speaks, the text is the caller's own word.
 Conversation = Sequence[Message] | None
 
 
-async def keep(
+async def store_explicit(
     resources: Resources,
     identity: Identity,
     draft: Draft,
     *,
     kind: Kind,
-    said: Conversation,
-    reason: str,
+    conversation: Conversation,
     categories: Sequence[str],
 ) -> Remembered:
     """Stores a text that is fit to be a memory, or names the one that says the same.
@@ -46,26 +46,29 @@ async def keep(
     Args:
         draft: the text, and the scope it is wanted in.
         kind: what it becomes.
-        said: see `Conversation`.
-        reason: the operation's, in history.
+        conversation: see `Conversation`.
         categories: those that the role may know of: no other memory counts as known or near.
 
     Raises:
         InvalidInputError: there is nobody whose memory it could be, or the agent has that half of memory switched off.
         EmbeddingError: it could not be embedded; nothing was written.
     """
-    new = _memory(identity, draft, kind, said, datetime.now(UTC))
+    new = _memory(identity, draft, kind, conversation, datetime.now(UTC))
     vectors = await resources.embedder.embed([new.search_text]) if kind in memories.INDEXED else []
 
     async def act(scoped: Scoped) -> Remembered:
-        await scoped.begin_operation(reason)
+        await scoped.begin_operation(_reason(kind))
         await scopes.enter_agent(scoped)
-        if said is not None:
+        if conversation is not None:
             await _require_room(resources.settings, scoped)
         _require_switched_on(resources.settings.overridden(await scopes.agent_settings(scoped)), kind)
         return await _store(resources, scoped, new, vectors)
 
     return await resources.database.write(identity, act, categories=categories)
+
+
+def _reason(kind: Kind) -> str:
+    return "remember_procedure" if kind == "procedure" else "remember"
 
 
 async def _require_room(settings: Settings, scoped: Scoped) -> None:
@@ -112,8 +115,8 @@ async def _near(resources: Resources, scoped: Scoped, new: NewMemory, vectors: S
     return await memories.similar(scoped, [new.scope_key], vectors, model=resources.embedder.name, most=most)
 
 
-def _memory(identity: Identity, draft: Draft, kind: Kind, said: Conversation, now: datetime) -> NewMemory:
-    key = _place(identity, draft, said, now)
+def _memory(identity: Identity, draft: Draft, kind: Kind, conversation: Conversation, now: datetime) -> NewMemory:
+    key = _scope_key(identity, draft, conversation, now)
     scope, owner = split_scope_key(key)
     subject = display_name(owner)
     return NewMemory(
@@ -133,11 +136,11 @@ def _memory(identity: Identity, draft: Draft, kind: Kind, said: Conversation, no
     )
 
 
-def _place(identity: Identity, draft: Draft, said: Conversation, now: datetime) -> str:
+def _scope_key(identity: Identity, draft: Draft, conversation: Conversation, now: datetime) -> str:
     """The user's scope key, or the wider one that is wanted where the gate of formation lets it pass."""
     own = scope_key("user", identity.user_id) if identity.user_id else ""
-    batch = _own_word(identity, draft.text, now) if said is None else said
-    places = Places(batch, identity, group_name(identity, {}), has_read_more=said is not None)
+    batch = _own_word(identity, draft.text, now) if conversation is None else conversation
+    places = Places(batch, identity, group_name(identity, {}), has_read_more=conversation is not None)
     key = places.key(draft._replace(text=_STEP_NUMBER.sub("", draft.text)), own_words(batch), fallback=own)
     if not key:
         raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")

@@ -1,0 +1,56 @@
+"""What an agent and its scope keys override of the settings, and what an agent has used."""
+
+from typing import Any
+
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.overrides import checked_overrides
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import Identity
+from mnemic.state.records import ScopeSettings, Usage
+from mnemic.state.settings import Settings
+from mnemic.storage import scopes, usage
+from mnemic.storage.database import Scoped
+
+_OF_REFINEMENT = frozenset({"refinement_budget_tokens", "refinement_target_tokens"})
+
+
+async def configure_agent(resources: Resources, identity: Identity, overrides: dict[str, Any]) -> None:
+    """Adds to what the agent overrides; None takes a value back.
+
+    Raises:
+        ConfigurationError: a name may not be overridden, or the values do not fit; nothing was written.
+    """
+
+    async def act(scoped: Scoped) -> None:
+        given = {**await scopes.hold_agent(scoped), **overrides}
+        settings = resources.settings.overridden(given)
+        if overrides.keys() & _OF_REFINEMENT:
+            settings.require_target_within_budget()
+        own = {name for name, value in given.items() if value is not None}
+        await scopes.configure_agent(scoped, settings.model_dump(mode="json", include=own))
+
+    await resources.database.write(identity, act)
+
+
+async def agent_settings(resources: Resources, identity: Identity) -> Settings:
+    """The settings in force for the identity's agent."""
+    async with resources.database.scoped(identity) as scoped:
+        return resources.settings.overridden(await scopes.agent_settings(scoped))
+
+
+async def configure_scope(resources: Resources, identity: Identity, overrides: ScopeSettings) -> None:
+    """Replaces what one of the identity's scope keys overrides.
+
+    Raises:
+        InvalidInputError: the scope key is none of the identity's, or a value cannot be used; nothing was written.
+    """
+    wanted = checked_overrides(overrides)
+    if wanted.scope_key not in identity.scope_keys:
+        raise InvalidInputError("the scope key to configure is none of this identity's")
+    await resources.database.write(identity, lambda scoped: scopes.configure_scope(scoped, wanted))
+
+
+async def token_usage(resources: Resources, identity: Identity) -> list[Usage]:
+    """Tokens the agent has used, by step and model."""
+    async with resources.database.scoped(identity) as scoped:
+        return await usage.totals(scoped)

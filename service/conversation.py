@@ -1,0 +1,118 @@
+"""A conversation as methods of `Mnemic`: the context for a turn, what was said goes in, memories are formed of it."""
+
+from collections.abc import Sequence
+
+from pydantic import SkipValidation
+
+from mnemic.operations.formation.form import consolidate, form_later, form_pending, formation_name
+from mnemic.operations.messages.incoming_message import HostMessage
+from mnemic.operations.messages.observe import observe
+from mnemic.operations.recall.turn import RecallOptions, recall
+from mnemic.service.base import MemoryBase
+from mnemic.state.checking import Seq, check_arguments
+from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput, SearchMode
+from mnemic.state.identity import AnyIdentity
+from mnemic.state.query import BudgetTokens
+from mnemic.state.records import Observed
+
+
+class Conversation(MemoryBase):
+    """What is done around each turn of a conversation, and when it is over."""
+
+    @check_arguments
+    async def recall(
+        self,
+        identity: AnyIdentity,
+        question: str = "",
+        *,
+        search: SearchMode = "auto",
+        budget_tokens: BudgetTokens | None = None,
+    ) -> RecallOutput:
+        """What belongs into the prompt for this turn: the standing part, and search results where it asks for them.
+
+        Where the embedder or the database fails, the turn goes on with less, and `degraded` says so. The context begins
+        with what changed since the session was told last; pass its `revision` on to `observe`.
+
+        Args:
+            identity: whose memory it is; its role's allowlist holds.
+            question: the message that is about to be answered.
+            search: `auto`: rules decide by the question; `always`: the agent is not sure of its answer; `never`.
+            budget_tokens: tokens that the search results may take; None: the setting.
+
+        Raises:
+            CategoryRefusedError: the role has no allowlist.
+            InvalidInputError: an argument cannot be used.
+        """
+        options = RecallOptions(search=search, budget_tokens=budget_tokens)
+        return await recall(self.graphs.recall, identity, question, options)
+
+    @check_arguments
+    async def recall_text(self, identity: AnyIdentity, question: str) -> str:
+        """The context for a turn as text; empty where there is nothing to say."""
+        return (await recall(self.graphs.recall, identity, question, RecallOptions()))["context"]
+
+    @check_arguments
+    async def observe(
+        self,
+        identity: AnyIdentity,
+        messages: SkipValidation[Sequence[HostMessage]],
+        *,
+        revision: Seq | None = None,
+        several_speakers: bool = False,
+    ) -> Observed:
+        """Stores messages for formation; those the session has already are left out. Waits for no model.
+
+        Args:
+            identity: whose session it is, and whose words a user's messages are.
+            messages: the whole conversation, or what is new of it.
+            several_speakers: a message may name another speaker, as in a group's thread; only for messages whose
+                `user` the host itself has set, and never as a client sent it.
+            revision: that of the recall whose context the turn was answered with, so that the changes which it told of
+                are not told again; None: they are.
+
+        Raises:
+            InvalidInputError: no session in the identity, an item that is no message, more than 100,000 of them, or a
+                revision that no recall of this agent can have returned; nothing was written.
+            RefusedIdentityError: a message names another speaker; nothing was written.
+        """
+        return await observe(self.resources, identity, messages, revision=revision, several_speakers=several_speakers)
+
+    @check_arguments
+    async def form(self, identity: AnyIdentity, *, force: bool = True, retry: bool = False) -> list[FormationOutput]:
+        """Forms what the session has pending, run after run until nothing is due.
+
+        A last run that formed nothing says what is left: what another run has (`leased`), what has to wait after a
+        failure (`backoff`), or what was set aside.
+
+        Args:
+            force: also what no trigger would call due yet, and what has to wait after a failure.
+            retry: what was set aside, and nothing else.
+
+        Raises:
+            ModelError: the model or the embedder failed; the messages stay pending, as after any error.
+            ConcurrentChangeError: other runs were faster, time and again.
+            DatabaseUnavailableError: the database cannot be had in time.
+            InvalidInputError: no session in the identity.
+        """
+        await self.resources.background.finish(formation_name(identity))
+        return await form_pending(self.resources, self.graphs.formation, identity, force=force, retry=retry)
+
+    @check_arguments
+    async def form_later(self, identity: AnyIdentity) -> None:
+        """Begins to form what is due, and does not wait for it: leaving `Mnemic.open` does, and so does `form`.
+
+        What goes wrong is a warning in the log; the messages stay pending.
+
+        Raises:
+            InvalidInputError: no session in the identity.
+        """
+        form_later(self.resources, self.graphs.formation, identity)
+
+    @check_arguments
+    async def consolidate(self, identity: AnyIdentity, scope_key: str, *, force: bool = False) -> ConsolidationResult:
+        """Rewrites the living text of one of the identity's scope keys, if that is due.
+
+        Args:
+            force: also below the threshold, and without the wait after a failure.
+        """
+        return await consolidate(self.resources, self.graphs.consolidation, identity, scope_key, force=force)
