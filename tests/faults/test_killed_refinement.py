@@ -98,8 +98,10 @@ def die_and_finish(
     return run
 
 
-@pytest.mark.parametrize("others", [1, 2], ids=["again", "again twice at once"])
-@pytest.mark.parametrize("where", STRIKES)
+@pytest.mark.parametrize(
+    ("where", "others"),
+    [*((where, 1) for where in STRIKES), ("in the first turn", 2), ("merging", 2), ("completing", 2)],
+)
 def test_a_refinement_killed_here_is_ended_by_the_next_and_does_everything_once(
     die_and_finish: DieAndFinish, clean_db: Clone, where: str, others: int
 ) -> None:

@@ -96,7 +96,7 @@ async def test_of_two_refinements_at_once_one_is_refused_and_another_scope_key_g
         first = await stack.enter_async_context(settled(clean_db, model))
         second = await stack.enter_async_context(scripted_resources(clean_db, model))
         await remember(first.database, ANA, memory("The ferry leaves at nine.", kind="core", key="agent:harbor"))
-        for _ in range(20):
+        for _ in range(5):
             assert_one_was_refused(await both_at_once(model, Mnemic(first), Mnemic(second)))
 
 
@@ -266,7 +266,7 @@ async def test_a_refinement_cancelled_at_any_moment_goes_on_without_a_wait(
     """A twentieth of these moments lie between two nodes of the graph, where no node hears of it."""
     moments = random.Random(5)
     async with settled(clean_db, model) as resources:
-        for _ in range(150):
+        for _ in range(60):
             running = asyncio.create_task(Mnemic(resources).refine(ANA, KEY, force=True))
             await asyncio.sleep(moments.uniform(0, 0.06))
             running.cancel()

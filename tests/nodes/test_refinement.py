@@ -85,7 +85,7 @@ async def test_a_journal_memory_tells_of_it_with_figures_that_no_summary_changes
     assert journal.content.endswith(" Compressed 900 \u2192 1; saved 5,000,000 tokens.")
     assert (journal.category, journal.scope_key, journal.subject) == ("journal", KEY, "Ana")
     for search_type in ("text", "semantic"):
-        found = await memory.query(ANA, journal.content, categories=["journal"], search_type=search_type)  # type: ignore[arg-type]  # both are
+        found = await memory.query(ANA, journal.content, categories=["journal"], search_type=search_type)
         assert [one.content for one in found] == [journal.content]
 
 

@@ -224,7 +224,7 @@ async def test_while_a_long_memory_is_cut_into_batches_others_go_on(
 
     monkeypatch.setattr(open_refinement, "batches", waiting)
     if blocks:
-        monkeypatch.setattr(open_refinement.asyncio, "to_thread", here)
+        monkeypatch.setattr(asyncio, "to_thread", here)
     await play(memory, model)
 
     assert found == [not blocks]
