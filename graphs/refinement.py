@@ -5,13 +5,12 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.graphs.resources import from_environment
 from mnemic.nodes.refinement.agent import take_turn
 from mnemic.nodes.refinement.close import close_refinement
 from mnemic.nodes.refinement.open import open_refinement
 from mnemic.nodes.refinement.tools import call_tools
 from mnemic.operations.refinement.release import with_session
-from mnemic.operations.run.resources import Provider
+from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import RefinementInput, RefinementResult, RefinementState
 from mnemic.tools.refinement import refinement_tools

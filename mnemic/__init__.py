@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mnemic.state.refinement import Refinement, RefinementResult
     from mnemic.state.rollback import Operation, PastMemory, Rollback
     from mnemic.state.settings import Settings
-    from mnemic.state.threads import ThreadStanding
+    from mnemic.state.threads import ThreadStatus
 
 __version__ = "0.1.0"
 
@@ -40,7 +40,7 @@ __all__ = [
     "Rollback",
     "ScopeSettings",
     "Settings",
-    "ThreadStanding",
+    "ThreadStatus",
 ]
 
 _HOMES = {
@@ -58,7 +58,7 @@ _HOMES = {
     "PastMemory": "mnemic.state.rollback",
     "Rollback": "mnemic.state.rollback",
     "Settings": "mnemic.state.settings",
-    "ThreadStanding": "mnemic.state.threads",
+    "ThreadStatus": "mnemic.state.threads",
 }
 
 _here = Path(__file__).parent

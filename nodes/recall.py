@@ -3,10 +3,9 @@
 from langgraph.runtime import Runtime
 
 from mnemic.operations.recall import context
+from mnemic.operations.run.graph import RecallNode, to_plain
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.node_types import RecallNode
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import to_plain
 from mnemic.policy.recall.heuristics import search_reason
 from mnemic.policy.text.hygiene import clean_question
 from mnemic.policy.text.names import display_name

@@ -1,4 +1,4 @@
-"""Passes: bearer tokens of the server (JWT), signed by us, that say who somebody is and until when.
+"""Bearer tokens of the server (JWT), signed by us, that say who somebody is and until when.
 
 Whoever holds one is that person; nothing is kept of it anywhere, so it cannot be taken back before it expires, but by a
 new key for everybody.
@@ -27,7 +27,7 @@ MAX_TOKEN: Final = 16_384
 MAX_DAYS: Final = 3_650
 
 
-class Pass(BaseModel):
+class TokenClaims(BaseModel):
     """Who somebody is, and what they may name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
@@ -45,8 +45,8 @@ class Pass(BaseModel):
         return user == self.user and (not self.agents or agent in self.agents)
 
 
-def new_pass(user: str, agents: tuple[str, ...], groups: tuple[str, ...], *, days: int, now: datetime) -> Pass:
-    """A pass that holds for so many days.
+def new_claims(user: str, agents: tuple[str, ...], groups: tuple[str, ...], *, days: int, now: datetime) -> TokenClaims:
+    """Claims that hold for so many days.
 
     Raises:
         InvalidInputError: an id cannot be used, there are too many, or the days are none.
@@ -55,34 +55,36 @@ def new_pass(user: str, agents: tuple[str, ...], groups: tuple[str, ...], *, day
         raise InvalidInputError(f"days: a token holds for 1 to {MAX_DAYS} days")
     expires = int((now + timedelta(days=days)).timestamp())
     try:
-        return Pass(user=user, agents=agents, groups=groups, expires=expires)
+        return TokenClaims(user=user, agents=agents, groups=groups, expires=expires)
     except ValidationError as error:
         raise InvalidInputError(first_problem(error)) from None
 
 
-def token_of(held: Pass, key: str) -> str:
-    """The pass as a bearer token.
+def encode_token(claims: TokenClaims, key: str) -> str:
+    """The claims as a signed bearer token.
 
     Raises:
         InvalidInputError: it names so much that no server would take it.
     """
-    claims = {"sub": held.user, "agents": list(held.agents), "groups": list(held.groups), "exp": held.expires}
-    token = jwt.encode({**claims, "aud": _AUDIENCE}, _signing(key), algorithm=_ALGORITHM)
+    named = {"agents": list(claims.agents), "groups": list(claims.groups)}
+    payload = {"sub": claims.user, **named, "exp": claims.expires, "aud": _AUDIENCE}
+    token = jwt.encode(payload, _signing(key), algorithm=_ALGORITHM)
     if len(token) > MAX_TOKEN:
         raise InvalidInputError("the token would be too long: name fewer agents and groups")
     return token
 
 
-def read_token(token: str, key: str, now: datetime) -> Pass | None:
-    """The pass that a token stands for; None where it was not signed with this key, or has expired."""
+def decode_token(token: str, key: str, now: datetime) -> TokenClaims | None:
+    """The claims that a token carries; None where it was not signed with this key, or has expired."""
     if len(token) > MAX_TOKEN or not token.isascii():
         return None
     try:
-        claims = jwt.decode(token, _signing(key), algorithms=[_ALGORITHM], audience=_AUDIENCE, options=_OPTIONS)
-        held = Pass(user=claims["sub"], agents=claims["agents"], groups=claims["groups"], expires=claims["exp"])
+        payload = jwt.decode(token, _signing(key), algorithms=[_ALGORITHM], audience=_AUDIENCE, options=_OPTIONS)
+        user, expires = payload["sub"], payload["exp"]
+        claims = TokenClaims(user=user, agents=payload["agents"], groups=payload["groups"], expires=expires)
     except (jwt.InvalidTokenError, LookupError, ValidationError):
         return None
-    return held if now.timestamp() < held.expires else None
+    return claims if now.timestamp() < claims.expires else None
 
 
 def _signing(key: str) -> bytes:

@@ -6,11 +6,6 @@ from pydantic import Field, StrictBool, TypeAdapter
 from typing_extensions import TypedDict
 
 from mnemic.state.checking import MAX_LISTED
-from mnemic.state.identity import HostId
-
-
-class _ThreadIds(TypedDict):
-    thread_ids: Annotated[list[str] | tuple[str, ...], Field(min_length=1, max_length=MAX_LISTED)]
 
 
 class _Refining(TypedDict):
@@ -25,7 +20,5 @@ class _Refinements(TypedDict):
 
 
 SWITCH = TypeAdapter(bool)
-THREAD_ID = TypeAdapter(HostId)
-THREAD_IDS = TypeAdapter(_ThreadIds)
 REFINING = TypeAdapter(_Refining)
 REFINEMENTS = TypeAdapter(_Refinements)

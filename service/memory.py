@@ -6,8 +6,8 @@ from typing import Any, Self
 
 from pydantic import SkipValidation
 
-from mnemic.graphs.resources import open_resources
 from mnemic.operations import agent_settings
+from mnemic.operations.run.resources import open_resources
 from mnemic.service.conversation import Conversation
 from mnemic.service.explicit_memory import ExplicitMemory
 from mnemic.service.governance.person import OwnMemories

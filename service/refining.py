@@ -3,7 +3,7 @@
 from typing import cast
 
 from mnemic.operations.refinement.release import release_on_cancel
-from mnemic.operations.run.run_graph import run_graph
+from mnemic.operations.run.graph import run_graph
 from mnemic.service.asked import REFINEMENTS, REFINING
 from mnemic.service.base import MemoryBase
 from mnemic.state.checking import checked

@@ -1,28 +1,22 @@
 """Threads of agents in the service's own database, as methods of `Mnemic`: a checkpointer, copies, pruning."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from pydantic import Field, SkipValidation
 
-from mnemic.service.asked import SWITCH, THREAD_ID, THREAD_IDS
+from mnemic.operations.threads import copy_threads, owner_of_identity, owner_of_run, require_owner
 from mnemic.service.base import MemoryBase
-from mnemic.state.checking import checked
-from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
-from mnemic.state.identity import Identity, to_identity
-from mnemic.state.threads import ThreadStanding
-from mnemic.storage import thread_copies
-from mnemic.storage.threads import ThreadOwner, ThreadSaver
+from mnemic.state.checking import MAX_LISTED, check_arguments
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import AnyIdentity, HostId, Identity, to_identity
+from mnemic.state.threads import ThreadStatus
+from mnemic.storage.threads import ThreadSaver
 
-_NOBODY: Final = (
-    "nobody's thread: run the graph with memory.thread(identity) as its config, or with context=identity, or compile "
-    "it with memory.checkpointer(identity)"
-)
-#: Where LangGraph puts the runtime of a run, with its context, for whoever is given the run's config.
-RUNTIME: Final = "__pregel_runtime"
+ThreadIds = Annotated[Sequence[str], Field(min_length=1, max_length=MAX_LISTED)]
 
 
 class Threads(MemoryBase):
@@ -39,31 +33,37 @@ class Threads(MemoryBase):
             InvalidInputError, MissingIdentityError: an identity that cannot be used.
         """
         if identity is None:
-            return ThreadSaver(self.resources.database, thread_owner_of)
-        return ThreadSaver(self.resources.database, partial(_owner_alone, _owner(to_identity(identity))))
+            return ThreadSaver(self.resources.database, owner_of_run)
+        return ThreadSaver(self.resources.database, partial(require_owner, owner_of_identity(to_identity(identity))))
 
-    def thread(self, identity: Identity, thread_id: str | None = None) -> RunnableConfig:
+    @check_arguments
+    def thread(self, identity: AnyIdentity, thread_id: HostId | None = None) -> RunnableConfig:
         """The config of a run: whose thread it is, and which.
 
         Args:
+            identity: whose thread it is.
             thread_id: None: the identity's session.
 
         Raises:
             InvalidInputError: no thread and no session, or an id that cannot be used.
         """
-        who = to_identity(identity)
-        named = who.session_id if thread_id is None else checked(THREAD_ID, thread_id)
+        named = identity.session_id if thread_id is None else thread_id
         if named is None:
             raise InvalidInputError("thread_id: name a thread, or a session in the identity")
-        user = {"user_id": who.user_id} if who.user_id else {}
-        return {"configurable": {"thread_id": named, "agent_id": who.agent_id, **user}}
+        user = {"user_id": identity.user_id} if identity.user_id else {}
+        return {"configurable": {"thread_id": named, "agent_id": identity.agent_id, **user}}
 
-    async def threads(self, identity: Identity) -> list[ThreadStanding]:
+    @check_arguments
+    async def threads(self, identity: AnyIdentity) -> list[ThreadStatus]:
         """The identity's threads and where they stand, the one that moved last first."""
-        return await self.checkpointer(to_identity(identity)).standings()
+        return await self.checkpointer(identity).statuses()
 
+    @check_arguments
     async def copy_threads(
-        self, source: BaseCheckpointSaver[Any], identity: Identity, thread_ids: Sequence[str] | None = None
+        self,
+        source: SkipValidation[BaseCheckpointSaver[Any]],
+        identity: AnyIdentity,
+        thread_ids: ThreadIds | None = None,
     ) -> int:
         """Copies threads of another checkpointer, in memory or in tables of its own; the source stays as it is.
 
@@ -84,66 +84,23 @@ class Threads(MemoryBase):
         """
         if not isinstance(source, BaseCheckpointSaver):
             raise InvalidInputError("source: a checkpointer of LangGraph's")
-        target = self.checkpointer(to_identity(identity))
-        named = await thread_copies.thread_ids(source) if thread_ids is None else _ids(thread_ids)
-        return sum([await thread_copies.copy_thread(source, target, thread_id) for thread_id in named])
+        return await copy_threads(source, self.checkpointer(identity), thread_ids)
 
-    async def prune_threads(self, identity: Identity, *thread_ids: str, keep_latest: bool = True) -> None:
+    @check_arguments
+    async def prune_threads(self, identity: AnyIdentity, *thread_ids: str, keep_latest: bool = True) -> None:
         """Takes the history of the identity's threads away, so that they can still go on; or all of them.
 
         A pending interrupt and what a `checkpointer=True` subgraph knows stay. Ids of others are passed over.
 
         Args:
+            identity: whose threads they are.
+            thread_ids: which.
             keep_latest: off: the threads are gone.
 
         Raises:
             InvalidInputError: no ids, or a value that cannot be used.
             ConcurrentChangeError: a thread was changed meanwhile; the ones named before it are done.
         """
-        if not thread_ids:
+        if not 1 <= len(thread_ids) <= MAX_LISTED:
             raise InvalidInputError("thread_ids: name the threads; `threads` lists them")
-        strategy = "keep_latest" if checked(SWITCH, keep_latest) else "delete"
-        await self.checkpointer(to_identity(identity)).aprune(_ids(thread_ids), strategy=strategy)
-
-
-def thread_owner_of(config: RunnableConfig | None) -> ThreadOwner:
-    """Whose thread a run is about: as its config says, else its context.
-
-    Raises:
-        MissingIdentityError: neither says so.
-        RefusedIdentityError: they name different people.
-        InvalidInputError: an id in it cannot be used.
-    """
-    named = _named(config)
-    if not named:
-        raise MissingIdentityError(_NOBODY)
-    if len(named) > 1:
-        raise RefusedIdentityError("configurable: agent_id and user_id are not those of the run's context")
-    return named.pop()
-
-
-def _owner_alone(owner: ThreadOwner, config: RunnableConfig | None) -> ThreadOwner:
-    """Whom a checkpointer is for, whatever the run; one for somebody else would get to read the thread."""
-    if _named(config) - {owner}:
-        raise RefusedIdentityError("the run is not for whom this checkpointer is: compile with memory.checkpointer()")
-    return owner
-
-
-def _named(config: RunnableConfig | None) -> set[ThreadOwner]:
-    """Whom a run's config and its context name."""
-    configurable: Mapping[str, Any] = (config or {}).get("configurable", {})
-    context = getattr(configurable.get(RUNTIME), "context", None)
-    named = set[ThreadOwner]()
-    with suppress(MissingIdentityError):  # a host's own context may name nobody
-        named.add(_owner(to_identity(context)))
-    if configurable.get("agent_id") is not None:
-        named.add(_owner(Identity(agent_id=configurable["agent_id"], user_id=configurable.get("user_id"))))
-    return named
-
-
-def _owner(who: Identity) -> ThreadOwner:
-    return ThreadOwner(who.agent_id, who.user_id or "")
-
-
-def _ids(thread_ids: Sequence[str]) -> Sequence[str]:
-    return checked(THREAD_IDS, {"thread_ids": thread_ids})["thread_ids"]
+        await self.checkpointer(identity).aprune(thread_ids, strategy="keep_latest" if keep_latest else "delete")

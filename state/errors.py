@@ -1,12 +1,12 @@
 """Every error Mnemic raises. A class's docstring is its default message; a message says what to do next."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
+
+from mnemic.state.audit import AuditProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from uuid import UUID
-
-    from mnemic.state.audit import AuditProblem
     from mnemic.state.records import Usage
     from mnemic.state.rollback import Rollback
 
@@ -113,7 +113,7 @@ class ContentErasedError(RollbackRefusedError):
 class RollbackStoppedError(MnemicError):
     """A rollback in steps came to a halt between two of them: the same call goes on with what is left."""
 
-    def __init__(self, op_id: "UUID", *, done: int, left: int) -> None:
+    def __init__(self, op_id: UUID, *, done: int, left: int) -> None:
         super().__init__(
             f"stopped after {done} changes, {left} are left: the same call goes on, and its dry run tells what stands "
             f"against it; to take back what was done, undo {op_id}"
@@ -128,7 +128,7 @@ class RollbackStoppedError(MnemicError):
 class BrokenAuditError(MnemicError):
     """The history is not as it was written, so that no anchor was made: `mnemic audit verify` names what is wrong."""
 
-    def __init__(self, problems: "Sequence[AuditProblem]") -> None:
+    def __init__(self, problems: Sequence[AuditProblem]) -> None:
         super().__init__()
         #: Codes, seqs and ids, no contents.
         self.problems = tuple(problems)

@@ -1,7 +1,7 @@
 """Who a run belongs to. The host application gives it; a model never does."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, ValidationError
 
@@ -44,6 +44,10 @@ def split_scope_key(key: str) -> tuple[Scope, str]:
     raise InvalidInputError("a scope key is written as 'user:ana' or 'group:harbor'; this is none")
 
 
+#: The role that talks with people, which is that of an identity that names none.
+SUPERVISOR: Final = "supervisor"
+
+
 class Identity(BaseModel):
     """Agent, user, groups, session, asking role and actor of one run: plain JSON, given by the host.
 
@@ -59,7 +63,7 @@ class Identity(BaseModel):
     user_id: HostId | None = None
     group_ids: Annotated[tuple[HostId, ...], Field(max_length=MAX_GROUPS)] = ()
     session_id: HostId | None = None
-    role: HostId = "supervisor"
+    role: HostId = SUPERVISOR
     actor_id: HostId | None = None
 
     if not TYPE_CHECKING:  # type checkers keep the fields' own signature

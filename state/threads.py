@@ -5,7 +5,7 @@ from datetime import datetime
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThreadStanding:
+class ThreadStatus:
     """Where a thread stands; nothing of what was said in it."""
 
     thread_id: str

@@ -7,7 +7,7 @@ trigger keeps one row for each thread in `supervisor_checkpoints`, in the transa
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, LiteralString, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -23,7 +23,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg import AsyncCursor
 from psycopg.rows import DictRow
 
-from mnemic.state.threads import ThreadStanding
+from mnemic.state.threads import ThreadStatus
 from mnemic.storage.database import Database
 from mnemic.storage.statements import load_statements
 
@@ -98,9 +98,9 @@ class ThreadSaver(AsyncPostgresSaver):
         with self._about(config) as prefix:
             inside = _inside(config, prefix) if config else None
             # all at once: whoever reads them slowly must not keep a connection meanwhile
-            found = [one async for one in super().alist(inside, filter=filter, before=before, limit=limit)]
-        for one in found:
-            yield _outside_tuple(one, prefix)
+            found = [item async for item in super().alist(inside, filter=filter, before=before, limit=limit)]
+        for item in found:
+            yield _outside_tuple(item, prefix)
 
     async def aput(
         self,
@@ -175,16 +175,16 @@ class ThreadSaver(AsyncPostgresSaver):
             await self._delete([str(thread_id) for thread_id in thread_ids])
             return
         with self._about(None, at_once=True) as prefix:
-            named = thread_ids if isinstance(thread_ids, str) else [f"{prefix}{one}" for one in thread_ids]
+            named = thread_ids if isinstance(thread_ids, str) else [f"{prefix}{thread_id}" for thread_id in thread_ids]
             await super().aprune(named, strategy=strategy)
 
-    async def standings(self) -> list[ThreadStanding]:
+    async def statuses(self) -> list[ThreadStatus]:
         """Where the owner's threads stand, the one that moved last first."""
         values = self._owner_of(None)._asdict()
         with self._about(None):
             async with self._cursor() as cursor:
                 await cursor.execute(_SQL["standings"], values)
-                return [ThreadStanding(**row) for row in await cursor.fetchall()]
+                return [ThreadStatus(**row) for row in await cursor.fetchall()]
 
     async def _delete(self, thread_ids: list[str]) -> None:
         values = {**self._owner_of(None)._asdict(), "thread_ids": thread_ids}
@@ -208,6 +208,30 @@ class ThreadSaver(AsyncPostgresSaver):
         call = _CALL.get()
         async with self._database.threads(call.prefix, at_once=call.at_once) as cursor:
             yield cursor
+
+
+async def owners(database: Database, thread_id: str) -> list[ThreadOwner]:
+    """Everybody who has a thread of this id, who moved it last first: ids, nothing of what was said.
+
+    Raises:
+        DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
+    """
+    return await _found(database, _SQL["owners"], {"thread_id": thread_id})
+
+
+async def owners_of_runs(database: Database, run_ids: Sequence[str]) -> list[ThreadOwner]:
+    """Everybody who has checkpoints of these runs.
+
+    Raises:
+        DatabaseUnavailableError: as `owners`.
+    """
+    return await _found(database, _SQL["owners_of_runs"], {"run_ids": list(run_ids)})
+
+
+async def _found(database: Database, statement: LiteralString, values: Mapping[str, Any]) -> list[ThreadOwner]:
+    async with database.catalog() as connection:
+        found = await connection.execute(statement, values)
+        return [ThreadOwner(*row) for row in await found.fetchall()]
 
 
 def _quoted(text: str) -> str:

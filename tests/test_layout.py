@@ -1,8 +1,10 @@
 """The house: pyproject's packages, the links in mnemic/ and the folders on disk say the same, and all of it ships."""
 
+import re
 import zipfile
 from pathlib import Path
 
+import mnemic
 from tests.support.wheel import ROOMS, ROOT, SETUPTOOLS, build_wheel
 
 PACKAGES = set(SETUPTOOLS["packages"])
@@ -67,3 +69,17 @@ def test_a_wheel_holds_every_file_of_the_rooms_and_one_package_only(tmp_path: Pa
         "mnemic/py.typed",
         *(f"mnemic/{path.as_posix()}" for folder in ROOMS.values() for path in files_of(folder)),
     }
+
+
+def test_every_public_name_stands_in_the_reference() -> None:
+    listed = re.findall(r"^\.\. autoclass:: mnemic\.(\w+)$", (ROOT / "docs/reference.md").read_text(), re.MULTILINE)
+
+    assert sorted(listed) == sorted(set(mnemic.__all__) - {"MnemicError"})  # which stands with the other errors
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    named = {path for page in pages for path in re.findall(r"\btests/[\w/]+\.py\b", page.read_text(encoding="utf-8"))}
+
+    assert named
+    assert {path for path in named if not (ROOT / path).is_file()} == set()

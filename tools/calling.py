@@ -10,7 +10,7 @@ from langchain_core.tools import StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ValidationError
 
-from mnemic.operations.run.event_loop import on_loop
+from mnemic.operations.run.event_loop import run_on_loop
 from mnemic.operations.run.identity import turn_identity
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
@@ -85,7 +85,7 @@ def make_tool(caller: Caller, tool: Tool) -> StructuredTool:
 
     def call_sync(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
-            return on_loop(caller.loop, lambda: call_async(runtime, **arguments))
+            return run_on_loop(caller.loop, lambda: call_async(runtime, **arguments))
         except BlockedLoopError as error:
             raise ToolException(_readable(tool.name, error)) from None
 

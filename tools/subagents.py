@@ -8,7 +8,7 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 from pydantic import Field
 
-from mnemic.operations.run.model_step import agent_models, perform_answer
+from mnemic.operations.run.model_step import agent_models, run_answer_metered
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.text.hygiene import clean_text
 from mnemic.prompts.described import Arguments
@@ -47,7 +47,7 @@ def _working(role: str, own: Sequence[BaseTool]) -> Callable[[Call], Awaitable[A
         messages: list[BaseMessage] = [SystemMessage(subagent_prompt(role)), HumanMessage(task)]
         _, models = await agent_models(call.resources, call.identity)
         for _turn in range(MOST_TURNS):
-            answer = await perform_answer(call.resources, call.identity, models, own, messages, role)
+            answer = await run_answer_metered(call.resources, call.identity, models, own, messages, role)
             if not answer.tool_calls:
                 return answer.text, None
             messages.append(answer)

@@ -4,12 +4,10 @@ from typing import Any, NamedTuple
 
 from langgraph.runtime import Runtime
 
-from mnemic.operations.run.authenticated import require_own
-from mnemic.operations.run.identity import identity_of
+from mnemic.operations.run.graph import ConsolidationNode, to_plain
+from mnemic.operations.run.identity import identity_of, require_own_scope
 from mnemic.operations.run.leases import holder_of, returned
-from mnemic.operations.run.node_types import ConsolidationNode
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import to_plain
 from mnemic.policy.text.names import display_name
 from mnemic.state.checking import validate
 from mnemic.state.errors import InvalidInputError
@@ -36,7 +34,7 @@ def collect(provide: Provider) -> ConsolidationNode:
         if key not in identity.scope_keys:
             raise InvalidInputError("the scope key to consolidate is none of this identity's")
         if forced:
-            require_own(identity, key)
+            require_own_scope(identity, key)
         lease = Lease(work="consolidation", scope_key=key, holder=holder_of(runtime))
 
         async def act(scoped: Scoped) -> _Due | Outcome:

@@ -4,11 +4,10 @@ from uuid import UUID, uuid4
 
 from langgraph.runtime import Runtime
 
+from mnemic.operations.run.graph import ConsolidationNode, from_plain
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import consolidation_lease_of, give_back
-from mnemic.operations.run.node_types import ConsolidationNode
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import from_plain
 from mnemic.policy.text.search_text import search_text
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.graphs import ConsolidationState

@@ -6,12 +6,11 @@ from typing import Literal
 from langgraph.runtime import Runtime
 
 from mnemic.models.steps import WRITE_CONSOLIDATION
+from mnemic.operations.run.graph import ConsolidationNode, from_plain
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import consolidation_lease_of, give_back
-from mnemic.operations.run.model_step import perform
-from mnemic.operations.run.node_types import ConsolidationNode
+from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import from_plain
 from mnemic.policy.text.degenerate import is_degenerate
 from mnemic.policy.text.hygiene import MAX_TEXT_BYTES, clean_text
 from mnemic.policy.text.retention import kept_share, missing_details
@@ -52,7 +51,7 @@ def write_consolidation(provide: Provider) -> ConsolidationNode:
         problem: str | None = ""
         while problem is not None and len(drafts) < 2:
             revision = Revision(draft=drafts[-1], problem=problem) if drafts else None
-            output = await perform(resources, identity, WRITE_CONSOLIDATION, asked._replace(revision=revision))
+            output = await run_step_metered(resources, identity, WRITE_CONSOLIDATION, asked._replace(revision=revision))
             drafts.append(clean_text(output.text))
             problem = _problem(drafts[-1], sources, state["word_limit"])
         usable = [draft for draft in drafts if _refusal(draft, state["word_limit"]) is None]

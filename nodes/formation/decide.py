@@ -8,11 +8,10 @@ from langgraph.runtime import Runtime
 from mnemic.models.steps import DECIDE
 from mnemic.operations.formation.decisions import Neighbour, apply_decisions
 from mnemic.operations.formation.scope_resolver import told_by_others
+from mnemic.operations.run.graph import FormationNode, from_plain, to_plain
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.model_step import perform
-from mnemic.operations.run.node_types import FormationNode
+from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import from_plain, to_plain
 from mnemic.prompts.decide import DecideInput, KnownFact, NewFact
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity
@@ -28,7 +27,7 @@ def decide(provide: Provider) -> FormationNode:
         neighbours = state["neighbours"]
         concerned = {row["fact_id"] for row in neighbours}
         asked = [fact for fact in facts if str(fact.id) in concerned]
-        output = await perform(resources, identity_of(runtime), DECIDE, _question(asked, neighbours))
+        output = await run_step_metered(resources, identity_of(runtime), DECIDE, _question(asked, neighbours))
         outcome = apply_decisions(
             facts,
             asked,

@@ -10,11 +10,10 @@ from mnemic.operations.formation.drafts import Drafts, crowded_out, unfounded
 from mnemic.operations.formation.relations import most_important
 from mnemic.operations.formation.scope_resolver import Draft, Places
 from mnemic.operations.messages.speakers import cited, group_name, numbered, own_words, owner_of
+from mnemic.operations.run.graph import FormationNode, from_plain, to_plain
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.model_step import perform
-from mnemic.operations.run.node_types import FormationNode
+from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import from_plain, to_plain
 from mnemic.policy.categories import Categories
 from mnemic.policy.text.hygiene import clean_text, clip_text
 from mnemic.policy.text.search_text import search_text
@@ -55,7 +54,7 @@ def extract_facts(provide: Provider) -> FormationNode:
         def check(answer: ExtractFactsOutput) -> Flaw | None:
             return drafted(answer)[0].flaw(answer.nothing_else)
 
-        output = await perform(resources, identity, EXTRACT_FACTS, step_input, check)
+        output = await run_step_metered(resources, identity, EXTRACT_FACTS, step_input, check)
         drafts, facts = drafted(output)
         kept = most_important(facts, state["max_facts"])
         places_of = {message.id: place for place, message in enumerate(messages)}

@@ -10,11 +10,10 @@ from mnemic.operations.formation.reflection_builder import Thoughts
 from mnemic.operations.formation.repeats import Known
 from mnemic.operations.formation.scope_resolver import Places
 from mnemic.operations.messages.speakers import group_name, numbered
+from mnemic.operations.run.graph import FormationNode, from_plain, to_plain
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.model_step import perform
-from mnemic.operations.run.node_types import FormationNode
+from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import from_plain, to_plain
 from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity
@@ -52,7 +51,7 @@ def extract_reflections(provide: Provider) -> FormationNode:
         def check(answer: ExtractReflectionsOutput) -> Flaw | None:
             return drafted(answer).drafts.flaw(answer.nothing_else)
 
-        output = await perform(resources, identity, EXTRACT_REFLECTIONS, step_input, check)
+        output = await run_step_metered(resources, identity, EXTRACT_REFLECTIONS, step_input, check)
         thoughts = drafted(output)
         return {
             "thoughts": to_plain(NewMemory, thoughts.memories.values()),

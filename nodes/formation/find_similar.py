@@ -13,10 +13,9 @@ from mnemic.models.embedders import Vector
 from mnemic.operations.formation.repeats import repeats
 from mnemic.operations.formation.similarity import band_of_fact, related
 from mnemic.operations.messages.speakers import speakers
+from mnemic.operations.run.graph import FormationNode, from_plain, to_plain
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.node_types import FormationNode
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import from_plain, to_plain
 from mnemic.policy.formation.bands import Bands
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, scope_key

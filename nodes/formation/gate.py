@@ -8,11 +8,10 @@ from langgraph.runtime import Runtime
 
 from mnemic.operations.formation.daily_quota import writes_left
 from mnemic.operations.messages.speakers import only_speaks
+from mnemic.operations.run.graph import FormationNode, to_plain
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import formation_lease, holder_of, returned
-from mnemic.operations.run.node_types import FormationNode
 from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.serialization import to_plain
 from mnemic.policy.formation.triggers import facts_of_batch, formation_reason
 from mnemic.policy.formation.turns import facts_of_turn, first_turn, turn_reason
 from mnemic.policy.text.tokens import count_tokens, weighted_tokens

@@ -13,11 +13,10 @@ from mnemic.operations.formation.drafts import accounted, crowded_out
 from mnemic.operations.formation.relations import Closing, related_to_living, within_cap
 from mnemic.operations.formation.repeats import further_sources, repeats
 from mnemic.operations.messages.speakers import brought_by, speakers
+from mnemic.operations.run.graph import FormationNode, from_plain
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import formation_lease_of
-from mnemic.operations.run.node_types import FormationNode
 from mnemic.operations.run.resources import Provider, Resources
-from mnemic.operations.run.serialization import from_plain
 from mnemic.policy.text.search_text import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.graphs import FormationState

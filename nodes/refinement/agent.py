@@ -4,8 +4,8 @@ from langgraph.runtime import Runtime
 
 from mnemic.models.steps import REFINE
 from mnemic.operations.refinement.session import RefinementSession, ToolFactory, refinement_session
-from mnemic.operations.run.model_step import perform_turn
-from mnemic.operations.run.node_types import RefinementNode
+from mnemic.operations.run.graph import RefinementNode
+from mnemic.operations.run.model_step import run_turn_metered
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.text.names import display_name
 from mnemic.prompts.refine import RefineInput
@@ -30,7 +30,7 @@ def take_turn(provide: Provider, make_tools: ToolFactory) -> RefinementNode:
         # as it was when it began, so that what was said of it stays true
         shown = state["shown"] if turns else await _begin_batch(session, state, progress)
         models = session.resources.models.with_settings(session.settings)
-        turn, tokens = await perform_turn(
+        turn, tokens = await run_turn_metered(
             session.resources,
             session.identity,
             REFINE,

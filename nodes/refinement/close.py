@@ -4,7 +4,7 @@ from langgraph.runtime import Runtime
 
 from mnemic.operations.refinement.close import finish
 from mnemic.operations.refinement.session import refinement_session
-from mnemic.operations.run.node_types import RefinementNode
+from mnemic.operations.run.graph import RefinementNode
 from mnemic.operations.run.resources import Provider
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import RefinementState

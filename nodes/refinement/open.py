@@ -6,8 +6,8 @@ from langgraph.runtime import Runtime
 
 from mnemic.operations.refinement.open import CoreMemory, first_batches, open_session, plan
 from mnemic.operations.refinement.release import release_on_error
+from mnemic.operations.run.graph import RefinementNode
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.node_types import RefinementNode
 from mnemic.operations.run.resources import Provider
 from mnemic.state.checking import validate
 from mnemic.state.identity import Identity, scope_key

@@ -6,7 +6,7 @@ from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
 from mnemic.operations.refinement.session import ToolFactory, refinement_session
-from mnemic.operations.run.node_types import RefinementNode
+from mnemic.operations.run.graph import RefinementNode
 from mnemic.operations.run.resources import Provider
 from mnemic.prompts.refusals import refused_argument
 from mnemic.state.identity import Identity

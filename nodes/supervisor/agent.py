@@ -9,13 +9,12 @@ from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 from pydantic import ValidationError
 
-from mnemic.nodes.supervisor.progress import tell
 from mnemic.operations.explicit.forget import forgettable
 from mnemic.operations.messages.transcript import transcript
 from mnemic.operations.recall.turn import RecallGraph, recall_turn
-from mnemic.operations.run.identity import supervising
-from mnemic.operations.run.model_step import agent_models, perform_answer
-from mnemic.operations.run.node_types import SupervisorNode
+from mnemic.operations.run.graph import SupervisorNode, stream_progress
+from mnemic.operations.run.identity import supervisor_identity
+from mnemic.operations.run.model_step import agent_models, run_answer_metered
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.prompts.explicit import ForgetArguments
 from mnemic.prompts.supervise import system_prompt
@@ -34,22 +33,20 @@ _IMPORTANT = 4
 def answer(provide: Provider, recalls: RecallGraph, tools: Sequence[BaseTool]) -> SupervisorNode:
     """The agent's next message. After an interrupt, which loses the context, memory is asked again."""
 
-    async def answer(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
-        tell(runtime, "answer")
-        resources, identity = await provide(), supervising(runtime)
+    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
+        stream_progress(runtime, "answer")
+        resources, identity = await provide(), supervisor_identity(runtime)
         recalled = await _recalled(recalls, state, identity)
         settings, models = await agent_models(resources, identity)
         system = system_prompt(settings.persona, recalled["memory_context"])
-        said = transcript(system, state["messages"], state.get("tool_answers", {}))
+        conversation = transcript(system, state["messages"], state.get("tool_answers", {}))
         offered = tools if _calling(state["messages"]) < MOST_CALLING else ()
-        message = await perform_answer(resources, identity, models, offered, said)
-        told: SupervisorState = {
-            "messages": [message],
-            "questions": await _questions(resources, identity, message),
-        }
-        return {**told, **recalled}
+        message = await run_answer_metered(resources, identity, models, offered, conversation)
+        questions = await _questions(resources, identity, message)
+        update: SupervisorState = {"messages": [message], "questions": questions}
+        return {**update, **recalled}
 
-    return answer
+    return run
 
 
 def _calling(messages: Sequence[AnyMessage]) -> int:
@@ -70,8 +67,12 @@ async def _questions(resources: Resources, identity: Identity, message: AIMessag
     ids = {call_id: parsed.id for call_id, given in wanted.items() if (parsed := _parsed(given))}
     if not ids:
         return {}
-    important = {one.id: one for one in await forgettable(resources, identity, ids.values()) if _is_important(one)}
-    return {call_id: _question(important[of]) for call_id, of in ids.items() if of in important}
+    memories = {memory.id: memory for memory in await forgettable(resources, identity, ids.values())}
+    return {
+        call_id: {"id": str(memory.id), "kind": memory.kind, "importance": memory.importance}
+        for call_id, memory_id in ids.items()
+        if (memory := memories.get(memory_id)) and _is_important(memory)
+    }
 
 
 def _parsed(given: Mapping[str, object]) -> ForgetArguments | None:
@@ -80,10 +81,6 @@ def _parsed(given: Mapping[str, object]) -> ForgetArguments | None:
         return ForgetArguments.model_validate(given)
     except ValidationError:
         return None
-
-
-def _question(memory: Memory) -> Question:
-    return {"id": str(memory.id), "kind": memory.kind, "importance": memory.importance}
 
 
 def _is_important(memory: Memory) -> bool:

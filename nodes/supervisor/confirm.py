@@ -4,7 +4,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
 from mnemic.nodes.supervisor.agent import FORGET
-from mnemic.nodes.supervisor.progress import tell
+from mnemic.operations.run.graph import stream_progress
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import Asking, Consent, SupervisorState
 
@@ -14,7 +14,7 @@ async def confirm(state: SupervisorState, runtime: Runtime[Identity]) -> Supervi
     `Consent` leaves the question open.
     """
     questions = state["questions"]
-    shown = {one["id"]: one for one in questions.values()}
-    consent = interrupt(Asking(action=FORGET, memories=list(shown.values())), response_schema=Consent)
-    tell(runtime, "confirm")
+    memories = {question["id"]: question for question in questions.values()}
+    consent = interrupt(Asking(action=FORGET, memories=list(memories.values())), response_schema=Consent)
+    stream_progress(runtime, "confirm")
     return {"declined": [] if consent.approved else list(questions)}

@@ -8,9 +8,8 @@ from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
 
 from mnemic.nodes.supervisor.agent import FORGET
-from mnemic.nodes.supervisor.progress import tell
-from mnemic.operations.messages.transcript import last_calls, withheld
-from mnemic.operations.run.node_types import SupervisorNode
+from mnemic.operations.messages.transcript import last_calls, without_contents
+from mnemic.operations.run.graph import SupervisorNode, stream_progress
 from mnemic.prompts.supervise import DECLINED
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import SupervisorState
@@ -22,17 +21,17 @@ def use_tools(tools: Sequence[BaseTool]) -> SupervisorNode:
     node = ToolNode(list(tools), name="calls")
     known = {tool.name for tool in tools}
 
-    async def use_tools(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
+    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
         calls = last_calls(state["messages"])
         declined = [call_id for call_id in state.get("declined", ()) if call_id in calls]
         wanted = [call for call_id, call in calls.items() if call_id not in declined]
-        tell(runtime, "tools", [name for call in wanted if (name := str(call["name"])) in known])
-        refused = [ToolMessage(DECLINED, tool_call_id=one, name=FORGET, status="error") for one in declined]
-        asked = AIMessage("", tool_calls=wanted)
-        done = (
-            await node.ainvoke({**state, "messages": [*state["messages"][:-1], asked]}) if wanted else {"messages": []}
-        )
-        kept, said = withheld(done["messages"])
-        return {"messages": [*refused, *kept], "tool_answers": {**state.get("tool_answers", {}), **said}}
+        stream_progress(runtime, "tools", [name for call in wanted if (name := str(call["name"])) in known])
+        refused = [ToolMessage(DECLINED, tool_call_id=call_id, name=FORGET, status="error") for call_id in declined]
+        answers: list[ToolMessage] = []
+        if wanted:
+            last = AIMessage("", tool_calls=wanted)
+            answers = (await node.ainvoke({**state, "messages": [*state["messages"][:-1], last]}))["messages"]
+        kept, contents = without_contents(answers)
+        return {"messages": [*refused, *kept], "tool_answers": {**state.get("tool_answers", {}), **contents}}
 
-    return use_tools
+    return run

@@ -8,9 +8,9 @@ from uuid import uuid4
 from langgraph.pregel import Pregel
 
 from mnemic.operations.messages.speakers import session_of
+from mnemic.operations.run.graph import run_graph
 from mnemic.operations.run.leases import formation_lease, returned
 from mnemic.operations.run.resources import Resources
-from mnemic.operations.run.run_graph import run_graph
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput
 from mnemic.state.identity import Identity

@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 
 from mnemic.operations.messages.incoming_message import HostMessage, Said
 from mnemic.operations.messages.speakers import session_of
-from mnemic.operations.run.authenticated import Bound
+from mnemic.operations.run.identity import BoundIdentity
 from mnemic.policy.text.hygiene import clean_text, clip_text, says_nothing, strip_recalled
 from mnemic.policy.text.names import display_name
 from mnemic.prompts.memory_context import PREAMBLE
@@ -138,7 +138,7 @@ def _speaker(said: Said, identity: Identity, *, several_speakers: bool) -> str |
     speaker = said.user or said.author or identity.user_id
     if speaker == identity.user_id:
         return speaker
-    if isinstance(identity, Bound):
+    if isinstance(identity, BoundIdentity):
         raise RefusedIdentityError("user: whoever was authenticated speaks for nobody else; leave it out")
     if not several_speakers:
         raise RefusedIdentityError(

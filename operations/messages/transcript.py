@@ -26,28 +26,26 @@ def transcript(system: str, messages: Sequence[AnyMessage], answers: Mapping[str
         messages: the thread's.
         answers: of this turn's tools, by the ids of their calls.
     """
-    given = {one.tool_call_id: one for one in messages if isinstance(one, ToolMessage)}
-    told: list[BaseMessage] = [SystemMessage(system)]
-    turn = max((place for place, one in enumerate(messages) if isinstance(one, HumanMessage)), default=0)
+    given = {message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)}
+    conversation: list[BaseMessage] = [SystemMessage(system)]
+    turn = max((place for place, message in enumerate(messages) if isinstance(message, HumanMessage)), default=0)
     for place, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             continue  # each stands behind its call
-        told.append(_clean(message if place >= turn else _in_words(message)))
-        told += _answers_of(message, given, answers)
-    return told
+        conversation.append(_clean(message if place >= turn else _in_words(message)))
+        conversation += _answers_of(message, given, answers)
+    return conversation
 
 
-def withheld(done: Sequence[ToolMessage]) -> tuple[list[ToolMessage], dict[str, str]]:
-    """The answers as the thread keeps them, and what they said.
+def without_contents(answers: Sequence[ToolMessage]) -> tuple[list[ToolMessage], dict[str, str]]:
+    """The answers as the thread keeps them, and their contents by the ids of the calls.
 
     What a tool says of the memory may be forgotten later, so a thread keeps a refusal's words alone.
     """
-    said = {one.tool_call_id: str(one.text) for one in done if one.status != "error"}
-    kept = [
-        one.model_copy(update={"content": ANSWERED, "artifact": None}) if one.tool_call_id in said else one
-        for one in done
-    ]
-    return kept, said
+    contents = {answer.tool_call_id: str(answer.text) for answer in answers if answer.status != "error"}
+    blank = {"content": ANSWERED, "artifact": None}
+    kept = [answer.model_copy(update=blank) if answer.tool_call_id in contents else answer for answer in answers]
+    return kept, contents
 
 
 def spoken(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
@@ -81,7 +79,7 @@ def _clean_part(part: Any) -> Any:
     if isinstance(part, str):
         return whole_characters(part)
     if isinstance(part, list):
-        return [_clean_part(one) for one in part]
+        return [_clean_part(item) for item in part]
     if isinstance(part, dict) and isinstance(part.get("text"), str):
         return {**part, "text": whole_characters(part["text"])}
     return part

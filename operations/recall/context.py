@@ -9,9 +9,8 @@ from uuid import UUID
 from mnemic.models.embedders import Vector
 from mnemic.operations.recall.query import search, search_setup
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.recall.budget import fit
 from mnemic.policy.recall.delta import SIGNS, header
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.tokens import count_tokens, fit
 from mnemic.prompts.memory_context import found_line, memory_line
 from mnemic.state.changes import Change
 from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field, replace
 
 from mnemic.models.embedders import Vector
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.recall.budget import fit
 from mnemic.policy.recall.ranking import WEIGHTS, Weights, branch_weights, ranking_context
 from mnemic.policy.recall.scoring import ranked, reciprocal
 from mnemic.policy.text.hygiene import clean_question, clip_text
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.tokens import count_tokens, fit
 from mnemic.prompts.memory_query import bullet_line
 from mnemic.state.errors import EmbeddingError, InvalidInputError
 from mnemic.state.identity import Identity

@@ -9,7 +9,7 @@ from langgraph.pregel import Pregel
 
 from mnemic.operations.messages.incoming_message import HostMessage, Said
 from mnemic.operations.messages.normalize import require_list
-from mnemic.operations.run.run_graph import run_graph
+from mnemic.operations.run.graph import run_graph
 from mnemic.state.graphs import RecallOutput, SearchMode
 from mnemic.state.host import MemoryState
 from mnemic.state.identity import Identity

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from mnemic.operations.refinement.release import note_session
 from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession
-from mnemic.operations.run.authenticated import require_own
+from mnemic.operations.run.identity import require_own_scope
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.refinement.batching import batches
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRunningError
@@ -121,7 +121,7 @@ def _require_refinable(resources: Resources, identity: Identity, key: str) -> tu
     split_scope_key(key)
     if key not in identity.scope_keys:
         raise InvalidInputError("scope_key: the one to refine is none of this identity's")
-    require_own(identity, key)
+    require_own_scope(identity, key)
     allowlist = resources.categories.of_role(identity.role)
     if not allowlist.standing:
         raise CategoryRefusedError("this role does not read core memories, so it cannot refine them")

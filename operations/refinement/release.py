@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from langgraph.runtime import Runtime
 
 from mnemic.operations.refinement.session import RefinementSession, refinement_session
-from mnemic.operations.run.node_types import RefinementNode
+from mnemic.operations.run.graph import RefinementNode
 from mnemic.operations.run.resources import Provider
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity

@@ -2,10 +2,10 @@
 
 from typing import Any, Protocol
 
-from langgraph.runtime import ExecutionInfo, ServerInfo
+from langgraph.runtime import BaseUser, ExecutionInfo, ServerInfo
 
-from mnemic.operations.run.authenticated import TALKING, bound
-from mnemic.state.identity import Identity, split_scope_key, to_identity
+from mnemic.state.errors import RefusedIdentityError
+from mnemic.state.identity import SUPERVISOR, Identity, split_scope_key, to_identity
 
 
 class Run(Protocol):
@@ -28,7 +28,7 @@ def identity_of(run: Run) -> Identity:
         RefusedIdentityError: it names what is not the authenticated user's.
     """
     user = run.server_info.user if run.server_info else None
-    identity = bound(to_identity(run.context), user, _thread(run))
+    identity = bind_identity(to_identity(run.context), user, _thread(run))
     return _in_thread(identity, run) if run.server_info else identity
 
 
@@ -41,13 +41,13 @@ def turn_identity(run: Run) -> Identity:
     return _in_thread(identity_of(run), run)
 
 
-def supervising(run: Run) -> Identity:
+def supervisor_identity(run: Run) -> Identity:
     """The identity of a turn of the supervisor, which acts in no other role than its own.
 
     Raises:
         MissingIdentityError, InvalidInputError, RefusedIdentityError: as `identity_of`.
     """
-    return turn_identity(run).model_copy(update={"role": TALKING})
+    return turn_identity(run).model_copy(update={"role": SUPERVISOR})
 
 
 def _in_thread(identity: Identity, run: Run) -> Identity:
@@ -68,3 +68,58 @@ def acting_for(identity: Identity, scope_key: str) -> Identity:
 
 def _thread(run: Run) -> str | None:
     return run.execution_info.thread_id if run.execution_info else None
+
+
+class BoundIdentity(Identity):
+    """An identity that this process has made sure of: of an authenticated user, or of whom it acts for in their run.
+
+    A request's context is plain data, which becomes an `Identity` and never one of these.
+    """
+
+
+def bind_identity(identity: Identity, user: BaseUser | None, thread_id: str | None) -> Identity:
+    """The identity as a server's authenticated user has it; as it is where nobody was authenticated.
+
+    User, actor and session are the user's and the thread's, and the role is that which talks with people. Groups are
+    those that the user has, or some of them; a user without the field `groups` has none. A user whose field `agents`
+    names some has no other agents.
+
+    Args:
+        identity: as the request has it.
+        user: LangGraph Server's authenticated user.
+        thread_id: the run's thread.
+
+    Raises:
+        RefusedIdentityError: it names a user, an actor, a session, a group or an agent that is not theirs.
+        InvalidInputError: the user's own id or groups cannot be used.
+    """
+    if isinstance(identity, BoundIdentity) or user is None or not user.is_authenticated:
+        return identity
+    own = {"user_id": user.identity, "actor_id": user.identity, "session_id": thread_id}
+    for field, theirs in own.items():
+        if getattr(identity, field) not in (None, theirs):
+            raise RefusedIdentityError(f"{field}: the run is not theirs who was authenticated; leave it out")
+    if identity.role != SUPERVISOR:
+        raise RefusedIdentityError("role: a request speaks in no other role than the agent that people talk with")
+    agents, groups = token_claim(user, "agents"), token_claim(user, "groups")
+    if agents and identity.agent_id not in agents:
+        raise RefusedIdentityError("agent_id: the token does not name this agent")
+    if not set(identity.group_ids) <= set(groups):
+        raise RefusedIdentityError("group_ids: the token does not name this group")
+    return BoundIdentity(**{**identity.model_dump(), **own, "group_ids": identity.group_ids or groups})
+
+
+def token_claim(user: BaseUser, field: str) -> tuple[str, ...]:
+    """What a pass says of its holder; whoever was authenticated otherwise has no such field."""
+    held = user[field] if field in user else ()  # noqa: SIM401 - the protocol has no `get`
+    return (held,) if isinstance(held, str) else tuple(held or ())
+
+
+def require_own_scope(identity: Identity, key: str) -> None:
+    """Lets a request of an authenticated user at what is theirs alone; what others share is the host's to change.
+
+    Raises:
+        RefusedIdentityError: the scope key is a group's or the agent's, and the identity a request's.
+    """
+    if isinstance(identity, BoundIdentity) and split_scope_key(key)[0] in ("group", "agent"):
+        raise RefusedIdentityError("scope_key: others share it, so it is for the host to do, and for no request")

@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 from langgraph.runtime import Runtime
 
 from mnemic.operations.messages.speakers import session_of
+from mnemic.operations.run.graph import Node, State
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.node_types import Node, State
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, MnemicError, ModelOutputError
 from mnemic.state.graphs import ConsolidationState, FormationState

@@ -33,7 +33,7 @@ class _Paid(Protocol):
 Result = TypeVar("Result", bound=_Paid)
 
 
-async def perform(
+async def run_step_metered(
     resources: Resources,
     identity: Identity,
     step: Step[In, Out],
@@ -53,7 +53,7 @@ async def perform(
     return (await _recorded(resources, identity, run_step(step, step_input, resources.models, check))).output
 
 
-async def perform_turn(
+async def run_turn_metered(
     resources: Resources,
     identity: Identity,
     step: ToolStep[In],
@@ -62,7 +62,7 @@ async def perform_turn(
     tools: Sequence["BaseTool"],
     models: ChatModels,
 ) -> tuple[Turn, int]:
-    """The step's next turn, and the tokens it cost; otherwise as `perform`.
+    """The step's next turn, and the tokens it cost; otherwise as `run_step_metered`.
 
     Args:
         models: the agent's own.
@@ -81,7 +81,7 @@ async def agent_models(resources: Resources, identity: Identity) -> tuple[Settin
     return settings, resources.models.with_settings(settings)
 
 
-async def perform_answer(
+async def run_answer_metered(
     resources: Resources,
     identity: Identity,
     models: ChatModels,
@@ -89,7 +89,7 @@ async def perform_answer(
     messages: Sequence[BaseMessage],
     subagent: str | None = None,
 ) -> AIMessage:
-    """The agent's next message in a conversation; otherwise as `perform`.
+    """The agent's next message in a conversation; otherwise as `run_step_metered`.
 
     Args:
         models: the agent's own.

@@ -8,18 +8,16 @@ import typer
 
 from mnemic import __version__
 from mnemic.service.cli import audit
-from mnemic.service.cli.chat import chat
-from mnemic.service.cli.database import doctor, dump, migrate
+from mnemic.service.cli.chat import chat, threads
 from mnemic.service.cli.demo import demo
 from mnemic.service.cli.form import form
 from mnemic.service.cli.look import history, memories
+from mnemic.service.cli.operate import doctor, dump, migrate, token
 from mnemic.service.cli.recall import query, recall
 from mnemic.service.cli.refinement import refine, refinements
 from mnemic.service.cli.retention import erase, protect, purge, unprotect
-from mnemic.service.cli.running import blocking
-from mnemic.service.cli.threads import threads
+from mnemic.service.cli.terminal import blocking
 from mnemic.service.cli.time_machine import as_of, restore, undo
-from mnemic.service.cli.token import token
 
 app = typer.Typer(
     name="mnemic",
@@ -30,17 +28,17 @@ app = typer.Typer(
 database = typer.Typer(help="Set up and dump the database.", no_args_is_help=True)
 audits = typer.Typer(help="What was done, and whether the record of it is whole.", no_args_is_help=True)
 
-for command in (
-    *(demo, chat, threads, form, query, recall, memories, history),
-    *(refine, refinements, protect, unprotect),
-    *(undo, restore, as_of, erase, purge, doctor, token),
-):
-    app.command()(blocking(command))
-database.command()(blocking(migrate))
-database.command()(blocking(dump))
+_COMMANDS = (
+    (app, (demo, chat, threads, form, query, recall, memories, history)),
+    (app, (refine, refinements, protect, unprotect)),
+    (app, (undo, restore, as_of, erase, purge, doctor, token)),
+    (database, (migrate, dump)),
+    (audits, (audit.log, audit.verify, audit.anchor, audit.export, audit.check)),
+)
+for group, commands in _COMMANDS:
+    for command in commands:
+        group.command()(blocking(command))
 app.add_typer(database, name="db")
-for audit_command in (audit.log, audit.verify, audit.anchor, audit.export, audit.check):
-    audits.command()(blocking(audit_command))
 app.add_typer(audits, name="audit")
 
 

@@ -12,10 +12,8 @@ import typer
 from rich.text import Text
 
 from mnemic.policy.governance.audit_export import CheckedExport, check_export
-from mnemic.service.cli.moments import to_time
-from mnemic.service.cli.options import Agent, AsJson, Concerned, OfSession, Session, User, person
-from mnemic.service.cli.output import acting, columns, emit, plain, say, show, show_text
-from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.cli.options import Agent, AsJson, Concerned, OfSession, Session, User, person, to_time
+from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, acting, columns, emit, plain, say, show, show_text
 from mnemic.service.cli.time_machine import time_machine
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic

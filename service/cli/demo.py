@@ -8,13 +8,11 @@ from uuid import UUID
 
 import typer
 
-from mnemic.service.cli.corpus import Conversation, Question, example_directory, read_conversations, read_questions
-from mnemic.service.cli.demo_records import Answer, Contradiction, Demo, FormedSession
-from mnemic.service.cli.demo_view import show_demo, show_start
+from mnemic.service.cli.demo_corpus import Conversation, Question, example_directory, read_conversations, read_questions
+from mnemic.service.cli.demo_report import Answer, Contradiction, Demo, DemoSession, show_demo, show_start
+from mnemic.service.cli.formed import form_session
 from mnemic.service.cli.options import AsJson
-from mnemic.service.cli.outcome import form_session
-from mnemic.service.cli.output import emit, progress
-from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.cli.terminal import emit, exit_if_wrong, progress
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
@@ -61,31 +59,28 @@ async def demo(directory: Directory = None, as_json: AsJson = False) -> None:
         emit(shown)
     else:
         show_demo(shown)
-    if any(session.complaints for session in sessions):
-        raise typer.Exit(EXIT_FOUND_WRONG)
+    exit_if_wrong(any(session.complaints for session in sessions))
 
 
-async def _form(memory: Mnemic, agent_id: str, conversations: Sequence[Conversation]) -> list[FormedSession]:
-    formed = []
+async def _form(memory: Mnemic, agent_id: str, conversations: Sequence[Conversation]) -> list[DemoSession]:
+    sessions = []
     with progress() as bar:
         for conversation in bar.track(conversations, description="forming memories"):
             who = conversation.identity(agent_id)
             await memory.observe(who, conversation.messages, several_speakers=True)
-            came = await form_session(memory, who)
-            formed.append(
-                FormedSession(
+            formed = await form_session(memory, who)
+            saved = [result["scope_key"] for result in formed.consolidations if result["outcome"] == "saved"]
+            sessions.append(
+                DemoSession(
                     session=conversation.session,
                     people=conversation.people,
                     messages=len(conversation.messages),
-                    stored=dict(came.stored),
-                    superseded=came.superseded,
-                    consolidated=[one["scope_key"] for one in came.consolidations if one["outcome"] == "saved"],
-                    refused=dict(came.refused),
-                    unaccounted=came.unaccounted,
-                    complaints=came.complaints() if came.is_wrong else [],
+                    counts=formed.counts,
+                    consolidated=saved,
+                    complaints=formed.complaints() if formed.is_wrong else [],
                 )
             )
-    return formed
+    return sessions
 
 
 async def _stored(memory: Mnemic, agent_id: str, conversations: Iterable[Conversation]) -> dict[UUID, Memory]:
@@ -109,4 +104,4 @@ def _contradictions(stored: dict[UUID, Memory]) -> list[Contradiction]:
 
 async def _answer(memory: Mnemic, agent_id: str, question: Question) -> Answer:
     recalled = await memory.recall(question.identity(agent_id), question.question, search="always")
-    return Answer(asked=question, memories=recalled["memories"], tokens=recalled["tokens"])
+    return Answer(question=question, memories=recalled["memories"], tokens=recalled["tokens"])

@@ -9,18 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
+from mnemic.service.cli.formed import Counts, form_session
+from mnemic.service.cli.message_files import ARRAY_SUFFIX, Malformed, Reader
 from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
-from mnemic.service.cli.outcome import Formed, form_session, losses
-from mnemic.service.cli.output import emit, progress, say, show
-from mnemic.service.cli.reading import ARRAY_SUFFIX, Malformed, Reader
-from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.cli.terminal import emit, exit_if_wrong, progress, say, show
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 
 #: Messages, and characters of them, that are held before they are stored, so that a file may be longer than the memory.
 #: Where a thousand sessions alternate, a transaction still stores twenty messages. They take about 20 MB.
-_HELD = 20_000
+HELD_MESSAGES = 20_000
 _HELD_CHARS = 8 << 20
 #: Malformed lines that are named, and kept for --json; of more there is only the number.
 _NAMED = 20
@@ -37,7 +36,7 @@ Files = Annotated[
 
 
 @dataclass
-class _Taken:
+class _Intake:
     """What the files brought."""
 
     read: int = 0
@@ -46,30 +45,6 @@ class _Taken:
     named: list[Malformed] = field(default_factory=list)
     #: New messages of each session.
     accepted: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass
-class _Total:
-    """What became of the messages."""
-
-    stored: Counter[str] = field(default_factory=Counter)
-    refused: Counter[str] = field(default_factory=Counter)
-    superseded: int = 0
-    repeated: int = 0
-    unaccounted: int = 0
-    #: Sessions of which something waits, or nothing came.
-    wrong: int = 0
-    #: Each session with its runs, for --json only.
-    sessions: list[dict[str, object]] = field(default_factory=list)
-
-    def add(self, formed: Formed) -> None:
-        """Adds a session."""
-        self.stored.update(formed.stored)
-        self.refused.update(formed.refused)
-        self.superseded += formed.superseded
-        self.repeated += formed.repeated
-        self.unaccounted += formed.unaccounted
-        self.wrong += formed.is_wrong
 
 
 async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_json: AsJson = False) -> None:
@@ -83,15 +58,14 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
     who = identity(agent, user, group)
     async with Mnemic.open() as memory:
         say(memory.describe())
-        taken = await take_in(memory, who, files)
-        formed = await _form_sessions(memory, who, taken, as_json=as_json)
+        intake = await take_in(memory, who, files)
+        formed = await _form_sessions(memory, who, intake, keep_runs=as_json)
     if as_json:
-        counts = {"read": taken.read, "malformed_lines": taken.malformed}
-        emit({**counts, "malformed": taken.named, "sessions": formed.sessions})
+        counts = {"read": intake.read, "malformed_lines": intake.malformed}
+        emit({**counts, "malformed": intake.named, "sessions": formed.sessions})
     else:
-        _report(taken, formed)
-    if taken.malformed or formed.wrong:
-        raise typer.Exit(EXIT_FOUND_WRONG)
+        _show(intake, formed.counts)
+    exit_if_wrong(intake.malformed or formed.wrong)
 
 
 def _refuse_twins(files: Sequence[Path]) -> None:
@@ -101,67 +75,79 @@ def _refuse_twins(files: Sequence[Path]) -> None:
         raise InvalidInputError(f"several files would be the session {', '.join(twins)}: rename them")
 
 
-async def take_in(memory: Mnemic, who: Identity, files: Sequence[Path]) -> _Taken:
+async def take_in(memory: Mnemic, who: Identity, files: Sequence[Path]) -> _Intake:
     """Stores the messages of the files for formation, a few thousand at a time, and names the malformed lines."""
-    taken = _Taken()
+    intake = _Intake()
     held: dict[str, list[dict[str, Any]]] = {}
     size = 0
     with closing(Reader(speaker=who.user_id)) as reader, progress() as bar:
         task = bar.add_task("messages read", total=None)
         for line in (line for path in files for line in reader.read(path)):
             if isinstance(line, Malformed):
-                _name(taken, line)
+                _name(intake, line)
                 continue
-            taken.read += 1
+            intake.read += 1
             bar.advance(task)
             held.setdefault(line.session, []).append(line.message)
             size += line.size
-            if taken.read % _HELD == 0 or size > _HELD_CHARS:
-                await _store(memory, who, held, taken)
+            if intake.read % HELD_MESSAGES == 0 or size > _HELD_CHARS:
+                await _store(memory, who, held, intake)
                 size = 0
-        await _store(memory, who, held, taken)
-    return taken
+        await _store(memory, who, held, intake)
+    return intake
 
 
-def _name(taken: _Taken, line: Malformed) -> None:
-    taken.malformed += 1
-    if taken.malformed <= _KEPT:
-        taken.named.append(line)
-    if taken.malformed <= _NAMED:
+def _name(intake: _Intake, line: Malformed) -> None:
+    intake.malformed += 1
+    if intake.malformed <= _KEPT:
+        intake.named.append(line)
+    if intake.malformed <= _NAMED:
         say(f"{line.file}:{line.line}: {line.reason}")
 
 
-async def _store(memory: Mnemic, who: Identity, held: dict[str, list[dict[str, Any]]], taken: _Taken) -> None:
+async def _store(memory: Mnemic, who: Identity, held: dict[str, list[dict[str, Any]]], intake: _Intake) -> None:
     for session, messages in held.items():
         observed = await memory.observe(_in(who, session), messages, several_speakers=True)  # the operator's own files
-        taken.accepted[session] += observed.accepted
+        intake.accepted[session] += observed.accepted
     held.clear()
 
 
-async def _form_sessions(memory: Mnemic, who: Identity, taken: _Taken, *, as_json: bool) -> _Total:
-    total = _Total()
+@dataclass
+class _Outcome:
+    """What became of the messages."""
+
+    counts: Counts = field(default_factory=Counts)
+    #: Sessions of which something waits, or nothing came.
+    wrong: int = 0
+    #: Each session with its runs, for --json only.
+    sessions: list[dict[str, object]] = field(default_factory=list)
+
+
+async def _form_sessions(memory: Mnemic, who: Identity, intake: _Intake, *, keep_runs: bool) -> _Outcome:
+    outcome = _Outcome()
     with progress() as bar:
-        for session, accepted in bar.track(taken.accepted.items(), description="sessions formed"):
+        for session, accepted in bar.track(intake.accepted.items(), description="sessions formed"):
             formed = await form_session(memory, _in(who, session))
             for line in formed.complaints():
                 say(f"session {session}: {line}")
-            total.add(formed)
-            if as_json:
-                told = {"session": session, "accepted": accepted, "problem": formed.problem, "runs": formed.runs}
-                total.sessions.append(told)
-    return total
+            outcome.counts.add(formed.runs)
+            outcome.wrong += formed.is_wrong
+            if keep_runs:
+                row = {"session": session, "accepted": accepted, "problem": formed.problem, "runs": formed.runs}
+                outcome.sessions.append(row)
+    return outcome
 
 
 def _in(who: Identity, session: str) -> Identity:
     return who.model_copy(update={"session_id": session})
 
 
-def _report(taken: _Taken, formed: _Total) -> None:
-    new = sum(taken.accepted.values())
-    show(f"{taken.read} messages read, {new} of them new, in {len(taken.accepted)} sessions")
-    if taken.malformed:
-        show(f"{taken.malformed} malformed lines were left out")
-    stored = ", ".join(f"{count} {kind}s" for kind, count in sorted(formed.stored.items()))
+def _show(intake: _Intake, counts: Counts) -> None:
+    new = sum(intake.accepted.values())
+    show(f"{intake.read} messages read, {new} of them new, in {len(intake.accepted)} sessions")
+    if intake.malformed:
+        show(f"{intake.malformed} malformed lines were left out")
+    stored = ", ".join(f"{count} {kind}s" for kind, count in sorted(counts.stored.items()))
     show(f"stored: {stored or 'nothing new'}")
-    show(f"facts superseded: {formed.superseded}, known before: {formed.repeated}")
-    show(*losses(formed.refused, formed.unaccounted))
+    show(f"facts superseded: {counts.superseded}, known before: {counts.repeated}")
+    show(*counts.losses())

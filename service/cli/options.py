@@ -1,14 +1,16 @@
-"""Options that several commands share, and the identity they make."""
+"""Options that several commands share, the identity that they name, and moments as they are written there."""
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated, Any, Final
 
 import typer
 
 from mnemic.policy.categories import OWNER
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.identity import SUPERVISOR, Identity, split_scope_key
 
 Agent = Annotated[str, typer.Option("--agent", help="The agent whose memory it is.")]
 User = Annotated[str, typer.Option("--user", help="The person the agent talks with.")]
@@ -32,6 +34,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document an
 
 #: Who acts as administrator, where nobody says so.
 ADMINISTRATOR = "administrator"
+#: A seq is an integer of 64 bits; a longer number is no time either, and refused as such.
+MOST_DIGITS: Final = 19
 #: A field of the identity, named after its option.
 _FIELD = re.compile(r"^(?:(agent|user|group|session|actor)_ids?|(role))")
 #: The one that a scope key names.
@@ -43,7 +47,7 @@ def identity(
     user: str,
     groups: Sequence[str] | None = None,
     session: str | None = None,
-    role: str = "supervisor",
+    role: str = SUPERVISOR,
 ) -> Identity:
     """The identity these options name.
 
@@ -98,3 +102,27 @@ def person(agent: str, user: str, groups: Sequence[str] | None = None, session: 
         InvalidInputError: an id cannot be used.
     """
     return identity(agent, user, groups, session).model_copy(update={"role": OWNER})
+
+
+def to_time(written: str, option: str) -> datetime:
+    """A time with its zone.
+
+    Raises:
+        InvalidInputError: it is none, or names no zone; the message says what to write.
+    """
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(written)
+        if moment.tzinfo is not None:
+            return moment
+    raise InvalidInputError(f"{option}: write a time with its zone, such as 2026-03-02T09:14:00Z")
+
+
+def to_moment(written: str, option: str) -> int | datetime:
+    """A seq of the history, or a time with its zone.
+
+    Raises:
+        InvalidInputError: it is neither; the message says what to write.
+    """
+    if written.isascii() and written.isdigit() and len(written) < MOST_DIGITS:
+        return int(written)
+    return to_time(written, option)

@@ -19,8 +19,7 @@ from mnemic.service.cli.options import (
     person,
     refuse_blind,
 )
-from mnemic.service.cli.output import columns, emit, plain, say, show, show_text
-from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, columns, emit, plain, say, show, show_text
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.refinement import Refinement, RefinementResult

@@ -9,9 +9,7 @@ from typing import Protocol
 import typer
 from rich.text import Text
 
-from mnemic.service.cli.consent import withheld
-from mnemic.service.cli.output import columns, emit, plain, say, show, show_text
-from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, columns, emit, plain, say, show, show_text, withheld
 from mnemic.state.errors import InvalidInputError, RollbackRefusedError
 from mnemic.state.rollback import LaterOperation, Rollback, RollbackOptions, StateChange
 

@@ -9,7 +9,6 @@ from uuid import UUID
 import typer
 
 from mnemic.service.cli.look import Closed, list_memories
-from mnemic.service.cli.moments import to_moment, to_time
 from mnemic.service.cli.options import (
     ADMINISTRATOR,
     Agent,
@@ -21,9 +20,11 @@ from mnemic.service.cli.options import (
     Session,
     person,
     refuse_blind,
+    to_moment,
+    to_time,
 )
-from mnemic.service.cli.output import columns, emit, plain, say, show
 from mnemic.service.cli.rollbacks import Request, carry_out
+from mnemic.service.cli.terminal import columns, emit, plain, say, show
 from mnemic.service.governance.administration import Administration
 from mnemic.service.governance.time_machine import TimeMachine
 from mnemic.service.memory import Mnemic

@@ -17,7 +17,7 @@ from mnemic.operations.formation.form import form_later
 from mnemic.operations.messages.observe import observe_turn
 from mnemic.operations.messages.speakers import session_of
 from mnemic.operations.recall.turn import RecallOptions, recall_turn
-from mnemic.operations.run.event_loop import on_loop
+from mnemic.operations.run.event_loop import run_on_loop
 from mnemic.operations.run.identity import identity_of
 from mnemic.service.base import MemoryBase
 from mnemic.state.host import MemoryState
@@ -96,19 +96,19 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         Raises:
             BlockedLoopError: the agent is invoked on that loop's own thread.
         """
-        return on_loop(self._loop, lambda: self.abefore_agent(state, runtime))
+        return run_on_loop(self._loop, lambda: self.abefore_agent(state, runtime))
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelCallResult[Any]:
         """As `awrap_model_call`."""
         again = not _has_context(request)
-        recalled = on_loop(self._loop, lambda: self._recalled(request.state, request.runtime)) if again else None
+        recalled = run_on_loop(self._loop, lambda: self._recalled(request.state, request.runtime)) if again else None
         return _with_update(handler(_with_context(request, recalled)), recalled)
 
     def after_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
         """As `aafter_agent`."""
-        on_loop(self._loop, lambda: self.aafter_agent(state, runtime))
+        run_on_loop(self._loop, lambda: self.aafter_agent(state, runtime))
 
     async def _recalled(self, state: AgentState[Any], runtime: Runtime[Any]) -> MemoryState:
         return await recall_turn(

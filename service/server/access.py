@@ -62,7 +62,7 @@ def check_access() -> None:
     running = sys.modules.get("langgraph_api.server")
     if running is None or (KEY is None and not _open()):
         return  # a worker of the queue, which serves no routes of ours; or the host's own authentication
-    if not any(one.cls is ServerAccess for one in running.app.user_middleware):
+    if not any(middleware.cls is ServerAccess for middleware in running.app.user_middleware):
         raise ConfigurationError(
             "langgraph.json: not all of the server's routes pass through mnemic.service.server.access:ServerAccess."
             " Name mnemic.service.server.app:app as http.app, or give that middleware to your own app; leave out"

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from mnemic.graphs.resources import close_environment, from_environment
+from mnemic.operations.run.resources import close_environment, from_environment
 from mnemic.service.server.access import ServerAccess, check_access
 from mnemic.service.server.threads import ServerThreads
 from mnemic.state.errors import MnemicError

@@ -9,7 +9,7 @@ from langgraph.runtime import BaseUser
 from langgraph_sdk import Auth, get_client
 from langgraph_sdk.errors import NotFoundError
 
-from mnemic.operations.run.authenticated import held_by
+from mnemic.operations.run.identity import token_claim
 
 OWNER: Final = "owner"
 AGENT: Final = "agent_id"
@@ -17,51 +17,54 @@ AGENT: Final = "agent_id"
 _WRITTEN: Final[ContextVar[str | None]] = ContextVar("mnemic_written_agent", default=None)
 
 
-def owned(user: BaseUser, value: Any) -> Auth.types.FilterType:
-    """Writes the owner into what is made or changed, and lets only theirs through, of the agents that a token names."""
-    if not isinstance(value.get("metadata"), dict):
-        value["metadata"] = {}
-    value["metadata"][OWNER] = user.identity  # in its place: the server goes on with this very dict
-    theirs: list[Any] = [{AGENT: agent} for agent in held_by(user, "agents")]
-    if len(theirs) > 1:  # the server wants two for an `or`
-        theirs = [{"$or": theirs}]
-    return {OWNER: user.identity, **(theirs[0] if theirs else {})}
+async def refuse(ctx: Auth.types.AuthContext, value: Any) -> bool:
+    """What has no rule of its own is not allowed."""
+    return False
 
 
-def made(user: BaseUser, value: Any) -> Auth.types.FilterType:
+async def allow(ctx: Auth.types.AuthContext, value: Any) -> None:
+    """It is anybody's."""
+
+
+async def own(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
+    """Threads with their runs, and assistants, belong to whoever made them, and are changed by nobody else."""
+    return _own(ctx.user, value)
+
+
+async def create(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
     """What a token bound to agents makes is one of theirs: the only one, or which its metadata name.
 
     Raises:
         HTTPException: it has to be said which.
     """
-    copied = "metadata" not in value  # with that of what is copied
-    filters, agents = owned(user, value), held_by(user, "agents")
-    if agents and not copied and value["metadata"].get(AGENT) not in agents:
+    is_copy = "metadata" not in value  # with that of what is copied
+    filters, agents = _own(ctx.user, value), token_claim(ctx.user, "agents")
+    if agents and not is_copy and value["metadata"].get(AGENT) not in agents:
         if len(agents) > 1:
             raise Auth.exceptions.HTTPException(403, f"this token names several agents: give one as metadata.{AGENT}")
         value["metadata"][AGENT] = agents[0]
     return filters
 
 
-def changed(user: BaseUser, value: Any) -> Auth.types.FilterType:
+async def update(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
     """Whose agent's something is stays as it is."""
-    filters = owned(user, value)
+    filters = _own(ctx.user, value)
     value["metadata"].pop(AGENT, None)
     if agent := _WRITTEN.get():
         value["metadata"][AGENT] = agent
     return filters
 
 
-async def run(user: BaseUser, value: Any) -> Auth.types.FilterType:
+async def create_run(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
     """A run is of one agent, which the request or its assistant names, and so is its thread from its first run on.
 
     Raises:
         HTTPException: it names no agent, one that the token does not name, or another than the thread's.
     """
-    filters = owned(user, value)
+    user, filters = ctx.user, _own(ctx.user, value)
     if not user.is_authenticated:
         return filters
-    agent, agents = await _agent(value), held_by(user, "agents")
+    agent, agents = await _agent(value), token_claim(user, "agents")
     if agents and agent not in agents:
         raise Auth.exceptions.HTTPException(403, f"{AGENT}: the token does not name this agent")
     if value["thread_id"]:
@@ -69,6 +72,45 @@ async def run(user: BaseUser, value: Any) -> Auth.types.FilterType:
     value["metadata"][AGENT] = agent
     value["kwargs"]["context"] = {**(value["kwargs"].get("context") or {}), AGENT: agent}  # what was checked, runs
     return {OWNER: user.identity, AGENT: agent}
+
+
+async def own_cron(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
+    """A cron's runs know their user and not the token, so whoever may not name every agent has none.
+
+    Raises:
+        HTTPException: the token names its agents.
+    """
+    if token_claim(ctx.user, "agents"):
+        raise Auth.exceptions.HTTPException(403, "this token names its agents, and crons are of any agent")
+    return _own(ctx.user, value)
+
+
+async def own_items(ctx: Auth.types.AuthContext, value: Any) -> None:
+    """Items of the store lie below their owner's id, and with a token bound to agents below one of these.
+
+    Raises:
+        HTTPException: it has to be said below which.
+    """
+    requested: tuple[str, ...] = tuple(value.get("namespace") or ())
+    owner, agents = _label(ctx.user.identity), token_claim(ctx.user, "agents")
+    roots: list[tuple[str, ...]] = [(owner, f"agent:{_label(agent)}") for agent in agents] or [(owner,)]
+    if any(requested[: len(root)] == root for root in roots):
+        value["namespace"] = requested
+        return
+    if len(roots) > 1:
+        raise Auth.exceptions.HTTPException(403, f"this token names several agents: begin the namespace with {roots}")
+    value["namespace"] = (*roots[0], *requested)
+
+
+def _own(user: BaseUser, value: Any) -> Auth.types.FilterType:
+    """Writes the owner into what is made or changed, and lets only theirs through, of the agents that a token names."""
+    if not isinstance(value.get("metadata"), dict):
+        value["metadata"] = {}
+    value["metadata"][OWNER] = user.identity  # in its place: the server goes on with this very dict
+    theirs: list[Any] = [{AGENT: agent} for agent in token_claim(user, "agents")]
+    if len(theirs) > 1:  # the server wants two for an `or`
+        theirs = [{"$or": theirs}]
+    return {OWNER: user.identity, **(theirs[0] if theirs else {})}
 
 
 async def _agent(value: Any) -> str:
@@ -106,21 +148,6 @@ def _writing(agent: str) -> Iterator[None]:
         yield
     finally:
         _WRITTEN.reset(token)
-
-
-def namespace(user: BaseUser, asked: tuple[str, ...]) -> tuple[str, ...]:
-    """Where items of the store lie: below their owner, and with a token bound to agents below one of these.
-
-    Raises:
-        HTTPException: it has to be said below which.
-    """
-    own, agents = _label(user.identity), held_by(user, "agents")
-    roots: list[tuple[str, ...]] = [(own, f"agent:{_label(agent)}") for agent in agents] or [(own,)]
-    if any(asked[: len(root)] == root for root in roots):
-        return asked
-    if len(roots) > 1:
-        raise Auth.exceptions.HTTPException(403, f"this token names several agents: begin the namespace with {roots}")
-    return (*roots[0], *asked)
 
 
 def _label(name: str) -> str:

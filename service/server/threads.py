@@ -12,14 +12,13 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 
-from mnemic.operations.run.authenticated import bound
+from mnemic.operations.run.identity import bind_identity
+from mnemic.operations.threads import RUNTIME, owner_of_identity
 from mnemic.service.server.auth import caller
-from mnemic.service.threads import RUNTIME
 from mnemic.state.errors import MissingIdentityError
 from mnemic.state.identity import to_identity
 from mnemic.storage.database import Database
-from mnemic.storage.thread_owners import owners, owners_of_runs
-from mnemic.storage.threads import SERIALIZER, ThreadOwner, ThreadSaver
+from mnemic.storage.threads import SERIALIZER, ThreadOwner, ThreadSaver, owners, owners_of_runs
 
 
 class ServerThreads(BaseCheckpointSaver[str]):
@@ -49,8 +48,9 @@ class ServerThreads(BaseCheckpointSaver[str]):
         """The checkpoints of a thread, newest first; of no thread none."""
         owner = await self._owner(config) if config else None
         if owner:
-            async for one in _saver(self._database, owner).alist(config, filter=filter, before=before, limit=limit):
-                yield one
+            saver = _saver(self._database, owner)
+            async for found in saver.alist(config, filter=filter, before=before, limit=limit):
+                yield found
 
     async def aput(
         self,
@@ -110,8 +110,7 @@ class ServerThreads(BaseCheckpointSaver[str]):
         runtime, thread_id = configurable.get(RUNTIME), configurable["thread_id"]
         if context := getattr(runtime, "context", None):
             user = runtime.server_info.user if runtime and runtime.server_info else None
-            who = bound(to_identity(context), user, thread_id)
-            return ThreadOwner(who.agent_id, who.user_id or "")
+            return owner_of_identity(bind_identity(to_identity(context), user, thread_id))
         if runtime is not None:
             return None  # a run that is nobody's must not take up somebody's thread for having its id
         return next(iter(await self._owners(thread_id)), None)
@@ -121,8 +120,8 @@ class ServerThreads(BaseCheckpointSaver[str]):
 
 
 def _of_caller(found: list[ThreadOwner]) -> list[ThreadOwner]:
-    held = caller()
-    return [owner for owner in found if held is None or held.admits(owner.user_id, owner.agent_id)]
+    claims = caller()
+    return [owner for owner in found if claims is None or claims.admits(owner.user_id, owner.agent_id)]
 
 
 def _saver(database: Database, owner: ThreadOwner) -> ThreadSaver:

@@ -232,7 +232,9 @@ WRITES: dict[str, tuple[Callable[[Place], Awaitable[object]], int]] = {
 }
 
 
-@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize(
+    "write", [write if write == "forget" else pytest.param(write, marks=pytest.mark.thorough) for write in WRITES]
+)
 async def test_a_write_that_cannot_be_recorded_does_not_happen(fresh_db: Clone, write: str) -> None:
     act, most = WRITES[write]
     async with placed(fresh_db) as place:
@@ -256,6 +258,7 @@ async def test_a_write_that_cannot_be_recorded_does_not_happen(fresh_db: Clone, 
         assert await place.administration.verify(AGENT) == []
 
 
+@pytest.mark.thorough
 async def test_a_session_whose_end_cannot_be_recorded_goes_on(fresh_db: Clone) -> None:
     """Its last row has no contents, and comes after that of its journal."""
     async with placed(fresh_db) as place:
@@ -269,6 +272,7 @@ async def test_a_session_whose_end_cannot_be_recorded_goes_on(fresh_db: Clone) -
         assert place.dump() == before
 
 
+@pytest.mark.thorough
 async def test_a_session_whose_beginning_cannot_be_recorded_does_not_begin(fresh_db: Clone) -> None:
     async with placed(fresh_db) as place:
         await _complete(place)
@@ -287,6 +291,7 @@ RECORD = "    insert into history select * from unnest(rows);\n"
 CARELESS = f"    begin\n{RECORD}    exception when raise_exception then null;\n    end;\n"
 
 
+@pytest.mark.thorough
 async def test_an_audit_that_lets_a_write_go_on_without_its_row_fails_that_check(fresh_db: Clone) -> None:
     async with placed(fresh_db) as place:
         place.superuser.execute(TRAP.encode())

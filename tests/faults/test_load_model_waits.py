@@ -111,14 +111,14 @@ async def test_no_connection_is_held_at_any_request(clean_db: Clone, extraction:
     assert watch.held == []
 
 
-def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str, asking: str = "perform") -> None:
+def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str, asking: str = "run_step_metered") -> None:
     """Makes a node keep its transaction open while it asks the model, as a careless one would."""
     module = importlib.import_module(f"mnemic.nodes.{node}")
-    perform = getattr(module, asking)
+    run_step_metered = getattr(module, asking)
 
     async def careless(resources: Resources, who: Identity, *rest: Any) -> Any:
         async with resources.database.scoped(who):
-            return await perform(resources, who, *rest)
+            return await run_step_metered(resources, who, *rest)
 
     monkeypatch.setattr(module, asking, careless)
 
@@ -166,7 +166,7 @@ async def test_no_connection_is_held_at_any_request_of_a_refinement(clean_db: Cl
 async def test_control_a_turn_that_holds_its_transaction_is_seen_by_the_model(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holding_a_transaction(monkeypatch, "refinement.agent", "perform_turn")
+    holding_a_transaction(monkeypatch, "refinement.agent", "run_turn_metered")
     watch = await refine(clean_db)
 
     assert [(what, taken, busy[0][0]) for what, taken, busy in watch.held] == [(REFINE, 1, "idle in transaction")] * 2

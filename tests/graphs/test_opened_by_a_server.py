@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from mnemic.graphs import resources
 from mnemic.graphs.formation import graph as formation
 from mnemic.graphs.recall import graph as recall
+from mnemic.operations.run import resources
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError, MnemicError
 from tests.support.server import Clone
 from tests.support.worlds import identity

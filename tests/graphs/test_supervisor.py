@@ -27,7 +27,6 @@ from tests.support.supervised import (
     requests,
     says,
     system_of,
-    thread,
     turn,
 )
 
@@ -49,19 +48,9 @@ async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
     (request,) = requests(model)
     assert BEES in system_of(request)
     assert "You are the harbour master." in system_of(request)
-    assert [one.text for one in done["messages"]] == [QUESTION, SAID]
+    assert [item.text for item in done["messages"]] == [QUESTION, SAID]
     assert set(done) == {"messages"}
     assert stored(superuser) == [("assistant", SAID), ("user", QUESTION)]
-
-
-async def test_the_session_is_the_thread_where_the_identity_names_none(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    says(model, SAID)
-    graph = memory.graphs.supervisor(InMemorySaver())
-    nowhere = ANA.model_copy(update={"session_id": None})
-    await graph.ainvoke({"messages": [HumanMessage("Hello there.")]}, thread(), context=nowhere)
-    assert stored(superuser) == [("assistant", SAID), ("user", "Hello there.")]
 
 
 async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
@@ -75,8 +64,8 @@ async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
     done = await turn(graph, "Well?")
     (answer,) = answers_of(requests(model)[-1])
     assert BEES in answer
-    assert [one.text for one in done["messages"] if isinstance(one, ToolMessage)] == [ANSWERED]
-    assert [one.artifact for one in done["messages"] if isinstance(one, ToolMessage)] == [None]
+    assert [item.text for item in done["messages"] if isinstance(item, ToolMessage)] == [ANSWERED]
+    assert [item.artifact for item in done["messages"] if isinstance(item, ToolMessage)] == [None]
 
     await turn(graph, "Go on.")
     assert answers_of(requests(model)[-1]) == [ANSWERED]  # of an earlier turn
@@ -88,6 +77,8 @@ async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
 async def test_a_refused_call_says_why_and_the_turn_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, calling(("memory_query", {}), ("no_such_tool", {"query": "bees"})), SAID)
     done = await turn(memory.graphs.supervisor())
+    (used,) = [used for used in await memory.usage(ANA) if used.step == "converse"]
+    assert (used.calls, used.input_tokens, used.output_tokens) == (2, 200, 20)
     refused, unknown = answers_of(requests(model)[-1])
     assert "query: Field required" in refused
     assert "no_such_tool is not a valid tool" in unknown
@@ -101,9 +92,9 @@ async def test_calls_numbered_alike_in_every_answer_keep_their_own_answers(
     says(model, asks, asks, SAID)
     done = await turn(memory.graphs.supervisor())
 
-    ids = [str(call["id"]) for one in done["messages"] if isinstance(one, AIMessage) for call in one.tool_calls]
+    ids = [str(call["id"]) for item in done["messages"] if isinstance(item, AIMessage) for call in item.tool_calls]
     assert len(set(ids)) == 4
-    assert sorted(ids) == sorted(one.tool_call_id for one in done["messages"] if isinstance(one, ToolMessage))
+    assert sorted(ids) == sorted(item.tool_call_id for item in done["messages"] if isinstance(item, ToolMessage))
 
 
 async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: Mnemic, model: LoopbackModel) -> None:
@@ -117,7 +108,7 @@ async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: 
     *_, call, answer, said = requests(model)[-1]["messages"]
     assert (call["role"], answer["role"], said["role"]) == ("assistant", "tool", "user")
     assert (answer["content"], answer["tool_call_id"]) == (NOT_ANSWERED, call["tool_calls"][0]["id"])
-    assert [str(one.id) for one in await memory.memories(ANA)] == [kept]
+    assert [str(item.id) for item in await memory.memories(ANA)] == [kept]
 
 
 async def test_a_model_that_fails_is_an_error_and_the_thread_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
@@ -126,7 +117,7 @@ async def test_a_model_that_fails_is_an_error_and_the_thread_goes_on(memory: Mne
     with pytest.raises(ModelError, match="converse"):
         await turn(graph, "Hello?")
     done = await turn(graph, "Are you there?")
-    assert [one.text for one in done["messages"]] == ["Hello?", "Are you there?", SAID]
+    assert [item.text for item in done["messages"]] == ["Hello?", "Are you there?", SAID]
 
 
 async def test_a_call_of_an_answer_that_was_cut_off_is_not_done(memory: Mnemic, model: LoopbackModel) -> None:
@@ -161,13 +152,6 @@ async def test_messages_that_could_not_be_stored_come_with_the_next_turn(
     ]
 
 
-async def test_its_tokens_are_recorded(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, calling(("memory_query", {"query": "bees"})), SAID)
-    await turn(memory.graphs.supervisor())
-    (used,) = [used for used in await memory.usage(ANA) if used.step == "converse"]
-    assert (used.calls, used.input_tokens, used.output_tokens) == (2, 200, 20)
-
-
 @pytest.mark.parametrize("messages", [[], [AIMessage("I begin.")], [{"role": "assistant", "content": "I begin."}]])
 async def test_a_turn_begins_with_a_user(memory: Mnemic, messages: Any) -> None:
     with pytest.raises(InvalidInputError, match="begins with a message of the user"):
@@ -199,17 +183,21 @@ async def test_formation_waits_for_nobody_and_is_done_when_the_service_ends(
     says(model, SAID)
     await turn(memory.graphs.supervisor(), "I keep bees.")
     await resources.background.finish()
-    assert [one.content for one in await memory.memories(ANA, ["fact"])] == [BEES]
+    assert [item.content for item in await memory.memories(ANA, ["fact"])] == [BEES]
 
 
-async def test_what_its_tools_do_is_done_in_the_threads_session(memory: Mnemic, model: LoopbackModel) -> None:
+async def test_the_session_is_the_thread_where_the_identity_names_none(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
     nowhere = ANA.model_copy(update={"session_id": None})
     kept = await keep(memory)
     says(model, forgetting(kept), calling(text=SAID))
     await turn(memory.graphs.supervisor(InMemorySaver()), "Forget my bees.", nowhere)
 
-    (forgotten,) = [one for one in await memory.operations(ANA) if one.reason == "forget"]
+    (forgotten,) = [operation for operation in await memory.operations(ANA) if operation.reason == "forget"]
     assert forgotten.session_id == "t"
+    rows = superuser.execute("select role, content from mnemic.messages where session_id = 't' order by place")
+    assert rows.fetchall() == [("user", "Forget my bees."), ("assistant", SAID)]
 
 
 async def test_a_model_that_never_stops_calling_is_brought_to_an_answer(memory: Mnemic, model: LoopbackModel) -> None:
@@ -220,4 +208,4 @@ async def test_a_model_that_never_stops_calling_is_brought_to_an_answer(memory: 
     done = await turn(memory.graphs.supervisor(InMemorySaver()))
 
     assert done["messages"][-1].text == SAID
-    assert sum(isinstance(one, AIMessage) for one in done["messages"]) == MOST_CALLING + 1
+    assert sum(isinstance(item, AIMessage) for item in done["messages"]) == MOST_CALLING + 1

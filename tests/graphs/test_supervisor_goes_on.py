@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import Mnemic
 from mnemic.operations.messages.normalize import require_storable
-from mnemic.operations.run.authenticated import Bound
+from mnemic.operations.run.identity import BoundIdentity
 from mnemic.prompts.supervise import NOT_ANSWERED, WORDLESS
 from mnemic.state.errors import InvalidInputError, ModelOutputError, RefusedIdentityError
 from mnemic.state.identity import Identity
@@ -30,7 +30,6 @@ UNSTORABLE: list[dict[str, Any]] = [
     {"additional_kwargs": {"user": {"id": "ana"}}},
     {"additional_kwargs": {"user": 5}},
 ]
-ids = [f"{field} {value!r:.20}" for one in UNSTORABLE for field, value in one.items()]
 
 
 def users(superuser: psycopg.Connection) -> list[str]:
@@ -48,41 +47,41 @@ def refuses_pictures(request: Request) -> Any:
     return 400 if "image_url" in json.dumps(request["messages"]) else SAID
 
 
-@pytest.mark.parametrize("bad", UNSTORABLE, ids=ids)
 async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answered(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, bad: Any, caplog: pytest.LogCaptureFixture
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     says(model, SAID)
     graph = memory.graphs.supervisor(memory.checkpointer(ANA))
-    with pytest.raises(InvalidInputError, match="is not answered: ") as refused:
-        await graph.ainvoke({"messages": [HumanMessage(CANARY, **bad)]}, thread(), context=ANA)
+    for bad in UNSTORABLE:
+        with pytest.raises(InvalidInputError, match="is not answered: ") as refused:
+            await graph.ainvoke({"messages": [HumanMessage(CANARY, **bad)]}, thread(), context=ANA)
+        assert CANARY not in str(refused.value)
     assert requests(model) == []
     for text in ("My name is Marit.", "I live in Oslo."):
         assert (await turn(graph, text))["messages"][-1].text == SAID
     assert users(superuser) == ["My name is Marit.", "I live in Oslo."]
-    (first, _) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert first.getMessage().startswith("messages that cannot be stored are left out: 1, such as message 1: ")
-    assert CANARY not in f"{caplog.text} {refused.value}"
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert f"are left out: {len(UNSTORABLE)}, such as message 1: " in warnings[0]
+    assert CANARY not in caplog.text
 
 
-@pytest.mark.parametrize("who", [ANA, Bound(**ANA.model_dump())])
+@pytest.mark.parametrize("who", [ANA, BoundIdentity(**ANA.model_dump())])
 async def test_words_of_another_are_refused(who: Identity) -> None:
     with pytest.raises(RefusedIdentityError):
         require_storable(HumanMessage("I am Bea.", additional_kwargs={"user": "bea"}), who)
     require_storable(HumanMessage("I am Ana.", additional_kwargs={"user": "ana"}), who)
 
 
-@pytest.mark.parametrize("part", [{"type": "text", "text": {"value": CANARY}}, {"type": "text", "text": 5}, 7, None])
-async def test_a_part_that_nobody_can_read_is_refused_before_it_is_saved(
-    memory: Mnemic, model: LoopbackModel, part: Any
-) -> None:
+async def test_a_part_that_nobody_can_read_is_refused_before_it_is_saved(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, SAID)
     graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     await turn(graph, "Hello.")
-    said: Any = {"role": "user", "content": [{"type": "text", "text": CANARY}, part]}
-    with pytest.raises(InvalidInputError, match="a list of parts with text") as refused:
-        await graph.ainvoke({"messages": [said]}, thread(), context=ANA)
-    assert CANARY not in str(refused.value)
+    parts: list[Any] = [{"type": "text", "text": {"value": CANARY}}, {"type": "text", "text": 5}, 7, None]
+    for part in parts:
+        message: Any = {"role": "user", "content": [{"type": "text", "text": CANARY}, part]}
+        with pytest.raises(InvalidInputError, match="a list of parts with text") as refused:
+            await graph.ainvoke({"messages": [message]}, thread(), context=ANA)
+        assert CANARY not in str(refused.value)
     await turn(graph, "Are you there?")
     assert sent(model) == ["Hello.", "Are you there?"]
 
@@ -105,15 +104,14 @@ async def test_a_picture_is_shown_in_every_request_of_its_own_turn(memory: Mnemi
     assert [PICTURE in request["messages"][1]["content"] for request in requests(model)] == [True, True]
 
 
-@pytest.mark.parametrize("content", ["", " ", [], [PICTURE]])
-async def test_an_earlier_message_without_words_is_not_sent_empty(
-    memory: Mnemic, model: LoopbackModel, content: Any
-) -> None:
+async def test_an_earlier_message_without_words_is_not_sent_empty(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, SAID)
     graph = memory.graphs.supervisor(InMemorySaver())
-    await graph.ainvoke({"messages": [HumanMessage(content)]}, thread(), context=ANA)
+    wordless: list[Any] = ["", " ", [], [PICTURE]]
+    for content in wordless:
+        await graph.ainvoke({"messages": [HumanMessage(content)]}, thread(), context=ANA)
     await turn(graph, "Hello.")
-    assert sent(model) == [WORDLESS, "Hello."]
+    assert sent(model) == [*[WORDLESS] * len(wordless), "Hello."]
 
 
 async def test_a_display_name_is_sent_as_providers_take_it(memory: Mnemic, model: LoopbackModel) -> None:
@@ -132,7 +130,7 @@ async def test_a_thread_is_cured_of_what_its_model_refuses(memory: Mnemic, model
     refused = (await graph.aget_state(thread())).values["messages"][0]
     await graph.aupdate_state(memory.thread(ANA), {"messages": [RemoveMessage(refused.id)]}, as_node="observe")
     done = await turn(graph, "Hello again.")
-    assert [one.text for one in done["messages"]] == ["Hello?", "Hello again.", SAID]
+    assert [item.text for item in done["messages"]] == ["Hello?", "Hello again.", SAID]
 
 
 async def test_a_message_edited_under_its_id_is_remembered_as_it_was_answered(
@@ -156,7 +154,7 @@ async def test_a_new_thread_may_begin_with_an_answer_that_calls(memory: Mnemic, 
     config = memory.thread(ANA)
     await graph.aupdate_state(config, {"messages": [HumanMessage("Well?"), call]}, as_node="agent")
     done = await graph.ainvoke(None, config, context=ANA)
-    assert [one.type for one in done["messages"]] == ["human", "ai", "tool", "ai"]
+    assert [item.type for item in done["messages"]] == ["human", "ai", "tool", "ai"]
 
 
 async def test_a_call_whose_answer_was_taken_out_is_not_said_to_be_undone(memory: Mnemic, model: LoopbackModel) -> None:
@@ -164,7 +162,7 @@ async def test_a_call_whose_answer_was_taken_out_is_not_said_to_be_undone(memory
     says(model, calling(("remember", told)), SAID)
     graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     done = await turn(graph, "Keep that.")
-    (answer,) = [one for one in done["messages"] if isinstance(one, ToolMessage)]
+    (answer,) = [item for item in done["messages"] if isinstance(item, ToolMessage)]
     given: Any = {"messages": [RemoveMessage(str(answer.id)), HumanMessage("And now?")]}
     await graph.ainvoke(given, thread(), context=ANA)
     assert answers_of(requests(model)[-1]) == [NOT_ANSWERED]
@@ -175,4 +173,4 @@ async def test_half_a_character_beside_a_call_to_mend_is_no_error(memory: Mnemic
     await keep(memory)
     says(model, calling(("memory_query", {"query": "half \ud83d"}), text=f"{CANARY} \ud83d"), SAID)
     done = await turn(memory.graphs.supervisor(memory.checkpointer(ANA)))
-    assert [one.text for one in done["messages"] if isinstance(one, AIMessage)] == [f"{CANARY} ?", SAID]
+    assert [item.text for item in done["messages"] if isinstance(item, AIMessage)] == [f"{CANARY} ?", SAID]

@@ -62,8 +62,15 @@ async def in_memory(clone: Clone, _: Mnemic) -> AsyncIterator[Kept]:
 both = pytest.mark.parametrize("keeping", [in_memory, of_mnemic], ids=["memory", "mnemic"])
 
 
-@both
-@pytest.mark.parametrize("durability", DURABILITIES)
+CASES = [
+    pytest.param(in_memory, "exit", id="memory"),
+    pytest.param(of_mnemic, "sync", id="mnemic"),
+    *(pytest.param(saver, durability, marks=pytest.mark.thorough)
+      for saver in (in_memory, of_mnemic) for durability in DURABILITIES),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keeping", "durability"), CASES)
 async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memory(
     fresh_db: Clone, model: LoopbackModel, keeping: Any, durability: Durability
 ) -> None:
@@ -77,7 +84,7 @@ async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memo
         asked = await turn(graph, durability=durability)
         before, *_ = requests(model)
         assert BEES in system_of(before)
-        assert [one.value for one in asked["__interrupt__"]] == [
+        assert [item.value for item in asked["__interrupt__"]] == [
             {"action": "forget", "memories": [{"id": kept, "kind": "fact", "importance": 5}]}
         ]
 
@@ -93,6 +100,7 @@ async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memo
         assert CANARY not in found
 
 
+@pytest.mark.thorough
 @both
 async def test_control_tools_whose_answers_are_kept_would_be_found(
     fresh_db: Clone, model: LoopbackModel, keeping: Any, monkeypatch: pytest.MonkeyPatch
@@ -100,7 +108,7 @@ async def test_control_tools_whose_answers_are_kept_would_be_found(
     def kept(done: list[ToolMessage]) -> Any:
         return done, {}
 
-    monkeypatch.setattr(use_tools, "withheld", kept)
+    monkeypatch.setattr(use_tools, "without_contents", kept)
     async with scripted_memory(fresh_db, model) as memory, keeping(fresh_db, memory) as (saver, everything):
         await keep(memory)
         says(model, calling(("memory_query", {"query": "bees"})), SAID)
@@ -123,8 +131,8 @@ async def test_a_recall_adds_one_statement_to_what_a_turn_sends(
         with statements(resources.database) as seen:
             await turn(graph, text)
             await resources.background.finish()
-        sent.append([one for one in seen if not is_hosts_own(one)])
-    assert [sum("from entries" in one for one in seen) for seen in sent] == [0, 1]
+        sent.append([item for item in seen if not is_hosts_own(item)])
+    assert [sum("from entries" in item for item in seen) for seen in sent] == [0, 1]
     assert len(sent[1]) == len(sent[0]) + 1
     assert BEES in system_of(requests(model)[-1])
 
@@ -142,4 +150,4 @@ async def test_two_threads_of_one_person_are_two_conversations(memory: Mnemic, m
     await turn(graph, "My boat is blue.")
     other = ANA.model_copy(update={"session_id": "sunday"})
     done = await turn(graph, "What is new?", other)
-    assert [one.text for one in done["messages"]] == ["What is new?", SAID]
+    assert [item.text for item in done["messages"]] == ["What is new?", SAID]

@@ -9,10 +9,9 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mnemic.graphs.resources import open_resources
 from mnemic.operations.formation import scope_resolver as placing
 from mnemic.operations.messages import normalize as incoming
-from mnemic.operations.run.resources import Resources
+from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.policy.formation import sharing
 from mnemic.policy.text.names import display_name
 from mnemic.prompts import conversation, memory_context

@@ -24,7 +24,6 @@ from tests.support.scripted import (
     facts,
     say,
     scripted_memory,
-    scripted_resources,
     turns,
 )
 from tests.support.server import Clone
@@ -82,23 +81,6 @@ async def test_who_has_no_memory_yet_gets_an_empty_context(memory: Mnemic) -> No
     context = await memory.recall(identity("nobody"), PAST)
 
     assert (context["context"], context["memories"], context["tokens"]) == ("", [], 0)
-
-
-@pytest.mark.parametrize(
-    ("question", "searches"), [(PAST, 1), (NAMES, 1), (GREETING, 0)], ids=["past", "names", "greeting"]
-)
-async def test_a_recall_is_one_transaction_and_another_with_its_one_search(
-    clean_db: Clone, model: LoopbackModel, statements: Statements, question: str, searches: int
-) -> None:
-    async with scripted_resources(clean_db, model, pool_size=1) as resources:
-        memory = Mnemic(resources)
-        await fill(memory, model)
-        with statements(resources.database) as sent:
-            await memory.recall(ANA, question)
-
-    assert ["from entries" in statement for statement in sent].count(True) == searches
-    assert len(sent) == 3 + 3 * searches  # each time BEGIN with the scope, one statement, COMMIT
-    assert [statement.startswith("begin; ") for statement in sent[::3]] == [True] * (1 + searches)
 
 
 async def test_a_recall_runs_where_nothing_can_be_written(clean_db: Clone, model: LoopbackModel) -> None:

@@ -12,7 +12,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 from mnemic import Identity, MemoryState
 from mnemic.operations.messages import normalize as incoming
-from mnemic.operations.run.authenticated import Bound
+from mnemic.operations.run.identity import BoundIdentity
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError, RefusedIdentityError
 from tests.support.agents import agent, answers
@@ -202,7 +202,7 @@ async def test_an_edit_says_who_brought_it(memory: Mnemic, superuser: psycopg.Co
 async def test_whoever_was_authenticated_speaks_for_nobody_else(
     memory: Mnemic, superuser: psycopg.Connection, several: bool
 ) -> None:
-    passed = Bound(**MALLORY.model_dump())
+    passed = BoundIdentity(**MALLORY.model_dump())
     with pytest.raises(RefusedIdentityError):
         await memory.observe(passed, [FORWARDED["user"]], several_speakers=several)
     assert kept(superuser) == []

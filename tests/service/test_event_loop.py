@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from mnemic import Mnemic
-from mnemic.graphs.resources import open_resources
 from mnemic.operations.messages.normalize import to_messages
-from mnemic.operations.run.resources import Resources
+from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.state.settings import Settings
 from mnemic.storage import database
 from tests.support import worlds

@@ -20,8 +20,8 @@ BO = identity("bo", session="s1")
 
 async def history(host: Any, thread_id: str) -> list[Any]:
     return [
-        (one.values, one.next, one.config["configurable"]["checkpoint_id"], one.metadata["step"], one.tasks)
-        async for one in host.aget_state_history(at(thread_id))
+        (item.values, item.next, item.config["configurable"]["checkpoint_id"], item.metadata["step"], item.tasks)
+        async for item in host.aget_state_history(at(thread_id))
     ]
 
 
@@ -71,7 +71,7 @@ async def test_what_was_told_after_the_move_stays_when_it_is_done_again(
         host = answering(memory.checkpointer(ANA))
         await host.ainvoke(said("since"), at("u"))
         assert await memory.copy_threads(source, ANA, ["u"]) == 3
-    assert [one.thread_id for one in await memory.threads(ANA)] == ["u"]
+    assert [item.thread_id for item in await memory.threads(ANA)] == ["u"]
     assert words((await host.aget_state(at("u"))).values) == ["other", "Heard other", "since", "Heard since"]
 
 
@@ -79,7 +79,7 @@ async def test_a_thread_moves_to_the_one_it_is_said_to_be(memory: Mnemic) -> Non
     await answering(memory.checkpointer(ANA)).ainvoke(said("one"), at("t"))
     assert await memory.copy_threads(memory.checkpointer(ANA), BO, ["t", "no such thread"]) == 3
     assert words((await answering(memory.checkpointer(BO)).aget_state(at("t"))).values) == ["one", "Heard one"]
-    assert [one.thread_id for one in await memory.threads(BO)] == ["t"]
+    assert [item.thread_id for item in await memory.threads(BO)] == ["t"]
     assert await memory.copy_threads(memory.checkpointer(BO), ANA) == 3
 
 

@@ -9,7 +9,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
 from mnemic import Mnemic
-from mnemic.service.threads import RUNTIME, thread_owner_of
+from mnemic.operations.threads import RUNTIME, owner_of_run
+from mnemic.service.server.threads import ServerThreads
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import Identity
 from mnemic.storage.threads import ThreadOwner
@@ -24,20 +25,20 @@ NOBODY = identity(None, session="s1")
 
 def test_the_config_of_a_run_says_whose_thread_it_is() -> None:
     run = {"thread_id": "t", "agent_id": "harbor"}
-    assert thread_owner_of({"configurable": {**run, "user_id": "ana"}}) == ("harbor", "ana")
-    assert thread_owner_of({"configurable": run}) == ThreadOwner("harbor")
+    assert owner_of_run({"configurable": {**run, "user_id": "ana"}}) == ("harbor", "ana")
+    assert owner_of_run({"configurable": run}) == ThreadOwner("harbor")
 
 
 @pytest.mark.parametrize("config", [None, {}, {"configurable": {}}, {"configurable": {"user_id": "ana"}}])
 def test_a_thread_of_nobody_is_refused_with_what_to_do(config: Any) -> None:
     with pytest.raises(MissingIdentityError, match=r"run the graph with memory\.thread\(identity\) as its config"):
-        thread_owner_of(config)
+        owner_of_run(config)
 
 
 @pytest.mark.parametrize("ids", [{"agent_id": " harbor"}, {"agent_id": 7}, {"agent_id": "harbor", "user_id": "a\x00"}])
 def test_ids_that_cannot_be_used_are_refused(ids: Any) -> None:
     with pytest.raises(InvalidInputError):
-        thread_owner_of({"configurable": ids})
+        owner_of_run({"configurable": ids})
 
 
 async def test_the_same_session_is_another_thread_for_each_of_its_people(memory: Mnemic) -> None:
@@ -46,7 +47,7 @@ async def test_the_same_session_is_another_thread_for_each_of_its_people(memory:
         await host.ainvoke(said(f"I am {who.user_id}"), memory.thread(who))
     for who in (ANA, BO, NOBODY):
         assert words((await host.aget_state(memory.thread(who))).values)[0] == f"I am {who.user_id}"
-        assert [one.thread_id for one in await memory.threads(who)] == ["s1"]
+        assert [item.thread_id for item in await memory.threads(who)] == ["s1"]
     assert memory.thread(ANA, "t") == {"configurable": {"thread_id": "t", "agent_id": "harbor", "user_id": "ana"}}
     with pytest.raises(InvalidInputError, match="thread_id"):
         memory.thread(identity("ana"))
@@ -87,7 +88,7 @@ async def test_a_checkpointer_with_an_identity_refuses_a_run_for_anybody_else(
 
 async def test_a_checkpointer_with_an_identity_keeps_what_names_nobody(memory: Mnemic) -> None:
     await answering(memory.checkpointer(ANA)).ainvoke(said("one"), at("t"))
-    assert [one.thread_id for one in await memory.threads(ANA)] == ["t"]
+    assert [item.thread_id for item in await memory.threads(ANA)] == ["t"]
 
 
 async def test_threads_are_listed_and_deleted_by_their_own_people_alone(
@@ -97,9 +98,9 @@ async def test_threads_are_listed_and_deleted_by_their_own_people_alone(
     for name in ("t", "u"):
         await host.ainvoke(said("one"), memory.thread(ANA, name))
     await memory.prune_threads(BO, "t", "u", keep_latest=False)
-    assert [one.thread_id for one in await memory.threads(ANA)] == ["u", "t"]
+    assert [item.thread_id for item in await memory.threads(ANA)] == ["u", "t"]
     await memory.prune_threads(ANA, "t", "no such thread", keep_latest=False)
-    assert [one.thread_id for one in await memory.threads(ANA)] == ["u"]
+    assert [item.thread_id for item in await memory.threads(ANA)] == ["u"]
     assert (await host.aget_state(memory.thread(ANA, "t"))).values == {}
     await memory.prune_threads(ANA, "u", keep_latest=False)
     assert {*counts(superuser).values()} == {0}
@@ -143,7 +144,20 @@ def test_a_config_that_names_another_person_than_the_context_is_refused() -> Non
     """Such as that of a host which passes a client's own config on."""
     run = SimpleNamespace(context=ANA)
     mine = {"thread_id": "t", "agent_id": "harbor", "user_id": "ana", RUNTIME: run}
-    assert thread_owner_of({"configurable": mine}) == ThreadOwner("harbor", "ana")
+    assert owner_of_run({"configurable": mine}) == ThreadOwner("harbor", "ana")
     for other in ({"user_id": "bo"}, {"agent_id": "museum"}, {"user_id": None}):
         with pytest.raises(RefusedIdentityError, match="agent_id and user_id"):
-            thread_owner_of({"configurable": {**mine, **other}})
+            owner_of_run({"configurable": {**mine, **other}})
+
+
+async def test_a_run_that_is_nobodys_does_not_take_up_somebodys_thread(memory: Mnemic) -> None:
+    await answering(memory.checkpointer()).ainvoke(said("I am Ana"), memory.thread(ANA))
+    server = ServerThreads(memory.resources.database)
+
+    async def found(**run: Any) -> bool:
+        return await server.aget_tuple({"configurable": {"thread_id": "s1", "checkpoint_ns": "", **run}}) is not None
+
+    assert not await found(**{RUNTIME: SimpleNamespace(context=None, server_info=None)})
+    assert not await found(**{RUNTIME: SimpleNamespace(context=identity("bo"), server_info=None)})
+    assert await found(**{RUNTIME: SimpleNamespace(context=ANA, server_info=None)})
+    assert await found()  # the server itself, which has let its caller at the thread

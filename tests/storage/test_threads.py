@@ -118,7 +118,9 @@ async def test_a_graph_may_allow_types_of_its_own(db: Database) -> None:
 
 
 class Changes(TypedDict):
-    items: Annotated[list[str], DeltaChannel(lambda known, new: [*known, *(item for one in new for item in one)], list)]
+    items: Annotated[
+        list[str], DeltaChannel(lambda known, new: [*known, *(item for entry in new for item in entry)], list)
+    ]
 
 
 async def test_channels_that_are_kept_as_changes_come_back_whole(db: Database) -> None:

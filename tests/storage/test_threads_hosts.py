@@ -15,37 +15,39 @@ from tests.support.server import Clone
 from tests.support.threads import Host, Talk, answering, asking, at, misplaced, said, saver_of, words
 
 THREADS, CONNECTIONS, TURNS = 50, 10, 4
+#: One of them each time, all with the thorough tests.
+EACH = ["sync", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("async", "exit"))]
 
 
-@pytest.mark.parametrize("durability", DURABILITIES)
+@pytest.mark.parametrize("durability", EACH)
 async def test_a_host_is_interrupted_and_goes_on_in_another_process(
     clean_db: Clone, superuser: psycopg.Connection, durability: Durability
 ) -> None:
     worked: list[str] = []
     async with clean_db.database() as db:
         stopped = await asking(saver_of(db), worked).ainvoke(said("one"), at("t"), durability=durability)
-        assert [one.value for one in stopped["__interrupt__"]] == ["Really?"]
+        assert [item.value for item in stopped["__interrupt__"]] == ["Really?"]
     async with clean_db.database() as db:  # nothing of the first pool and saver is left
         host = asking(saver_of(db), worked)
         waiting = await host.aget_state(at("t"), subgraphs=True)
-        assert [one.value for one in waiting.interrupts] == ["Really?"]
+        assert [item.value for item in waiting.interrupts] == ["Really?"]
         assert "consult" in waiting.next
         done = await host.ainvoke(Command(resume="yes"), at("t"), durability=durability)
         assert words(done) == ["one", "Heard one", "Asked: yes"]
         assert (done["work"], done["count"]) == ("worked", 7)
         assert (await host.aget_state(at("t"))).next == ()
-        history = [one async for one in host.aget_state_history(at("t"))]
+        history = [item async for item in host.aget_state_history(at("t"))]
     assert worked == ["worked"]  # what was done beside the question is not done again
     assert len(history) == (2 if durability == "exit" else 4)
     assert misplaced(superuser) == []
 
 
-@pytest.mark.parametrize("durability", DURABILITIES)
+@pytest.mark.parametrize("durability", EACH)
 async def test_a_thread_is_taken_up_at_an_earlier_moment(db: Database, durability: Durability) -> None:
     host = answering(saver_of(db))
     for text in ("one", "two"):
         await host.ainvoke(said(text), at("t"), durability=durability)
-    first = [one async for one in host.aget_state_history(at("t")) if words(one.values)[-1:] == ["Heard one"]][-1]
+    first = [item async for item in host.aget_state_history(at("t")) if words(item.values)[-1:] == ["Heard one"]][-1]
     branched = await host.ainvoke(said("three"), first.config, durability=durability)
     assert words(branched) == ["one", "Heard one", "three", "Heard three"]
     updated = await host.aupdate_state(at("t"), {"note": "mine"})
@@ -53,6 +55,7 @@ async def test_a_thread_is_taken_up_at_an_earlier_moment(db: Database, durabilit
     assert (await host.aget_state(updated)).values["note"] == "mine"
 
 
+@pytest.mark.thorough
 async def test_fifty_threads_at_once_keep_to_themselves_on_ten_connections(clean_db: Clone) -> None:
     async with clean_db.database(Settings(pool_size=CONNECTIONS)) as db:
         host = answering(ThreadSaver(db, lambda config: ThreadOwner("harbor", config["configurable"]["user_id"])))  # type: ignore[index]
@@ -69,7 +72,7 @@ async def test_fifty_threads_at_once_keep_to_themselves_on_ten_connections(clean
         for number, texts in enumerate(found):
             expected = [f"{prefix}{number}:{turn}" for turn in range(TURNS) for prefix in ("", "Heard ")]
             assert texts == expected
-            assert len(await saver_of(db, f"user {number}").standings()) == 1
+            assert len(await saver_of(db, f"user {number}").statuses()) == 1
     with clean_db.as_superuser() as superuser:
         assert misplaced(superuser) == []
 
@@ -112,7 +115,7 @@ async def test_threads_may_be_called_from_another_thread(db: Database) -> None:
     assert await asyncio.to_thread(saver.get_tuple, at("t")) is None
 
 
-@pytest.mark.parametrize("durability", DURABILITIES)
+@pytest.mark.parametrize("durability", EACH)
 async def test_a_subgraph_with_a_memory_of_its_own_keeps_it(db: Database, durability: Durability) -> None:
     inner = StateGraph(Talk)
     inner.add_node("count", lambda state: {"count": state.get("count", 0) + 1, "note": str(state.get("count", 0) + 1)})

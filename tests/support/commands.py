@@ -12,6 +12,6 @@ from mnemic.service.cli.app import app
 pytest.MonkeyPatch().setattr("typer.testing._get_command", cache(get_command))
 
 
-def invoke(*words: str, catch_exceptions: bool = False) -> Result:
-    """Runs a command; what it does not catch itself is raised, or is the result's."""
-    return CliRunner().invoke(app, words, catch_exceptions=catch_exceptions)
+def invoke(*words: str, catch_exceptions: bool = False, typed: str | bytes | None = None) -> Result:
+    """Runs a command; what it does not catch itself is raised, or is the result's. What is typed comes from a pipe."""
+    return CliRunner().invoke(app, words, input=typed, catch_exceptions=catch_exceptions)

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from starlette.applications import Starlette
-from mnemic.service.server.app import app as server
+from mnemic.service.server import app as server
 
 
 def walk(routes, before=""):
@@ -65,4 +65,6 @@ def listing_app(directory: Path, *, guarded: bool = True) -> Mapping[str, Any]:
 def routes_of(directory: Path) -> list[Route]:
     """The routes of the server that was started there."""
     listed = json.loads((directory / _LISTED).read_text(encoding="utf-8"))
-    return [Route(one["path"], tuple(one["methods"]), one["module"].startswith("langgraph_runtime")) for one in listed]
+    return [
+        Route(item["path"], tuple(item["methods"]), item["module"].startswith("langgraph_runtime")) for item in listed
+    ]

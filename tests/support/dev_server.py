@@ -19,7 +19,7 @@ from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 
-from mnemic.policy.auth_tokens import new_pass, token_of
+from mnemic.policy.auth_tokens import encode_token, new_claims
 from mnemic.state.settings import Settings
 
 _STARTED = "Application started up"
@@ -125,7 +125,7 @@ KEY = "a key of sixteen characters"
 def token(user: str, *, agents: Sequence[str] = (), groups: Sequence[str] = (), key: str = KEY, days: int = 1) -> str:
     """A bearer token; of a negative number of days one that has expired."""
     began = datetime.now(UTC) + timedelta(days=min(0, days - 1))
-    return token_of(new_pass(user, tuple(agents), tuple(groups), days=max(1, days), now=began), key)
+    return encode_token(new_claims(user, tuple(agents), tuple(groups), days=max(1, days), now=began), key)
 
 
 def status_of(error: Exception) -> int:

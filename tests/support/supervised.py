@@ -39,7 +39,7 @@ def not_streaming(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forgetting(*ids: object) -> dict[str, Any]:
     """An answer that has these memories forgotten."""
-    return calling(*(("forget", {"id": str(one)}) for one in ids))
+    return calling(*(("forget", {"id": str(item)}) for item in ids))
 
 
 async def keep(memory: Mnemic, content: str = BEES, *, importance: int = 3, **given: Any) -> str:

@@ -97,18 +97,18 @@ def asking(saver: BaseCheckpointSaver[Any] | None, worked: list[str] | None = No
 
 async def everything(saver: BaseCheckpointSaver[Any], thread_id: str) -> list[Any]:
     """All that a checkpointer has of a thread, in every namespace; writes by their tasks."""
-    found = [one async for one in saver.alist({"configurable": {"thread_id": thread_id}})]
+    found = [item async for item in saver.alist({"configurable": {"thread_id": thread_id}})]
     return sorted(
         (
             [
-                one.config["configurable"]["checkpoint_ns"],
-                one.checkpoint["id"],
-                one.parent_config and one.parent_config["configurable"]["checkpoint_id"],
-                one.checkpoint,
-                {name: value for name, value in one.metadata.items() if name != "thread_id"},
-                sorted((task, channel, repr(value)) for task, channel, value in one.pending_writes or ()),
+                item.config["configurable"]["checkpoint_ns"],
+                item.checkpoint["id"],
+                item.parent_config and item.parent_config["configurable"]["checkpoint_id"],
+                item.checkpoint,
+                {name: value for name, value in item.metadata.items() if name != "thread_id"},
+                sorted((task, channel, repr(value)) for task, channel, value in item.pending_writes or ()),
             ]
-            for one in found
+            for item in found
         ),
         key=lambda row: (str(row[0]), str(row[1])),
     )

@@ -16,7 +16,7 @@ from mnemic.state.records import Kind
 from mnemic.storage import memories
 from tests.support.chain import assert_chain_is_whole
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import DECISIONS, FACTS, contents, decisions, fact, facts, scripted_memory, turns
+from tests.support.scripted import DECISIONS, FACTS, contents, decisions, fact, facts, say, scripted_memory, turns
 from tests.support.server import Clone
 from tests.support.statements import recorded_statements
 from tests.support.tool_calls import call
@@ -100,6 +100,15 @@ async def test_what_was_forgotten_does_not_come_back_in_the_words_it_was_formed_
     assert await _found(memory, "boat") == []
 
 
+async def test_a_role_that_may_not_read_messages_hides_them_all_the_same(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(BEES, category="tasks")), facts())
+    await say(memory, ANA, "I keep forty bees in Oslo.")
+    (kept,) = await memory.memories(ANA, ["fact"])
+
+    assert await memory.forget(ANA.model_copy(update={"role": "planner"}), kept.id)
+    assert await memory.query(ANA, "bees in Oslo") == []
+
+
 async def _id_of(memory: Mnemic, text: str) -> uuid.UUID:
     return next(row.id for row in await memory.memories(ANA, ["fact"]) if row.content == text)
 
@@ -155,6 +164,7 @@ SEEN_BY_ALL: LiteralString = (
 )
 
 
+@pytest.mark.thorough
 async def test_control_without_the_policies_and_the_keys_a_foreign_memory_would_be_forgotten(
     fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +185,7 @@ ALL_CATEGORIES: LiteralString = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fallen", ["policy", "code", "policy and code"])
 async def test_categories_are_kept_by_two_walls(
     fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, fallen: str
@@ -268,6 +279,7 @@ async def test_forgotten_eight_times_at_once_it_is_forgotten_once(
     assert superuser.execute("select count(*) from mnemic.history where event = 'DELETE'").fetchone() == (1,)
 
 
+@pytest.mark.thorough
 async def test_control_without_the_version_it_would_be_recorded_more_than_once(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,19 +297,18 @@ async def test_control_without_the_version_it_would_be_recorded_more_than_once(
 
 
 @pytest.mark.parametrize("session", ["s1", None])
-async def test_a_conversation_may_forget_so_many_memories_a_day(
-    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection, session: str | None
+async def test_no_conversation_has_more_forgotten_than_so_many_a_day(
+    clean_db: Clone, model: LoopbackModel, session: str | None
 ) -> None:
     async with scripted_memory(clean_db, model, forgets_per_session_and_day=3) as memory:
         who = identity("ana", session=session)
-        ids = [await place(memory, who, "user:ana", text=f"Ana has boat number {number}.") for number in range(8)]
-        done = await asyncio.gather(*(memory.forget(who, one) for one in ids), return_exceptions=True)
-        refused = [one for one in done if isinstance(one, NotForgottenError)]
+        ids = [await place(memory, who, "user:ana", text=f"Ana has boat number {number}.") for number in range(6)]
+        answers = await asyncio.gather(*(call(memory, who, "forget", id=str(one)) for one in ids))
 
-        # without a session no conversation speaks: the person's own page does
-        assert len(refused) == (5 if session else 0), done
-        assert done.count(True) == 8 - len(refused)
-        assert await memory.forget(identity("ana", session="s9"), ids[0]) in (True, False)
+        assert sorted(answer.status for answer in answers) == ["error"] * 3 + ["success"] * 3
+        # a person's own page is no conversation
+        left = next(one for one, answer in zip(ids, answers, strict=True) if answer.status == "error")
+        assert await memory.forget(identity("ana"), left) is True
 
 
 async def test_what_was_forgotten_yesterday_does_not_count(

@@ -20,7 +20,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from mnemic.tools import WRITING
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import contents
+from tests.support.scripted import contents, scripted_memory
+from tests.support.server import Clone
 from tests.support.tool_calls import call
 from tests.support.worlds import identity
 
@@ -216,7 +217,26 @@ async def test_what_the_agent_has_switched_off_is_refused(
     assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (0,)
 
 
+async def test_what_is_kept_again_in_confidence_is_private_from_then_on(memory: Mnemic) -> None:
+    await memory.remember(ANA, BEES, category="interests")
+    again = await memory.remember(ANA, BEES, category="interests", private=True)
+
+    (kept,) = await stored(memory, ANA)
+    assert (again.known, again.id, kept.private) == (True, kept.id, True)
+
+
 # -- the tool
+
+
+async def test_a_models_memories_are_bounded_in_a_session_and_day(clean_db: Clone, model: LoopbackModel) -> None:
+    async with scripted_memory(clean_db, model, remembers_per_session_and_day=2) as memory:
+        for number, status in enumerate(("success", "success", "error")):
+            text = f"Ana has boat number {number}."
+            answer = await call(memory, ANA, "remember", content=text, category="interests")
+            assert answer.status == status
+        assert "2 memories" in str(answer.content)
+        # the host's own word counts for itself
+        assert not (await memory.remember(ANA, "Ana collects stamps.", category="interests")).known
 
 
 async def test_the_tool_acts_for_the_runs_identity_whatever_a_model_sends(memory: Mnemic) -> None:

@@ -7,18 +7,39 @@ from typer.testing import Result
 
 from tests.support.commands import invoke
 from tests.support.fixtures import model as model
+from tests.support.loopback import LoopbackModel
 from tests.support.server import Clone
 
 Command = Callable[..., Result]
 
 
 @pytest.fixture
-def mnemic(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """`mnemic("form", "chat.jsonl")` runs a command; a traceback fails the test by itself."""
-    monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
-    monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
+def env(clean_db: Clone) -> dict[str, str]:
+    """The settings of a command that has no model."""
+    return {"MNEMIC_DATABASE_URL": clean_db.service_dsn, "MNEMIC_EMBEDDER": "hash"}
 
-    def run(*words: object) -> Result:
-        return invoke(*map(str, words))
+
+@pytest.fixture
+def mnemic(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """`mnemic("form", "chat.jsonl")` runs a command; a traceback fails the test by itself."""
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+
+    def run(*words: object, typed: str | bytes | None = None) -> Result:
+        return invoke(*map(str, words), typed=typed)
 
     return run
+
+
+@pytest.fixture
+def online(env: dict[str, str], model: LoopbackModel, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The settings of a command with a real client on the scripted model."""
+    models = {
+        "MNEMIC_BASE_URL": model.base_url,
+        "MNEMIC_AGENT_MODEL": "openai:gpt-agent",
+        "MNEMIC_FAST_MODEL": "openai:gpt-fast",
+        "MNEMIC_SLOW_MODEL": "openai:gpt-slow",
+    }
+    for name, value in models.items():
+        monkeypatch.setenv(name, value)
+    return {**env, **models}

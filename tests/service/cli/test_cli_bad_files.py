@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemic.service.cli import reading
+from mnemic.service.cli import message_files
 from tests.service.cli.conftest import Command
 
 WHO = ("--agent", "guide", "--user", "ana")
@@ -33,7 +33,7 @@ MALFORMED: dict[str, bytes] = {
     "a string": b'"squeamish ossifrage"',
     "an array": b'["squeamish ossifrage"]',
     "deep nesting": b"[" * 100_000,
-    "a huge line": bad(content="x" * (reading.MAX_LINE_BYTES + 1)),
+    "a huge line": bad(content="x" * (message_files.MAX_LINE_BYTES + 1)),
     "a key twice": bad()[:-1] + b', "content": "other"}',
     "NaN": bad()[:-1] + b', "importance": NaN}',
     "a number of 5,000 digits": bad()[:-1] + b', "id": ' + b"9" * 5000 + b"}",
@@ -75,6 +75,12 @@ def test_every_malformed_line_is_named_by_number_and_the_others_are_kept(mnemic:
     assert document["read"] == document["sessions"][0]["accepted"] == len(MALFORMED) + 1
     assert CANARY not in result.stdout + result.stderr
 
+    named = [line.split(":", 2)[1:] for line in result.stderr.splitlines() if line.startswith(str(file))]
+    assert [int(number) for number, _ in named] == [malformed["line"] for malformed in document["malformed"]][:20]
+    assert named[0][1].strip() == "not JSON"
+    again = mnemic("form", file, *WHO)
+    assert (again.exit_code, f"{len(MALFORMED) + 1} malformed lines were left out" in again.stdout) == (1, True)
+
 
 def test_of_very_many_malformed_lines_the_first_are_named_and_all_are_counted(mnemic: Command, tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
@@ -112,7 +118,7 @@ def test_the_items_of_an_array_that_are_no_messages_are_named(mnemic: Command, t
 def test_an_array_too_large_to_be_read_whole_is_refused(mnemic: Command, tmp_path: Path) -> None:
     file = tmp_path / "talk.json"
     with file.open("wb") as sparse:
-        sparse.truncate(reading.MAX_ARRAY_BYTES + 1)
+        sparse.truncate(message_files.MAX_ARRAY_BYTES + 1)
 
     result = mnemic("form", file, *WHO)
 

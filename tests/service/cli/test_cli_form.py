@@ -1,4 +1,4 @@
-"""`mnemic form` reads what people really have in files, keeps what is good, and forms nothing twice."""
+"""`mnemic form` reads what people have in files, keeps what is good, and forms nothing twice."""
 
 import json
 from collections.abc import Sequence
@@ -33,28 +33,6 @@ def accepted(document: dict[str, Any]) -> dict[str, int]:
     return {session["session"]: session["accepted"] for session in document["sessions"]}
 
 
-def test_malformed_lines_are_named_and_the_others_kept(mnemic: Command, tmp_path: Path) -> None:
-    file = tmp_path / "talk.jsonl"
-    good = line("I live in Ghent.", author="ana", time="2026-03-02T09:14:00Z").encode()
-    bad = [b'{"session": "monday", "role": ', b'"just words"', b"\xff\xfe", b"null"]
-    bad += [line("secret plan", time="yesterday").encode(), b'{"session": "monday", "content": "x"}']
-    file.write_bytes(b"\n".join([good, b"", *bad, line("I keep bees.").encode()]))
-
-    result = mnemic("form", file, *WHO)
-
-    assert result.exit_code == 1
-    named = [words.split(":", 2)[1:] for words in result.stderr.splitlines() if words.startswith(str(file))]
-    assert [number for number, _ in named] == ["3", "4", "5", "6", "7", "8"]
-    reasons = [reason.strip() for _, reason in named]
-    assert reasons[0] == "not JSON"
-    assert reasons[2] == "not UTF-8"
-    assert reasons[4].startswith("time: ")
-    assert reasons[5].startswith("role: ")
-    assert "secret plan" not in result.stderr
-    assert "2 messages read, 2 of them new" in result.stdout
-    assert "6 malformed lines were left out" in result.stdout
-
-
 def test_the_same_file_again_forms_nothing_twice(mnemic: Command, tmp_path: Path) -> None:
     said = ["My sister Lea is allergic to nuts.", "ok", "ok", "ok"]
     file = write(tmp_path / "talk.jsonl", [line(content, author="ana") for content in said])
@@ -66,16 +44,6 @@ def test_the_same_file_again_forms_nothing_twice(mnemic: Command, tmp_path: Path
     assert again.exit_code == 0
     assert accepted(json.loads(again.stdout)) == {"monday": 0}
     assert json.loads(mnemic("memories", *WHO, "--all", "--json").stdout) == before
-
-
-def test_a_role_that_means_nothing_is_a_malformed_line(mnemic: Command, tmp_path: Path) -> None:
-    file = write(tmp_path / "talk.jsonl", [line("I keep bees."), line("Beep.", role="robot")])
-
-    result = mnemic("form", file, *WHO, "--json")
-
-    assert result.exit_code == 1
-    (malformed,) = json.loads(result.stdout)["malformed"]
-    assert (malformed["line"], malformed["reason"].split(":")[0]) == (2, "role")
 
 
 def test_a_mended_and_continued_file_brings_only_what_is_new(mnemic: Command, tmp_path: Path) -> None:
@@ -91,7 +59,7 @@ def test_a_mended_and_continued_file_brings_only_what_is_new(mnemic: Command, tm
 def test_sessions_may_alternate_and_each_is_formed(
     mnemic: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mnemic.service.cli.form._HELD", 500)  # so that both sessions are stored in parts
+    monkeypatch.setattr("mnemic.service.cli.form.HELD_MESSAGES", 500)  # so that both sessions are stored in parts
     lines = [line(f"Remark {number}.", session=f"s{number % 2}") for number in range(520)]
     document = formed(mnemic, write(tmp_path / "talk.jsonl", lines))
     assert accepted(document) == {"s0": 260, "s1": 260}
@@ -149,25 +117,15 @@ def test_an_id_that_cannot_be_used_is_one_line(
     assert result.stderr.count("\n") == 1
 
 
-def test_a_json_file_without_an_array_is_refused(mnemic: Command, tmp_path: Path) -> None:
-    file = tmp_path / "talk.json"
-    file.write_text(line("Hello."), encoding="utf-8")
-    result = mnemic("form", file, *WHO)
-    assert result.exit_code == 2
-    assert "one array of messages" in result.stderr
-
-
 def test_a_session_without_a_usable_answer_keeps_no_other_waiting(
-    mnemic: Command, model: LoopbackModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mnemic: Command, online: dict[str, str], model: LoopbackModel, tmp_path: Path
 ) -> None:
-    for name, value in {"BASE_URL": model.base_url, "EMBEDDER": "hash"}.items():
-        monkeypatch.setenv(f"MNEMIC_{name}", value)
     model.answer(FACTS, lambda request: "no JSON" if "POISON" in str(request) else facts(fact("Ana keeps bees.")))
     file = write(tmp_path / "talk.jsonl", [line("POISON"), line("I keep bees.", session="tuesday")])
     for _ in range(5):
         result = mnemic("form", file, *WHO)
         assert result.exit_code == 1
-        assert "session monday: openai:gpt-5-mini gave no usable answer" in result.stderr
+        assert "session monday: openai:gpt-fast gave no usable answer" in result.stderr
     assert "Ana keeps bees." in mnemic("memories", *WHO).stdout
 
     result = mnemic("form", file, *WHO)
@@ -176,17 +134,16 @@ def test_a_session_without_a_usable_answer_keeps_no_other_waiting(
 
 
 def test_words_of_others_in_the_operators_files_are_theirs_and_the_log_says_who_brought_them(
-    mnemic: Command, model: LoopbackModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mnemic: Command, online: dict[str, str], model: LoopbackModel, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("MNEMIC_BASE_URL", model.base_url)
     model.answer(FACTS, facts(fact("Ana keeps bees.", 1), fact("Bo repairs old clocks.", 2)))
     file = write(
         tmp_path / "talk.jsonl",
         [line("I keep bees.", author="ana"), line("I repair old clocks.", user="bo"), line("Hm.")],
     )
     assert mnemic("form", file, *WHO).exit_code == 0
-    (told,) = json.loads(mnemic("audit", "log", "--agent", "guide", "--user", "bo", "--json").stdout)
-    assert (told["events"], told["actor"], told["brought_by"]) == ({"ADD": 1}, "ana", ["ana"])
+    (operation,) = json.loads(mnemic("audit", "log", "--agent", "guide", "--user", "bo", "--json").stdout)
+    assert (operation["events"], operation["actor"], operation["brought_by"]) == ({"ADD": 1}, "ana", ["ana"])
     assert "brought by ana" in " ".join(mnemic("audit", "log", "--agent", "guide", "--user", "bo").stdout.split())
 
 

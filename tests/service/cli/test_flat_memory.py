@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mnemic.service.cli.reading import Line, Reader
+from mnemic.service.cli.message_files import Line, Reader
 from tests.support.server import Clone
 
 FEW, MANY = 4_000, 40_000
@@ -38,8 +38,8 @@ class InMemory:
 
 def lines(messages: int, sessions: int) -> Iterator[str]:
     for number in range(messages):
-        said = {"session": f"s{number % sessions}", "role": "user", "content": f"Remark {number} of many."}
-        yield json.dumps(said) + "\n"
+        message = {"session": f"s{number % sessions}", "role": "user", "content": f"Remark {number} of many."}
+        yield json.dumps(message) + "\n"
 
 
 def write(path: Path, messages: int, sessions: int = 1000) -> Path:
@@ -64,10 +64,12 @@ def growth(tmp_path: Path, few: int, many: int, **parts: type[InMemory]) -> int:
     return second - first
 
 
+@pytest.mark.thorough
 def test_ten_times_the_messages_take_no_more_memory(tmp_path: Path) -> None:
     assert growth(tmp_path, FEW, MANY) < GROWTH_BYTES
 
 
+@pytest.mark.thorough
 def test_control_a_reader_that_remembers_in_memory_is_seen(tmp_path: Path) -> None:
     assert growth(tmp_path, FEW, MANY, _repeats=InMemory) > GROWTH_BYTES
 
@@ -83,8 +85,8 @@ from mnemic.state.identity import Identity
 
 async def main():
     async with Mnemic.open(database_url=sys.argv[1], embedder="hash") as memory:
-        taken = await take_in(memory, Identity(agent_id=sys.argv[3], user_id="ana"), [Path(sys.argv[2])])
-    assert sum(taken.accepted.values()) == taken.read
+        intake = await take_in(memory, Identity(agent_id=sys.argv[3], user_id="ana"), [Path(sys.argv[2])])
+    assert sum(intake.accepted.values()) == intake.read
 asyncio.run(main())
 print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 """

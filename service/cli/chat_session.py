@@ -1,0 +1,186 @@
+"""One conversation with the supervisor at a terminal, turn by turn, and formation beside it."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Final, Self, TypeVar
+from uuid import UUID
+
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.types import Command, Interrupt
+
+from mnemic.operations.messages.transcript import spoken
+from mnemic.policy.categories import OWNER
+from mnemic.policy.text.hygiene import clean_text, says_nothing
+from mnemic.service.cli.chat_terminal import ChatTerminal
+from mnemic.service.cli.formed import FormedSession
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import MnemicError
+from mnemic.state.identity import Identity
+from mnemic.state.settings import OFFLINE, Tier
+from mnemic.state.supervisor import Question
+
+Result = TypeVar("Result")
+
+QUIT: Final = "/quit"
+_FORGET: Final = "forget it? [y/N] "
+_YES: Final = frozenset({"y", "yes"})
+_FORMING: Final[tuple[Tier, ...]] = ("fast", "slow")
+
+
+class ChatSession:
+    """A session of one person with one agent."""
+
+    def __init__(self, memory: Mnemic, who: Identity) -> None:
+        self._memory = memory
+        self._who = who
+        #: What becomes of the memory is the person's own view.
+        self._person = who.model_copy(update={"role": OWNER})
+        self._graph = memory.graphs.supervisor(memory.checkpointer(who))
+        self._terminal = ChatTerminal()
+        #: What Ctrl-C does now.
+        self._on_interrupt: Callable[[], object] = self._terminal.end_input
+        self._revision: int | None = None
+        self._is_formation_due = asyncio.Event()
+        #: Leaving waits for what is being formed.
+        self._forming = asyncio.Lock()
+        #: Rules take no time: what they form is shown before the next line is asked for.
+        self._forms_at_once = all(memory.settings.model_for(tier) == OFFLINE for tier in _FORMING)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, memory: Mnemic, who: Identity) -> AsyncIterator[Self]:
+        """The conversation; leaving the block forms what is left of it."""
+        session = cls(memory, who)
+        await session._show_updates()
+        with _on_interrupt(lambda: session._on_interrupt()):
+            background = asyncio.create_task(session._form_in_background())
+            try:
+                yield session
+                await session._interruptible(session._form())
+            finally:
+                background.cancel()
+                with suppress(asyncio.CancelledError):
+                    await background
+
+    async def run(self) -> None:
+        """Line by line until the end. A question that an earlier process left open comes first."""
+        thread = await self._graph.aget_state(self._memory.thread(self._who))
+        if thread.interrupts:
+            await self._turn(await self._ask_consent(thread.interrupts))
+        while (line := await self._terminal.ask()) is not None and (text := clean_text(line)) != QUIT:
+            if not says_nothing(text):
+                await self._turn({"messages": [HumanMessage(text)]})
+
+    async def _turn(self, turn_input: Any) -> None:
+        """One turn, with all that it asks; then what was said is formed."""
+        while interrupts := await self._interruptible(self._answer(turn_input)):
+            turn_input = await self._ask_consent(interrupts)
+        if interrupts is None:
+            await self._observe_failed_turn()
+        if self._forms_at_once:
+            await self._interruptible(self._form())
+        else:
+            await self._show_updates()
+            self._is_formation_due.set()
+
+    async def _answer(self, turn_input: Any) -> Sequence[Interrupt] | None:
+        """Shows the answer as it comes; what the turn asks before it goes on. None: it failed."""
+        interrupts: list[Interrupt] = []
+        stream: AsyncIterator[Any] = self._graph.astream(
+            turn_input, self._memory.thread(self._who), context=self._who, stream_mode=["messages", "custom", "updates"]
+        )
+        try:
+            async for mode, part in stream:
+                if mode == "updates":
+                    interrupts += part.get("__interrupt__", ())
+                elif mode == "custom":
+                    if tools := part.get("tools"):  # the other steps show by themselves
+                        self._terminal.show_notes([f"· {', '.join(tools)}"])
+                elif isinstance(part[0], AIMessage):
+                    self._terminal.show_piece(part[0].text)
+        except MnemicError as error:
+            self._show_error(error)
+            return None
+        finally:
+            self._terminal.end_answer()
+        return interrupts
+
+    async def _observe_failed_turn(self) -> None:
+        """Stores what was said in a turn that did not come to its end, where that is done."""
+        try:
+            thread = await self._graph.aget_state(self._memory.thread(self._who))
+            await self._memory.observe(self._who, spoken(thread.values.get("messages", [])))
+        except MnemicError as error:
+            self._show_error(error)
+
+    async def _ask_consent(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
+        questions: list[Question] = [question for item in interrupts for question in item.value["memories"]]
+        self._terminal.show_notes([await self._description(question) for question in questions])
+        if not self._terminal.is_watched:
+            self._terminal.show_notes(["it is kept: only at a terminal somebody can be asked"])
+            return Command(resume={"approved": False})
+        line = await self._terminal.ask(_FORGET)
+        return Command(resume={"approved": (line or "").strip().lower() in _YES})
+
+    async def _description(self, question: Question) -> str:
+        events = await self._memory.history(self._person, UUID(question["id"]))
+        content = next((event.after for event in reversed(events) if event.after), "")
+        return f"{question['kind']}, importance {question['importance']}: {content}"
+
+    async def _form_in_background(self) -> None:
+        while await self._is_formation_due.wait():
+            self._is_formation_due.clear()
+            await self._form()
+
+    async def _form(self) -> None:
+        async with self._forming:
+            try:
+                formed = FormedSession(await self._memory.form(self._who))
+            except MnemicError as error:
+                self._show_error(error)
+            else:
+                self._terminal.show_notes(formed.counts.losses())
+        await self._show_updates()
+
+    async def _show_updates(self) -> None:
+        """Shows what became of memories since the last look."""
+        try:
+            updates = await self._memory.updates(self._person, self._revision)
+        except MnemicError as error:
+            self._show_error(error)
+            return
+        self._revision = updates.revision
+        self._terminal.show_updates(updates.bullets)
+
+    def _show_error(self, error: MnemicError) -> None:
+        self._terminal.show_notes([f"mnemic: {error}"])
+
+    async def _interruptible(self, work: Coroutine[Any, Any, Result]) -> Result | None:
+        """The work's result; None where Ctrl-C ended it."""
+        task = asyncio.create_task(work)
+        self._on_interrupt = task.cancel
+        try:
+            return await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current and current.cancelling():
+                task.cancel()
+                raise
+            self._terminal.show_notes(["stopped"])
+            return None
+        finally:
+            self._on_interrupt = self._terminal.end_input
+
+
+@contextmanager
+def _on_interrupt(act: Callable[[], object]) -> Iterator[None]:
+    """Meanwhile Ctrl-C does this."""
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, act)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,198 @@
+"""Reads conversation files: JSON lines, or one array of OpenAI-style messages; a bad line is named and left out."""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+from pydantic import AfterValidator, AliasChoices, Field, StrictStr
+
+from mnemic.operations.messages.incoming_message import Part, Said
+from mnemic.operations.messages.normalize import KNOWN_ROLES
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import HostId
+
+#: A file of this ending holds one array, any other one message a line.
+ARRAY_SUFFIX = ".json"
+#: Of a message 32,000 characters are kept; in JSON's own escapes they take 384,000 bytes at most.
+MAX_LINE_BYTES = 1 << 20
+#: An array is read whole, into several times its size.
+MAX_ARRAY_BYTES = 64 << 20
+
+
+def _known_role(role: str) -> str:
+    if role not in KNOWN_ROLES:
+        raise ValueError("is none of user, assistant, tool, system and developer")
+    return role
+
+
+class _FileMessage(Said):
+    """One message as files have it."""
+
+    session: HostId
+    role: Annotated[HostId, AfterValidator(str.lower), AfterValidator(_known_role)]
+    author: HostId | None = Field(default=None, validation_alias=AliasChoices("author", "name"))
+    #: None: a tool call without words.
+    content: StrictStr | list[StrictStr | Part] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A message that can be observed."""
+
+    session: str
+    message: dict[str, Any]
+
+    @property
+    def size(self) -> int:
+        """Characters of the content."""
+        return len(self.message.get("content") or "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Malformed:
+    """A line, or an item of an array, that is no message; counted from 1."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class _Repeats:
+    """Counts how often each of any number of texts was seen.
+
+    SQLite keeps it in a temporary file of its own and 2 MB of it in memory; a dict takes 100 MB for a million texts.
+    """
+
+    def __init__(self) -> None:
+        self._file = sqlite3.connect("", isolation_level=None)
+        self._file.execute("pragma journal_mode = off")  # the file dies with this object: nothing is ever rolled back
+        self._file.execute("create table seen (digest blob primary key, times integer not null) without rowid")
+
+    def count(self, text: str) -> int:
+        """How often this text was seen, this time included."""
+        digest = hashlib.sha256(text.encode()).digest()
+        self._file.execute(
+            "insert into seen values (?, 1) on conflict (digest) do update set times = times + 1", (digest,)
+        )
+        (times,) = self._file.execute("select times from seen where digest = ?", (digest,)).fetchone()
+        return int(times)
+
+    def close(self) -> None:
+        """Gives the file back."""
+        self._file.close()
+
+
+@dataclass
+class Reader:
+    """Reads files one after the other, and tells messages that are alike apart.
+
+    A message without an id gets one from what it says and how often the session has said it before. So a file that is
+    read again, after a bad line was mended or others were added at its end, brings only what is new.
+    """
+
+    _repeats: _Repeats = field(default_factory=_Repeats)
+    #: Who speaks where a user's message names nobody.
+    speaker: str | None = None
+
+    def close(self) -> None:
+        """Forgets what was read; use `contextlib.closing`."""
+        self._repeats.close()
+
+    def read(self, path: Path) -> Iterator[Line | Malformed]:
+        """The messages and the malformed lines of a file, in order; it is never held as a whole.
+
+        Raises:
+            InvalidInputError: the file cannot be read, or is no array where its name says so.
+        """
+        is_array = path.suffix == ARRAY_SUFFIX
+        try:
+            with path.open("rb") as file:
+                for number, item in enumerate(_array(file, path) if is_array else _lines(file), start=1):
+                    if item != b"":
+                        yield self._read_item(item, path, number)
+        except OSError as error:
+            raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from error
+
+    def _read_item(self, item: object, path: Path, number: int) -> Line | Malformed:
+        try:
+            if isinstance(item, bytes) and len(item) > MAX_LINE_BYTES:
+                raise InvalidInputError(f"longer than {MAX_LINE_BYTES:,} bytes")
+            found = _parse(item) if isinstance(item, bytes) else item
+            if not isinstance(found, dict):
+                raise InvalidInputError("not a message: a JSON object with role and content is")
+            parsed = _FileMessage.of({**found, "session": path.stem} if path.suffix == ARRAY_SUFFIX else found)
+        except InvalidInputError as error:
+            return Malformed(file=str(path), line=number, reason=str(error))
+        message = parsed.model_dump(include={"role", "author", "user", "time"}, exclude_none=True)
+        message |= {"content": parsed.text, "id": parsed.id or self._name(parsed)}
+        return Line(session=parsed.session, message=message)
+
+    def _name(self, message: _FileMessage) -> str:
+        fingerprint = message.fingerprint(message.user or message.author or self.speaker, message.text)
+        times = self._repeats.count(f"{message.session}\x1f{fingerprint}")
+        return f"{fingerprint}-{times}"
+
+
+def _array(file: BinaryIO, path: Path) -> list[object]:
+    data = file.read(MAX_ARRAY_BYTES + 1)
+    if len(data) > MAX_ARRAY_BYTES:
+        raise InvalidInputError(
+            f"{path} is larger than {MAX_ARRAY_BYTES >> 20} MiB: write one message a line, each with its session, into"
+            f" a file that does not end in {ARRAY_SUFFIX}; such files may have any size"
+        )
+    reason = "it holds no array"
+    try:
+        found = _parse(data)
+    except InvalidInputError as error:
+        found, reason = None, str(error)
+    if not isinstance(found, list):
+        raise InvalidInputError(f"{path}: {reason}; a {ARRAY_SUFFIX} file is one array of messages")
+    return found
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Each line without white space around it; of one that is too long only so much that this is seen."""
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        if len(line) <= MAX_LINE_BYTES:
+            yield line.strip()
+            continue
+        yield line
+        while line and not line.endswith(b"\n"):
+            line = file.readline(MAX_LINE_BYTES)
+
+
+def _parse(data: bytes) -> object:
+    """What the JSON says.
+
+    Raises:
+        InvalidInputError: why it is none.
+    """
+    try:
+        text = data.decode("utf-8-sig")  # some editors put a byte order mark first
+        found: object = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        raise InvalidInputError("not UTF-8") from None
+    except _RepeatedKeyError:
+        raise InvalidInputError("the same key stands in it twice") from None
+    except (ValueError, RecursionError):
+        raise InvalidInputError("not JSON") from None
+    return found
+
+
+class _RepeatedKeyError(ValueError):
+    """Which of the values was meant, nobody knows."""
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _RepeatedKeyError
+    return found
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,79 @@
+"""`mnemic doctor`, `mnemic db` and `mnemic token`: for those who run the service."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mnemic.policy.auth_tokens import encode_token, new_claims
+from mnemic.service.cli.options import AsJson, Groups
+from mnemic.service.cli.terminal import columns, emit, exit_if_wrong, plain, report, say, show
+from mnemic.state.errors import ConfigurationError
+from mnemic.state.settings import Settings
+from mnemic.storage.doctor import Finding, check
+from mnemic.storage.dump import dump_database
+from mnemic.storage.opening import open_database, set_up_database
+
+#: Long enough for a deployment's own clients, short enough that a lost one ends by itself.
+DAYS = 30
+
+Target = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="Where to write it.")]
+Holder = Annotated[str, typer.Option("--user", help="Whom its holder is to the server.")]
+Agents = Annotated[
+    list[str] | None, typer.Option("--agent", help="The only agents it may name; repeatable. None: all.")
+]
+Days = Annotated[int, typer.Option("--days", help="Days it holds.")]
+
+
+async def doctor(as_json: AsJson = False) -> None:
+    """Check the database's set-up and say what to do where it is broken; the exit code is 1 then."""
+    async with open_database(Settings(), sound=False) as database:  # one that every other command refuses
+        findings = await check(database)
+    report(findings, _list_findings, as_json=as_json, nothing="no checks")
+    exit_if_wrong(not all(finding.ok for finding in findings))
+
+
+def _list_findings(findings: Sequence[Finding]) -> None:
+    table = columns()
+    for finding in findings:
+        mark = "[green]ok[/]" if finding.ok else "[red]BROKEN[/]"
+        table.add_row(mark, plain(finding.name), plain(finding.remedy or finding.note))
+    show(table)
+
+
+async def migrate(as_json: AsJson = False) -> None:
+    """Set up the database, or bring it up to date: MNEMIC_MIGRATION_URL or, without it, the embedded server."""
+    ran = await set_up_database(Settings())
+    if as_json:
+        emit({"ran": ran})
+    else:
+        show(*(plain(f"ran {name}") for name in ran), *([] if ran else ["the database is up to date"]))
+
+
+async def dump(file: Target, as_json: AsJson = False) -> None:
+    """Dump the whole database into a file for `pg_restore`."""
+    size = await dump_database(Settings(), file)
+    if as_json:
+        emit({"file": file, "bytes": size})
+    else:
+        show(plain(f"{file}: {size:,} bytes"))
+
+
+async def token(
+    user: Holder, agent: Agents = None, group: Groups = None, days: Days = DAYS, as_json: AsJson = False
+) -> None:
+    """Print a bearer token for the server, signed with MNEMIC_SERVER_KEY; whoever has it is that person there."""
+    key = Settings().server_key
+    if key is None:
+        raise ConfigurationError(
+            "tokens are signed: set MNEMIC_SERVER_KEY to a secret of at least 16 characters, the server's own"
+        )
+    claims = new_claims(user, tuple(agent or ()), tuple(group or ()), days=days, now=datetime.now(UTC))
+    signed, ends = encode_token(claims, key.get_secret_value()), datetime.fromtimestamp(claims.expires, UTC)
+    if as_json:
+        emit({"token": signed, "expires": ends})
+    else:
+        typer.echo(signed)
+        say(f"it holds until {ends:%Y-%m-%d %H:%M} UTC")

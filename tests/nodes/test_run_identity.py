@@ -1,0 +1,222 @@
+"""Whose run it is: as the host says, and where a server authenticated somebody, theirs alone."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import ExecutionInfo, Runtime, ServerInfo
+from typing_extensions import TypedDict
+
+from mnemic.operations.messages.normalize import to_messages
+from mnemic.operations.run import identity as run_identity
+from mnemic.operations.run.identity import BoundIdentity, acting_for, identity_of, require_own_scope, turn_identity
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import MissingIdentityError, RefusedIdentityError
+from mnemic.state.identity import Identity
+from mnemic.state.records import ScopeSettings
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import (
+    CONSOLIDATION,
+    FACTS,
+    REFLECTIONS,
+    consolidation,
+    facts,
+    reflection,
+    reflections,
+    turns,
+)
+
+KEYS = ("user:ana", "user:bo")
+NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
+ASKED: dict[str, Any] = {"agent_id": "guide"}
+
+
+class User:
+    """An authenticated user as LangGraph Server has one."""
+
+    display_name = ""
+    permissions = ()
+
+    def __init__(self, identity: str, *, is_authenticated: bool = True, **fields: Any) -> None:
+        self.identity, self.is_authenticated, self._fields = identity, is_authenticated, fields
+
+    def __getitem__(self, key: str) -> Any:
+        return self._fields[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._fields
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+
+ANA = User("ana", agents=["guide", "clerk"], groups=["harbor", "pier"])
+
+
+def run(context: Any = ASKED, user: User | None = ANA, thread: str | None = "t1") -> Runtime[Any]:
+    return Runtime(
+        context=context,
+        server_info=ServerInfo("", "", user),
+        execution_info=ExecutionInfo("", "", "", thread_id=thread),
+    )
+
+
+def test_a_run_is_the_authenticated_users_on_its_thread() -> None:
+    expected = BoundIdentity(
+        agent_id="guide", user_id="ana", actor_id="ana", session_id="t1", group_ids=("harbor", "pier")
+    )
+    for context in (
+        ASKED,
+        Identity(agent_id="guide"),
+        SimpleNamespace(agent_id="guide"),
+        {**ASKED, "user_id": "ana", "actor_id": "ana", "session_id": "t1", "group_ids": ["harbor", "pier"]},
+    ):
+        assert identity_of(run(context)) == turn_identity(run(context)) == expected
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("user_id", "bea"),
+        ("actor_id", "administrator"),
+        ("session_id", "t2"),
+        ("agent_id", "other"),
+        ("group_ids", ["harbor", "quay"]),
+        ("role", "owner"),
+    ],
+)
+def test_a_run_that_names_what_is_not_theirs_is_refused_without_saying_whose_it_is(field: str, value: Any) -> None:
+    with pytest.raises(RefusedIdentityError, match=field) as refused:
+        identity_of(run({**ASKED, field: value}))
+    assert "ana" not in str(refused.value)
+    assert str(value) not in str(refused.value)
+
+
+@pytest.mark.parametrize("user", [None, User("local", is_authenticated=False)])
+def test_where_nobody_was_authenticated_the_host_says_whose_run_it_is(user: User | None) -> None:
+    """The control of the test above: only an authenticated user binds."""
+    named = {**ASKED, "user_id": "bea", "session_id": "t2", "group_ids": ["quay"]}
+    assert identity_of(run({**named, "role": "planner"}, user)) == Identity(**named, role="planner")
+
+
+def test_a_servers_thread_is_the_session_and_in_a_hosts_graph_that_of_a_turn() -> None:
+    served, info = run(ASKED, None), ExecutionInfo("", "", "", thread_id="t1")
+    hosted: Runtime[Any] = Runtime(context=Identity(**ASKED), execution_info=info)
+    assert identity_of(served).session_id == turn_identity(served).session_id == "t1"
+    assert identity_of(hosted).session_id is None
+    assert turn_identity(hosted).session_id == "t1"
+
+
+def test_without_a_session_of_its_own_a_run_has_none_and_may_name_none() -> None:
+    assert identity_of(run(thread=None)).session_id is None
+    with pytest.raises(RefusedIdentityError, match="session_id"):
+        identity_of(run({**ASKED, "session_id": "t1"}, thread=None))
+
+
+def test_somebody_authenticated_in_another_way_has_no_groups_and_any_agent() -> None:
+    other = User("ana")
+    assert identity_of(run({"agent_id": "any"}, other)).group_ids == ()
+    with pytest.raises(RefusedIdentityError, match="group_ids"):
+        identity_of(run({**ASKED, "group_ids": ["harbor"]}, other))
+
+
+def test_a_run_without_an_agent_is_nobodys() -> None:
+    for context in (None, {}, {"user_id": "ana"}):
+        with pytest.raises(MissingIdentityError):
+            identity_of(run(context))
+
+
+def test_what_acts_for_others_in_a_run_stays_what_it_is_and_a_request_cannot_make_it() -> None:
+    own = identity_of(run())
+    bo = acting_for(own, "user:bo")
+    assert (bo.user_id, bo.actor_id, bo.session_id) == ("bo", "ana", "t1")
+    assert identity_of(run(bo)) is bo
+    with pytest.raises(RefusedIdentityError, match="user_id"):
+        identity_of(run(bo.model_dump()))
+    with pytest.raises(RefusedIdentityError, match="user_id"):
+        identity_of(run(Identity(**bo.model_dump())))
+
+
+class Turn(TypedDict, total=False):
+    formed: dict[str, Any]
+
+
+async def form(memory: Mnemic, thread: str, user: User) -> Any:
+    """The formation graph inside a host's graph on a server, which has authenticated this user."""
+
+    async def node(_: Turn, runtime: Runtime[Any]) -> Turn:
+        inner: Any = memory.graphs.formation
+        return {"formed": await inner.ainvoke({"force": True}, context=runtime.context)}
+
+    builder: Any = StateGraph(Turn, context_schema=Identity)
+    builder.add_node("form", node)
+    builder.add_edge(START, "form")
+    builder.add_edge("form", END)
+    config: Any = {"configurable": {"thread_id": thread, "langgraph_auth_user": user, "graph_id": "host"}}
+    return await builder.compile().ainvoke({}, config, context=ASKED)
+
+
+async def spoken(memory: Mnemic, model: LoopbackModel) -> list[Identity]:
+    """A session in which Ana and Bo spoke, with a wish of each that a consolidation is due for."""
+    model.answer(FACTS, facts())
+    wishes = [reflection("Ana wants short answers."), reflection("Bo wants long answers.", 2)]
+    model.answer(REFLECTIONS, reflections(user=wishes))
+    model.answer(CONSOLIDATION, consolidation("Wishes."))
+    both = [Identity(agent_id="guide", user_id=user, session_id="t1") for user in ("ana", "bo")]
+    for speaker in both:
+        user_key = ScopeSettings(scope_key=f"user:{speaker.user_id}", threshold=1)
+        await memory.configure_scope(speaker, user_key)
+        await memory.observe(speaker, turns(f"I am {speaker.user_id}."))
+    return both
+
+
+async def test_a_formation_consolidates_each_speakers_key_in_an_authenticated_run(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    both = await spoken(memory, model)
+    formed = (await form(memory, "t1", ANA))["formed"]
+    assert {item["scope_key"]: item["outcome"] for item in formed["consolidations"]} == dict.fromkeys(KEYS, "saved")
+    assert [len(await memory.memories(item, ["consolidation"])) for item in both] == [1, 1]
+
+
+async def test_a_formation_that_acted_by_plain_identities_would_be_seen(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control of the test above."""
+    await spoken(memory, model)
+
+    def plainly(identity: Identity, scope_key: str) -> Identity:
+        return Identity(**run_identity.acting_for(identity, scope_key).model_dump())
+
+    monkeypatch.setattr("mnemic.nodes.formation.consolidate.acting_for", plainly)
+    formed = (await form(memory, "t1", ANA))["formed"]
+    assert {item["scope_key"]: item["outcome"] for item in formed["consolidations"]} == {
+        "user:ana": "saved",
+        "user:bo": "failed",
+    }
+
+
+@pytest.mark.parametrize("field", ["user", "author"])
+def test_whoever_was_authenticated_speaks_for_nobody_else(field: str) -> None:
+    """Whose words they are decides whose memories they become; the control is a host that says that several speak."""
+    said = [{"role": "user", "content": "I moved to Oslo.", field: "bob"}]
+    for several in (False, True):
+        with pytest.raises(RefusedIdentityError, match="speaks for nobody else"):
+            to_messages(said, identity_of(run()), now=NOW, several_speakers=several)
+    hosted = Identity(agent_id="guide", user_id="ana", session_id="t1")
+    assert [item.user_id for item in to_messages(said, hosted, now=NOW, several_speakers=True)] == ["bob"]
+    own = [{"role": "user", "content": "I moved to Oslo."}, {"role": "user", "content": "Yes.", field: "ana"}]
+    assert [item.user_id for item in to_messages(own, identity_of(run()), now=NOW)] == ["ana", "ana"]
+
+
+def test_what_others_share_is_no_requests_to_change() -> None:
+    asked = identity_of(run())
+    require_own_scope(asked, "user:ana")
+    require_own_scope(asked, "session:t1")
+    for key in ("agent:guide", "group:pier"):
+        with pytest.raises(RefusedIdentityError, match="others share it"):
+            require_own_scope(asked, key)
+        require_own_scope(Identity(agent_id="guide", group_ids=("pier",)), key)

@@ -1,0 +1,239 @@
+"""`mnemic doctor`, `db` and `token` as an operator meets them: sound, broken, empty, dumped and restored databases."""
+
+import asyncio
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mnemic import __version__
+from mnemic.policy.auth_tokens import decode_token
+from mnemic.storage.embedded.binaries import find_binaries
+from tests.service.cli.conftest import Command
+from tests.support.server import Clone, Server, run_directory
+from tests.support.set_ups import carry_out
+from tests.support.wheel import ROOT
+from tests.support.worlds import identity, memory, remember
+
+WHO = ("--agent", "harbor", "--user", "ana")
+PASSWORD = "do-not-print"
+KEY = "a key of sixteen characters"
+
+
+HARMS = {
+    "row security": "alter table mnemic.memories no force row level security",
+    "views": "create view public.everything as select * from mnemic.memories",
+    "privileges": "grant truncate on mnemic.history to mnemic_app",
+    "functions": "alter function mnemic.erase_step reset search_path",
+    "triggers": "alter table mnemic.history disable trigger append_only",
+}
+
+
+def test_all_that_is_broken_is_shown_at_once_and_mended_by_what_is_shown(
+    mnemic: Command, fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNEMIC_DATABASE_URL", fresh_db.service_dsn)
+    sound = mnemic("doctor", "--json")
+    assert sound.exit_code == 0
+    with fresh_db.as_superuser() as superuser:
+        for harm in HARMS.values():
+            superuser.execute(harm.encode())
+    refused = mnemic("memories", *WHO)  # as every other command
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "`revoke truncate on mnemic.history from mnemic_app`" in " ".join(refused.stderr.split())
+    result = mnemic("doctor")
+    assert result.exit_code == 1
+    assert result.stdout.count("BROKEN") == len(HARMS)
+    checks = [finding["name"] for finding in json.loads(sound.stdout)]
+    assert all(name in result.stdout for name in checks)
+    findings = json.loads(mnemic("doctor", "--json").stdout)
+    broken = {finding["name"]: finding["remedy"] for finding in findings if not finding["ok"]}
+    assert set(broken) == set(HARMS)
+    shown = " ".join(result.stdout.split())
+    assert "a superuser runs" in shown
+    assert len(carry_out(fresh_db, "\n".join(broken.values()))) == len(HARMS)
+    assert mnemic("doctor").exit_code == 0
+
+
+def test_migrate_sets_up_an_empty_database_and_says_what_ran(
+    mnemic: Command, empty_db: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNEMIC_DATABASE_URL", empty_db.service_dsn)
+    monkeypatch.setenv("MNEMIC_MIGRATION_URL", empty_db.superuser_dsn)
+    first = mnemic("db", "migrate")
+    assert first.exit_code == 0
+    assert "ran 0001_" in first.stdout
+    assert json.loads(mnemic("db", "migrate", "--json").stdout) == {"ran": []}
+    assert mnemic("doctor").exit_code == 0
+
+
+@pytest.mark.parametrize("words", [("migrate",), ("dump", "all.dump")])
+def test_a_server_of_ones_own_needs_the_dsn_that_may_set_it_up(mnemic: Command, words: tuple[str, ...]) -> None:
+    result = mnemic("db", *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "MNEMIC_MIGRATION_URL" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [("MNEMIC_DATABASE_URL", ("doctor",)), ("MNEMIC_MIGRATION_URL", ("db", "migrate"))],
+)
+def test_what_is_no_dsn_is_refused_without_being_quoted(
+    mnemic: Command, monkeypatch: pytest.MonkeyPatch, variable: str, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv(variable, f"postgres:/{PASSWORD}@nowhere")
+    result = mnemic(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert variable in result.stderr
+    assert PASSWORD not in result.stderr
+
+
+def test_a_server_that_is_not_there_is_one_line(mnemic: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    # port 1 of this machine: nothing listens there
+    monkeypatch.setenv("MNEMIC_MIGRATION_URL", f"postgresql://mnemic:{PASSWORD}@127.0.0.1:1/mnemic")
+    result = mnemic("db", "migrate")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no connection" in result.stderr
+    assert PASSWORD not in result.stderr
+
+
+@pytest.mark.thorough
+def test_a_dump_restores_into_a_database_that_works(
+    mnemic: Command, fresh_db: Clone, empty_db: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(_remember(fresh_db))
+    file = tmp_path / "all.dump"
+    monkeypatch.setenv("PATH", f"{find_binaries()}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("MNEMIC_DATABASE_URL", fresh_db.service_dsn)
+    monkeypatch.setenv("MNEMIC_MIGRATION_URL", fresh_db.superuser_dsn)
+    result = mnemic("db", "dump", file, "--json")
+    assert json.loads(result.stdout) == {"file": str(file), "bytes": file.stat().st_size}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["all.dump"]
+
+    restored = [shutil.which("pg_restore") or "", f"--dbname={empty_db.superuser_dsn}", "--exit-on-error", str(file)]
+    subprocess.run(restored, check=True)
+    monkeypatch.setenv("MNEMIC_DATABASE_URL", empty_db.service_dsn)
+    monkeypatch.setenv("MNEMIC_MIGRATION_URL", empty_db.superuser_dsn)
+    assert mnemic("db", "migrate").exit_code == 0
+    assert mnemic("doctor").exit_code == 0
+    assert "Ana keeps bees." in mnemic("query", "bees", *WHO).stdout
+
+
+async def _remember(clone: Clone) -> None:
+    async with clone.database() as db:
+        await remember(db, identity(), memory("Ana keeps bees."))
+
+
+@pytest.mark.parametrize(
+    ("target", "role", "path", "message"),
+    [
+        ("missing/all.dump", "superuser_dsn", str(find_binaries()), "cannot be written"),
+        ("all.dump", "superuser_dsn", "/nowhere", "pg_dump is not on PATH"),
+        # row-level security hides everything from this role, so that its dump would be empty
+        ("all.dump", "service_dsn", str(find_binaries()), "pg_dump ended with exit code 1"),
+    ],
+)
+def test_a_dump_that_fails_is_one_line_and_leaves_the_older_file_as_it_was(
+    mnemic: Command, fresh_db: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    target: str, role: str, path: str, message: str,
+) -> None:  # fmt: skip
+    (tmp_path / "all.dump").write_text("the older dump", encoding="utf-8")
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setenv("MNEMIC_MIGRATION_URL", getattr(fresh_db, role))
+    result = mnemic("db", "dump", tmp_path / target)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert (tmp_path / "all.dump").read_text(encoding="utf-8") == "the older dump"
+    assert [file.name for file in tmp_path.iterdir()] == ["all.dump"]
+
+
+@pytest.mark.thorough
+def test_the_embedded_server_needs_no_setting_but_its_directory(server: Server, tmp_path: Path) -> None:
+    """In processes of their own, on the run's server, which they join as any second process does."""
+    if server.log is None:
+        pytest.skip("the tests run on a server of one's own")
+    environment = {**os.environ, "MNEMIC_DATA_DIR": str(run_directory())}
+
+    def run(*words: str) -> str:
+        command = [sys.executable, "-m", "mnemic.service.cli", *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert "ran" in json.loads(run("db", "migrate", "--json"))
+    file = tmp_path / "all.dump"
+    assert json.loads(run("db", "dump", str(file), "--json"))["bytes"] == file.stat().st_size > 0
+    assert file.read_bytes().startswith(b"PGDMP")
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("MNEMIC_SERVER_KEY", KEY)
+    return KEY
+
+
+def test_a_token_alone_is_on_standard_output(mnemic: Command, key: str) -> None:
+    result = mnemic("token", "--user", "ana", "--agent", "guide", "--group", "harbor", "--group", "pier")
+    assert result.exit_code == 0
+    held = decode_token(result.stdout.removesuffix("\n"), key, datetime.now(UTC))
+    assert held is not None
+    assert (held.user, held.agents, held.groups) == ("ana", ("guide",), ("harbor", "pier"))
+    assert "it holds until" in result.stderr
+
+
+def test_a_token_holds_for_the_days_that_are_asked_for(mnemic: Command, key: str) -> None:
+    result = json.loads(mnemic("token", "--user", "ana", "--days", "3", "--json").stdout)
+    now = datetime.now(UTC)
+    assert decode_token(result["token"], key, now + timedelta(days=2)) is not None
+    assert decode_token(result["token"], key, now + timedelta(days=4)) is None
+
+
+def test_without_a_key_no_token_is_made(mnemic: Command) -> None:
+    result = mnemic("token", "--user", "ana")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "MNEMIC_SERVER_KEY" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("--user", ""), ("--user", "ana", "--days", "0"), ("--user", "a" * 200)])
+def test_what_cannot_be_used_makes_no_token(mnemic: Command, key: str, words: tuple[str, ...]) -> None:
+    result = mnemic("token", *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+def run_python(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(
+        [sys.executable, *words],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_it_tells_its_version_and_its_commands(mnemic: Command) -> None:
+    assert mnemic("--version").stdout == f"{__version__}\n"
+    help_text = mnemic().output
+    assert "Long-term memory for LangGraph agents" in help_text
+    assert "--version" in help_text
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("module", ["mnemic", "mnemic.service.cli"])
+def test_the_package_runs_as_a_module(module: str) -> None:
+    done = run_python("-m", module, "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
+
+
+@pytest.mark.thorough
+def test_a_server_with_a_key_that_is_too_short_ends_with_one_line() -> None:
+    done = run_python("-c", "import mnemic.service.server.auth", MNEMIC_SERVER_KEY="short")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "mnemic: settings do not fit: MNEMIC_SERVER_KEY: is a secret of at least 16 characters\n"
+    assert run_python("-c", "import mnemic.service.server.auth", MNEMIC_SERVER_KEY="sixteen characters").returncode == 0

@@ -1,0 +1,150 @@
+"""The supervisor on LangGraph Server as a person's client uses it: threads, streams, consent, assistants, restarts."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph_sdk.client import LangGraphClient
+
+from mnemic.state.identity import Identity
+from tests.support.agents import CANARY, KEPT, is_agent, system_of
+from tests.support.dev_server import running_dev_server, token
+from tests.support.loopback import LoopbackModel, Reply, Request, calling
+from tests.support.served import GUIDE, Served, new_thread, said, settings_of, talk, turn, words
+from tests.support.server import Server, cloned
+
+ANA = Identity(agent_id="guide", user_id="ana")
+MORNING, NIGHT = "Good morning.", "And good night."
+TALK = [("human", MORNING), ("ai", "I see."), ("human", NIGHT), ("ai", "I see.")]
+
+
+async def remember(served: Served, content: str, importance: int = 3) -> str:
+    async with served.memory() as memory:
+        return str((await memory.remember(ANA, content, category="profile", importance=importance)).id)
+
+
+async def test_a_thread_goes_on_under_its_owner_and_can_be_read(ana: LangGraphClient, served: Served) -> None:
+    thread = await talk(ana, MORNING)
+    assert words(await turn(ana, thread, NIGHT)) == TALK
+    state = await ana.threads.get_state(thread)
+    assert (words(state["values"]), state["next"]) == (TALK, [])
+    history: Any = await ana.threads.get_history(thread, limit=100)
+    assert len(history[-1]["values"].get("messages", [])) == 0
+    assert {item["metadata"]["source"] for item in history} == {"input", "loop"}
+    assert served.owners(thread) == {("guide", "ana")}
+    assert f"guide/ana/{thread}" in served.rows()["checkpoints"]
+    await ana.threads.delete(thread)
+    assert thread not in str(served.rows())
+
+
+async def test_an_answer_is_streamed_by_tokens_steps_and_progress(ana: LangGraphClient, served: Served) -> None:
+    served.model.answer(is_agent, "The tide is high.")
+    events: dict[str, list[Any]] = {}
+    async for part in ana.runs.stream(
+        await new_thread(ana),
+        "supervisor",
+        input=said("How is the tide?"),
+        context=GUIDE,
+        stream_mode=["messages-tuple", "updates", "custom"],
+    ):
+        events.setdefault(part.event, []).append(part.data)
+    pieces = [message["content"] for message, _ in events["messages"] if message["type"] == "AIMessageChunk"]
+    assert "".join(pieces) == "The tide is high."
+    assert len(pieces) > 3
+    assert [next(iter(update)) for update in events["updates"]] == ["recall", "agent", "observe"]
+    assert {"step": "answer"} in events["custom"]
+
+
+@pytest.mark.parametrize(
+    ("approved", "left"), [(True, 0), pytest.param(False, 1, marks=pytest.mark.thorough)], ids=["yes", "no"]
+)
+async def test_memory_is_in_the_prompt_and_in_no_checkpoint_and_is_forgotten_with_consent_only(
+    ana: LangGraphClient, served: Served, approved: bool, left: int
+) -> None:
+    important = await remember(served, KEPT, importance=5)
+    served.model.answer(is_agent, calling(("forget", {"id": important})), "It is settled.")
+    question = f"Forget my bees on the quay. {important}"
+    thread = await talk(ana, question)
+    assert KEPT in [system_of(request) for request in served.model.chat_requests if is_agent(request)][-1]
+    waiting: Any = await ana.threads.get_state(thread)
+    assert waiting["next"] == ["confirm"]
+    (interrupt,) = waiting["interrupts"]
+    assert [memory["id"] for memory in interrupt["value"]["memories"]] == [important]
+    assert await living(served, important) == 1
+
+    resumed: Any = await turn(ana, thread, input=None, command={"resume": {"approved": approved}})
+    assert words(resumed)[-1] == ("ai", "It is settled.")
+    assert await living(served, important) == left
+    stored = served.rows()
+    assert question in stored["checkpoint_blobs"]
+    assert CANARY not in str(stored)
+
+
+async def living(served: Served, memory_id: str) -> int:
+    async with served.memory() as memory:
+        return sum(str(item.id) == memory_id for item in await memory.memories(ANA))
+
+
+@pytest.mark.thorough
+async def test_an_assistant_brings_the_agent_along(ana: LangGraphClient, served: Served) -> None:
+    assistant = await ana.assistants.create("supervisor", context=GUIDE, name="guide")
+    thread = await new_thread(ana)
+    answered: Any = await ana.runs.wait(thread, assistant["assistant_id"], input=said(MORNING))
+    assert words(answered)[-1] == ("ai", "I see.")
+    assert served.owners(thread) == {("guide", "ana")}
+
+
+@pytest.mark.thorough
+async def test_a_thread_can_be_copied_changed_and_rid_of_a_run(ana: LangGraphClient) -> None:
+    thread = await talk(ana, MORNING)
+    await turn(ana, thread, NIGHT)
+    copied: Any = await ana.threads.copy(thread)  # type: ignore[func-returns-value]
+    assert words((await ana.threads.get_state(copied["thread_id"]))["values"]) == TALK
+
+    last = max(await ana.runs.list(thread), key=lambda run: run["created_at"])
+    await ana.runs.delete(thread, last["run_id"])
+    assert words((await ana.threads.get_state(thread))["values"]) == TALK[:2]
+    assert words((await ana.threads.get_state(copied["thread_id"]))["values"]) == TALK
+
+    await ana.threads.update_state(thread, said("I was never here."), as_node="recall")
+    assert words((await ana.threads.get_state(thread))["values"])[-1] == ("human", "I was never here.")
+
+
+@pytest.mark.thorough
+async def test_a_run_that_is_rolled_back_leaves_nothing_on_its_thread(ana: LangGraphClient, served: Served) -> None:
+    thread = await talk(ana, MORNING)
+    begun, held = threading.Event(), threading.Event()
+
+    def slowly(_: Request) -> Reply:
+        begun.set()
+        return Reply(content="I heard that.", after=held)
+
+    served.model.answer("Quittengelb", slowly)
+    await ana.runs.create(thread, "supervisor", input=said("Quittengelb."), context=GUIDE)
+    assert await asyncio.to_thread(begun.wait, 30)
+    answered = await turn(ana, thread, NIGHT, multitask_strategy="rollback")
+    held.set()
+    assert words(answered) == TALK
+    assert "Quittengelb" not in str(served.rows())
+
+
+@pytest.mark.thorough
+async def test_a_server_without_its_database_does_not_start_and_says_what_to_do(tmp_path: Path) -> None:
+    values = {"MNEMIC_DATABASE_URL": "host=127.0.0.1 port=1 user=mnemic_app", "MNEMIC_POOL_TIMEOUT_SECONDS": "0.5"}
+    with pytest.raises(AssertionError, match="check MNEMIC_DATABASE_URL"), running_dev_server(tmp_path, values):
+        pass
+
+
+@pytest.mark.thorough
+async def test_a_thread_outlives_its_server(server: Server, template: str, tmp_path: Path) -> None:
+    with cloned(server, template) as clone, LoopbackModel() as model:
+        model.answer(is_agent, "I see.")
+        with running_dev_server(tmp_path, settings_of(clone, model)) as first:
+            async with first.client(token("ana")) as client:
+                thread = await talk(client, MORNING)
+        with running_dev_server(tmp_path, settings_of(clone, model)) as second:
+            async with second.client(token("ana")) as client:
+                assert words(await turn(client, thread, NIGHT)) == TALK
+            assert "Traceback" not in "".join(second.log)

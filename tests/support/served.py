@@ -1,0 +1,173 @@
+"""A running LangGraph Server with a key, and what a person's client asks of it."""
+
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from langgraph_sdk.client import LangGraphClient
+
+from mnemic.service.memory import Mnemic
+from tests.support.agents import is_agent
+from tests.support.dev_routes import Route, listing_app, routes_of
+from tests.support.dev_server import KEY, DevServer, running_dev_server, status_of, token
+from tests.support.loopback import LoopbackModel
+from tests.support.server import Clone, Server, cloned
+from tests.support.threads import TABLES
+
+GUIDE: Any = {"agent_id": "guide"}
+PILOT: Any = {"agent_id": "pilot"}
+
+
+@dataclass
+class Served:
+    """A server, its routes, the model that its supervisor talks with, and the database."""
+
+    server: DevServer
+    routes: list[Route]
+    model: LoopbackModel
+    clone: Clone
+
+    def client(self, user: str = "ana", **claims: Any) -> LangGraphClient:
+        """The real SDK, as the holder of a token with these claims."""
+        return self.server.client(token(user, **claims))
+
+    def memory(self) -> Any:
+        """The host's own code, in another process than the server."""
+        return Mnemic.open(**self.server.settings.model_dump(exclude_unset=True))
+
+    def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self.clone.as_superuser() as superuser:
+            return superuser.execute(statement.encode(), values).fetchall()
+
+    def owners(self, *threads: str) -> set[tuple[str, str]]:
+        """Agent and user of these threads, by their checkpoints and by the messages of the sessions that they are."""
+        checkpoints = self.execute(
+            "select agent_id, user_id from mnemic.supervisor_checkpoints where thread_id = any(%s)", list(threads)
+        )
+        messages = self.execute(
+            "select agent_id, user_id from mnemic.messages where session_id = any(%s) and role = 'user'", list(threads)
+        )
+        return {(agent, user) for agent, user in (*checkpoints, *messages)}
+
+    def rows(self) -> dict[str, str]:
+        """All that is stored of threads, by table, bytes and all."""
+        names = {table: psycopg.sql.Identifier(table) for table in TABLES}
+        with self.clone.as_superuser() as superuser:
+            return {
+                table: repr(superuser.execute(psycopg.sql.SQL("select * from mnemic.{}").format(name)).fetchall())
+                for table, name in names.items()
+            }
+
+
+def settings_of(clone: Clone, model: LoopbackModel) -> dict[str, str]:
+    """With a key, and a scripted model for the supervisor's answers."""
+    return {
+        "MNEMIC_DATABASE_URL": clone.service_dsn,
+        "MNEMIC_SERVER_KEY": KEY,
+        "MNEMIC_FAST_MODEL": "offline",
+        "MNEMIC_SLOW_MODEL": "offline",
+        "MNEMIC_AGENT_MODEL": "openai:gpt-agent",
+        "MNEMIC_BASE_URL": model.base_url,
+        "MNEMIC_API_KEY": "test",
+        "MNEMIC_EMBEDDER": "hash",
+        "MNEMIC_POOL_SIZE": "4",
+    }
+
+
+@contextmanager
+def serving(
+    server: Server, template: str, directory: Path, *, guarded: bool = True, auth: str = "", **auth_config: Any
+) -> Iterator[Served]:
+    """One server.
+
+    Args:
+        server: of the database.
+        template: what its database is a clone of.
+        directory: its own.
+        guarded: off: without our middleware.
+        auth: a module with another `auth` than ours.
+        auth_config: what is otherwise in that section of langgraph.json.
+    """
+    config: dict[str, Any] = {"http": listing_app(directory, guarded=guarded)}
+    if auth:
+        (directory / "other_auth.py").write_text(auth, encoding="utf-8")
+        config["auth"] = {"path": "./other_auth.py:auth", **auth_config}
+    with cloned(server, template) as clone, LoopbackModel() as model:
+        model.answer(is_agent, "I see.")
+        with running_dev_server(directory, settings_of(clone, model), **config) as running:
+            yield Served(running, routes_of(directory), model, clone)
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+def words(values: Any) -> list[tuple[str, str]]:
+    return [(message["type"], message["content"]) for message in values["messages"]]
+
+
+async def refusal(request: Coroutine[Any, Any, Any]) -> int:
+    """The status of the server's refusal; 200 where it does what is asked."""
+    try:
+        await request
+    except Exception as error:  # noqa: BLE001 - the SDK raises one kind for each status
+        return status_of(error)
+    return 200
+
+
+async def new_thread(client: LangGraphClient, **metadata: Any) -> str:
+    return str((await client.threads.create(metadata=metadata or None))["thread_id"])
+
+
+async def turn(client: LangGraphClient, thread: str | None, text: str = "Good morning.", **run: Any) -> Any:
+    """One turn of the supervisor, with the agent `guide` unless the run names another."""
+    return await client.runs.wait(thread, "supervisor", **{"input": said(text), "context": GUIDE, **run})
+
+
+async def talk(client: LangGraphClient, text: str = "Good morning.", **context: Any) -> str:
+    """A thread with one turn in it."""
+    thread = await new_thread(client)
+    await turn(client, thread, text, context={**GUIDE, **context})
+    return thread
+
+
+def requests_about(client: LangGraphClient, thread: str, run: str, checkpoint: str) -> dict[str, Any]:
+    """Everything that can be asked of a thread."""
+    return {
+        "get": client.threads.get(thread),
+        "state": client.threads.get_state(thread),
+        "state of then": client.threads.get_state(thread, checkpoint_id=checkpoint),
+        "history": client.threads.get_history(thread),
+        "update": client.threads.update(thread, metadata={"owner": "bea"}),
+        "update state": client.threads.update_state(thread, said("It was me.")),
+        "copy": client.threads.copy(thread),
+        "delete": client.threads.delete(thread),
+        "prune": client.http.post("/threads/prune", json={"thread_ids": [thread]}),
+        "runs": client.runs.list(thread),
+        "a run": client.runs.get(thread, run),
+        "delete run": client.runs.delete(thread, run),
+        "cancel": client.runs.cancel(thread, run),
+        "stateless": client.http.post("/runs/cancel", json={"thread_id": thread, "run_ids": [run]}),
+        "join": client.runs.join(thread, run),
+        "new run": client.runs.create(thread, "supervisor", input=said("It was me."), context=GUIDE),
+        "new answer": client.runs.create(thread, "supervisor", command={"resume": "yes"}, context=GUIDE),
+    }
+
+
+async def ids(client: LangGraphClient, **query: Any) -> set[str]:
+    """The threads that a client finds; as many are counted."""
+    found = {thread["thread_id"] for thread in await client.threads.search(limit=1000, **query)}
+    assert await client.threads.count(**query) == len(found)
+    return found
+
+
+async def metadata(client: LangGraphClient, thread: str) -> dict[str, Any]:
+    return dict((await client.threads.get(thread))["metadata"] or {})
+
+
+async def run_of(client: LangGraphClient, thread: str) -> str:
+    (run,) = await client.runs.list(thread)
+    return str(run["run_id"])
