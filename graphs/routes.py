@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import END
 from langgraph.types import Send
 
-from mnemic.state.graphs import ConsolidationState, FormationState, RefinementState
+from mnemic.state.graphs import ConsolidationState, FormationState
 from mnemic.state.supervisor import SupervisorState
 
 # Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.
@@ -44,25 +44,6 @@ def to_due_scopes(state: FormationState) -> Sequence[Send] | str:
     """One consolidation per due scope key, side by side."""
     sends: list[Any] = [Send("consolidate", {"scope_key": key}) for key in state["due"]]
     return sends or END
-
-
-def after_open(state: RefinementState) -> str:
-    """A session is held, with memories left to work on or none; or nothing is due."""
-    if state["ending"]:
-        return "close"
-    return "agent" if state["batches"] else END
-
-
-def after_turn(state: RefinementState) -> str:
-    """Calls are to be done, the next batch follows, or the session is over."""
-    if state["ending"]:
-        return "close"
-    return "knife" if state["turns"] else "agent"
-
-
-def after_knife(state: RefinementState) -> str:
-    """The agent has ended the session, or goes on."""
-    return "close" if state["ending"] else "agent"
 
 
 def after_answer(state: SupervisorState) -> str:

@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from mnemic.operations.refinement.release import letting_go
+from mnemic.operations.refinement.release import release_on_cancel
 from mnemic.operations.run.graph import run_graph
 from mnemic.service.asked import REFINEMENTS, REFINING
 from mnemic.service.base import MemoryBase
@@ -13,7 +13,7 @@ from mnemic.storage import refinements
 
 
 class OwnRefinement(MemoryBase):
-    """Sessions in which an agent works on its own core memory, apart from any conversation (seed C)."""
+    """Sessions in which an agent works on its own core memory, apart from any conversation."""
 
     async def refine(
         self, identity: Identity, scope_key: str | None = None, *, force: bool = False, dry_run: bool = False
@@ -38,7 +38,7 @@ class OwnRefinement(MemoryBase):
         who = to_identity(identity)
         asked = checked(REFINING, {"scope_key": scope_key, "force": force, "dry_run": dry_run}, strict=None)
         given = {name: value for name, value in asked.items() if value is not None}
-        async with letting_go():
+        async with release_on_cancel():
             return cast(RefinementResult, await run_graph(self.graphs.refinement, given, who))
 
     async def refinements(self, identity: Identity, *, limit: int = 100) -> list[Refinement]:

@@ -81,7 +81,7 @@ class RefinementOverError(RefusedCallError):
     """This refinement has ended, another run has taken it up, or what it read was erased; nothing was written."""
 
 
-class KnifeRefusedError(RefusedCallError):
+class RefinementRefusedError(RefusedCallError):
     """This may not be done in a refinement; nothing was written."""
 
 

@@ -15,7 +15,6 @@ from typing_extensions import TypedDict
 from mnemic.state.changes import Delta
 from mnemic.state.query import BudgetTokens
 from mnemic.state.records import Extraction, FormationReason, Found, Standing
-from mnemic.state.refinement import Ended, RefinementResult
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
 Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]
@@ -158,37 +157,6 @@ class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
     owner: Text
     word_limit: int
     guidance: Text
-
-
-class RefinementInput(TypedDict, total=False):
-    """Which scope key's core memory to refine."""
-
-    #: The agent's own where none is named.
-    scope_key: Annotated[str, UntrackedValue]
-    #: Also where it is within its budget.
-    force: Annotated[bool, UntrackedValue]
-    #: Only tells what there is to do.
-    dry_run: Annotated[bool, UntrackedValue]
-
-
-class RefinementState(RefinementInput, RefinementResult, total=False):
-    """Refinement's channels. What must survive a crash is in the session's row and in the memories themselves."""
-
-    #: The run, as holder of the session.
-    holder: Annotated[str, UntrackedValue]
-    #: What the agent overrides.
-    overrides: Annotated[dict[str, Any], UntrackedValue]
-    #: The memories behind the numbers that the model uses, with their versions as shown.
-    handles: Annotated[dict[str, tuple[str, int]], UntrackedValue]
-    #: The ids of each batch, and which one it is, from 1.
-    batches: Annotated[list[list[str]], UntrackedValue]
-    batch: Annotated[int, UntrackedValue]
-    #: The batch as it was shown, and what was done in it so far.
-    shown: Rows
-    budget: Annotated[tuple[int, ...], UntrackedValue]
-    turns: Rows
-    #: Why the session is over; None: it goes on.
-    ending: Annotated[Ended | None, UntrackedValue]
 
 
 class RecallInput(TypedDict, total=False):

@@ -8,7 +8,7 @@ from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember, remember_procedure
 from mnemic.operations.messages.incoming_message import Said
 from mnemic.operations.messages.normalize import INSTRUCTIONS, to_messages
-from mnemic.operations.run.authenticated import TALKING
+from mnemic.operations.run.identity import TALKING
 from mnemic.policy.formation.orders import gives_orders
 from mnemic.prompts.explicit import (
     FORGET,

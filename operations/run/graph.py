@@ -9,10 +9,10 @@ from langgraph.pregel import Pregel
 from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
 
-from mnemic.state.graphs import ConsolidationState, FormationState, RecallState, RefinementState
+from mnemic.state.graphs import ConsolidationState, FormationState, RecallState
 from mnemic.state.identity import Identity, to_identity
 from mnemic.state.records import Found, Memory, Message, NewMemory
-from mnemic.state.refinement import LedgerEntry, Turn
+from mnemic.state.refinement import RefinementState
 from mnemic.state.supervisor import Progress, SupervisorState
 
 State = TypeVar("State")
@@ -56,7 +56,7 @@ def stream_progress(runtime: Runtime[Identity], step: str, tools: Sequence[str] 
     runtime.stream_writer(event)
 
 
-Record = TypeVar("Record", Message, Memory, NewMemory, Found, LedgerEntry, Turn)
+Record = TypeVar("Record", Message, Memory, NewMemory, Found)
 
 #: Each is built when first used: a millisecond, which importing the graphs need not take.
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {

@@ -38,7 +38,7 @@ NODES = {
     },
     "consolidation": {"collect", "write", "save"},
     "recall": {"read_context", "decide", "search", "render"},
-    "refinement": {"open", "agent", "knife", "close"},
+    "refinement": {"open", "agent", "tools", "close"},
 }
 #: What runs in a node, and is drawn in its place.
 INSIDE = {"supervisor": {"recall": "recall", "observe": "formation"}, "formation": {"consolidate": "consolidation"}}
