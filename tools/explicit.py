@@ -8,7 +8,6 @@ from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember, remember_procedure
 from mnemic.operations.messages.incoming_message import Said
 from mnemic.operations.messages.normalize import INSTRUCTIONS, to_messages
-from mnemic.operations.run.identity import TALKING
 from mnemic.policy.formation.orders import gives_orders
 from mnemic.prompts.explicit import (
     FORGET,
@@ -72,7 +71,7 @@ async def _conversation(call: Call, scope: ExplicitScope) -> list[Message]:
     its "user" is the model that gave it its task. None either where anything that the model has read gives orders to
     the memory, recalled memories and what looks like them included.
     """
-    if scope == "user" or call.identity.session_id is None or call.identity.role != TALKING:
+    if scope == "user" or call.identity.session_id is None or call.identity.role != SUPERVISOR:
         return []
     return await asyncio.to_thread(_unless_ordered, call)
 
