@@ -12,6 +12,7 @@ from mnemic.policy.text.names import display_name
 from mnemic.policy.text.tokens import count_tokens
 from mnemic.prompts.memory_context import render_context
 from mnemic.state.checking import validate
+from mnemic.state.errors import DatabaseUnavailableError
 from mnemic.state.graphs import RecallInput, RecallState
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Found
@@ -21,8 +22,12 @@ def read_context(provide: Provider) -> RecallNode:
     """Reads what is always in context, and what changed since the session was told last."""
 
     async def node(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
-        request = validate(RecallInput, state)
-        return await context.read_context(await provide(), identity_of(runtime), request)
+        request, identity = validate(RecallInput, state), identity_of(runtime)
+        try:
+            resources = await provide()  # opened at the first use, where a server loads the graph by its name
+        except DatabaseUnavailableError as error:
+            return context.without_memory(error)
+        return await context.read_context(resources, identity, request)
 
     return node
 

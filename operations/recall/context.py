@@ -40,7 +40,7 @@ async def read_context(resources: Resources, identity: Identity, request: Recall
             settings = resources.settings.overridden_for_recall(part.overrides)
             changes = await _changes(scoped, resources, settings)
     except (DatabaseUnavailableError, BusyError) as error:
-        return _unavailable(error)
+        return without_memory(error)
     standing = part.scopes if settings.always_in_context else ()
     return {
         "search": request.get("search", "auto") if settings.rag else "never",
@@ -70,7 +70,7 @@ async def search_context(resources: Resources, identity: Identity, state: Recall
         async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
             found = await search(scoped, search_setup(resources, settings), request, vector, allowed)
     except (DatabaseUnavailableError, BusyError) as error:
-        return _unavailable(error)
+        return without_memory(error)
     fitting = fit(
         _once(_not_shown(found, shown, most)),
         tokens=lambda item: count_tokens(found_line(item)),
@@ -80,7 +80,7 @@ async def search_context(resources: Resources, identity: Identity, state: Recall
     return {"found": fitting, "degraded": None if vector else "text_only"}
 
 
-def _unavailable(error: DatabaseUnavailableError | BusyError) -> RecallState:
+def without_memory(error: DatabaseUnavailableError | BusyError) -> RecallState:
     """A turn is answered all the same, and the context says that it goes without memory."""
     _LOG.warning("this recall goes without memory: %s", error)
     return {
