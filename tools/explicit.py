@@ -20,6 +20,7 @@ from mnemic.prompts.explicit import (
     remember_arguments,
 )
 from mnemic.state.explicit import ExplicitScope, ProcedureRequest, RememberRequest
+from mnemic.state.identity import SUPERVISOR
 from mnemic.state.records import Message
 from mnemic.tools.calling import Answer, Call, Tool
 
