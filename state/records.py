@@ -3,23 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
 from mnemic.state.identity import Scope, scope_key, split_scope_key
 
-Kind = Literal["fact", "reflection", "consolidation", "core", "episode", "insight", "procedure", "journal"]
 #: In the order in which they are listed.
-ALL_KINDS: tuple[Kind, ...] = (
-    "core",
-    "consolidation",
-    "reflection",
-    "fact",
-    "episode",
-    "insight",
-    "procedure",
-    "journal",
-)
+Kind = Literal["core", "consolidation", "reflection", "fact", "episode", "insight", "procedure", "journal"]
+ALL_KINDS: tuple[Kind, ...] = get_args(Kind)
 State = Literal["active", "absorbed", "superseded", "soft_deleted", "purged"]
 Provenance = Literal["asserted", "inferred", "consolidated"]
 Role = Literal["user", "assistant", "tool", "other"]

@@ -1,13 +1,12 @@
 """The `Mnemic` object: what an application opens, asks and is refused."""
 
 import uuid
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from mnemic import Identity, Mnemic, ScopeSettings
 from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError
-from mnemic.state.records import ALL_KINDS, Kind
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     FACTS,
@@ -99,7 +98,6 @@ async def test_memories_are_listed_by_kind_and_number_the_newest_first(memory: M
     assert [item.content for item in await memory.memories(ANA, ["fact"])] == [BOAT, BEES]
     assert [item.content for item in await memory.memories(ANA, ["fact"], limit=1)] == [BOAT]
     assert {item.kind for item in await memory.memories(ANA)} == {"fact", "reflection", "episode"}
-    assert set(ALL_KINDS) == set(get_args(Kind))
 
 
 @pytest.mark.parametrize("search_type", ["hybrid", "semantic", "text"])
