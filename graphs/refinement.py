@@ -8,7 +8,7 @@ from langgraph.graph.state import CompiledStateGraph
 from mnemic.graphs.resources import from_environment
 from mnemic.graphs.routes import after_knife, after_open, after_turn
 from mnemic.nodes.close_refinement import close_refinement
-from mnemic.nodes.letting_go import held
+from mnemic.nodes.holding import holding, refinement_lease_of
 from mnemic.nodes.open_refinement import open_refinement
 from mnemic.nodes.resources import Provider
 from mnemic.nodes.take_turn import take_turn
@@ -26,11 +26,11 @@ def build_refinement(provide: Provider) -> RefinementGraph:
     builder = StateGraph(
         RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementResult
     )
-    holding = partial(held, provide)
+    held = partial(holding, provide, lease_of=refinement_lease_of)
     builder.add_node("open", open_refinement(provide))
-    builder.add_node("agent", holding(take_turn(provide, make_knife)))
-    builder.add_node("knife", holding(use_knife(provide, make_knife)))
-    builder.add_node("close", holding(close_refinement(provide)))
+    builder.add_node("agent", held(take_turn(provide, make_knife)))
+    builder.add_node("knife", held(use_knife(provide, make_knife)))
+    builder.add_node("close", held(close_refinement(provide)))
     builder.add_edge(START, "open")
     builder.add_conditional_edges("open", after_open, ["agent", "close", END])
     builder.add_conditional_edges("agent", after_turn, ["knife", "agent", "close"])

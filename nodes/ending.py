@@ -15,7 +15,7 @@ from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory
 from mnemic.state.refinement import Ended, LedgerEntry, Refinement
 from mnemic.storage import memories, refinements
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import Scoped
 
 _LOG = logging.getLogger("mnemic")
 MAX_SUMMARY_CHARS = 500
@@ -57,7 +57,7 @@ async def finish(refining: Refining, ended: Ended, summary: str = "") -> None:
     vectors = {journal.id: await _vector(refining, journal.search_text) for journal in journals}
 
     async def act(scoped: Scoped) -> None:
-        await refinements.begin_knife(scoped, refining.claim, "refinement")
+        await refinements.begin_act(scoped, refining.claim, "refinement")
         await memories.see_every_category(scoped)  # a role that refines need not be one that reads journals
         model = refining.resources.embedder.name
         stored = await memories.insert(scoped, journals, model=model, vectors=vectors, run_id=None)

@@ -12,11 +12,11 @@ from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.typing import Node, State
 from mnemic.nodes.who import identity_of
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, MnemicError, ModelOutputError
-from mnemic.state.graphs import ConsolidationState, FormationState
+from mnemic.state.graphs import ConsolidationState, FormationState, RefinementState
 from mnemic.state.identity import Identity, scope_key
 from mnemic.storage import leases
-from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Failure, Lease
+from mnemic.storage.transaction import Scoped
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -75,6 +75,11 @@ def formation_lease_of(state: FormationState, identity: Identity) -> Lease:
 def consolidation_lease_of(state: ConsolidationState, _: Identity) -> Lease:
     """The lease that `collect` has taken."""
     return Lease(work="consolidation", scope_key=state["scope_key"], holder=UUID(state["lease"]))
+
+
+def refinement_lease_of(state: RefinementState, _: Identity) -> Lease:
+    """The lease under which the session was opened."""
+    return Lease(work="refinement", scope_key=state["scope_key"], holder=UUID(state["holder"]))
 
 
 def holder_of(runtime: Runtime[Identity]) -> UUID:

@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 
 from mnemic.nodes.authenticated import require_own
 from mnemic.nodes.core import Core
-from mnemic.nodes.letting_go import let_go, note_taken
+from mnemic.nodes.holding import holder_of, returned
 from mnemic.nodes.refining import Refining
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.typing import RefinementNode
@@ -21,9 +21,10 @@ from mnemic.state.graphs import RefinementInput, RefinementState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.refinement import LedgerEntry, RefinementResult
 from mnemic.state.settings import Settings
-from mnemic.storage import refinements, scopes
-from mnemic.storage.database import Scoped
+from mnemic.storage import leases, refinements, scopes
+from mnemic.storage.leases import Lease
 from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import Scoped
 
 
 class Due(NamedTuple):
@@ -76,20 +77,17 @@ def open_refinement(provide: Provider) -> RefinementNode:
         if asked.get("dry_run"):
             return {**_no_session(state), **await plan(resources, identity, key, allowed, forced=forced)}
 
-        def held_by_this_run(opened: _Opened) -> Refining:
-            return Refining(resources=resources, settings=opened.due.settings, identity=identity, claim=opened.claim)
+        lease = Lease(work="refinement", scope_key=key, holder=holder_of(runtime))
 
         async def act(scoped: Scoped) -> _Opened | Due:
-            opened = await _take_up(scoped, key, resources.settings, forced=forced)
-            if isinstance(opened, _Opened):
-                note_taken(held_by_this_run(opened))
-            return opened
+            return await _take_up(scoped, lease, resources.settings, forced=forced)
 
-        opened = await resources.database.write(identity, act, only=key, categories=allowed)
-        if isinstance(opened, Due):
-            return {**_no_session(state), **opened.as_result(key), "outcome": "not_due", "refinement_id": None}
-        refining = held_by_this_run(opened)
-        async with let_go(refining):
+        async with returned(resources, identity, lease):
+            opened = await resources.database.write(identity, act, only=key, categories=allowed)
+            if isinstance(opened, Due):
+                return {**_no_session(state), **opened.as_result(key), "outcome": "not_due", "refinement_id": None}
+            due = opened.due
+            refining = Refining(resources=resources, settings=due.settings, identity=identity, claim=opened.claim)
             return await _first_look(refining, opened)
 
     return open_refinement
@@ -142,9 +140,10 @@ async def plan(
     }
 
 
-def _running(running: refinements.Running) -> RefinementRunningError:
+def _running(running: refinements.Running | None) -> RefinementRunningError:
+    age = running.age if running else 0
     return RefinementRunningError(
-        f"a refinement of this scope key has been running for {running.age:.0f} seconds: wait until it has ended"
+        f"a refinement of this scope key has been running for {age:.0f} seconds: wait until it has ended"
     )
 
 
@@ -155,21 +154,20 @@ async def look(scoped: Scoped, key: str, settings: Settings) -> Due:
     return Due(overrides=overrides, settings=settings.overridden(overrides), ledger=ledger, running=running)
 
 
-async def _take_up(scoped: Scoped, key: str, settings: Settings, *, forced: bool) -> _Opened | Due:
+async def _take_up(scoped: Scoped, lease: Lease, settings: Settings, *, forced: bool) -> _Opened | Due:
+    key = lease.scope_key
     due = await look(scoped, key, settings)
     if due.running is None and not (due.is_over or (forced and due.ledger)):
         return due
     await scoped.begin_operation("refinement")  # from here on the agent's writers come one after the other
-    running, seconds = await refinements.running(scoped, key), settings.lease_seconds
-    if running is None:
-        claim = Claim(id=uuid4(), scope_key=key, holder=uuid4())
-        target = due.settings.refinement_target
-        await refinements.begin(scoped, claim, due.ledger, target=target, seconds=seconds)
-        return _Opened(claim, due, resumed=False)
-    claim = Claim(id=running.id, scope_key=key, holder=uuid4())
-    if running.is_held or not await refinements.take_over(scoped, claim, seconds=seconds):
+    running = await refinements.running(scoped, key)
+    # whoever asks for a refinement waits for no failure of the last one
+    if await leases.claim(scoped, lease, settings, forced=True) is None:
         raise _running(running)
-    return _Opened(claim, due, resumed=True)
+    claim = Claim(id=running.id if running else uuid4(), scope_key=key, holder=lease.holder)
+    if running is None:
+        await refinements.begin(scoped, claim, due.ledger, target=due.settings.refinement_target)
+    return _Opened(claim, due, resumed=running is not None)
 
 
 async def _first_look(refining: Refining, opened: _Opened) -> RefinementState:

@@ -19,8 +19,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.refinement import Budget, LedgerEntry
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
-from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import Scoped
 
 Result = TypeVar("Result")
 
@@ -54,7 +54,7 @@ class Refining:
         """
 
         async def operation(scoped: Scoped) -> tuple[Result, list[LedgerEntry]]:
-            await refinements.begin_knife(scoped, self.claim, reason)
+            await refinements.begin_act(scoped, self.claim, reason)
             entries = await refinements.ledger(scoped)
             core = Core(scoped, entries, claim=self.claim, handles=self.handles, settings=self.settings)
             return await act(scoped, core), await refinements.ledger(scoped)

@@ -17,8 +17,8 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.refinement import Budget, Ended, LedgerEntry, Turn
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
-from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Progress
+from mnemic.storage.transaction import Scoped
 
 
 def take_turn(provide: Provider, make_knife: KnifeFactory) -> RefinementNode:
@@ -26,8 +26,7 @@ def take_turn(provide: Provider, make_knife: KnifeFactory) -> RefinementNode:
 
     async def take_turn(state: RefinementState, runtime: Runtime[Identity]) -> RefinementState:
         refining = await refining_of(provide, state, runtime)
-        seconds = refining.settings.lease_seconds
-        progress = await refining.write(lambda scoped: refinements.step(scoped, refining.claim, seconds=seconds))
+        progress = await refining.write(lambda scoped: refinements.step(scoped, refining.claim, refining.settings))
         if ending := _limit(progress, refining.settings):
             return {"ending": ending}
         shown, budget = await _shown(refining, state, progress)

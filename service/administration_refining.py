@@ -9,7 +9,8 @@ from mnemic.state.errors import UnknownMemoryError
 from mnemic.state.refinement import Refinement
 from mnemic.state.rollback import Rollback
 from mnemic.storage import protection, refinements
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import Scoped
 
 
 class RefinementOfAgents:

@@ -2,9 +2,9 @@
 
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from mnemic.nodes.letting_go import letting_go
+from mnemic.nodes.holding import returned
 from mnemic.nodes.resources import Provider, Resources
 from mnemic.nodes.run_graph import run_graph
 from mnemic.nodes.who import to_identity
@@ -13,9 +13,11 @@ from mnemic.service.asked import MEMORY_ID, REFINEMENTS, REFINING, ROLLING
 from mnemic.service.own import owner
 from mnemic.state.checking import checked
 from mnemic.state.identity import Identity
+from mnemic.state.identity import scope_key as key_of
 from mnemic.state.refinement import Refinement, RefinementResult
 from mnemic.state.rollback import Rollback
 from mnemic.storage import refinements
+from mnemic.storage.leases import Lease
 
 if TYPE_CHECKING:
     from mnemic.graphs.refinement import RefinementGraph
@@ -60,8 +62,11 @@ class OwnRefinement:
         who = to_identity(identity)
         asked = checked(REFINING, {"scope_key": scope_key, "force": force, "dry_run": dry_run}, strict=None)
         given = {name: value for name, value in asked.items() if value is not None}
-        async with letting_go():
-            return cast(RefinementResult, await run_graph(self._refinement, given, who))
+        run_id = uuid4()
+        lease = Lease(work="refinement", scope_key=asked["scope_key"] or key_of("agent", who.agent_id), holder=run_id)
+        # a cancellation between two nodes reaches neither
+        async with returned(self._resources, who, lease):
+            return cast(RefinementResult, await run_graph(self._refinement, given, who, run_id))
 
     async def refinements(self, identity: Identity, *, limit: int = 100) -> list[Refinement]:
         """Refinements of the identity's scope keys, newest first: figures only."""

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from mnemic.state.audit import AuditProblem, ChainRow, Head
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
 from mnemic.storage.statements import load_statements
+from mnemic.storage.transaction import Scoped
 
 _SQL = load_statements("audit")
 

@@ -3,8 +3,8 @@
 from uuid import UUID
 
 from mnemic.state.records import HistoryEvent
-from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
+from mnemic.storage.transaction import Scoped
 
 _SQL = load_statements("history")
 

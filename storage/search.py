@@ -12,8 +12,8 @@ from mnemic.state.identity import split_scope_key
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found
 from mnemic.state.settings import Settings
-from mnemic.storage.database import Scoped
 from mnemic.storage.statements import array_text, load_statements, with_parts
+from mnemic.storage.transaction import Scoped
 from mnemic.storage.vectors import half_vector
 
 _SQL = load_statements("search")

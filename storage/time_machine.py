@@ -20,8 +20,8 @@ from mnemic.state.errors import (
 )
 from mnemic.state.records import Kind, Memory, State
 from mnemic.state.rollback import LaterOperation, Operation, PastMemory, Rollback, StateChange
-from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
+from mnemic.storage.transaction import Scoped
 
 Item = TypeVar("Item")
 _SQL = load_statements("time_machine")
@@ -144,8 +144,7 @@ async def plan_undo(scoped: Scoped, keys: Sequence[str] | None, ops: Sequence[UU
     own = _list(keys)
     request = {"undone": _named(ops), "cascade": cascade} | ({} if own is None else {"keys": own})
     values = {"ops": list(ops), "cascade": cascade, "keys": own, "request": Jsonb(request)}
-    name = "plan_undo_as_administrator" if own is None else "plan_undo"
-    rows = [*map(Planned._make, await scoped.tuples(_SQL[name], values))]
+    rows = [*map(Planned._make, await scoped.tuples(_SQL["plan_undo"], values))]
     if not ops or {row.op_id for row in rows if row.part == "operation"} != set(ops):
         raise UnknownOperationError
     return Plan(rows=rows, request=request, keys=own)
@@ -161,9 +160,10 @@ async def plan_restore(scoped: Scoped, key: str, seq: int, *, administers: bool)
     if is_divided:
         raise InvalidInputError(f"{seq} lies within an operation: name its last_seq, or what is before its first_seq")
     request = {"seq": seq, "key": key}
-    name = "plan_restore_as_administrator" if administers else "plan_restore"
-    rows = await scoped.tuples(_SQL[name], {"key": key, "seq": seq, "request": Jsonb(request)})
-    return Plan(rows=[*map(Planned._make, rows)], request=request, keys=None if administers else [key])
+    own = None if administers else [key]
+    values = {"keys": own, "key": key, "seq": seq, "request": Jsonb(request)}
+    rows = await scoped.tuples(_SQL["plan_restore"], values)
+    return Plan(rows=[*map(Planned._make, rows)], request=request, keys=own)
 
 
 async def take(scoped: Scoped, plan: Plan, step: Step, *, op_id: UUID, whole: UUID | None, left: int) -> bool:
@@ -187,9 +187,7 @@ async def take(scoped: Scoped, plan: Plan, step: Step, *, op_id: UUID, whole: UU
         "actor": scoped.identity.actor,
     }
     await scoped.wait_for_head()
-    ((is_done,),) = await scoped.tuples(
-        _SQL["roll_back_as_administrator" if plan.keys is None else "roll_back"], values
-    )
+    ((is_done,),) = await scoped.tuples(_SQL["roll_back"], values)
     return bool(is_done)
 
 

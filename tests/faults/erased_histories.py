@@ -11,7 +11,8 @@ from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Supersession
 from mnemic.storage import inbox, memories, refinements, scopes, time_machine
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import Scoped
 from tests.support import in_one
 from tests.support.stored_refinements import begun, ended
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
@@ -167,7 +168,7 @@ class History:
         claim = await begun(self.db, self.who, KEY)
         try:
             async with self.db.scoped(self.who, only=KEY) as scoped:
-                await refinements.begin_knife(scoped, claim, reason)
+                await refinements.begin_act(scoped, claim, reason)
                 await act(scoped)
         finally:
             await ended(self.db, self.who, claim)

@@ -118,7 +118,7 @@ async def test_control_a_session_that_sees_more_scope_keys_changes_them(
 
 
 async def test_control_without_fencing_the_tools_of_an_old_session_go_on(fresh_db: Clone) -> None:
-    assert await caught(fresh_db, "begin_knife", FENCES, "") == "a change after the session's end"
+    assert await caught(fresh_db, "begin_refinement_act", FENCES, "") == "a change after the session's end"
 
 
 async def test_control_a_session_that_is_not_closed_is_seen(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import audit, erasure, inbox, memories, scopes, time_machine
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import Scoped
 from tests.support import in_one
 from tests.support.audited import administration, problems, tell
 from tests.support.erasing import expire
@@ -81,6 +82,7 @@ def _protect(clone: Clone, superuser: psycopg.Connection, agent: str) -> None:
             admin.execute("select mnemic.set_protection(%s, %s, %s, 'a')", (agent, found[0], not found[1]))
 
 
+@pytest.mark.thorough
 @hypothesis_settings(max_examples=25)
 @given(names=st.lists(st.sampled_from(ACTS), max_size=9))
 async def test_whatever_was_done_there_is_nothing_wrong(

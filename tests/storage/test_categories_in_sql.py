@@ -12,8 +12,9 @@ from mnemic.state.query import MemoryFilters, MemoryQuery
 from mnemic.state.records import Found, IndexedText, Kind, NewMemory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import history, inbox, memories
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
 from mnemic.storage.search import search
+from mnemic.storage.transaction import Scoped
 from tests.support.server import Clone
 from tests.support.spellings import spellings
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
@@ -124,6 +125,7 @@ async def test_without_an_allowlist_everything_is_there_and_under_an_empty_one_n
                 assert await bare(scoped, table) == visible(expected, table)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", SEEN)
 async def test_without_its_clause_a_table_shows_what_is_not_allowed(fresh_db: Clone, table: str) -> None:
     allowed = CATEGORIES.of_role("planner").categories
@@ -173,6 +175,7 @@ async def test_what_was_said_is_found_by_no_way_round_its_facts(world: Database,
         )
 
 
+@pytest.mark.thorough
 async def test_ten_thousand_spellings_of_a_category_bring_none_of_its_rows(world: Database) -> None:
     """As a transaction's allowlist and as the search's own: nothing in the database folds a name."""
     asked = [one for name in EVERY for one in spellings(name, 550) if "\x00" not in one]  # no text may have that one
@@ -186,6 +189,7 @@ async def test_ten_thousand_spellings_of_a_category_bring_none_of_its_rows(world
             assert await found(scoped, MemoryQuery(query="bees wombat", top_k=100), part) == []
 
 
+@pytest.mark.thorough
 async def test_the_same_names_as_they_are_bring_them_all(world: Database) -> None:
     """Else the test above would say nothing."""
     async with world.scoped(ME, categories=EVERY) as scoped:

@@ -18,7 +18,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Memory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import history, memories
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import Scoped
 from tests.support.chain import assert_chain_is_whole
 from tests.support.server import Clone
 from tests.support.stored_refinements import in_a_session
@@ -93,6 +94,7 @@ async def _act(scoped: Scoped, act: str, living: Sequence[Memory]) -> int:
     return cursor.rowcount
 
 
+@pytest.mark.thorough
 @given(
     acts=st.lists(st.lists(st.sampled_from(["add", "absorb", "close", "weigh"]), min_size=1, max_size=3), max_size=5)
 )
@@ -210,6 +212,7 @@ async def test_a_hundred_rows_move_the_head_once(db: Database, superuser: psycop
     assert ordered == [one.content for one in sorted(new, key=lambda one: one.id)]
 
 
+@pytest.mark.thorough
 async def test_eight_writers_leave_no_gap_and_one_chain(clean_db: Clone, superuser: psycopg.Connection) -> None:
     async with clean_db.database(Settings(pool_size=8)) as db:
         await remember(db, ME)

@@ -12,12 +12,13 @@ from mnemic.state.errors import ConcurrentChangeError, MnemicError, RefinementOv
 from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, NewMemory
 from mnemic.storage import refinements
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
 from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import Scoped
 from tests.support.mutating import mutate
 from tests.support.server import Clone
-from tests.support.stored_refinements import begun, ended, new, within
-from tests.support.worlds import identity, memory, operate, remember
+from tests.support.stored_refinements import begun, ended, new, take_up, within
+from tests.support.worlds import expire_leases, identity, memory, operate, remember
 
 ANA = identity("ana")
 MUSEUM = identity("ana", agent="museum")
@@ -44,7 +45,11 @@ async def _stored(db: Database) -> NewMemory:
 def rewriting(kind: str) -> Act:
     """Gives memories of a kind other words."""
     statement: Any = f"update memories set content = 'Other words.' where kind = '{kind}' and scope_key = '{KEY}'"
-    return lambda scoped: scoped.execute(statement, {})
+
+    async def act(scoped: Scoped) -> None:
+        assert (await scoped.execute(statement, {})).rowcount == 1
+
+    return act
 
 
 async def merging(scoped: Scoped) -> None:
@@ -167,7 +172,7 @@ async def test_a_session_whose_lease_has_run_out_is_none(
     db: Database, core: NewMemory, superuser: psycopg.Connection
 ) -> None:
     session = await begun(db, ANA)
-    superuser.execute("update mnemic.refinements set until = clock_timestamp()")
+    expire_leases(superuser)
 
     with pytest.raises(RefinementOverError):
         await within(db, ANA, session, merging)
@@ -178,11 +183,11 @@ async def test_a_session_that_somebody_else_has_taken_up_is_over_for_who_had_it(
     db: Database, core: NewMemory, superuser: psycopg.Connection
 ) -> None:
     first = await begun(db, ANA)
-    superuser.execute("update mnemic.refinements set until = clock_timestamp()")
+    expire_leases(superuser)
     second = first._replace(holder=uuid4())
     async with db.scoped(ANA, only=KEY) as scoped:
-        assert await refinements.take_over(scoped, second, seconds=60)
-        assert not await refinements.take_over(scoped, first, seconds=60)
+        assert await take_up(scoped, second)
+        assert not await take_up(scoped, first)
 
     with pytest.raises(RefinementOverError):
         await within(db, ANA, first, merging)
@@ -199,7 +204,7 @@ async def test_a_session_of_another_scope_key_is_none(db: Database, core: NewMem
 
 
 async def _knife_of(scoped: Scoped, session: Claim) -> None:
-    await refinements.begin_knife(scoped, session, "update")
+    await refinements.begin_act(scoped, session, "update")
 
 
 async def test_a_session_of_another_agent_is_none(db: Database, core: NewMemory) -> None:
@@ -215,7 +220,7 @@ async def test_a_session_of_a_scope_key_that_is_not_ones_own_does_not_begin(db: 
     for other in (identity("bo"), identity(None), identity("bo", groups=["crew"])):
         with pytest.raises(RefinementOverError):
             async with db.scoped(other) as scoped:
-                await refinements.begin_knife(scoped, session, "merge")
+                await refinements.begin_act(scoped, session, "merge")
 
 
 async def test_nobody_begins_a_session_on_a_scope_key_that_is_not_theirs(
@@ -224,7 +229,7 @@ async def test_nobody_begins_a_session_on_a_scope_key_that_is_not_theirs(
     session = new()
 
     async def begin(scoped: Scoped) -> None:
-        await refinements.begin(scoped, session, [], target=10, seconds=60)
+        await refinements.begin(scoped, session, [], target=10)
 
     with pytest.raises(MnemicError):
         await operate(db, identity("bo"), begin)
@@ -245,7 +250,7 @@ async def test_a_session_is_told_of_or_there_is_none(db: Database, core: NewMemo
     session = new()
     with pytest.raises(RefusedError, match="42501"):
         async with db.scoped(ANA) as scoped:
-            await refinements.begin(scoped, session, [], target=10, seconds=60)
+            await refinements.begin(scoped, session, [], target=10)
     session = await begun(db, ANA)
     with pytest.raises(RefusedError, match="42501"):
         async with db.scoped(ANA) as scoped:
@@ -276,7 +281,7 @@ async def test_administrators_see_figures_and_begin_none(db: Database, clean_db:
         assert admin.execute("select id from refinements").fetchall() == [(session.id,)]
         for statement in (
             "update refinements set ended = 'completed', ended_at = now()",
-            "select begin_knife(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'a', 'b')",
+            "select begin_refinement_act(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'a', 'b')",
             "select protect_in_refinement(gen_random_uuid(), 1)",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -292,8 +297,9 @@ def _in_a_session(key: str, before: Callable[[Scoped, Claim], Awaitable[object]]
     def pretending_so(act: Act) -> Act:
         async def acts(scoped: Scoped) -> None:
             session = new(key)
-            await refinements.begin(scoped, session, [], target=1, seconds=60)
-            await refinements.begin_knife(scoped, session, "update")
+            await take_up(scoped, session)
+            await refinements.begin(scoped, session, [], target=1)
+            await refinements.begin_act(scoped, session, "update")
             if before:
                 await before(scoped, session)
             await act(scoped)
@@ -304,8 +310,13 @@ def _in_a_session(key: str, before: Callable[[Scoped, Claim], Awaitable[object]]
     return pretending_so
 
 
+async def _expire(scoped: Scoped, _: Claim) -> None:
+    await scoped.execute("update leases set until = clock_timestamp()", {})
+
+
 async def _end(scoped: Scoped, session: Claim) -> None:
     await refinements.finish(scoped, session, "completed", [], {}, None)
+    await take_up(scoped, session)
 
 
 def _by_a_setting(act: Act) -> Act:
@@ -313,7 +324,8 @@ def _by_a_setting(act: Act) -> Act:
 
     async def acts(scoped: Scoped) -> None:
         session = new(KEY)
-        await refinements.begin(scoped, session, [], target=1, seconds=60)
+        await take_up(scoped, session)
+        await refinements.begin(scoped, session, [], target=1)
         await pretending(session.id)(scoped)
         await act(scoped)
         await refinements.finish(scoped, session, "completed", [], {}, None)
@@ -326,14 +338,15 @@ CONTROLS: dict[str, tuple[Callable[[Act], Act], tuple[str, str, str]]] = {
     "no session": (lambda act: act, ("guard_memory", "not in_refinement(new.agent_id, new.scope_key)", "false")),
     "an ended session": (_in_a_session(KEY, _end), ("in_refinement", "and r.ended is null", "")),
     "an expired lease": (
-        _in_a_session(KEY, refinements.release),
-        ("in_refinement", "and r.until > clock_timestamp()", ""),
+        _in_a_session(KEY, _expire),
+        ("in_refinement", "and l.until > clock_timestamp()", ""),
     ),
     "another scope key's session": (_in_a_session(SHARED), ("in_refinement", "and r.scope_key = p_key", "")),
     "a setting": (_by_a_setting, ("in_refinement", "(open_head(p_agent)).refinement_id", SETTING)),
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pretence", CONTROLS)
 async def test_control_without_its_guard_a_pretended_session_cuts(fresh_db: Clone, pretence: str) -> None:
     pretended, guard = CONTROLS[pretence]
@@ -345,9 +358,13 @@ async def test_control_without_its_guard_a_pretended_session_cuts(fresh_db: Clon
         assert await done(db, core, pretended) == (4 if pretence == "no session" else 5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("text", "what"),
-    [("and holder = p_holder ", "another holder"), ("cardinality(own_keys(array[scope_key])) = 1", "another person")],
+    [
+        ("and l.holder = p_holder", "another holder"),
+        ("cardinality(own_keys(array[r.scope_key])) = 1", "another person"),
+    ],
 )
 async def test_control_without_its_fence_a_session_is_taken_by_others(fresh_db: Clone, text: str, what: str) -> None:
     async with fresh_db.database() as db:
@@ -359,13 +376,14 @@ async def test_control_without_its_fence_a_session_is_taken_by_others(fresh_db: 
             who = identity("bo")
         with pytest.raises(RefinementOverError):
             async with db.scoped(who) as scoped:
-                await refinements.begin_knife(scoped, session, "merge")
+                await refinements.begin_act(scoped, session, "merge")
         with fresh_db.as_superuser() as superuser:
-            mutate(superuser, "begin_knife", text, "" if what == "another holder" else "true")
+            mutate(superuser, "begin_refinement_act", text, "" if what == "another holder" else "true")
         async with db.scoped(who) as scoped:
-            await refinements.begin_knife(scoped, session, "merge")
+            await refinements.begin_act(scoped, session, "merge")
 
 
+@pytest.mark.thorough
 async def test_control_without_the_agent_in_them_another_agents_session_would_protect(fresh_db: Clone) -> None:
     async with fresh_db.database() as db:
         core = await _stored(db)
@@ -375,7 +393,7 @@ async def test_control_without_the_agent_in_them_another_agents_session_would_pr
             await _knife_of(scoped, session)
 
         for function, text in (
-            ("begin_knife", "agent_id = scoped_agent and "),
+            ("begin_refinement_act", "r.agent_id = scoped_agent and "),
             ("in_refinement", "r.agent_id = p_agent and "),
         ):
             with pytest.raises((RefusedError, RefinementOverError)):

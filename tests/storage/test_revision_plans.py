@@ -75,6 +75,7 @@ async def explained(db: Database, *preparations: LiteralString) -> Explaining:
     return explaining
 
 
+@pytest.mark.thorough
 async def test_of_100_000_foreign_changes_none_is_touched(database: Database) -> None:
     assert_only_the_visible(await explained(database))
     async with database.scoped(ANA) as scoped:

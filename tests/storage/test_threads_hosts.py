@@ -53,6 +53,7 @@ async def test_a_thread_is_taken_up_at_an_earlier_moment(db: Database, durabilit
     assert (await host.aget_state(updated)).values["note"] == "mine"
 
 
+@pytest.mark.thorough
 async def test_fifty_threads_at_once_keep_to_themselves_on_ten_connections(clean_db: Clone) -> None:
     async with clean_db.database(Settings(pool_size=CONNECTIONS)) as db:
         host = answering(ThreadSaver(db, lambda config: ThreadOwner("harbor", config["configurable"]["user_id"])))  # type: ignore[index]

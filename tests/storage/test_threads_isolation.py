@@ -82,6 +82,7 @@ async def test_a_bare_select_sees_the_owners_rows_and_none_without_an_owner(db: 
             assert await (await scoped.execute(f"select 1 from {table}", {})).fetchall() == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", TABLES)
 async def test_control_without_its_policy_a_table_shows_everybodys_rows(fresh_db: Clone, table: str) -> None:
     with fresh_db.as_superuser() as superuser:
@@ -93,6 +94,7 @@ async def test_control_without_its_policy_a_table_shows_everybodys_rows(fresh_db
         assert await seen(db, "", table) > {"harbor/ana/t", "harbor/bo/t"}
 
 
+@pytest.mark.thorough
 async def test_control_without_its_policy_the_saver_lists_everybodys_threads(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as superuser:
         superuser.execute("drop policy service on mnemic.checkpoints")

@@ -104,6 +104,7 @@ def blocked(superuser: psycopg.Connection) -> tuple[int] | None:
     ).fetchone()
 
 
+@pytest.mark.thorough
 async def test_control_rows_written_apart_are_torn_apart(fresh_db: Clone) -> None:
     """What the check would see of a row that is written after its checkpoint, and not with it."""
     async with fresh_db.database() as db:

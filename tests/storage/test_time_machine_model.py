@@ -32,6 +32,7 @@ SELDOM = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("machines", "steps", "expected"),
     [(40, 50, OFTEN), pytest.param(300, 30, OFTEN | SELDOM, marks=pytest.mark.slow)],
@@ -48,6 +49,7 @@ def test_the_time_machine_does_what_its_model_says(
     assert met.keys() >= expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", [1, 2])
 def test_rollbacks_in_steps_do_what_the_model_says_of_them_as_one(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, step: int

@@ -15,7 +15,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Relation, Supersession
 from mnemic.state.rollback import Rollback
 from mnemic.storage import erasure, inbox, memories, time_machine
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import Scoped
 from tests.support import in_one
 from tests.support.erasing import form
 from tests.support.fixtures import administration
@@ -311,15 +312,16 @@ async def test_what_somebody_else_had_forgotten_does_not_come_back_to_their_sear
     assert not await is_searched(db, said, BO)
 
 
-_OWN = "(p_keys is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))"
+_OWN = "(own is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", ["stays free", "stays searched", "stays hidden"])
 async def test_each_rule_about_what_a_rollback_leaves_alone_is_needed(fresh_db: Clone, rule: str) -> None:
     function, text, wrong = {
         "stays free": ("final_row", "c.state = 'purged'::text", "false"),
-        "stays searched": ("take_step", f"{_OWN}\n       and not is_rested_on", "true and not is_rested_on"),
-        "stays hidden": ("take_step", f"{_OWN};", "true;"),
+        "stays searched": ("roll_back", f"{_OWN}\n       and not is_rested_on", "true and not is_rested_on"),
+        "stays hidden": ("roll_back", f"{_OWN};", "true;"),
     }[rule]
     with fresh_db.as_superuser() as superuser:
         mutate(superuser, function, text, wrong)
@@ -352,6 +354,7 @@ async def test_an_operation_is_restored_whole_or_not_at_all_but_looked_at_in_par
     assert len(past[4]) == 3
 
 
+@pytest.mark.thorough
 async def test_without_the_look_at_where_operations_end_one_would_be_restored_in_part(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, Memory, Message, NewMemory, Relation
 from mnemic.state.rollback import PastMemory, Rollback
 from mnemic.storage import erasure, time_machine
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import Scoped
 from tests.support.machine_past import Link, Row, Subject
 from tests.support.worlds import MORNING, memory
 
@@ -223,7 +224,6 @@ def added(new: NewMemory, who: Identity) -> Row:
         "valid_until": None,
         "purge_at": None,
         "source_session_id": new.source_session_id,
-        "related_user_ids": None,
         "run_id": None,
         "actor_id": who.actor,
         "role": who.role,

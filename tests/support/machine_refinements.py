@@ -10,11 +10,12 @@ import pytest
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import memories, refinements
-from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import Scoped
 from tests.support.machine_agent import added, draft, linked
 from tests.support.machine_pair import Act, Pair, chosen, same
 from tests.support.machine_past import Row, Subject, are_twins
+from tests.support.stored_refinements import take_up
 from tests.support.worlds import MODEL, direction
 
 MERGEABLE = ("core", "reflection")
@@ -56,7 +57,8 @@ class RefinementSteps:
 
         async def act(scoped: Scoped) -> None:
             await scoped.begin_operation("refinement")
-            await refinements.begin(scoped, session, await refinements.ledger(scoped), target=10, seconds=600)
+            await take_up(scoped, session, seconds=600)
+            await refinements.begin(scoped, session, await refinements.ledger(scoped), target=10)
 
         if key in self._running:
             with pytest.raises(ConcurrentChangeError):
@@ -78,7 +80,7 @@ class RefinementSteps:
         async def act(scoped: Scoped) -> None:
             counts = await refinements.done(scoped, session.id)
             same("what the refinement did", Counter(counts), running.done)
-            await refinements.begin_knife(scoped, session, "refinement")
+            await refinements.begin_act(scoped, session, "refinement")
             await memories.insert(scoped, [journal], model=MODEL, vectors={}, run_id=None)
             ledger = await refinements.ledger(scoped)
             await refinements.finish(scoped, session, "completed", ledger, counts, journal.id)
@@ -100,7 +102,7 @@ class RefinementSteps:
             session = running.session._replace(holder=self._both.new_id())
 
             async def act(scoped: Scoped, session: Claim = session) -> bool:
-                return await refinements.take_over(scoped, session, seconds=600)
+                return await take_up(scoped, session, seconds=600)
 
             same("a session of what was erased is free", self._both.real.serve(act, "s1", key), True)
             running.session = session
@@ -268,7 +270,7 @@ class RefinementSteps:
         session = self._running[key].session
 
         async def operation(scoped: Scoped) -> None:
-            await refinements.begin_knife(scoped, session, reason)
+            await refinements.begin_act(scoped, session, reason)
             await act(scoped)
 
         self._both.real.serve(operation, "s1", key)

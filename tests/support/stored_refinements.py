@@ -4,9 +4,11 @@ from collections.abc import Awaitable, Callable
 from uuid import uuid4
 
 from mnemic.state.identity import Identity
-from mnemic.storage import refinements
-from mnemic.storage.database import Database, Scoped
+from mnemic.state.settings import Settings
+from mnemic.storage import leases, refinements
+from mnemic.storage.database import Database
 from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import Scoped
 
 Act = Callable[[Scoped], Awaitable[object]]
 
@@ -21,14 +23,20 @@ async def begun(db: Database, who: Identity, key: str = "user:ana", *, seconds: 
     claim = new(key)
     async with db.scoped(who, only=key) as scoped:
         await scoped.begin_operation("refinement")
-        await refinements.begin(scoped, claim, await refinements.ledger(scoped), target=10, seconds=seconds)
+        await take_up(scoped, claim, seconds=seconds)
+        await refinements.begin(scoped, claim, await refinements.ledger(scoped), target=10)
     return claim
+
+
+async def take_up(scoped: Scoped, claim: Claim, *, seconds: int = 60) -> bool:
+    """Takes the lease of its scope key, where nobody holds it."""
+    return await leases.claim(scoped, claim.lease, Settings(lease_seconds=seconds), forced=True) is not None
 
 
 async def within(db: Database, who: Identity, claim: Claim, *acts: Act, reason: str = "update") -> None:
     """One operation of it."""
     async with db.scoped(who, only=claim.scope_key) as scoped:
-        await refinements.begin_knife(scoped, claim, reason)
+        await refinements.begin_act(scoped, claim, reason)
         for act in acts:
             await act(scoped)
 
@@ -36,7 +44,7 @@ async def within(db: Database, who: Identity, claim: Claim, *acts: Act, reason: 
 async def ended(db: Database, who: Identity, claim: Claim) -> None:
     """It is over."""
     async with db.scoped(who, only=claim.scope_key) as scoped:
-        await refinements.begin_knife(scoped, claim, "refinement")
+        await refinements.begin_act(scoped, claim, "refinement")
         await refinements.finish(scoped, claim, "completed", await refinements.ledger(scoped), {}, None)
 
 
@@ -45,8 +53,9 @@ def in_a_session(key: str, act: Act) -> Act:
 
     async def acts(scoped: Scoped) -> None:
         claim = new(key)
-        await refinements.begin(scoped, claim, [], target=1, seconds=60)
-        await refinements.begin_knife(scoped, claim, "update")
+        await take_up(scoped, claim)
+        await refinements.begin(scoped, claim, [], target=1)
+        await refinements.begin_act(scoped, claim, "update")
         await act(scoped)
         await refinements.finish(scoped, claim, "completed", [], {}, None)
 

@@ -10,7 +10,8 @@ import psycopg
 from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, Message, NewMemory, Role
 from mnemic.storage import memories
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import Scoped
 
 AGENT = "harbor"
 MODEL = "test-model"
@@ -91,4 +92,3 @@ async def remember(
 def expire_leases(superuser: psycopg.Connection) -> None:
     """As if every run had begun too long ago, and every wait after a failure were over."""
     superuser.execute("update mnemic.leases set until = clock_timestamp()")
-    superuser.execute("update mnemic.refinements set until = clock_timestamp() where ended is null")
