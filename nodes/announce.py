@@ -7,7 +7,7 @@ from mnemic.state.changes import Change, Delta
 from mnemic.state.graphs import RecallState
 from mnemic.state.settings import Settings
 from mnemic.storage import revisions
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 
 
 async def announce(scoped: Scoped, resources: Resources, settings: Settings) -> RecallState:

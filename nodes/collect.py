@@ -18,8 +18,8 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, memories, scopes
+from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Lease
-from mnemic.storage.transaction import Scoped
 
 
 def collect(provide: Provider) -> ConsolidationNode:

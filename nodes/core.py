@@ -10,8 +10,8 @@ from mnemic.state.errors import KnifeRefusedError
 from mnemic.state.refinement import LedgerEntry
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
+from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Claim
-from mnemic.storage.transaction import Scoped
 
 
 class Core:

@@ -15,7 +15,7 @@ from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory
 from mnemic.state.refinement import Ended, LedgerEntry, Refinement
 from mnemic.storage import memories, refinements
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 
 _LOG = logging.getLogger("mnemic")
 MAX_SUMMARY_CHARS = 500

@@ -9,7 +9,7 @@ from mnemic.state.errors import InvalidInputError, NotForgottenError
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory
 from mnemic.storage import history, memories
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 
 REASON = "forget"
 

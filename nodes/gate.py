@@ -22,8 +22,8 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import FormationReason, Inbox, Message, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes
+from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Lease
-from mnemic.storage.transaction import Scoped
 
 
 def gate(provide: Provider) -> FormationNode:

@@ -15,8 +15,8 @@ from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, Mnemic
 from mnemic.state.graphs import ConsolidationState, FormationState, RefinementState
 from mnemic.state.identity import Identity, scope_key
 from mnemic.storage import leases
+from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Failure, Lease
-from mnemic.storage.transaction import Scoped
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -19,7 +19,7 @@ from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import Kind, Message, NewMemory, SimilarFact
 from mnemic.state.settings import Settings
 from mnemic.storage import history, memories, scopes
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 
 #: Ours, and nothing that anybody would have said.
 _STEP_NUMBER = re.compile(r"^\d+\. ", re.MULTILINE)

@@ -17,7 +17,7 @@ from mnemic.prompts import knife as told
 from mnemic.state.errors import KnifeRefusedError
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import memories, refinements
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 
 
 async def search(refining: Refining, query: str, after: date | None, before: date | None) -> str:

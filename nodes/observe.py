@@ -7,7 +7,7 @@ from mnemic.nodes.resources import Resources
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, Observed
 from mnemic.storage import inbox, revisions
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 
 
 async def observe(

@@ -22,9 +22,9 @@ from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.refinement import LedgerEntry, RefinementResult
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, refinements, scopes
+from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Lease
 from mnemic.storage.refinements import Claim
-from mnemic.storage.transaction import Scoped
 
 
 class Due(NamedTuple):

@@ -17,7 +17,7 @@ from mnemic.state.records import Usage
 from mnemic.state.refinement import Turn
 from mnemic.state.settings import Settings
 from mnemic.storage import scopes, usage
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool

@@ -19,8 +19,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.refinement import Budget, LedgerEntry
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
+from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Claim
-from mnemic.storage.transaction import Scoped
 
 Result = TypeVar("Result")
 

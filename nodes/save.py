@@ -25,7 +25,7 @@ from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory, Supersession, Twin
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, memories, scopes
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 
 
 def save(provide: Provider) -> FormationNode:

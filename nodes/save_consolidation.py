@@ -15,7 +15,7 @@ from mnemic.state.graphs import ConsolidationState
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory, NewMemory
 from mnemic.storage import leases, memories, scopes
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 
 
 def save_consolidation(provide: Provider) -> ConsolidationNode:

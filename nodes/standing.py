@@ -12,7 +12,7 @@ from mnemic.state.query import MAX_TOP_K
 from mnemic.state.records import Found, Memory, Standing, StandingPart
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 
 #: The shortest line of a fact, a date and hardly more, has 16 characters.
 _LEAST_TOKENS = 4

@@ -17,8 +17,8 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.refinement import Budget, Ended, LedgerEntry, Turn
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
+from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Progress
-from mnemic.storage.transaction import Scoped
 
 
 def take_turn(provide: Provider, make_knife: KnifeFactory) -> RefinementNode:

@@ -9,8 +9,7 @@ from mnemic.state.errors import UnknownMemoryError
 from mnemic.state.refinement import Refinement
 from mnemic.state.rollback import Rollback
 from mnemic.storage import protection, refinements
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 
 
 class RefinementOfAgents:

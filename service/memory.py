@@ -36,9 +36,9 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Observed, ScopeSettings, Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import scopes, usage
+from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Lease
 from mnemic.storage.opening import describe_database
-from mnemic.storage.transaction import Scoped
 from mnemic.tools import make_tools
 
 if TYPE_CHECKING:

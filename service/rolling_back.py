@@ -13,9 +13,8 @@ from mnemic.state.errors import ConcurrentChangeError, MnemicError, RollbackStop
 from mnemic.state.identity import Identity
 from mnemic.state.rollback import Rollback
 from mnemic.storage import refinements, time_machine
-from mnemic.storage.database import Database
+from mnemic.storage.database import Database, Scoped
 from mnemic.storage.time_machine import Plan
-from mnemic.storage.transaction import Scoped
 
 Result = TypeVar("Result")
 

@@ -22,6 +22,8 @@ from mnemic.storage.transaction import Scoped
 
 Result = TypeVar("Result")
 
+__all__ = ["Database", "Scoped"]
+
 #: How often a write is done again when Postgres gave it up for another's sake, and the longest first pause before that.
 RETRIES: Final = 3
 PAUSE_SECONDS: Final = 0.05

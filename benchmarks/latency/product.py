@@ -26,9 +26,9 @@ from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, NewMemory, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
+from mnemic.storage.database import Scoped
 from mnemic.storage.isolation import SERVICE_ROLE
 from mnemic.storage.migrate import migrate
-from mnemic.storage.transaction import Scoped
 
 AGENT = "bench"
 ROLE = "supervisor"

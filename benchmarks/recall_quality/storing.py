@@ -12,7 +12,7 @@ from mnemic.policy.search_text import pieces, search_text
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory
 from mnemic.storage import inbox, memories
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 
 #: What is searched: facts with the messages they came from, facts and all messages, or all messages alone.
 Kept = Literal["messages", "sources", "all"]

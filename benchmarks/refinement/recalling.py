@@ -18,7 +18,7 @@ from mnemic.state.identity import Identity, scope_key
 from mnemic.state.query import MAX_TOP_K, MemoryQuery
 from mnemic.state.records import NewMemory
 from mnemic.storage import memories
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 
 #: Of the categories, the answerable ones.
 _ANSWERABLE = (1, 2, 3, 4)

@@ -13,7 +13,7 @@ from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Memory, NewMemory
 from mnemic.state.refinement import RefinementResult
 from mnemic.storage import memories
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 
 _MERGED = "select from_id, to_id from relations where agent_id = %(agent_id)s and relation_type = 'merged_from'"
 

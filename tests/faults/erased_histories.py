@@ -11,8 +11,7 @@ from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Supersession
 from mnemic.storage import inbox, memories, refinements, scopes, time_machine
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support import in_one
 from tests.support.stored_refinements import begun, ended
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message

@@ -17,9 +17,8 @@ from mnemic.state.query import MemoryQuery
 from mnemic.state.records import IndexedText, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import history, inbox, memories, scopes
-from mnemic.storage.database import Database
+from mnemic.storage.database import Database, Scoped
 from mnemic.storage.search import search
-from mnemic.storage.transaction import Scoped
 from tests.support.worlds import MODEL, direction, identity, memory, message
 
 Fault = Literal["none", "error", "timeout", "cut", "killed", "forgotten"]

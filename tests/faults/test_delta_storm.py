@@ -16,8 +16,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import memories, opening, revisions
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.faults.chaos import storm, worsen
 from tests.support.mutating import open_beside_the_head
 from tests.support.scripted import scripted_memory, scripted_model

@@ -15,8 +15,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Memory, Message, ScopeSettings, Supersession, Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories, scopes, usage
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.faults.chaos import deadlocks, storm
 from tests.support.chain import assert_chain_is_whole
 from tests.support.deadlocks import see_deadlocks_quickly

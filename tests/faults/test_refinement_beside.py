@@ -16,7 +16,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.records import Memory, ScopeSettings
 from mnemic.storage import memories, refinements
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 from tests.faults.chaos import worsen
 from tests.faults.checker import what_is_wrong
 from tests.faults.jobs import Job, crates_in, job

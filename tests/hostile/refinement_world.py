@@ -23,8 +23,8 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import IndexedText, NewMemory
 from mnemic.state.refinement import RefinementResult
 from mnemic.storage import inbox, memories, refinements
+from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Claim
-from mnemic.storage.transaction import Scoped
 from mnemic.tools.knife import make_knife
 from tests.hostile.misbehaving import Call, Misbehaving
 from tests.support.loopback import Request

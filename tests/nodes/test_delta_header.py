@@ -26,8 +26,7 @@ from mnemic.state.graphs import RecallOutput
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Supersession
 from mnemic.storage import memories
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     REFLECTIONS,

@@ -10,7 +10,7 @@ from mnemic.nodes.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import IndexedText, NewMemory
 from mnemic.storage import inbox, memories
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 from tests.support.loopback import LoopbackModel
 from tests.support.played_refinements import (
     ANA,

@@ -15,8 +15,7 @@ from mnemic.nodes.resources import Resources
 from mnemic.service import time_machine as of_the_person
 from mnemic.state.errors import InvalidInputError, MnemicError, RollbackRefusedError, UnknownOperationError
 from mnemic.storage import memories
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support.chain import assert_chain_is_whole
 from tests.support.loopback import LoopbackModel
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, saved, states

@@ -18,8 +18,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import audit, erasure, inbox, memories, scopes, time_machine
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support import in_one
 from tests.support.audited import administration, problems, tell
 from tests.support.erasing import expire

@@ -12,9 +12,8 @@ from mnemic.state.query import MemoryFilters, MemoryQuery
 from mnemic.state.records import Found, IndexedText, Kind, NewMemory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import history, inbox, memories
-from mnemic.storage.database import Database
+from mnemic.storage.database import Database, Scoped
 from mnemic.storage.search import search
-from mnemic.storage.transaction import Scoped
 from tests.support.server import Clone
 from tests.support.spellings import spellings
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message

@@ -18,8 +18,7 @@ from mnemic.state.errors import RefusedError
 from mnemic.state.records import Memory, NewMemory
 from mnemic.state.settings import Settings
 from mnemic.storage import erasure, memories, time_machine
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support import in_one
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.erasing import (

@@ -9,8 +9,7 @@ import pytest
 
 from mnemic.state.records import Message, NewMemory, Supersession
 from mnemic.storage import inbox, memories, scopes
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support.erasing import ANA, CANARY, erase, erase_person, expire, form, places, problems, states, told
 from tests.support.mutating import mutate
 from tests.support.server import Clone

@@ -12,9 +12,8 @@ import pytest
 from mnemic.state.errors import MnemicError
 from mnemic.state.records import NewMemory
 from mnemic.storage import refinements
-from mnemic.storage.database import Database
+from mnemic.storage.database import Database, Scoped
 from mnemic.storage.refinements import Claim
-from mnemic.storage.transaction import Scoped
 from tests.support import in_one
 from tests.support.erasing import ANA, CANARY, erase, erase_person, forget, form, places, problems, states
 from tests.support.mutating import mutate

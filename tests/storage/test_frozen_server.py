@@ -16,8 +16,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage import connection as connection_module
 from mnemic.storage import scopes
 from mnemic.storage.connection import connection_options
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
 from tests.support.worlds import identity

@@ -11,8 +11,7 @@ from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, Refuse
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Supersession
 from mnemic.storage import memories
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support.mutating import mutate
 from tests.support.server import Clone
 from tests.support.stored_refinements import Act, in_a_session

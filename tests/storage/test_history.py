@@ -18,8 +18,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Memory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import history, memories
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support.chain import assert_chain_is_whole
 from tests.support.server import Clone
 from tests.support.stored_refinements import in_a_session

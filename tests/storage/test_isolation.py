@@ -11,8 +11,7 @@ from mnemic.state.errors import RefusedError
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Kind, Message, Relation, ScopeSettings, Usage
 from mnemic.storage import history, inbox, memories, scopes, usage
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support import in_one
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, direction, identity, memory, message, operate, remember

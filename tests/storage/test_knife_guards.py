@@ -12,9 +12,8 @@ from mnemic.state.errors import ConcurrentChangeError, MnemicError, RefinementOv
 from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, NewMemory
 from mnemic.storage import refinements
-from mnemic.storage.database import Database
+from mnemic.storage.database import Database, Scoped
 from mnemic.storage.refinements import Claim
-from mnemic.storage.transaction import Scoped
 from tests.support.mutating import mutate
 from tests.support.server import Clone
 from tests.support.stored_refinements import begun, ended, new, take_up, within

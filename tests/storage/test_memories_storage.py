@@ -12,8 +12,7 @@ from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Kind, Memory, NewMemory, ScopeSettings, Supersession, Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import memories, scopes, search, usage
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, operate, remember
 
 ME = identity(groups=["pier"])

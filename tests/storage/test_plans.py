@@ -12,9 +12,8 @@ from psycopg import AsyncClientCursor
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from mnemic.state.settings import Settings
 from mnemic.storage import memories, search
-from mnemic.storage.database import Database
+from mnemic.storage.database import Database, Scoped
 from mnemic.storage.statements import numbered
-from mnemic.storage.transaction import Scoped
 from tests.support.crowd import DIMENSIONS, ENTRIES_EACH, load_crowd
 from tests.support.server import Clone, Server, cloned
 from tests.support.worlds import MODEL, identity

@@ -13,8 +13,7 @@ from mnemic.state.errors import InvalidInputError, RefusedError
 from mnemic.state.records import NewMemory, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.storage.test_plans import WHO, Explaining
 from tests.support.crowd import load_crowd
 from tests.support.server import Clone

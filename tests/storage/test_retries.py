@@ -12,8 +12,7 @@ from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import database as database_module
 from mnemic.storage import scopes
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.server import Clone
 from tests.support.worlds import identity

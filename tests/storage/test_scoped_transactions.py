@@ -12,8 +12,7 @@ from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError
 from mnemic.state.records import Supersession, Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories, usage
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, memory, message, operate, remember
 

@@ -12,8 +12,7 @@ from mnemic.state.records import Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import pool as pool_module
 from mnemic.storage import scopes, usage
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support.server import Clone
 from tests.support.worlds import identity, remember
 

@@ -15,8 +15,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Relation, Supersession
 from mnemic.state.rollback import Rollback
 from mnemic.storage import erasure, inbox, memories, time_machine
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support import in_one
 from tests.support.erasing import form
 from tests.support.fixtures import administration

@@ -13,8 +13,7 @@ from mnemic.state.audit import AuditProblem
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Relation, Supersession
 from mnemic.storage import erasure, inbox, memories, scopes
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support import in_one
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, message, remember

@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 
 from mnemic.state.rollback import Rollback
 from mnemic.storage import time_machine
+from mnemic.storage.database import Scoped
 from mnemic.storage.time_machine import Plan
-from mnemic.storage.transaction import Scoped
 
 
 async def undo(

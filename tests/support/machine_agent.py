@@ -16,8 +16,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, Memory, Message, NewMemory, Relation
 from mnemic.state.rollback import PastMemory, Rollback
 from mnemic.storage import erasure, time_machine
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support.machine_past import Link, Row, Subject
 from tests.support.worlds import MORNING, memory
 

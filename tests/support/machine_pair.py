@@ -7,7 +7,7 @@ from uuid import UUID
 
 from mnemic.state.records import Memory, NewMemory
 from mnemic.storage import memories
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Scoped
 from tests.support.machine_agent import NOW, Entry, Real, added
 from tests.support.machine_erased import taken_in
 from tests.support.machine_past import Done, Past, Row, Subject, are_twins

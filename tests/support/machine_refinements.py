@@ -10,8 +10,8 @@ import pytest
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import memories, refinements
+from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Claim
-from mnemic.storage.transaction import Scoped
 from tests.support.machine_agent import added, draft, linked
 from tests.support.machine_pair import Act, Pair, chosen, same
 from tests.support.machine_past import Row, Subject, are_twins

@@ -9,8 +9,7 @@ from psycopg import sql
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
 from mnemic.storage import memories
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 from tests.support.worlds import identity, memory, operate, remember
 
 ANA = identity(session="s1", groups=["crew"])

@@ -6,9 +6,8 @@ from uuid import uuid4
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, refinements
-from mnemic.storage.database import Database
+from mnemic.storage.database import Database, Scoped
 from mnemic.storage.refinements import Claim
-from mnemic.storage.transaction import Scoped
 
 Act = Callable[[Scoped], Awaitable[object]]
 

@@ -10,8 +10,7 @@ import psycopg
 from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, Message, NewMemory, Role
 from mnemic.storage import memories
-from mnemic.storage.database import Database
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.database import Database, Scoped
 
 AGENT = "harbor"
 MODEL = "test-model"
