@@ -1,4 +1,4 @@
-"""Outside of a refinement SQL refuses what the knife does, to the service's own role and whatever it pretends."""
+"""Outside of a refinement SQL refuses what its tools do, to the service's own role and whatever it pretends."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -76,14 +76,14 @@ def pretending(refinement_id: UUID) -> Act:
     return lambda scoped: scoped.execute(statement, {"id": str(refinement_id)})
 
 
-def knife(core: NewMemory) -> list[Act]:
+def acts_of(core: NewMemory) -> list[Act]:
     """All that a session alone may do."""
     return [rewriting("core"), rewriting("reflection"), rewriting("fact"), merging, protecting(core)]
 
 
 async def refused(db: Database, core: NewMemory, *first: Act, who: Identity = ANA) -> None:
     """Each of them is refused to an operation that begins so; nothing is written."""
-    for act in knife(core):
+    for act in acts_of(core):
         with pytest.raises(RefusedError, match=REFUSED):
             await operate(db, who, *first, act)
 
@@ -91,7 +91,7 @@ async def refused(db: Database, core: NewMemory, *first: Act, who: Identity = AN
 async def done(db: Database, core: NewMemory, pretence: Callable[[Act], Act]) -> int:
     """How many of them an operation may do that pretends so; for controls."""
     count = 0
-    for act in knife(core):
+    for act in acts_of(core):
         try:
             await operate(db, ANA, pretence(act))
         except (RefusedError, ConcurrentChangeError):
@@ -115,7 +115,7 @@ async def test_but_the_consolidation_is_rewritten(db: Database, core: NewMemory,
     assert rows == [("Other words.",)]
 
 
-async def test_nothing_of_the_knife_is_done_without_a_session(
+async def test_nothing_of_a_refinement_is_done_without_a_session(
     db: Database, core: NewMemory, superuser: psycopg.Connection
 ) -> None:
     before = superuser.execute("select to_jsonb(m) from mnemic.memories m order by id").fetchall()
@@ -158,20 +158,15 @@ async def test_only_standing_memories_of_the_session_are_protected(db: Database,
 # -- pretended sessions
 
 
-async def test_a_session_that_has_ended_is_none(db: Database, core: NewMemory) -> None:
-    session = await begun(db, ANA)
-    await ended(db, ANA, session)
-
-    with pytest.raises(RefinementOverError):
-        await within(db, ANA, session, merging)
-    await refused(db, core, pretending(session.id))
-
-
-async def test_a_session_whose_lease_has_run_out_is_none(
-    db: Database, core: NewMemory, superuser: psycopg.Connection
+@pytest.mark.parametrize("how", ["ended", "lapsed", "another agent's"])
+async def test_a_session_that_does_not_run_here_is_none(
+    db: Database, core: NewMemory, superuser: psycopg.Connection, how: str
 ) -> None:
-    session = await begun(db, ANA)
-    expire_leases(superuser)
+    session = await begun(db, MUSEUM if how == "another agent's" else ANA)
+    if how == "ended":
+        await ended(db, ANA, session)
+    elif how == "lapsed":
+        expire_leases(superuser)
 
     with pytest.raises(RefinementOverError):
         await within(db, ANA, session, merging)
@@ -199,19 +194,11 @@ async def test_a_session_of_another_scope_key_is_none(db: Database, core: NewMem
     await refused(db, core, pretending(session.id))
     for act in (rewriting("core"), merging):
         with pytest.raises(RefusedError):
-            await operate(db, ANA, lambda scoped: _knife_of(scoped, session), act)
+            await operate(db, ANA, lambda scoped: _begin_act_of(scoped, session), act)
 
 
-async def _knife_of(scoped: Scoped, session: Claim) -> None:
+async def _begin_act_of(scoped: Scoped, session: Claim) -> None:
     await refinements.begin_act(scoped, session, "update")
-
-
-async def test_a_session_of_another_agent_is_none(db: Database, core: NewMemory) -> None:
-    session = await begun(db, MUSEUM)
-
-    await refused(db, core, pretending(session.id))
-    with pytest.raises(RefinementOverError):
-        await within(db, ANA, session, merging)
 
 
 async def test_a_session_of_a_scope_key_that_is_not_ones_own_does_not_begin(db: Database, core: NewMemory) -> None:
@@ -388,15 +375,15 @@ async def test_control_without_the_agent_in_them_another_agents_session_would_pr
         core = await _stored(db)
         session = await begun(db, MUSEUM)
 
-        async def knife_of(scoped: Scoped) -> None:
-            await _knife_of(scoped, session)
+        async def begin_act_of(scoped: Scoped) -> None:
+            await _begin_act_of(scoped, session)
 
         for function, text in (
             ("begin_refinement_act", "r.agent_id = scoped_agent and "),
             ("in_refinement", "r.agent_id = p_agent and "),
         ):
             with pytest.raises((RefusedError, RefinementOverError)):
-                await operate(db, ANA, knife_of, protecting(core))
+                await operate(db, ANA, begin_act_of, protecting(core))
             with fresh_db.as_superuser() as superuser:
                 mutate(superuser, function, text, "")
-        await operate(db, ANA, knife_of, protecting(core))
+        await operate(db, ANA, begin_act_of, protecting(core))
