@@ -6,10 +6,13 @@ import subprocess
 import pytest
 
 from mnemic.state.errors import DatabaseSetupError
+from mnemic.state.settings import Settings
+from mnemic.storage import memories
 from mnemic.storage.embedded.binaries import find_binaries
 from mnemic.storage.migrate import migrate
 from mnemic.storage.schema import bodies, grants, schema_files, triggers
 from tests.support.server import Clone
+from tests.support.worlds import identity, memory, remember
 
 TABLES = "select relname from pg_class where relnamespace = 'mnemic'::regnamespace and relkind in ('r', 'p')"
 FILES = [file.name for file in schema_files()]
@@ -89,6 +92,21 @@ async def test_what_somebody_built_on_a_function_is_named_and_kept(fresh_db: Clo
             await migrate(fresh_db.superuser_dsn)
         connection.execute("drop view public.mine")
     assert await migrate(fresh_db.superuser_dsn) == ["rules"]
+
+
+async def test_a_service_that_runs_goes_on_with_rules_that_were_made_anew(fresh_db: Clone) -> None:
+    """Also with what its connection prepared before, which psycopg does at the sixth run."""
+    async with fresh_db.database(Settings(pool_size=1)) as db:
+        for number in range(7):
+            await remember(db, identity(), memory(f"Ana keeps {number} hives."))
+        with fresh_db.as_superuser() as connection:
+            connection.execute("update mnemic.migrations set checksum = 'earlier' where name = 'rules'")
+        assert await migrate(fresh_db.superuser_dsn) == ["rules"]
+        assert len(await remember(db, identity(), memory("Ana sails."))) == 1
+        async with db.scoped(identity()) as scoped:
+            assert len(await memories.living(scoped, ["fact"], most=9)) == 8
+        async with db.scoped(identity("bo")) as scoped:
+            assert await memories.living(scoped, ["fact"], most=9) == []
 
 
 @pytest.mark.thorough
