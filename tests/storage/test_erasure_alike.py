@@ -1,7 +1,5 @@
 """What says the same as an erased memory goes with it; a dry run tells the same beforehand, and what stays."""
 
-from uuid import UUID
-
 import psycopg
 
 from mnemic.state.records import Message, NewMemory, Supersession
@@ -80,7 +78,3 @@ async def test_a_dry_run_tells_what_goes_and_what_stays_and_the_act_does_that(
             assert (done.erased, done.messages) == ((own.id,), 1)
             assert states(superuser, own.id, shared.id) == ["purged", "active"]
             assert told(superuser, [hers, his]) == [his]
-
-
-def ties(superuser: psycopg.Connection) -> set[tuple[UUID, UUID]]:
-    return {*superuser.execute("select memory_id, message_id from mnemic.sources").fetchall()}

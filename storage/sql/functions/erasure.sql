@@ -258,6 +258,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     ), told as materialized (
         select m.id, array(select unnest(words_in(m.content)) except select unnest(words_in(m.subject))) as words
           from memories m where m.agent_id = p_agent and m.id = any(p_memories)
+    ), given as materialized (
+        select words_in(content) as words from messages where agent_id = p_agent and id = any(p_messages)
     ), theirs_words as materialized (
         select id, unnest(words) as word from theirs
     ), rarity as materialized (
@@ -270,9 +272,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select t.id from sought s join theirs_words w on w.word = s.word join theirs t on t.id = w.id
      where t.words @> s.words
     union
-    select t.id from theirs t
-      join (select words_in(content) as words from messages where agent_id = p_agent and id = any(p_messages)) as g
-        on g.words = t.words
+    select t.id from theirs t join given g on g.words = t.words
      -- and tell of them: "yes, please" is said of many things
      where cardinality(t.words) > 1 and t.words && array(select unnest(words) from told)
 $$;
@@ -280,11 +280,14 @@ $$;
 -- Memories that rest on these messages and hold all words of one of these memories.
 create function holding(p_agent text, p_messages uuid[], p_memories uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select distinct m.id
-      from sources s join memories m on m.agent_id = p_agent and m.id = s.memory_id
-      join memories t on t.agent_id = p_agent and t.id = any(p_memories)
-     where s.agent_id = p_agent and s.message_id = any(p_messages) and cardinality(words_in(t.content)) > 1
-       and words_in(m.content) || words_in(m.subject) @> words_in(t.content)
+    with near as materialized ( -- a text is taken apart once, and not for each pair
+        select m.id, words_in(m.content) || words_in(m.subject) as words from memories m
+         where m.agent_id = p_agent
+           and m.id in (select memory_id from sources where agent_id = p_agent and message_id = any(p_messages))
+    ), told as materialized (
+        select words_in(content) as words from memories where agent_id = p_agent and id = any(p_memories)
+    )
+    select n.id from near n where exists (select from told t where cardinality(t.words) > 1 and n.words @> t.words)
 $$;
 
 -- An erasure is planned before anything is taken, and goes on where it was broken off: in steps, each an operation of its own.
