@@ -9,7 +9,7 @@ from mnemic.nodes.refinement.agent import take_turn
 from mnemic.nodes.refinement.close import close_refinement
 from mnemic.nodes.refinement.open import open_refinement
 from mnemic.nodes.refinement.tools import call_tools
-from mnemic.operations.refinement.release import with_session
+from mnemic.operations.run.leases import holding, refinement_lease_of
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import RefinementInput, RefinementResult, RefinementState
@@ -23,11 +23,11 @@ def build_refinement(provide: Provider) -> RefinementGraph:
     builder = StateGraph(
         RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementResult
     )
-    holding = partial(with_session, provide)
+    held = partial(holding, provide, lease_of=refinement_lease_of)
     builder.add_node("open", open_refinement(provide))
-    builder.add_node("agent", holding(take_turn(provide, refinement_tools)))
-    builder.add_node("tools", holding(call_tools(provide, refinement_tools)))
-    builder.add_node("close", holding(close_refinement(provide)))
+    builder.add_node("agent", held(take_turn(provide, refinement_tools)))
+    builder.add_node("tools", held(call_tools(provide, refinement_tools)))
+    builder.add_node("close", held(close_refinement(provide)))
     builder.add_edge(START, "open")
     builder.add_conditional_edges("open", _after_open, ["agent", "close", END])
     builder.add_conditional_edges("agent", _after_turn, ["tools", "agent", "close"])

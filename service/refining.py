@@ -1,15 +1,18 @@
 """Refinement as methods of `Mnemic`: an agent's core memory compressed by itself, and looked at."""
 
 from typing import cast
+from uuid import uuid4
 
-from mnemic.operations.refinement.release import release_on_cancel
 from mnemic.operations.run.graph import run_graph
+from mnemic.operations.run.leases import returned
 from mnemic.service.asked import REFINEMENTS, REFINING
 from mnemic.service.base import MemoryBase
 from mnemic.state.checking import checked
 from mnemic.state.identity import Identity, to_identity
+from mnemic.state.identity import scope_key as key_of
 from mnemic.state.refinement import Refinement, RefinementResult
 from mnemic.storage import refinements
+from mnemic.storage.leases import Lease
 
 
 class OwnRefinement(MemoryBase):
@@ -38,8 +41,11 @@ class OwnRefinement(MemoryBase):
         who = to_identity(identity)
         asked = checked(REFINING, {"scope_key": scope_key, "force": force, "dry_run": dry_run}, strict=None)
         given = {name: value for name, value in asked.items() if value is not None}
-        async with release_on_cancel():
-            return cast(RefinementResult, await run_graph(self.graphs.refinement, given, who))
+        run_id = uuid4()
+        lease = Lease(work="refinement", scope_key=asked["scope_key"] or key_of("agent", who.agent_id), holder=run_id)
+        # a cancellation between two nodes reaches neither
+        async with returned(self.resources, who, lease):
+            return cast(RefinementResult, await run_graph(self.graphs.refinement, given, who, run_id))
 
     async def refinements(self, identity: Identity, *, limit: int = 100) -> list[Refinement]:
         """Refinements of the identity's scope keys, newest first: figures only."""

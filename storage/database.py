@@ -1,47 +1,32 @@
-"""The pool and `scoped()`, the only way to a connection. No model is called while one is held."""
+"""`scoped()` and its like, the only ways to a connection. No model is called while one is held."""
 
 import asyncio
-import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from time import monotonic
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final, LiteralString, TypeVar
-from uuid import UUID, uuid4
 
-from pgvector.psycopg import register_vector_async
-from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor, AsyncRawCursor, Error, ProgrammingError
-from psycopg.rows import DictRow, class_row, dict_row, tuple_row
+from psycopg import AsyncConnection, AsyncCursor, Error
+from psycopg.rows import DictRow, dict_row
 from psycopg.sql import SQL
-from psycopg.types.array import ListBinaryDumper
-from psycopg.types.json import Jsonb
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool
 
-from mnemic.state.errors import DatabaseUnavailableError, MnemicError
+from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
-from mnemic.storage.connection import PatientConnection, connection_options
 from mnemic.storage.failures import typed_error
-from mnemic.storage.pooler import PoolerMode, is_pooled, pooler_mode
-from mnemic.storage.recall_queue import RecallQueue
-from mnemic.storage.statements import Numbered, array_text, numbered
-from mnemic.storage.vectors import HalfVectors
+from mnemic.storage.pool import Pool
+from mnemic.storage.pooler import PoolerMode, pooler_mode
+from mnemic.storage.statements import array_text
+from mnemic.storage.transaction import Scoped
 
-Row = TypeVar("Row")
 Result = TypeVar("Result")
 
-#: Our transactions wait for no model and last milliseconds: one that stands still for so long belongs to a frozen
-#: process or a cut network, and must not keep an agent's head from everybody else.
-IDLE_SECONDS: Final = 5.0
-#: The wait for an agent's head, which such a process may keep for IDLE_SECONDS; a save that gave up before would throw
-#: away what models were paid for.
-HEAD_SECONDS: Final = 10.0
+__all__ = ["Database", "Scoped"]
+
 #: How often a write is done again when Postgres gave it up for another's sake, and the longest first pause before that.
 RETRIES: Final = 3
 PAUSE_SECONDS: Final = 0.05
-#: Rows that become records in one go: of memories they take the event loop 8 ms.
-_ROWS_AT_ONCE: Final = 1000
 #: Serialization failure, deadlock, a lock not had in time: the whole transaction is rolled back and may come again.
 _RETRIED: Final = ("40001", "40P01", "55P03")
 
@@ -71,82 +56,6 @@ _THREADS_AT_ONCE: LiteralString = (
     "begin isolation level repeatable read;" + _WITHIN + " set local mnemic.threads = %(threads)s"
 )
 _CATALOG: LiteralString = _LIMITS + " set local transaction_read_only = on"
-#: Each part reads the one before, so the longer wait is set before the head is asked for, and ends with it.
-_BEGIN: LiteralString = (
-    "with patient as materialized (select set_config('lock_timeout', %(head)s, true)), begun as materialized (select"
-    " begin_operation(%(op_id)s, %(actor)s, %(reason)s, %(session_id)s, %(run_id)s, %(meta)s)"
-    " from patient) select set_config('lock_timeout', %(lock)s, true) from begun"
-)
-
-
-@dataclass(frozen=True)
-class Scoped:
-    """One open transaction that sees the scope keys of one identity and nothing else."""
-
-    connection: AsyncConnection
-    identity: Identity
-    #: Every scope key the transaction may touch; statements name them too.
-    scope_keys: tuple[str, ...]
-    #: How long it waits for another transaction's row, and for the agent's head.
-    lock: str
-    head: str
-
-    async def execute(self, statement: LiteralString, values: Mapping[str, Any]) -> AsyncCursor[tuple[Any, ...]]:
-        """Runs one statement; `agent_id` and `scope_keys` are always among its values."""
-        cursor = AsyncRawCursor(self.connection, row_factory=tuple_row)
-        sent = numbered(statement)
-        return await cursor.execute(sent.text, self._values(sent, values))
-
-    async def rows(self, record: type[Row], statement: LiteralString, values: Mapping[str, Any]) -> list[Row]:
-        """The rows of one statement as records, or as dicts; its column names are the fields."""
-        cursor = AsyncRawCursor(self.connection, row_factory=class_row(record))
-        sent = numbered(statement)
-        await cursor.execute(sent.text, self._values(sent, values), binary=True)
-        return await _all(cursor)
-
-    async def tuples(self, statement: LiteralString, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """The rows of one statement as they come, for many rows of many columns: dicts cost four times as much."""
-        cursor = AsyncRawCursor(self.connection, row_factory=tuple_row)
-        sent = numbered(statement)
-        await cursor.execute(sent.text, self._values(sent, values), binary=True)
-        return await _all(cursor)
-
-    async def wait_for_head(self) -> None:
-        """From here on the agent's head is waited for as long as `begin_operation` does, which some functions call."""
-        await self.execute("select set_config('lock_timeout', %(head)s, true)", {"head": self.head})
-
-    async def begin_operation(
-        self, reason: str, *, run_id: str | None = None, meta: Mapping[str, Any] | None = None
-    ) -> UUID:
-        """Opens an operation: locks the agent's head, and writes into it what the audit triggers record.
-
-        The head is waited for longer than for any other row: a frozen process may have it until the server ends that.
-
-        Args:
-            reason: a code such as `formation`; never text from a conversation.
-            run_id: the graph run, if any.
-            meta: figures about the operation, without contents.
-        """
-        op_id = uuid4()
-        who = self.identity
-        await self.execute(
-            _BEGIN,
-            {
-                "op_id": op_id,
-                "actor": who.actor,
-                "reason": reason,
-                "session_id": who.session_id,
-                "run_id": run_id,
-                "meta": Jsonb(dict(meta or {})),
-                "lock": self.lock,
-                "head": self.head,
-            },
-        )
-        return op_id
-
-    def _values(self, statement: Numbered, values: Mapping[str, Any]) -> list[Any]:
-        named = {"agent_id": self.identity.agent_id, "scope_keys": list(self.scope_keys), **values}
-        return [named[name] for name in statement.names]
 
 
 class Database:
@@ -159,32 +68,11 @@ class Database:
     """
 
     def __init__(self, dsn: str, settings: Settings, *, revive: Callable[[], None] | None = None) -> None:
-        async def revived() -> str:
-            if revive:
-                await asyncio.to_thread(revive)
-            return dsn
-
-        self._pool = AsyncConnectionPool(
-            revived,
-            connection_class=PatientConnection,
-            kwargs=connection_options(dsn),
-            min_size=1,
-            max_size=settings.pool_size,
-            timeout=settings.pool_timeout_seconds,
-            # by default the pauses between two attempts grow for five minutes, past the end of an outage; a pool that
-            # has given up tries again at once for the next who asks
-            reconnect_timeout=settings.pool_timeout_seconds,
-            configure=self._configure,
-            check=self._still_there,
-            open=False,
-            name="mnemic",
-        )
+        self._pool = Pool(dsn, settings, revive=revive)
         self._dsn = dsn
-        # the other half of the pool is for writes
-        self._recalls = RecallQueue(max(1, settings.pool_size // 2), settings.pool_timeout_seconds)
         self._settings = settings
         # the limits stand in the statement: as values they would cost a turn's checkpoints a hundredth
-        limits = self._limits(settings.statement_timeout_seconds)
+        limits = self._pool.limits(settings.statement_timeout_seconds)
         self._threads = SQL(_THREADS).format(**limits).as_string()
         #: The event loop that its connections belong to; None: not opened yet.
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -196,13 +84,7 @@ class Database:
             DatabaseUnavailableError: no connection within the pool's time limit.
         """
         self.loop = asyncio.get_running_loop()
-        try:
-            await self._pool.open(wait=True, timeout=self._settings.pool_timeout_seconds)
-        except PoolTimeout:
-            await self._pool.close()
-            raise DatabaseUnavailableError(
-                "no connection to the database: check MNEMIC_DATABASE_URL, and that `mnemic db migrate` has run"
-            ) from None
+        await self._pool.open()
 
     async def close(self) -> None:
         """Gives the connections back."""
@@ -237,11 +119,11 @@ class Database:
         """
         keys = (only,) if only else tuple(dict.fromkeys([*identity.scope_keys, *also]))
         patience = self._settings.recall_timeout_seconds if for_recall else self._settings.statement_timeout_seconds
-        limits = self._limits(patience)
+        limits = self._pool.limits(patience)
         allowed = "" if categories is None else array_text(tuple(categories))
         scope = {"agent_id": identity.agent_id, "scope_keys": array_text(keys), "categories": allowed}
-        queued = self._recalls.turn() if for_recall else nullcontext()
-        async with queued, self._transaction(patience, _SCOPE, {**limits, **scope}) as connection:
+        queued = self._pool.recalls.turn() if for_recall else nullcontext()
+        async with queued, self._pool.transaction(patience, _SCOPE, {**limits, **scope}) as connection:
             yield Scoped(connection, identity, keys, limits["lock"], limits["head"])
 
     async def write(
@@ -286,8 +168,8 @@ class Database:
             MnemicError: as `scoped` does.
         """
         patience = self._settings.statement_timeout_seconds
-        limits = self._limits(patience)
-        async with self._transaction(patience, _AGENT, {**limits, "agent_id": agent_id}) as connection:
+        limits = self._pool.limits(patience)
+        async with self._pool.transaction(patience, _AGENT, {**limits, "agent_id": agent_id}) as connection:
             identity = Identity(agent_id=agent_id, actor_id=actor)
             yield Scoped(connection, identity, (), limits["lock"], limits["head"])
 
@@ -310,7 +192,7 @@ class Database:
     @property
     def pool(self) -> AsyncConnectionPool[Any]:
         """The pool itself, for a library that insists on one; what it does with it goes through `threads`."""
-        return self._pool
+        return self._pool.connections
 
     @asynccontextmanager
     async def threads(self, prefix: str, *, at_once: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
@@ -325,12 +207,12 @@ class Database:
         """
         patience = self._settings.statement_timeout_seconds
         if at_once:
-            values = {**self._limits(patience), "threads": prefix}
-            async with self._transaction(patience, _THREADS_AT_ONCE, values) as connection:
+            values = {**self._pool.limits(patience), "threads": prefix}
+            async with self._pool.transaction(patience, _THREADS_AT_ONCE, values) as connection:
                 yield connection.cursor(binary=True, row_factory=dict_row)
             return
         # up to its end a pipeline is one transaction, which costs no exchange for its BEGIN and COMMIT
-        async with self._connected(patience) as connection, connection.pipeline():
+        async with self._pool.connected(patience) as connection, connection.pipeline():
             cursor = connection.cursor(binary=True, row_factory=dict_row)
             await cursor.execute(self._threads, [prefix])
             yield cursor
@@ -347,75 +229,8 @@ class Database:
             MnemicError: as `scoped` does.
         """
         patience = self._settings.statement_timeout_seconds
-        async with self._transaction(patience, _CATALOG, self._limits(patience)) as connection:
+        async with self._pool.transaction(patience, _CATALOG, self._pool.limits(patience)) as connection:
             yield connection
-
-    @asynccontextmanager
-    async def _transaction(
-        self, patience: float, begin: LiteralString, values: Mapping[str, str]
-    ) -> AsyncIterator[AsyncConnection]:
-        """Commits at the end; after an error the pool rolls back."""
-        async with self._connected(patience) as connection:
-            await AsyncClientCursor(connection).execute(begin, values)
-            yield connection
-            await connection.commit()
-
-    @asynccontextmanager
-    async def _connected(self, patience: float) -> AsyncIterator[PatientConnection]:
-        try:
-            async with AsyncExitStack() as borrowed:
-                connection = await self._borrow(borrowed, patience)
-                with connection.within(patience):
-                    yield connection
-            self._recalls.note_served()
-        except (Error, UnicodeEncodeError) as error:
-            raise typed_error(error) from None
-
-    async def _borrow(self, borrowed: AsyncExitStack, patience: float) -> PatientConnection:
-        """A connection, waited for longer than patience where others are served meanwhile: the database is not away."""
-        longest = self._settings.pool_timeout_seconds
-        last = monotonic() + longest
-        while True:
-            asked_at = monotonic()
-            try:
-                return await borrowed.enter_async_context(self._pool.connection(min(patience, longest)))
-            except PoolTimeout:
-                if monotonic() >= last or not self._recalls.has_served_since(asked_at):
-                    raise
-
-    async def _configure(self, connection: PatientConnection) -> None:
-        await connection.set_autocommit(True)  # a transaction lasts exactly as long as scoped()
-        if self.pooler == "transaction" or (self.pooler == "auto" and await is_pooled(connection)):
-            # the next transaction may meet a server connection that lacks the statement, or has another's of that name
-            connection.prepare_threshold = None
-        with suppress(ProgrammingError):  # without pgvector the pool opens all the same, so that the doctor can say so
-            await register_vector_async(connection)
-        # a list's own writes text, five times as long
-        connection.adapters.register_dumper(HalfVectors, ListBinaryDumper)
-
-    async def _still_there(self, connection: PatientConnection) -> None:
-        """Keeps connections that the server has ended from the next transaction; asks only where a goodbye can be read.
-
-        Each idle connection of a restarted server would cost somebody an error otherwise, and a failed run its lease.
-        """
-        if connection.has_unread:
-            await self._pool.check()  # the others at once, for the pool pauses longer after each that it finds dead
-            await AsyncConnectionPool.check_connection(connection)
-
-    def _limits(self, patience: float) -> dict[str, str]:
-        lock = self._settings.lock_timeout_seconds
-        limits = {"statement": patience, "lock": lock, "head": max(lock, HEAD_SECONDS), "idle": IDLE_SECONDS}
-        # rounded up, for zero would be no limit at all
-        return {name: f"{math.ceil(seconds * 1000)}ms" for name, seconds in limits.items()}
-
-
-async def _all(cursor: AsyncCursor[Row]) -> list[Row]:
-    """All rows; where they are many, the loop's other work gets its turn in between."""
-    found = await cursor.fetchmany(_ROWS_AT_ONCE)
-    while len(found) < cursor.rowcount:
-        await asyncio.sleep(0)
-        found += await cursor.fetchmany(_ROWS_AT_ONCE)
-    return found
 
 
 async def _repeated(

@@ -1,9 +1,8 @@
 """Checks the set-up that isolation, protection and audit rest on, as the service's own role; run at every start."""
 
 import hashlib
-import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,8 +11,10 @@ from psycopg import AsyncConnection
 
 from mnemic.state.errors import DatabaseSetupError
 from mnemic.storage.database import Database
-from mnemic.storage.migrate import ADMIN_ROLE, MINIMUM_SERVER, MINIMUM_VECTOR, OWNER_ROLE, SERVICE_ROLE, migrations
+from mnemic.storage.isolation import ADMIN_ROLE, OWNER_ROLE, POLICIES, SERVICE_ROLE
+from mnemic.storage.migrate import MINIMUM_SERVER, MINIMUM_VECTOR, differences
 from mnemic.storage.pooler import PoolerMode, is_pooled
+from mnemic.storage.schema import RULES, bodies, grants, triggers
 from mnemic.storage.statements import load_statements
 
 _SQL = load_statements("doctor")
@@ -21,6 +22,8 @@ _SQL = load_statements("doctor")
 #: that the earlier holes too; every 18 has the fix. A distribution that mended an older one without its number is
 #: refused all the same, for nothing else can be asked of a server.
 FIXED_SERVERS: Final = (150014, 160010, 170006)
+#: Functions, triggers and policies are in the package, and made anew where the record of them is gone.
+_ANEW: Final = f"let a superuser delete the row '{RULES}' from mnemic.migrations, then run `mnemic db migrate`"
 #: Every check, and what to do about what no single statement mends.
 _REMEDIES: Final = {
     "server": "row security leaks there: install Postgres 15.14, 16.10, 17.6 or newer, the number is what counts, and "
@@ -28,33 +31,24 @@ _REMEDIES: Final = {
     "pgvector": "install pgvector 0.8 or newer on the server, then a superuser runs `create extension vector` or "
     "`alter extension vector update` in this database",
     "encoding": "create the database with `encoding 'UTF8'` and restore it there",
-    "migrations": "run `mnemic db migrate` with the released package",
+    "migrations": "run `mnemic db migrate` with the release that made the database, or a newer one",
     "search path": "run `mnemic db migrate`, which sets it for the roles; a dump leaves it out",
     "service role": f"let MNEMIC_DATABASE_URL log in as {SERVICE_ROLE}",
     "powers": "",
     "ownership": "",
     "row security": "",
-    "policies": "these show rows beyond a transaction's scope, and come back only from a dump of a sound database",
-    "allowlists": "these show rows of every category to every role, and come back only from a dump of a sound database",
+    "policies": f"these are missing, or show rows beyond a transaction's scope: {_ANEW}",
+    "allowlists": f"these show rows of every category to every role: {_ANEW}",
     "views": "",
     "pooler": "set MNEMIC_POOLER to auto, or name a port with session pooling",
     "privileges": "",
-    "functions": "drop it if it is your own; Mnemic's own comes back only from a dump of a sound database",
-    "triggers": "a missing or changed one comes back only from a dump of a sound database",
+    "functions": f"drop it if it is your own; where it is Mnemic's own, {_ANEW}",
+    "triggers": _ANEW,
     "checkpoints": "install a release of langgraph-checkpoint-postgres that goes with them, an earlier one where "
     "it expects a higher version, or a release of Mnemic that knows it",
     "replication role": "the triggers do not run: a superuser takes the setting back where it was made, with "
     "`alter role ... reset session_replication_role` or `alter database ... reset session_replication_role`",
 }
-#: What migrations write at the beginning of a line.
-_GRANT = re.compile(
-    r"^(grant|revoke) ([^;]+?) on (function |schema |)([\w\s,]+?) (?:to|from) ([\w\s,]+);", re.MULTILINE
-)
-_RIGHT = re.compile(r"(\w+)(?:\s*\(([^)]*)\))?")
-#: A function's name and its body; an expression has none.
-_BODY = re.compile(
-    r"^create (?:or replace )?function (\w+)\((?:(?!^create ).)*?\$\$(.*?)\$\$", re.DOTALL | re.MULTILINE
-)
 
 
 @dataclass(frozen=True)
@@ -113,9 +107,10 @@ def _pooler_note(mode: PoolerMode | None, setting: str) -> str:
 
 
 def _values() -> dict[str, Any]:
-    text = "\n".join(migration.text for migration in migrations())
-    grantees, privileges, objects = zip(*sorted(_granted(text)), strict=True)
-    bodies = dict(_BODY.findall(text))  # the last that a function was given: an earlier one would do as it did then
+    grantees, privileges, objects = zip(*sorted(grants()), strict=True)
+    calls = triggers()
+    made = bodies()
+    policies = [(policy, setting) for policy in POLICIES for setting in sorted(policy.settings)]
     return {
         "server": MINIMUM_SERVER,
         "fixed": list(FIXED_SERVERS),
@@ -126,23 +121,16 @@ def _values() -> dict[str, Any]:
         "grantees": list(grantees),
         "privileges": list(privileges),
         "objects": list(objects),
-        "bodies": [f"{name} {hashlib.sha256(body.encode()).hexdigest()}" for name, body in bodies.items()],
+        "functions": list(made),
+        "bodies": [hashlib.sha256(body.encode()).hexdigest() for body in made.values()],
+        "trigger_tables": [call.table for call in calls],
+        "trigger_names": [call.name for call in calls],
+        "trigger_functions": [call.function for call in calls],
+        "policy_tables": [policy.table for policy, _ in policies],
+        "policy_names": [policy.name for policy, _ in policies],
+        "policy_roles": [SERVICE_ROLE if policy.role == SERVICE_ROLE else ADMIN_ROLE for policy, _ in policies],
+        "policy_settings": [setting for _, setting in policies],
     }
-
-
-def _granted(text: str) -> set[tuple[str, str, str]]:
-    """What migrations grant: grantee, privilege, and a table, `table.column`, `function name` or `schema name`."""
-    granted = {(SERVICE_ROLE, "select", "migrations")}  # by `migrate` itself
-    for verb, rights, kind, names, roles in _GRANT.findall(text):
-        named = {
-            (role.strip(), right, f"{kind}{name.strip()}" + (f".{column.strip()}" if column else ""))
-            for right, columns in _RIGHT.findall(rights)
-            for column in columns.split(",")
-            for name in names.split(",")
-            for role in roles.split(",")
-        }
-        granted = granted | named if verb == "grant" else granted - named
-    return granted
 
 
 def _told(offences: Sequence[tuple[str, str | None]], advice: str) -> str:
@@ -155,21 +143,14 @@ def _told(offences: Sequence[tuple[str, str | None]], advice: str) -> str:
 
 
 async def _unapplied(connection: AsyncConnection) -> list[str]:
-    recorded: dict[int, str] = dict(await (await connection.execute(_SQL["record"])).fetchall())
-    return list(_differences(recorded))
+    recorded: dict[str, str] = dict(await (await connection.execute(_SQL["record"])).fetchall())
+    unfit, pending = differences(recorded)
+    return unfit + pending
 
 
 async def _foreign_saver(connection: AsyncConnection) -> AsyncIterator[str]:
-    """A checkpointer's library that works with other tables than Mnemic's migrations make."""
+    """A checkpointer's library that works with other tables than Mnemic's."""
     row = await (await connection.execute(_SQL["saver_version"])).fetchone()
     made, expected = row[0] if row else None, len(MIGRATIONS) - 1
     if made != expected:
         yield f"the tables have version {made}, and the installed langgraph-checkpoint-postgres expects {expected}"
-
-
-def _differences(recorded: dict[int, str]) -> Iterator[str]:
-    for migration in migrations():
-        if migration.number not in recorded:
-            yield f"{migration.name} has not run"
-        elif recorded[migration.number] != migration.checksum:
-            yield f"{migration.name} was changed after it ran"

@@ -9,13 +9,13 @@ from uuid import UUID
 
 from mnemic.state.graphs import Waits
 from mnemic.state.settings import Settings
-from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
+from mnemic.storage.transaction import Scoped
 
 _SQL = load_statements("leases")
 
 #: A retry takes what was set aside, so that it stands in the way of nothing else.
-Work = Literal["formation", "retry", "consolidation"]
+Work = Literal["formation", "retry", "consolidation", "refinement"]
 #: `unusable`: the answer, or what was made of it; waits, and counts as a try. `unavailable`: somebody is away; waits.
 #: `interrupted`: nobody's failure; the next run may begin at once.
 Failure = Literal["unusable", "unavailable", "interrupted"]
@@ -44,6 +44,11 @@ async def claim(scoped: Scoped, lease: Lease, settings: Settings, *, forced: boo
     values = {**lease.values, "seconds": settings.lease_seconds, "forced": forced}
     row = await (await scoped.execute(_SQL["claim"], values)).fetchone()
     return int(row[0]) if row else None
+
+
+async def renew(scoped: Scoped, lease: Lease, settings: Settings) -> bool:
+    """Holds the work for as long again; False where the lease has passed to somebody else, or has expired."""
+    return bool(await scoped.tuples(_SQL["renew"], {**lease.values, "seconds": settings.lease_seconds}))
 
 
 async def waits_for(scoped: Scoped, lease: Lease) -> Waits:

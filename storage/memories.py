@@ -18,8 +18,8 @@ from mnemic.state.records import (
     Supersession,
     Twin,
 )
-from mnemic.storage.database import Scoped
 from mnemic.storage.statements import array_text, load_statements
+from mnemic.storage.transaction import Scoped
 from mnemic.storage.vectors import half_vectors
 
 _SQL = load_statements("memories")

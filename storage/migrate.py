@@ -1,54 +1,43 @@
-"""Sets up a database: extension, roles, schema and numbered migrations. Safe to run from many processes at once."""
+"""Sets up a database: extension, roles, tables and rules. Safe to run from many processes at once."""
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from importlib import resources
 from typing import Any, LiteralString, NamedTuple
 
 from psycopg import AsyncConnection, OperationalError, sql
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.errors import DuplicateObject, FeatureNotSupported, InsufficientPrivilege, UndefinedFile, UniqueViolation
+from psycopg.errors import (
+    DeadlockDetected,
+    DependentObjectsStillExist,
+    DuplicateObject,
+    FeatureNotSupported,
+    InsufficientPrivilege,
+    UndefinedFile,
+    UniqueViolation,
+)
 from psycopg.rows import tuple_row
 
 from mnemic.state.errors import DatabaseSetupError, DatabaseUnavailableError
+from mnemic.storage.isolation import ADMIN_ROLE, OWNER_ROLE, SERVICE_ROLE
+from mnemic.storage.schema import RULES, SchemaFile, schema_files
 
 MINIMUM_SERVER = 150000
 MINIMUM_VECTOR = (0, 8)
-SERVICE_ROLE = "mnemic_app"
-ADMIN_ROLE = "mnemic_admin"
-OWNER_ROLE = "mnemic_owner"
 
 _LOCK = 0x6D6E656D6963  # "mnemic"
 _POLL_SECONDS = 0.05
+_RECORD: LiteralString = (
+    "insert into migrations (name, checksum) values (%s, %s)"
+    " on conflict (name) do update set checksum = excluded.checksum, applied_at = clock_timestamp()"
+)
 _VECTOR_SCHEMA: LiteralString = (
     "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector'"
 )
 
 
-class Migration(NamedTuple):
-    """One numbered file."""
-
-    number: int
-    name: str
-    text: str
-
-    @property
-    def checksum(self) -> str:
-        """Digest that tells whether an applied file was changed afterwards."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
-
-
-def migrations() -> list[Migration]:
-    """All migrations in their order."""
-    folder = resources.files("mnemic.storage.migrations")
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return [Migration(number=int(n[:4]), name=n, text=folder.joinpath(n).read_text(encoding="utf-8")) for n in names]
-
-
 async def migrate(dsn: str, *, service_dsn: str | None = None, admin_dsn: str | None = None) -> list[str]:
-    """Brings the database at `dsn` up to date and returns the names of the migrations that ran.
+    """Brings the database at `dsn` up to date and returns the names of the files that were applied.
 
     Args:
         dsn: of a role that may create roles, the schema and (where it is missing) the extension.
@@ -56,7 +45,8 @@ async def migrate(dsn: str, *, service_dsn: str | None = None, admin_dsn: str | 
         admin_dsn: the administrators' DSN; likewise for the role `mnemic_admin`.
 
     Raises:
-        DatabaseSetupError: server or pgvector too old or missing, rights missing, or an applied migration was changed.
+        DatabaseSetupError: server or pgvector too old or missing, rights missing, a file of tables changed after it was
+            applied, or the database made by another release.
         DatabaseUnavailableError: no connection.
     """
     try:
@@ -74,6 +64,11 @@ async def migrate(dsn: str, *, service_dsn: str | None = None, admin_dsn: str | 
         except InsufficientPrivilege as error:
             raise DatabaseSetupError(
                 f"the role of MNEMIC_MIGRATION_URL may not set up the database: {error.diag.message_primary}"
+            ) from error
+        except DependentObjectsStillExist as error:
+            raise DatabaseSetupError(
+                "something of yours depends on a function of Mnemic's, which has to be made anew: drop it, run "
+                f"`mnemic db migrate`, and make it again: {error.diag.message_detail}"
             ) from error
 
 
@@ -146,7 +141,7 @@ async def _ensure_schema(connection: AsyncConnection, vector_schema: str) -> Non
         )
     await _act_as_owner(connection, vector_schema)
     await connection.execute(
-        "create table if not exists migrations (number integer primary key, name text not null,"
+        "create table if not exists migrations (name text primary key,"
         " checksum text not null, applied_at timestamptz not null default clock_timestamp())"
     )
     await connection.execute(f"grant usage on schema mnemic to {SERVICE_ROLE}")
@@ -161,29 +156,45 @@ async def _act_as_owner(connection: AsyncConnection, vector_schema: str) -> None
 async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> list[str]:
     ran: list[str] = []
     while True:
-        async with _alone(connection):
-            await _act_as_owner(connection, vector_schema)
-            migration = await _next_pending(connection)
-            if migration is None:
-                return ran
-            await connection.execute(migration.text.encode())
-            await connection.execute(
-                "insert into migrations (number, name, checksum) values (%s, %s, %s)",
-                (migration.number, migration.name, migration.checksum),
-            )
-        ran.append(migration.name)
+        # rules take every table from a service that runs; whoever is given up in a deadlock comes again
+        with suppress(DeadlockDetected):
+            async with _alone(connection):
+                await _act_as_owner(connection, vector_schema)
+                file = await _next_pending(connection)
+                if file is None:
+                    return ran
+                await connection.execute(file.text.encode())
+                await connection.execute(_RECORD, (file.name, file.checksum))
+            ran.append(file.name)
 
 
-async def _next_pending(connection: AsyncConnection) -> Migration | None:
-    cursor = await connection.execute("select number, checksum from migrations")
-    applied: dict[int, str] = dict(await cursor.fetchall())
-    for migration in migrations():
-        checksum = applied.get(migration.number)
-        if checksum is None:
-            return migration
-        if checksum != migration.checksum:
-            raise DatabaseSetupError(f"migration {migration.name} was changed after it ran: use the released package")
-    return None
+async def _next_pending(connection: AsyncConnection) -> SchemaFile | None:
+    applied: dict[str, str] = dict(await (await connection.execute("select name, checksum from migrations")).fetchall())
+    if unfit := differences(applied).unfit:
+        raise DatabaseSetupError(f"{unfit[0]}: use the release that made this database, or a newer one")
+    return next((file for file in schema_files() if applied.get(file.name) != file.checksum), None)
+
+
+class Differences(NamedTuple):
+    """How the files that were applied to a database differ from those of this package."""
+
+    #: What cannot be mended here: tables that were changed, or that another release made.
+    unfit: list[str]
+    #: What is still to be applied.
+    pending: list[str]
+
+
+def differences(applied: Mapping[str, str]) -> Differences:
+    """Compares the record of a database, checksums by names."""
+    files = {file.name: file.checksum for file in schema_files()}
+    changed = [name for name in files if name != RULES and applied.get(name, files[name]) != files[name]]
+    return Differences(
+        unfit=[f"{name} is unknown to this release" for name in applied if name not in files]
+        + [f"{name} was changed after it was applied" for name in changed],
+        pending=[
+            f"{name} is not applied" for name in files if applied.get(name) != files[name] and name not in changed
+        ],
+    )
 
 
 async def _value(connection: AsyncConnection, statement: LiteralString, *values: object) -> Any:

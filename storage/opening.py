@@ -14,7 +14,8 @@ from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
 from mnemic.storage.doctor import require_sound
-from mnemic.storage.migrate import ADMIN_ROLE, SERVICE_ROLE, migrate
+from mnemic.storage.isolation import ADMIN_ROLE, SERVICE_ROLE
+from mnemic.storage.migrate import migrate
 
 if TYPE_CHECKING:
     from mnemic.storage.embedded import EmbeddedPostgres

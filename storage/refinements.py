@@ -1,7 +1,7 @@
 """Refinement sessions: their rows, and what their tools do. The caller owns the transaction.
 
-Every change begins with `begin_act`: a session that has ended, or that another run has taken up,
-changes nothing any more.
+Every change begins with `begin_act`: a session that has ended, or that another run has taken up, changes nothing any
+more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,12 @@ from uuid import UUID, uuid4
 from mnemic.state.errors import ConcurrentChangeError, RefinementOverError
 from mnemic.state.records import Kind
 from mnemic.state.refinement import Ended, LedgerEntry, Refinement
-from mnemic.storage.database import Scoped
+from mnemic.state.settings import Settings
+from mnemic.storage import leases
+from mnemic.storage.leases import Lease
 from mnemic.storage.memories import STANDING
 from mnemic.storage.statements import load_statements
+from mnemic.storage.transaction import Scoped
 from mnemic.storage.vectors import half_vectors
 
 _SQL = load_statements("refinements")
@@ -29,6 +32,11 @@ class Claim(NamedTuple):
     scope_key: str
     #: The run.
     holder: UUID
+
+    @property
+    def lease(self) -> Lease:
+        """What the run holds while it works on the scope key."""
+        return Lease(work="refinement", scope_key=self.scope_key, holder=self.holder)
 
 
 class Running(NamedTuple):
@@ -57,16 +65,11 @@ async def running(scoped: Scoped, key: str) -> Running | None:
     return Running(*rows[0]) if rows else None
 
 
-async def begin(scoped: Scoped, claim: Claim, ledger: Sequence[LedgerEntry], *, target: int, seconds: int) -> None:
-    """Stores a new session; within an operation, whose history tells of it.
-
-    Raises:
-        ConcurrentChangeError: another one was begun meanwhile.
-    """
+async def begin(scoped: Scoped, claim: Claim, ledger: Sequence[LedgerEntry], *, target: int) -> None:
+    """Stores a new session, whose lease the run holds; within an operation, whose history tells of it."""
     values = {
         **_values(claim),
         "actor": scoped.identity.actor,
-        "seconds": seconds,
         "target": target,
         "tokens": sum(entry.tokens for entry in ledger),
         "memories": len(ledger),
@@ -74,23 +77,15 @@ async def begin(scoped: Scoped, claim: Claim, ledger: Sequence[LedgerEntry], *, 
     await scoped.execute(_SQL["begin"], values)
 
 
-async def take_over(scoped: Scoped, claim: Claim, *, seconds: int) -> bool:
-    """Takes a session up that was broken off; False where somebody else was faster."""
-    return bool(await scoped.tuples(_SQL["take_over"], {**_values(claim), "seconds": seconds}))
-
-
-async def release(scoped: Scoped, claim: Claim) -> None:
-    """Leaves a session to whoever resumes it."""
-    await scoped.execute(_SQL["release"], _values(claim))
-
-
-async def step(scoped: Scoped, claim: Claim, *, seconds: int) -> Progress:
+async def step(scoped: Scoped, claim: Claim, settings: Settings) -> Progress:
     """Counts a turn that is about to begin, and holds the session for as long again.
 
     Raises:
         RefinementOverError: the session is no longer this run's.
     """
-    rows = await scoped.tuples(_SQL["step"], {**_values(claim), "seconds": seconds})
+    rows = (
+        await scoped.tuples(_SQL["step"], _values(claim)) if await leases.renew(scoped, claim.lease, settings) else []
+    )
     if not rows:
         raise RefinementOverError
     return Progress(*rows[0])
@@ -115,7 +110,7 @@ async def begin_act(scoped: Scoped, claim: Claim, reason: str) -> None:
         "lock": scoped.lock,
         "head": scoped.head,
     }
-    ((is_running, _),) = await scoped.tuples(_SQL["begin_act"], values)
+    ((is_running, _),) = await scoped.tuples(_SQL["begin_refinement_act"], values)
     if not is_running:
         raise RefinementOverError
 
@@ -205,7 +200,7 @@ async def finish(
     counts: Mapping[str, int],
     journal_id: UUID | None,
 ) -> None:
-    """Ends a session with its outcome; within an operation, whose history tells of it."""
+    """Ends a session with its outcome, and its lease; within an operation, whose history tells of it."""
     values = {
         **_values(claim),
         "ended": ended,
@@ -219,6 +214,7 @@ async def finish(
         "journal_id": journal_id,
     }
     await scoped.execute(_SQL["finish"], values)
+    await leases.finish(scoped, claim.lease)
 
 
 async def listed(scoped: Scoped, keys: Sequence[str] | None, *, most: int) -> list[Refinement]:

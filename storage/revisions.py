@@ -9,8 +9,8 @@ from mnemic.policy.recall.delta import EXPLICIT, LONGEST_TEXT, SIGNS
 from mnemic.state.changes import Change, Changes, Known
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
-from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
+from mnemic.storage.transaction import Scoped
 
 _SQL = load_statements("revisions")
 #: Changes that are told at once: the next recalls tell of the others, so that no backlog keeps a turn waiting (2 s).

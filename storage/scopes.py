@@ -7,8 +7,8 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from mnemic.state.records import ScopeSettings
-from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
+from mnemic.storage.transaction import Scoped
 
 _SQL = load_statements("scopes")
 

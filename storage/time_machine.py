@@ -75,7 +75,7 @@ async def plan_restore(scoped: Scoped, key: str, moment: int | datetime, *, admi
 async def _plan(
     scoped: Scoped, name: str, keys: list[str] | None, request: Mapping[str, Any], values: Mapping[str, Any]
 ) -> Plan:
-    rows = await scoped.tuples(_SQL[name if keys is not None else f"{name}_as_administrator"], values)
+    rows = await scoped.tuples(_SQL[name], {**values, "keys": keys})
     return Plan(rows=[*map(PlanRow._make, rows)], request=request, keys=keys)
 
 
@@ -99,9 +99,8 @@ async def take_step(scoped: Scoped, plan: Plan, step: Step, *, op_id: UUID, whol
         "op_id": op_id,
         "actor": scoped.identity.actor,
     }
-    name = "roll_back" if plan.keys is not None else "roll_back_as_administrator"
     await scoped.wait_for_head()
-    ((is_done,),) = await scoped.tuples(_SQL[name], values)
+    ((is_done,),) = await scoped.tuples(_SQL["roll_back"], values)
     return bool(is_done)
 
 

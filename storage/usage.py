@@ -3,8 +3,8 @@
 from dataclasses import asdict
 
 from mnemic.state.records import Usage
-from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
+from mnemic.storage.transaction import Scoped
 
 _SQL = load_statements("usage")
 

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from uuid import UUID
 
-from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
+from mnemic.storage.transaction import Scoped
 
 _SQL = load_statements("uses")
 

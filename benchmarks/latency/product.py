@@ -26,7 +26,8 @@ from mnemic.state.records import Found, NewMemory, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
 from mnemic.storage.database import Scoped
-from mnemic.storage.migrate import SERVICE_ROLE, migrate
+from mnemic.storage.isolation import SERVICE_ROLE
+from mnemic.storage.migrate import migrate
 
 AGENT = "bench"
 ROLE = "supervisor"

@@ -22,8 +22,7 @@ def take_turn(provide: Provider, make_tools: ToolFactory) -> RefinementNode:
 
     async def take_turn(state: RefinementState, runtime: Runtime[Identity]) -> RefinementState:
         session = await refinement_session(provide, state, runtime)
-        seconds = session.settings.lease_seconds
-        progress = await session.write(lambda scoped: refinements.step(scoped, session.claim, seconds=seconds))
+        progress = await session.write(lambda scoped: refinements.step(scoped, session.claim, session.settings))
         if ending := _limit(progress, session.settings):
             return {"ending": ending}
         turns = state["turns"]

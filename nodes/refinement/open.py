@@ -5,13 +5,14 @@ from typing import Any, cast
 from langgraph.runtime import Runtime
 
 from mnemic.operations.refinement.open import CoreMemory, first_batches, open_session, plan
-from mnemic.operations.refinement.release import release_on_error
 from mnemic.operations.run.graph import RefinementNode
 from mnemic.operations.run.identity import identity_of
+from mnemic.operations.run.leases import holder_of, returned
 from mnemic.operations.run.resources import Provider
 from mnemic.state.checking import validate
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.refinement import Handles, RefinementInput, RefinementResult, RefinementState
+from mnemic.storage.leases import Lease
 
 
 def open_refinement(provide: Provider) -> RefinementNode:
@@ -24,10 +25,11 @@ def open_refinement(provide: Provider) -> RefinementNode:
         forced = request.get("force", False)
         if request.get("dry_run"):
             return {**_no_session(state), **await plan(resources, identity, key, forced=forced)}
-        opened = await open_session(resources, identity, key, forced=forced)
-        if isinstance(opened, CoreMemory):
-            return {**_no_session(state), **opened.as_result(key), "outcome": "not_due", "refinement_id": None}
-        async with release_on_error(opened.session):
+        lease = Lease(work="refinement", scope_key=key, holder=holder_of(runtime))
+        async with returned(resources, identity, lease):
+            opened = await open_session(resources, identity, lease, forced=forced)
+            if isinstance(opened, CoreMemory):
+                return {**_no_session(state), **opened.as_result(key), "outcome": "not_due", "refinement_id": None}
             batches = await first_batches(opened.session)
         return {
             "scope_key": key,

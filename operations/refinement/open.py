@@ -4,7 +4,6 @@ import asyncio
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from mnemic.operations.refinement.release import note_session
 from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession
 from mnemic.operations.run.identity import require_own_scope
 from mnemic.operations.run.resources import Resources
@@ -13,8 +12,9 @@ from mnemic.state.errors import CategoryRefusedError, InvalidInputError, Refinem
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.refinement import LedgerEntry, RefinementResult
 from mnemic.state.settings import Settings
-from mnemic.storage import refinements, scopes
+from mnemic.storage import leases, refinements, scopes
 from mnemic.storage.database import Scoped
+from mnemic.storage.leases import Lease
 from mnemic.storage.refinements import Claim
 
 
@@ -78,8 +78,8 @@ async def plan(resources: Resources, identity: Identity, key: str, *, forced: bo
     }
 
 
-async def open_session(resources: Resources, identity: Identity, key: str, *, forced: bool) -> Opened | CoreMemory:
-    """Begins a session, or resumes one that was broken off; the core memory alone where none is due.
+async def open_session(resources: Resources, identity: Identity, lease: Lease, *, forced: bool) -> Opened | CoreMemory:
+    """Begins a session under this lease, or resumes one that was broken off; the core memory where none is due.
 
     Raises:
         RefinementRunningError: somebody else's is running.
@@ -87,6 +87,7 @@ async def open_session(resources: Resources, identity: Identity, key: str, *, fo
         RefusedIdentityError: others share it, and a server's client asks.
         CategoryRefusedError: the role has no allowlist, or does not read what is always in context.
     """
+    key = lease.scope_key
     allowed = _require_refinable(resources, identity, key)
 
     async def act(scoped: Scoped) -> Opened | CoreMemory:
@@ -95,10 +96,13 @@ async def open_session(resources: Resources, identity: Identity, key: str, *, fo
             return core
         await scoped.begin_operation("refinement")  # from here on the agent's writers come one after the other
         running = await refinements.running(scoped, key)
-        claim = Claim(id=running.id if running else uuid4(), scope_key=key, holder=uuid4())
-        await _hold(scoped, claim, core, running)
+        # whoever asks for a refinement waits for no failure of the last one
+        if await leases.claim(scoped, lease, resources.settings, forced=True) is None:
+            raise _is_running(running)
+        claim = Claim(id=running.id if running else uuid4(), scope_key=key, holder=lease.holder)
+        if running is None:
+            await refinements.begin(scoped, claim, core.ledger, target=core.settings.refinement_target)
         session = RefinementSession(resources=resources, settings=core.settings, identity=identity, claim=claim)
-        note_session(session)
         return Opened(session, core, is_resumed=running is not None)
 
     return await resources.database.write(identity, act, only=key, categories=allowed)
@@ -134,16 +138,8 @@ async def _core_memory(scoped: Scoped, key: str, settings: Settings) -> CoreMemo
     return CoreMemory(overrides=overrides, settings=settings.overridden(overrides), ledger=ledger, running=running)
 
 
-async def _hold(scoped: Scoped, claim: Claim, core: CoreMemory, running: refinements.Running | None) -> None:
-    seconds = core.settings.lease_seconds
-    if running is None:
-        target = core.settings.refinement_target
-        await refinements.begin(scoped, claim, core.ledger, target=target, seconds=seconds)
-    elif running.is_held or not await refinements.take_over(scoped, claim, seconds=seconds):
-        raise _is_running(running)
-
-
-def _is_running(running: refinements.Running) -> RefinementRunningError:
+def _is_running(running: refinements.Running | None) -> RefinementRunningError:
+    age = running.age if running else 0
     return RefinementRunningError(
-        f"a refinement of this scope key has been running for {running.age:.0f} seconds: wait until it has ended"
+        f"a refinement of this scope key has been running for {age:.0f} seconds: wait until it has ended"
     )

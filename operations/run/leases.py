@@ -14,6 +14,7 @@ from mnemic.operations.run.resources import Provider, Resources
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, MnemicError, ModelOutputError
 from mnemic.state.graphs import ConsolidationState, FormationState
 from mnemic.state.identity import Identity, scope_key
+from mnemic.state.refinement import RefinementState
 from mnemic.storage import leases
 from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Failure, Lease
@@ -75,6 +76,11 @@ def formation_lease_of(state: FormationState, identity: Identity) -> Lease:
 def consolidation_lease_of(state: ConsolidationState, _: Identity) -> Lease:
     """The lease that `collect` has taken."""
     return Lease(work="consolidation", scope_key=state["scope_key"], holder=UUID(state["lease"]))
+
+
+def refinement_lease_of(state: RefinementState, _: Identity) -> Lease:
+    """The lease under which the session was opened."""
+    return Lease(work="refinement", scope_key=state["scope_key"], holder=UUID(state["holder"]))
 
 
 def holder_of(runtime: Runtime[Identity]) -> UUID:

@@ -16,20 +16,18 @@ with recursive tables as (
       join pg_roles r on r.rolname = k.role
 ), apart(role) as (
     values (%(owner)s::text), (%(service)s::text), (%(admin)s::text), ('pg_read_all_data'), ('pg_write_all_data')
-), needed(table_name, trigger_name, function_name) as (
-    values ('memories', 'guard', 'guard_memory'), ('memories', 'record_insert', 'record_history'),
-           ('memories', 'record_update', 'record_history'), ('memories', 'record_delete', 'record_history'),
-           ('memories', 'entries_follow', 'keep_entries'), ('memories', 'sessions_lapse', 'lapse_session'),
-           ('memories', 'never_truncated', 'refuse_change'),
-           ('relations', 'record_insert', 'record_history'), ('relations', 'record_delete', 'record_history'),
-           ('history', 'append_only', 'refuse_change'), ('history_contents', 'append_only', 'refuse_change'),
-           ('history_contents', 'erased_only', 'refuse_contents_change'),
-           ('refinements', 'record_begin', 'record_session'), ('refinements', 'record_end', 'record_session'),
-           ('checkpoints', 'stands_at', 'note_standing')
-), granted as ( -- by the migrations
+), needed as ( -- triggers
+    select * from unnest(%(trigger_tables)s::text[], %(trigger_names)s::text[], %(trigger_functions)s::text[])
+                  as n(table_name, trigger_name, function_name)
+), compared as ( -- the settings with which each policy compares a row
+    select * from unnest(%(policy_tables)s::text[], %(policy_names)s::text[], %(policy_roles)s::text[],
+                         %(policy_settings)s::text[]) as c(table_name, policy, kind, setting)
+), made as ( -- functions and their bodies
+    select * from unnest(%(functions)s::text[], %(bodies)s::text[]) as m(name, body)
+), granted as (
     select *
       from unnest(%(grantees)s::text[], %(privileges)s::text[], %(objects)s::text[]) as g(grantee, privilege, object)
-), grants as ( -- now; of columns those that were granted by themselves
+), grants as ( -- as they are; of columns those that were granted by themselves
     select t.relname::text as whole, t.relname::text as object, lower(a.privilege_type) as privilege, t.named as place,
            a.grantee
       from tables t cross join aclexplode(t.relacl) as a where a.grantee <> t.relowner
@@ -104,19 +102,20 @@ select 'row security', relname, format('alter table %%s enable row level securit
   from tables where not (relrowsecurity and relforcerowsecurity)
                 and relname not in ('migrations', 'checkpoint_migrations')
 union all
-select distinct case setting when 'categories' then 'allowlists' else 'policies' end, p.polname || ' on ' || p.relname,
+select distinct case when c.setting = 'categories' and p.condition like '%%mnemic.agent_id%%'
+                           and p.condition like '%%mnemic.scope_keys%%' then 'allowlists' else 'policies' end,
+       p.polname || ' on ' || p.relname,
        case when p.polname not in ('service', 'administrator')
             then format('drop policy %%I on %%s', p.polname, p.named) end
-  from conditions p cross join (values ('agent_id'), ('scope_keys'), ('categories'), ('threads')) as s(setting)
- where p.condition not like '%%mnemic.' || setting || '%%'
-   and case when p.relname in ('supervisor_checkpoints', 'checkpoints', 'checkpoint_blobs', 'checkpoint_writes')
-            then setting = 'threads'
-       when setting = 'agent_id' then true
-       when setting = 'threads' then false
-       when setting = 'scope_keys' then p.kind = %(service)s::text and p.relname not in ('agents', 'heads', 'token_usage')
-       else p.kind = %(service)s::text
-            and p.relname in ('memories', 'entries', 'history', 'history_contents', 'messages')
-            and p.condition like '%%mnemic.agent_id%%' and p.condition like '%%mnemic.scope_keys%%' end
+  from conditions p
+  left join compared c on c.table_name = p.relname -- what opens it to others has to compare as much
+                      and (c.kind = p.kind or not exists (select from compared o
+                                                           where o.table_name = p.relname and o.kind = p.kind))
+ where p.condition not like '%%mnemic.' || coalesce(c.setting, 'agent_id') || '%%'
+union all
+select distinct 'policies', c.policy || ' on ' || c.table_name, null::text
+  from compared c join tables t on t.relname = c.table_name
+ where not exists (select from pg_policy p where p.polrelid = t.oid and p.polname = c.policy)
 union all
 select 'views', format('%%I.%%I', n.nspname, c.relname),
        format(case c.relkind when 'v' then 'alter view %%I.%%I set (security_invoker = true)'
@@ -140,10 +139,14 @@ select 'functions', named || ' runs as its owner on another search path',
        format('alter function %%s set search_path = mnemic, pg_temp', named)
   from functions where prosecdef and not coalesce(proconfig @> array['search_path=mnemic, pg_temp'], false)
 union all
-select 'functions', named || ' is not what the migrations made', null
+select 'functions', named || ' is not what the package has', null
   from functions
  where prosqlbody is null
-   and proname || ' ' || encode(sha256(convert_to(prosrc, 'UTF8')), 'hex') <> all(%(bodies)s::text[])
+   and not exists (select from made m
+                    where m.name = proname and m.body = encode(sha256(convert_to(prosrc, 'UTF8')), 'hex'))
+union all
+select 'functions', 'mnemic.' || name || ' is missing', null from made
+ where name <> all (select proname from functions) and exists (select from functions)
 union all
 select 'triggers',
        concat(n.trigger_name, ' on ', n.table_name, ' calls ' || nullif(f.named, 'mnemic.' || n.function_name)),
@@ -172,5 +175,5 @@ select 'replication role', concat(w.grantee, ' may change it'),
 select max(v) from mnemic.checkpoint_migrations;
 
 -- record --
--- The migrations that have run.
-select number, checksum from mnemic.migrations;
+-- The files that were applied.
+select name, checksum from mnemic.migrations;

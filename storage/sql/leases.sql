@@ -11,6 +11,13 @@ on conflict (agent_id, scope_key, work) do update
  where l.until <= clock_timestamp() or (l.holder is null and %(forced)s)
 returning tries;
 
+-- renew --
+-- Holds it for as long again.
+update leases set until = clock_timestamp() + make_interval(secs => %(seconds)s)
+ where agent_id = %(agent_id)s and scope_key = %(key)s and work = %(work)s and holder = %(holder)s
+   and until > clock_timestamp()
+returning holder;
+
 -- finish --
 -- The work is done.
 delete from leases where agent_id = %(agent_id)s and scope_key = %(key)s and work = %(work)s and holder = %(holder)s;

@@ -1,39 +1,28 @@
 -- running --
 -- The session that has not ended on this scope key, how long it has run, and whether somebody works on it now.
-select id, extract(epoch from clock_timestamp() - started_at)::float8, until > clock_timestamp()
-  from refinements where agent_id = %(agent_id)s and scope_key = %(key)s and scope_key = any(%(scope_keys)s) and ended is null;
+select r.id, extract(epoch from clock_timestamp() - r.started_at)::float8, is_held(r)
+  from refinements r
+ where r.agent_id = %(agent_id)s and r.scope_key = %(key)s and r.scope_key = any(%(scope_keys)s) and r.ended is null;
 
 -- begin --
 -- A session's row, with what there is when it begins.
-insert into refinements (agent_id, id, scope_key, actor, holder, until, target_tokens, tokens_before, memories_before)
-values (%(agent_id)s, %(id)s, %(key)s, %(actor)s, %(holder)s, clock_timestamp() + make_interval(secs => %(seconds)s),
-        %(target)s, %(tokens)s, %(memories)s);
-
--- take_over --
--- A session that was broken off passes to who resumes it.
-update refinements set holder = %(holder)s, until = clock_timestamp() + make_interval(secs => %(seconds)s)
- where agent_id = %(agent_id)s and id = %(id)s and ended is null and until <= clock_timestamp()
-returning id;
-
--- release --
--- A run that broke off leaves the session to be resumed at once.
-update refinements set until = clock_timestamp()
- where agent_id = %(agent_id)s and id = %(id)s and holder = %(holder)s and ended is null;
+insert into refinements (agent_id, id, scope_key, actor, target_tokens, tokens_before, memories_before)
+values (%(agent_id)s, %(id)s, %(key)s, %(actor)s, %(target)s, %(tokens)s, %(memories)s);
 
 -- step --
 -- Counts a turn before its model is asked, so that one that always breaks off ends too; tells how far the session has come.
-update refinements set steps = steps + 1, until = clock_timestamp() + make_interval(secs => %(seconds)s)
- where agent_id = %(agent_id)s and id = %(id)s and holder = %(holder)s and ended is null and until > clock_timestamp()
+update refinements set steps = steps + 1
+ where agent_id = %(agent_id)s and id = %(id)s and ended is null
 returning steps, model_tokens, extract(epoch from clock_timestamp() - started_at)::float8, removed, memories_before;
 
 -- spend --
 -- What a turn of the model took.
 update refinements set model_tokens = model_tokens + %(tokens)s
- where agent_id = %(agent_id)s and id = %(id)s and holder = %(holder)s and ended is null;
+ where agent_id = %(agent_id)s and id = %(id)s and ended is null;
 
--- begin_act --
+-- begin_refinement_act --
 with patient as materialized (select set_config('lock_timeout', %(head)s, true)), begun as materialized (
-    select begin_act(%(id)s, %(holder)s, %(op_id)s, %(actor)s, %(reason)s) as is_running from patient)
+    select begin_refinement_act(%(id)s, %(holder)s, %(op_id)s, %(actor)s, %(reason)s) as is_running from patient)
 select is_running, set_config('lock_timeout', %(lock)s, true) from begun;
 
 -- removed --
@@ -69,7 +58,7 @@ select m.id from memories m
 with ranked as (
     select id, protected, row_number() over same as nth, first_value(id) over same as kept
       from memories
-     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind in ('core', 'reflection')
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and is_mergeable(kind)
     window same as (partition by scope_key, subject_user_id, case when subject_user_id is null then subject end,
                                  category, private, regexp_replace(content, '[^\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209f\u2150-\u218f\u2460-\u24ff]', '', 'g'),
                                  btrim(regexp_replace(normalize(content, nfkc), '\s+', ' ', 'g'))
@@ -91,7 +80,7 @@ select count(*)::integer from extra;
 update memories m set state = 'soft_deleted'
   from unnest(%(ids)s::uuid[], %(versions)s::integer[]) as g(id, version)
  where m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.id = g.id and m.version = g.version
-   and m.state = 'active' and m.kind in ('core', 'reflection')
+   and m.state = 'active' and is_mergeable(m.kind)
 returning m.id;
 
 -- insert_merged --
@@ -140,10 +129,10 @@ update refinements
 
 -- listed --
 -- Sessions of the visible scope keys, or all that the transaction sees, newest first.
-select id, scope_key, started_at, actor, ended, ended_at, ended is null and until > clock_timestamp() as is_held, steps,
+select id, scope_key, started_at, actor, ended, ended_at, ended is null and is_held(r) as is_held, steps,
        model_tokens, target_tokens, tokens_before, tokens_after, memories_before, memories_after, duplicates, merged,
        updated, deleted, protected, removed, journal_id
-  from refinements
+  from refinements r
  where agent_id = %(agent_id)s and (%(keys)s::text[] is null or scope_key = any(%(keys)s))
    and (%(id)s::uuid is null or id = %(id)s)
  order by started_at desc, id limit %(most)s;

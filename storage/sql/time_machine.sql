@@ -21,24 +21,15 @@ select distinct h.op_id from history h
    and (h.event = 'LINK' or tells_of_memory(h));
 
 -- plan_undo --
+-- What undoing operations means; without keys for an administrator.
 select * from plan_undo(%(keys)s, %(ops)s, %(cascade)s, %(request)s);
 
--- plan_undo_as_administrator --
-select * from plan_undo_as_administrator(%(ops)s, %(cascade)s, %(request)s);
-
 -- plan_restore --
-select * from plan_restore(%(key)s, %(seq)s, %(request)s);
-
--- plan_restore_as_administrator --
-select * from plan_restore_as_administrator(%(key)s, %(seq)s, %(request)s);
+select * from plan_restore(%(keys)s, %(key)s, %(seq)s, %(request)s);
 
 -- roll_back --
 select roll_back(%(keys)s, %(ids)s, %(versions)s, %(seqs)s, %(orphans)s, %(links)s, %(request)s, %(whole)s, %(left)s,
                  %(op_id)s, %(actor)s);
-
--- roll_back_as_administrator --
-select roll_back_as_administrator(%(ids)s, %(versions)s, %(seqs)s, %(orphans)s, %(links)s, %(request)s, %(whole)s, %(left)s,
-                                  %(op_id)s, %(actor)s);
 
 -- seq_at --
 -- Where a scope key's history stood at a time.

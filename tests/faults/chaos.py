@@ -10,7 +10,7 @@ import pytest
 
 from mnemic.state.identity import Identity
 from mnemic.storage.database import Database
-from mnemic.storage.migrate import SERVICE_ROLE
+from mnemic.storage.isolation import SERVICE_ROLE
 from tests.support.server import Clone
 
 Job = TypeVar("Job")
@@ -61,7 +61,7 @@ async def assert_pool_is_whole(database: Database, clone: Clone, who: Identity, 
     async with AsyncExitStack() as stack:
         everything = [await stack.enter_async_context(database.scoped(who)) for _ in range(size)]
         pids = {scoped.connection.info.backend_pid for scoped in everything}
-    stats = database._pool.get_stats()
+    stats = database.pool.get_stats()
     assert len(pids) == size
     assert (stats["pool_size"], stats["pool_available"], stats.get("requests_waiting", 0)) == (size, size, 0)
     assert busy_backends(clone, pids) == []

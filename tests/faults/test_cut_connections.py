@@ -38,7 +38,7 @@ async def test_no_dead_connection_is_handed_out(
 ) -> None:
     async with scripted_resources(clean_db, model) as resources:
         if not is_checked:
-            resources.database._pool._check = None
+            resources.database.pool._check = None
         memory = Mnemic(resources)
         await memory.observe(JOB.who, JOB.messages)
         await fill_pool(resources, idle)

@@ -8,7 +8,7 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from mnemic.state.errors import ConcurrentChangeError, RefinementRunningError
+from mnemic.state.errors import ConcurrentChangeError, RefinementOverError, RefinementRunningError
 from tests.faults.processes import PATIENCE_SECONDS, StartWorker
 from tests.faults.refining import REFINING, all_ended, check_refined_once, happened, script_refinement, settle_in
 from tests.faults.strikes import Scene, Strike, at_lock, in_request, repeat
@@ -91,7 +91,8 @@ def die_and_finish(
             successors,
             REFINING,
             until=lambda: all_ended(superuser),
-            expected=(ConcurrentChangeError, RefinementRunningError),
+            # on a busy machine a lease of a second may be over within a turn
+            expected=(ConcurrentChangeError, RefinementOverError, RefinementRunningError),
         )
         return done
 

@@ -64,7 +64,7 @@ class Watch:
 
         def note(path: str, request: dict[str, Any]) -> tuple[int, str, bytes]:
             what = step_of(path, request) or ""
-            stats = self.resources.database._pool.get_stats()
+            stats = self.resources.database.pool.get_stats()
             taken, busy = stats["pool_size"] - stats["pool_available"], busy_backends(self.clone)
             self.asked.append(what)
             if taken or busy:

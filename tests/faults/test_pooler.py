@@ -12,8 +12,9 @@ from mnemic.state.errors import ConfigurationError, DatabaseSetupError
 from mnemic.state.settings import Settings
 from mnemic.storage import database, dump
 from mnemic.storage.doctor import check
-from mnemic.storage.migrate import migrate, migrations
+from mnemic.storage.migrate import migrate
 from mnemic.storage.opening import open_database
+from mnemic.storage.schema import schema_files
 from tests.support.loopback import Request
 from tests.support.pgbouncer import PGBOUNCER, pgbouncer
 from tests.support.scripted import FACTS, fact, facts, scripted_model, scripted_resources, turns
@@ -106,7 +107,7 @@ async def test_the_doctor_names_the_pooler_and_its_mode(fresh_db: Clone, mode: s
 
 async def test_a_migration_runs_through_a_pooler_and_a_dump_is_refused(empty_db: Clone, tmp_path: Any) -> None:
     with pgbouncer(empty_db) as clone:
-        assert await migrate(clone.superuser_dsn) == [migration.name for migration in migrations()]
+        assert await migrate(clone.superuser_dsn) == [file.name for file in schema_files()]
         async with open_database(Settings(database_url=clone.service_dsn)):
             pass
         with pytest.raises(ConfigurationError, match="pooler"):

@@ -20,7 +20,7 @@ from mnemic.state.errors import (
     RefinementOverError,
     RefinementRunningError,
 )
-from mnemic.storage import refinements
+from mnemic.storage import leases, refinements
 from tests.faults.chaos import worsen
 from tests.faults.crashing import CrashingServer
 from tests.faults.processes import Worker
@@ -44,7 +44,7 @@ from tests.support.server import Clone
 from tests.support.worlds import expire_leases, memory, remember
 
 #: Sessions that nobody else may take up.
-HELD = "select id from mnemic.refinements where ended is null and until > clock_timestamp()"
+HELD = "select work from mnemic.leases where holder is not null and until > clock_timestamp()"
 COMPLETE = calling(("complete_refinement", {"summary": "Nothing to do."}))
 
 
@@ -106,8 +106,16 @@ async def test_control_where_nobody_looks_both_run(
 ) -> None:
     with fresh_db.as_superuser() as superuser:
         superuser.execute("drop index mnemic.refinements_one_running")
-    worsen(monkeypatch, refinements, running=("and ended is null", "and false"))
+    worsen(monkeypatch, refinements, running=("and r.ended is null", "and false"))
+    worsen(
+        monkeypatch,
+        leases,
+        claim=("where l.until <= clock_timestamp() or (l.holder is null and %(forced)s)", ""),
+        renew=("and holder = %(holder)s", ""),
+    )
     async with settled(fresh_db, model) as first, scripted_resources(fresh_db, model) as second:
+        with fresh_db.as_superuser() as superuser:
+            mutate(superuser, "begin_refinement_act", "and l.holder = p_holder", "")
         outcomes = await both_at_once(model, Mnemic(first), Mnemic(second))
 
     with pytest.raises(AssertionError, match="one is refused"):
@@ -135,7 +143,7 @@ def test_a_refinement_frozen_past_its_lease_changes_nothing_any_more(
         assert other.do("refinements", ANA) == []  # it is open
         freeze_in(model, REFINE, REFINING, sleeper)
         if not is_fenced:
-            mutate(superuser, "begin_act", "and holder = p_holder", "")
+            mutate(superuser, "begin_refinement_act", "and l.holder = p_holder", "")
         expire_leases(superuser)
         model.at(REFINE, hold)
         REFINING.ask(other)
@@ -189,7 +197,7 @@ def _settle(clone: Clone, model: TrappedModel) -> None:
 
 def left(superuser: psycopg.Connection) -> tuple[Any, ...] | None:
     """Whether the session is free, and its turns so far."""
-    return superuser.execute("select until <= clock_timestamp(), steps from mnemic.refinements").fetchone()
+    return superuser.execute(f"select not exists ({HELD}), steps from mnemic.refinements").fetchone()
 
 
 async def fail(memory: Mnemic, model: TrappedModel, answer: Answer) -> None:
@@ -217,7 +225,7 @@ async def test_a_refinement_whose_model_fails_goes_on_without_a_wait(
 async def test_control_a_session_that_is_not_released_has_to_be_waited_for(
     clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worsen(monkeypatch, refinements, release=("until = clock_timestamp()", "until = until"))
+    worsen(monkeypatch, leases, give_back=("set holder = null, tries", "set tries"))
     async with settled(clean_db, model) as resources:
         await fail(Mnemic(resources), model, 500)
         assert left(superuser) == (False, 1)

@@ -160,7 +160,7 @@ async def test_no_connection_is_held_while_a_model_or_the_embedder_answers(
 
 def watch(model: LoopbackModel, resources: Resources, held: list[tuple[str, int]]) -> None:
     """Notes, in the moment of each request, how many connections are in somebody's hands."""
-    pool = resources.database._pool
+    pool = resources.database.pool
     reply_to = model.reply_to
 
     def note(path: str, request: dict[str, Any]) -> tuple[int, str, bytes]:

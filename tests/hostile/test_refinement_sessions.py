@@ -24,7 +24,8 @@ from tests.support.server import Clone
 
 pytestmark = pytest.mark.thorough
 AGENTS = tuple(f"agent{number}" for number in range(8))
-FENCES = "and holder = p_holder and ended is null\n        and until > clock_timestamp()"
+FENCES = """ and r.ended is null and l.holder = p_holder
+        and l.until > clock_timestamp()"""
 
 
 @asynccontextmanager
@@ -118,7 +119,7 @@ async def test_control_a_session_that_sees_more_scope_keys_changes_them(
 
 
 async def test_control_without_fencing_the_tools_of_an_old_session_go_on(fresh_db: Clone) -> None:
-    assert await caught(fresh_db, "begin_act", FENCES, "") == "a change after the session's end"
+    assert await caught(fresh_db, "begin_refinement_act", FENCES, "") == "a change after the session's end"
 
 
 async def test_control_a_session_that_is_not_closed_is_seen(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from psycopg.errors import InsufficientPrivilege
 from mnemic import Administration, Mnemic, PastMemory
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConfigurationError, MnemicError
-from mnemic.storage.migrate import ADMIN_ROLE, SERVICE_ROLE
+from mnemic.storage.isolation import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.loopback import LoopbackModel
 from tests.support.played_refinements import refined
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, protect, saved, states
@@ -33,8 +33,9 @@ READABLE = {
         *("ts", "prev", "hash"),
     },
     "heads": {"agent_id", "seq", "hash"},
+    "leases": {"agent_id", "scope_key", "work", "holder", "until"},
     "refinements": {
-        *("agent_id", "id", "scope_key", "actor", "started_at", "holder", "until", "steps", "model_tokens", "removed"),
+        *("agent_id", "id", "scope_key", "actor", "started_at", "steps", "model_tokens", "removed"),
         *("target_tokens", "tokens_before", "memories_before", "ended", "ended_at", "tokens_after", "memories_after"),
         *("duplicates", "merged", "updated", "deleted", "protected", "journal_id"),
     },
@@ -46,10 +47,11 @@ CALLABLE = {
         "as_of_blind",
         "audit_problems",
         "forget_messages",
-        "plan_restore_as_administrator",
-        "plan_undo_as_administrator",
+        "is_held",
+        "plan_restore",
+        "plan_undo",
         "purge_expired",
-        "roll_back_as_administrator",
+        "roll_back",
         "seq_at",
         "set_protection",
     ),

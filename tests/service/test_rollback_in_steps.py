@@ -294,8 +294,8 @@ async def test_a_step_of_somebody_elses_rollback_is_an_unknown_operation(
 @pytest.mark.parametrize(
     ("function", "text", "wrong"),
     [
-        ("take_step", "and m.version = t.version", ""),
-        ("plan_undo_of", "array[resumed]", "array[null::uuid]"),
+        ("roll_back", "and m.version = t.version", ""),
+        ("plan_undo", "array[resumed]", "array[null::uuid]"),
         ("whole_operations", "s.meta ->> 'rollback' =", "false and s.meta ->> 'rollback' ="),
     ],
 )

@@ -248,7 +248,6 @@ MEMORY = {
     "updated_at": "updated_at = now()",
     "version": "version = version + 1",
     "source_session_id": "source_session_id = 's9'",
-    "related_user_ids": "related_user_ids = '{{bo}}'",
     "run_id": "run_id = 'run-8'",
     "actor_id": "actor_id = 'bo'",
     "role": "role = 'planner'",

@@ -2,7 +2,6 @@
 
 import re
 import traceback
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -16,8 +15,9 @@ from mnemic.state.errors import (
     RefusedError,
 )
 from mnemic.state.settings import Settings
-from mnemic.storage import failures, migrations
+from mnemic.storage import failures
 from mnemic.storage.database import Database
+from mnemic.storage.schema import bodies
 from tests.support.server import Clone
 from tests.support.worlds import identity, remember
 
@@ -132,8 +132,7 @@ async def test_a_closed_database_says_so(clean_db: Clone) -> None:
 
 
 def test_every_refusal_of_our_own_guards_has_its_words() -> None:
-    sql = "\n".join(path.read_text() for path in Path(migrations.__path__[0]).glob("*.sql"))
-    raised = set(re.findall(r"raise exception '([^']+)'", sql))
+    raised = {words for body in bodies().values() for words in re.findall(r"raise exception '([^']+)'", body)}
     assert raised - set(failures._REASONS) == {
         "an operation needs a scoped transaction",  # only outside of scoped()
         "a person is erased in a transaction of their own",  # only by other statements than our own

@@ -9,7 +9,7 @@ import pytest
 
 from mnemic.storage.database import Database
 from mnemic.storage.doctor import check, require_sound
-from mnemic.storage.migrate import migrate, migrations
+from mnemic.storage.migrate import migrate
 from tests.support.server import Clone, Server, cloned
 from tests.support.set_ups import carry_out, refusal
 
@@ -17,206 +17,80 @@ from tests.support.set_ups import carry_out, refusal
 OF_THE_AGENT = "agent_id = current_setting('mnemic.agent_id', true)"
 #: Nor this, of a table whose rows have categories.
 OF_THE_SCOPE = OF_THE_AGENT + " and scope_key = any (current_setting('mnemic.scope_keys', true)::text[])"
+Case = tuple[str, str, str, str]
+
+
+def _row_security(table: str, how: str) -> Case:
+    mended = f"alter table mnemic.{table} enable row level security, force row level security"
+    return f"alter table mnemic.{table} {how} row level security", "row security", table, mended
+
+
+def _policy(name: str, table: str, rest: str, check: str = "policies") -> Case:
+    harm = f"create policy {name} on mnemic.{table} {rest}"
+    return harm, check, f"{name} on {table}", f"drop policy {name} on mnemic.{table}"
+
+
+def _right(right: str, place: str, role: str) -> Case:
+    harm, mended = f"grant {right} on {place} to {role}", f"revoke {right} on {place} from {role}"
+    return harm, "privileges", f"{right} on {place.replace('mnemic.', '')} to {role}", mended
+
+
+def _trigger(table: str, name: str, how: str = "disable") -> Case:
+    mended = f"alter table mnemic.{table} enable trigger {name}"
+    return f"alter table mnemic.{table} {how} trigger {name}", "triggers", f"{name} on {table}", mended
+
+
+def _owner(thing: str, owner: str = "postgres") -> Case:
+    mended = f"alter {thing} owner to mnemic_owner"
+    return f"alter {thing} owner to {owner}", "ownership", f"{thing} belongs to {owner}", mended
+
+
+def _path(function: str, how: str) -> Case:
+    mended = f"alter function mnemic.{function} set search_path = mnemic, pg_temp"
+    found = f"mnemic.{function} runs as its owner on another search path"
+    return f"alter function mnemic.{function} {how}", "functions", found, mended
+
+
 #: What an administrator might do, the only check that fails then, what it found, and the statement that mends it.
-MENDED = [
-    (
-        "alter table mnemic.entries disable row level security",
-        "row security",
-        "entries",
-        "alter table mnemic.entries enable row level security, force row level security",
-    ),
-    (
-        "alter table mnemic.memories no force row level security",
-        "row security",
-        "memories",
-        "alter table mnemic.memories enable row level security, force row level security",
-    ),
+MENDED: list[Case] = [
+    _row_security("entries", "disable"),
+    _row_security("memories", "no force"),
+    _row_security("checkpoint_writes", "no force"),
     (
         "create table mnemic.notes (); alter table mnemic.notes owner to mnemic_owner",
         "row security",
         "notes",
         "alter table mnemic.notes enable row level security, force row level security",
     ),
-    (
-        "create policy helpful on mnemic.memories using (true)",
-        "policies",
-        "helpful on memories",
-        "drop policy helpful on mnemic.memories",
-    ),
-    (
-        "create policy mine on mnemic.heads to mnemic_app using (true)",
-        "policies",
-        "mine on heads",
-        "drop policy mine on mnemic.heads",
-    ),
-    (
-        "create policy everything on mnemic.history to mnemic_admin using (true)",
-        "policies",
-        "everything on history",
-        "drop policy everything on mnemic.history",
-    ),
-    (
-        "create policy anywhere on mnemic.memories for insert to mnemic_app with check (true)",
-        "policies",
-        "anywhere on memories",
-        "drop policy anywhere on mnemic.memories",
-    ),
-    (
-        "create policy shared on mnemic.checkpoint_blobs to mnemic_app using (true)",
-        "policies",
-        "shared on checkpoint_blobs",
-        "drop policy shared on mnemic.checkpoint_blobs",
-    ),
-    (
-        f"create policy of_agents on mnemic.supervisor_checkpoints to mnemic_app using ({OF_THE_AGENT})",
-        "policies",
-        "of_agents on supervisor_checkpoints",
-        "drop policy of_agents on mnemic.supervisor_checkpoints",
-    ),
-    (
-        "alter table mnemic.checkpoint_writes no force row level security",
-        "row security",
-        "checkpoint_writes",
-        "alter table mnemic.checkpoint_writes enable row level security, force row level security",
-    ),
-    (
-        "grant truncate on mnemic.checkpoints to mnemic_app",
-        "privileges",
-        "truncate on checkpoints to mnemic_app",
-        "revoke truncate on mnemic.checkpoints from mnemic_app",
-    ),
-    (
-        "grant insert on mnemic.checkpoint_migrations to mnemic_app",
-        "privileges",
-        "insert on checkpoint_migrations to mnemic_app",
-        "revoke insert on mnemic.checkpoint_migrations from mnemic_app",
-    ),
-    (
-        "grant execute on function mnemic.delete_threads to mnemic_app",
-        "privileges",
-        "execute on function delete_threads to mnemic_app",
-        "revoke execute on function mnemic.delete_threads from mnemic_app",
-    ),
-    (
-        "alter table mnemic.checkpoints disable trigger stands_at",
-        "triggers",
-        "stands_at on checkpoints",
-        "alter table mnemic.checkpoints enable trigger stands_at",
-    ),
-    (
-        f"create policy neighbours on mnemic.relations to mnemic_app using ({OF_THE_AGENT})",
-        "policies",
-        "neighbours on relations",
-        "drop policy neighbours on mnemic.relations",
-    ),
-    (
-        f"create policy wide on mnemic.entries using ({OF_THE_SCOPE})",
-        "allowlists",
-        "wide on entries",
-        "drop policy wide on mnemic.entries",
-    ),
-    (
-        "grant truncate on mnemic.entries to mnemic_app",
-        "privileges",
-        "truncate on entries to mnemic_app",
-        "revoke truncate on mnemic.entries from mnemic_app",
-    ),
-    (
-        "grant update on mnemic.history to public",
-        "privileges",
-        "update on history to public",
-        "revoke update on mnemic.history from public",
-    ),
-    (
-        "grant delete on mnemic.memories to mnemic_app",
-        "privileges",
-        "delete on memories to mnemic_app",
-        "revoke delete on mnemic.memories from mnemic_app",
-    ),
-    (
-        "grant update (hash) on mnemic.heads to mnemic_app",
-        "privileges",
-        "update (hash) on heads to mnemic_app",
-        "revoke update (hash) on mnemic.heads from mnemic_app",
-    ),
-    (
-        "grant update (op_xid) on mnemic.heads to mnemic_admin",
-        "privileges",
-        "update (op_xid) on heads to mnemic_admin",
-        "revoke update (op_xid) on mnemic.heads from mnemic_admin",
-    ),
-    (
-        "grant execute on function mnemic.open_operation to mnemic_app",
-        "privileges",
-        "execute on function open_operation to mnemic_app",
-        "revoke execute on function mnemic.open_operation from mnemic_app",
-    ),
-    (
-        "alter table mnemic.history_contents disable trigger erased_only",
-        "triggers",
-        "erased_only on history_contents",
-        "alter table mnemic.history_contents enable trigger erased_only",
-    ),
-    (
-        "grant create on schema mnemic to mnemic_app",
-        "privileges",
-        "create on schema mnemic to mnemic_app",
-        "revoke create on schema mnemic from mnemic_app",
-    ),
-    (
-        "grant execute on function mnemic.wipe to mnemic_app",
-        "privileges",
-        "execute on function wipe to mnemic_app",
-        "revoke execute on function mnemic.wipe from mnemic_app",
-    ),
-    (
-        "grant execute on function mnemic.searchable to public",
-        "privileges",
-        "execute on function searchable to public",
-        "revoke execute on function mnemic.searchable from public",
-    ),
-    (
-        "alter table mnemic.memories disable trigger guard",
-        "triggers",
-        "guard on memories",
-        "alter table mnemic.memories enable trigger guard",
-    ),
-    (
-        "alter table mnemic.memories enable replica trigger record_insert",
-        "triggers",
-        "record_insert on memories",
-        "alter table mnemic.memories enable trigger record_insert",
-    ),
-    (
-        "alter table mnemic.memories owner to mnemic_app",
-        "ownership",
-        "table mnemic.memories belongs to mnemic_app",
-        "alter table mnemic.memories owner to mnemic_owner",
-    ),
-    (
-        "alter function mnemic.set_protection owner to postgres",
-        "ownership",
-        "function mnemic.set_protection belongs to postgres",
-        "alter function mnemic.set_protection owner to mnemic_owner",
-    ),
-    (
-        "alter schema mnemic owner to postgres",
-        "ownership",
-        "schema mnemic belongs to postgres",
-        "alter schema mnemic owner to mnemic_owner",
-    ),
-    (
-        "alter function mnemic.erase_step reset search_path",
-        "functions",
-        "mnemic.erase_step runs as its owner on another search path",
-        "alter function mnemic.erase_step set search_path = mnemic, pg_temp",
-    ),
-    (
-        "alter function mnemic.roll_back set search_path = public, mnemic",
-        "functions",
-        "mnemic.roll_back runs as its owner on another search path",
-        "alter function mnemic.roll_back set search_path = mnemic, pg_temp",
-    ),
+    _policy("helpful", "memories", "using (true)"),
+    _policy("mine", "heads", "to mnemic_app using (true)"),
+    _policy("everything", "history", "to mnemic_admin using (true)"),
+    _policy("anywhere", "memories", "for insert to mnemic_app with check (true)"),
+    _policy("shared", "checkpoint_blobs", "to mnemic_app using (true)"),
+    _policy("of_agents", "supervisor_checkpoints", f"to mnemic_app using ({OF_THE_AGENT})"),
+    _policy("neighbours", "relations", f"to mnemic_app using ({OF_THE_AGENT})"),
+    _policy("wide", "entries", f"using ({OF_THE_SCOPE})", "allowlists"),
+    _right("truncate", "mnemic.checkpoints", "mnemic_app"),
+    _right("insert", "mnemic.checkpoint_migrations", "mnemic_app"),
+    _right("execute", "function mnemic.delete_threads", "mnemic_app"),
+    _right("truncate", "mnemic.entries", "mnemic_app"),
+    _right("update", "mnemic.history", "public"),
+    _right("delete", "mnemic.memories", "mnemic_app"),
+    _right("update (hash)", "mnemic.heads", "mnemic_app"),
+    _right("update (op_xid)", "mnemic.heads", "mnemic_admin"),
+    _right("execute", "function mnemic.open_operation", "mnemic_app"),
+    _right("create", "schema mnemic", "mnemic_app"),
+    _right("execute", "function mnemic.erase_contents", "mnemic_app"),
+    _right("execute", "function mnemic.searchable", "public"),
+    _trigger("checkpoints", "stands_at"),
+    _trigger("history_contents", "erased_only"),
+    _trigger("memories", "guard"),
+    _trigger("memories", "record_insert", "enable replica"),
+    _owner("table mnemic.memories", "mnemic_app"),
+    _owner("function mnemic.set_protection"),
+    _owner("schema mnemic"),
+    _path("erase_step", "reset search_path"),
+    _path("roll_back", "set search_path = public, mnemic"),
     (
         "create view public.everything as select * from mnemic.memories",
         "views",
@@ -249,17 +123,36 @@ BY_MIGRATE = [
     ("alter role mnemic_app in database {db} reset search_path", "search path"),
     ("revoke select on mnemic.migrations from mnemic_app", "migrations"),
 ]
-#: What no statement mends: the check and words of its remedy.
-ADVISED = [
+#: What is in the package, and made anew where its record is gone: the check, and what it found.
+MADE_ANEW = [
     *(
-        (f"alter policy service on mnemic.{table} using ({OF_THE_SCOPE})", "allowlists", f"service on {table}: .*dump")
+        (f"alter policy service on mnemic.{table} using ({OF_THE_SCOPE})", "allowlists", f"service on {table}")
         for table in ("memories", "entries", "history", "history_contents", "messages")
     ),
-    (f"alter policy service on mnemic.memory_use using ({OF_THE_AGENT})", "policies", "service on memory_use: .*dump"),
+    (f"alter policy service on mnemic.memory_use using ({OF_THE_AGENT})", "policies", "service on memory_use"),
     *(
-        (f"alter policy service on mnemic.{table} using (true)", "policies", f"service on {table}: .*dump")
+        (f"alter policy service on mnemic.{table} using (true)", "policies", f"service on {table}")
         for table in ("supervisor_checkpoints", "checkpoints", "checkpoint_blobs", "checkpoint_writes")
     ),
+    ("drop policy service on mnemic.entries", "policies", "service on entries"),
+    ("drop trigger stands_at on mnemic.checkpoints", "triggers", "stands_at on checkpoints"),
+    ("drop trigger append_only on mnemic.history", "triggers", "append_only on history"),
+    (
+        "create or replace trigger guard before insert or update or delete on mnemic.memories"
+        " for each row execute function suppress_redundant_updates_trigger()",
+        "triggers",
+        "guard on memories calls pg_catalog.suppress_redundant_updates_trigger",
+    ),
+    (
+        "create or replace function mnemic.guard_memory() returns trigger language plpgsql"
+        " set search_path = mnemic, pg_temp as 'begin return new; end'",
+        "functions",
+        "mnemic.guard_memory is not what the package has",
+    ),
+    ("drop function mnemic.audit_problems", "functions", "mnemic.audit_problems is missing"),
+]
+#: What no statement mends: the check and words of its remedy.
+ADVISED = [
     (
         "delete from mnemic.checkpoint_migrations where v = 9",
         "checkpoints",
@@ -271,37 +164,24 @@ ADVISED = [
         "version 10, and the installed langgraph-checkpoint-postgres expects 9: install a release",
     ),
     (
-        "drop trigger stands_at on mnemic.checkpoints",
-        "triggers",
-        "stands_at on checkpoints: .* dump of a sound database",
-    ),
-    ("drop trigger append_only on mnemic.history", "triggers", "append_only on history: .* dump of a sound database"),
-    (
-        "create or replace trigger guard before insert or update or delete on mnemic.memories"
-        " for each row execute function suppress_redundant_updates_trigger()",
-        "triggers",
-        "guard on memories calls pg_catalog.suppress_redundant_updates_trigger: .* dump of a sound database",
-    ),
-    (
-        "create or replace function mnemic.guard_memory() returns trigger language plpgsql"
-        " set search_path = mnemic, pg_temp as 'begin return new; end'",
-        "functions",
-        "mnemic.guard_memory is not what the migrations made: .* dump of a sound database",
-    ),
-    (
         "alter role mnemic_app in database {db} set session_replication_role = replica",
         "replication role",
         "replica: .*reset session_replication_role",
     ),
     (
-        "update mnemic.migrations set checksum = 'x' where number = 1",
+        "update mnemic.migrations set checksum = 'x' where name like '0001%'",
         "migrations",
-        r"0001_first_path\.sql was changed after it ran",
+        r"0001_memories\.sql was changed after it was applied",
     ),
     (
-        "delete from mnemic.migrations where number = 1",
+        "insert into mnemic.migrations (name, checksum) values ('9999_new.sql', 'x')",
         "migrations",
-        r"0001_first_path\.sql has not run: run `mnemic db migrate`",
+        r"9999_new\.sql is unknown to this release: .*a newer one",
+    ),
+    (
+        "delete from mnemic.migrations where name = 'rules'",
+        "migrations",
+        "rules is not applied: run `mnemic db migrate`",
     ),
     (
         "update pg_extension set extversion = '0.7.4' where extname = 'vector'",
@@ -361,6 +241,21 @@ async def test_what_migrate_mends_is_refused_with_it(fresh_db: Clone, harm: str,
         await require_sound(db)
 
 
+@pytest.mark.parametrize(("harm", "name", "found"), MADE_ANEW, ids=[harm for harm, *_ in MADE_ANEW])
+async def test_what_the_package_has_is_made_anew(fresh_db: Clone, harm: str, name: str, found: str) -> None:
+    with fresh_db.as_superuser() as connection:
+        connection.execute(harm.encode())
+        async with fresh_db.database() as db:
+            broken, told = await refusal(db)
+            assert list(broken) == [name]
+            assert broken[name].startswith(f"{found}: ")
+            assert "delete the row 'rules' from mnemic.migrations, then run `mnemic db migrate`" in told
+        connection.execute("delete from mnemic.migrations where name = 'rules'")
+    assert await migrate(fresh_db.superuser_dsn) == ["rules"]
+    async with fresh_db.database() as db:
+        await require_sound(db)
+
+
 @pytest.mark.parametrize(("harm", "name", "remedy"), ADVISED, ids=[harm for harm, *_ in ADVISED])
 async def test_what_no_statement_mends_is_refused_with_advice(
     fresh_db: Clone, harm: str, name: str, remedy: str
@@ -373,7 +268,7 @@ async def test_what_no_statement_mends_is_refused_with_advice(
     assert re.search(remedy, told)
 
 
-async def test_every_trigger_that_migrations_make_is_missed(fresh_db: Clone) -> None:
+async def test_every_trigger_is_missed(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as connection:
         made = connection.execute(
             "select tgname, relname from pg_trigger join pg_class c on c.oid = tgrelid"
@@ -405,27 +300,6 @@ async def test_every_table_needs_row_security(fresh_db: Clone) -> None:
         await require_sound(db)
 
 
-def _of_migration(number: int, function: str) -> str:
-    """How that migration made a function."""
-    (text,) = [migration.text for migration in migrations() if migration.number == number]
-    found = re.search(rf"^create function {function}\(.*?^end \$\$;", text, re.DOTALL | re.MULTILINE)
-    assert found
-    return found.group().replace("create function", "create or replace function")
-
-
-@pytest.mark.parametrize(("number", "function"), [(1, "open_operation"), (1, "begin_operation"), (3, "record_history")])
-async def test_a_function_as_an_earlier_migration_made_it_is_refused(
-    fresh_db: Clone, number: int, function: str
-) -> None:
-    """These take from settings who acts, or from the service which kind it is."""
-    with fresh_db.as_superuser() as connection:
-        connection.execute("set role mnemic_owner; set search_path = mnemic, public")
-        connection.execute(_of_migration(number, function).encode())
-    async with fresh_db.database() as db:
-        broken, _ = await refusal(db)
-    assert f"mnemic.{function} is not what the migrations made" in broken["functions"]
-
-
 @pytest.mark.parametrize("place", ["mnemic", "public"])
 async def test_a_foreign_function_with_the_owners_rights_is_refused(fresh_db: Clone, place: str) -> None:
     with fresh_db.as_superuser() as connection:
@@ -436,7 +310,7 @@ async def test_a_foreign_function_with_the_owners_rights_is_refused(fresh_db: Cl
     async with fresh_db.database() as db:
         broken, _ = await refusal(db)
         assert f"{place}.peek runs as its owner on another search path" in broken["functions"]
-        assert f"{place}.peek is not what the migrations made: drop it if it is your own" in broken["functions"]
+        assert f"{place}.peek is not what the package has: drop it if it is your own" in broken["functions"]
         assert f"`revoke execute on function {place}.peek from public`" in broken["privileges"]
         with fresh_db.as_superuser() as connection:
             connection.execute(f"drop function {place}.peek".encode())

@@ -245,7 +245,7 @@ RULES: dict[str, tuple[Shown, str, str, str]] = {
     ),
     "and gives it back": (
         test_who_takes_the_forgetting_back_finds_both_again,
-        "take_step", "rests_on(p_agent, shown)", "rests_on(p_agent, '{}')",
+        "roll_back", "rests_on(agent, shown)", "rests_on(agent, '{}')",
     ),
     "a living memory holds what it rests on through others": (
         test_what_the_living_one_rests_on_through_it_stays_searched,
@@ -262,6 +262,7 @@ RULES: dict[str, tuple[Shown, str, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", RULES)
 async def test_each_rule_about_duplicates_is_needed(fresh_db: Clone, rule: str) -> None:
     shown_by, function, text, wrong = RULES[rule]

@@ -47,9 +47,7 @@ async def told_and_changed(db: Database, clone: Clone) -> uuid.UUID:
     said = message(f"I have a {CANARY}")
     kept = replace(memory(f"Ana has a {CANARY}.", kind="reflection", sources=[said]), subject=f"Ana {CANARY}")
     await form(db, ANA, [replace(said, author=f"Ana {CANARY}")], kept)
-    change = (
-        f"update memories set content = 'Ana has two {CANARY}s', tags = array['{CANARY}'], related_user_ids = '{{bo}}'"
-    )
+    change = f"update memories set content = 'Ana has two {CANARY}s', tags = array['{CANARY}']"
     use = "insert into memory_use select agent_id, id, scope_key, 1, now() from memories"
     changed = in_a_session("user:ana", lambda scoped: scoped.execute(change, {}))
     await operate(db, ANA, changed, lambda scoped: scoped.execute(use, {}))
@@ -66,9 +64,9 @@ async def test_of_an_erased_memory_no_more_than_a_skeleton_is_left(
     assert await erase(db, memory_id) == [memory_id]
     assert places(superuser) == set()
     row = superuser.execute(
-        "select state, content, subject, tags, related_user_ids, protected, pinned, scope_key from mnemic.memories"
+        "select state, content, subject, tags, protected, pinned, scope_key from mnemic.memories"
     ).fetchall()
-    assert row == [("purged", "", "", None, None, False, False, "user:ana")]
+    assert row == [("purged", "", "", None, False, False, "user:ana")]
     for table in ("entries", "memory_use"):
         assert superuser.execute(f"select count(*) from mnemic.{table}".encode()).fetchone() == (0,)
     (source,) = superuser.execute("select to_jsonb(s) from mnemic.sources s").fetchone() or ({},)
@@ -96,12 +94,13 @@ PARTS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("beginning", "end", "left_in"), PARTS)
 async def test_without_any_part_of_it_something_would_be_left(
     fresh_db: Clone, beginning: str, end: str, left_in: str
 ) -> None:
     with fresh_db.as_superuser() as superuser:
-        row = superuser.execute("select pg_get_functiondef('mnemic.wipe'::regproc)").fetchone()
+        row = superuser.execute("select pg_get_functiondef('mnemic.erase_contents'::regproc)").fetchone()
         assert row
         before, _, rest = row[0].partition(beginning)
         assert rest
@@ -192,6 +191,7 @@ async def test_no_erasure_hides_as_a_part_of_the_operation_that_it_erases(
     assert places(superuser) == set()
 
 
+@pytest.mark.thorough
 async def test_even_as_a_part_of_the_operation_that_it_erases_an_erasure_leaves_nothing(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as superuser:
         mutate(superuser, "open_operation", "op_id = p_op", "false")
@@ -207,7 +207,7 @@ async def test_even_as_a_part_of_the_operation_that_it_erases_an_erasure_leaves_
 async def test_contents_of_the_history_go_by_an_erasure_alone(db: Database, clean_db: Clone) -> None:
     await remember(db, ANA, memory(CANARY))
     trick = "select set_config('mnemic.erasing', 'yes', false)"
-    for statement in ("delete from history_contents", "select wipe('harbor', '{}', '{}', gen_random_uuid())"):
+    for statement in ("delete from history_contents", "select erase_contents('harbor', '{}', '{}', gen_random_uuid())"):
         with pytest.raises(RefusedError, match="permission denied"):
             await operate(db, ANA, lambda scoped, sent=statement: _after(scoped, trick, sent))  # type: ignore[misc]
     with clean_db.as_superuser() as owner:
@@ -246,6 +246,7 @@ async def test_the_planners_samples_keep_nothing_of_what_was_said(fresh_db: Clon
         assert superuser.execute(samples, (f"%{CANARY}%",)).fetchone() == (3,)
 
 
+@pytest.mark.thorough
 async def test_undo_and_erasure_at_once_neither_deadlock_nor_bring_anything_back(fresh_db: Clone) -> None:
     see_deadlocks_quickly(fresh_db)
     async with fresh_db.database(PATIENT) as db:

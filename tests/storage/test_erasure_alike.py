@@ -1,15 +1,10 @@
 """What says the same as an erased memory goes with it; a dry run tells the same beforehand, and what stays."""
 
-from dataclasses import replace
-from datetime import timedelta
-from uuid import UUID
-
 import psycopg
 
 from mnemic.state.records import Message, NewMemory, Supersession
 from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database
-from mnemic.storage.migrate import migrations
 from tests.support.erasing import ANA, CANARY, erase, form, places, problems, states, told
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
@@ -83,28 +78,3 @@ async def test_a_dry_run_tells_what_goes_and_what_stays_and_the_act_does_that(
             assert (done.erased, done.messages) == ((own.id,), 1)
             assert states(superuser, own.id, shared.id) == ["purged", "active"]
             assert told(superuser, [hers, his]) == [his]
-
-
-def ties(superuser: psycopg.Connection) -> set[tuple[UUID, UUID]]:
-    return {*superuser.execute("select memory_id, message_id from mnemic.sources").fetchall()}
-
-
-async def test_the_migration_ties_what_was_said_again_in_the_same_words(
-    db: Database, superuser: psycopg.Connection
-) -> None:
-    """Of the same speaker, and where the words tell of the memory; not what other words said."""
-    said, again = message("I keep bees at home."), message("i keep BEES at home", session="s2")
-    later = replace(message("My bees again"), said_at=MORNING + timedelta(days=1))
-    yes, yes_again, his = message("Yes, please"), message("Yes please!"), message("I keep bees at home", user="bo")
-    kept, other = memory("Ana keeps bees.", sources=[said]), memory("Ana wants a hive.", sources=[yes])
-    said_so = [said, again, later, yes, yes_again, his]
-    await form(db, ANA, [one for one in said_so if one.session_id == "s1"], kept, other, also=["user:bo"])
-    await form(db, identity(session="s2"), [again])
-    before = ties(superuser)
-    (text,) = [one.text for one in migrations() if one.number == 9]
-    statement = text[text.index("insert into sources") :]
-    superuser.execute(b"set search_path = mnemic, public")
-    superuser.execute(statement.encode())
-    assert ties(superuser) - before == {(kept.id, again.id)}
-    superuser.execute(statement.encode())
-    assert len(ties(superuser)) == len(before) + 1

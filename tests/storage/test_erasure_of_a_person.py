@@ -113,6 +113,7 @@ async def test_erasing_a_person_takes_what_is_theirs_and_leaves_what_others_said
     assert await erase_person(db) == set()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["said_by", "formed_from", "went_into"])
 async def test_each_look_up_of_what_is_a_persons_is_needed(fresh_db: Clone, name: str) -> None:
     bodies = {
@@ -241,7 +242,7 @@ _OWN = "and (m.scope_key not like 'user:%' or m.scope_key = 'user:' || p_user)\n
 RULES: dict[str, tuple[Callable[[Database, Clone, psycopg.Connection], Awaitable[None]], str, str, str]] = {
     "sources stay": (
         partial(test_an_erased_message_still_tells_what_else_rests_on_it, erased_before=True),
-        "wipe", "delete from memory_use", _WITH_SOURCES,
+        "erase_contents", "delete from memory_use", _WITH_SOURCES,
     ),
     "what was taken in tells of what took it": (
         partial(test_a_consolidation_goes_whether_or_not_what_it_repeats_was_erased_before, erased_before=True),
@@ -258,6 +259,7 @@ RULES: dict[str, tuple[Callable[[Database, Clone, psycopg.Connection], Awaitable
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", RULES)
 async def test_each_rule_about_what_is_tied_to_a_person_is_needed(fresh_db: Clone, rule: str) -> None:
     shown_by, function, text, wrong = RULES[rule]

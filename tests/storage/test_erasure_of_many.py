@@ -105,7 +105,9 @@ class KilledError(Exception):
     """As if the process ended there."""
 
 
-@pytest.mark.parametrize("ids", [True, False], ids=["by their ids", "a person"])
+@pytest.mark.parametrize(
+    "ids", [pytest.param(True, marks=pytest.mark.thorough), False], ids=["by their ids", "a person"]
+)
 async def test_an_erasure_that_was_broken_off_goes_on(
     db: Database, clean_db: Clone, superuser: psycopg.Connection, ids: bool
 ) -> None:

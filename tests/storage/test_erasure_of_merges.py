@@ -218,44 +218,44 @@ async def test_a_merge_that_was_undone_and_done_again_is_one(
 RULES: dict[str, tuple[Shown, str, str, str]] = {
     "a person's erasure gives back": (
         test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with,
-        "taken_in", "m.state = 'soft_deleted'", "false",
+        "absorbed_by", "m.state = 'soft_deleted'", "false",
     ),
     "only what is out of use comes back": (
         test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
-        "taken_in", "and m.state = 'soft_deleted'", "",
+        "absorbed_by", "and m.state = 'soft_deleted'", "",
     ),
     "what lies between is looked through": (
         test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
-        "taken_in", "m.id = r.to_id and m.state = 'purged'", "false",
+        "absorbed_by", "m.id = r.to_id and m.state = 'purged'", "false",
     ),
     "the relation tells": (
         test_a_merge_that_was_undone_and_done_again_is_one,
-        "taken_in", "'same_as') and not stands", "'same_as') and r.relation_type = 'same_as' and not stands",
+        "absorbed_by", "'same_as') and not is_in_use", "'same_as') and r.relation_type = 'same_as' and not is_in_use",
     ),
     "of what a living memory says none comes back": (
         test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
-        "set_free", "and are_twins(t, m)", "and false",
+        "reactivate", "and are_twins(t, m)", "and false",
     ),
     "a thought is no twin of a commitment": (
         test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
-        "set_free", "on (m.scope_key, m.kind, m.content_hash, m.subject_user_id)", "on (m.scope_key)",
+        "reactivate", "on (m.scope_key, m.kind, m.content_hash, m.subject_user_id)", "on (m.scope_key)",
     ),
     "of the same words one comes back": (
         test_of_what_was_merged_twice_in_the_same_words_one_comes_back,
-        "set_free", "on (m.scope_key, m.kind, m.content_hash, m.subject_user_id)",
+        "reactivate", "on (m.scope_key, m.kind, m.content_hash, m.subject_user_id)",
         "on (m.scope_key, m.kind, m.content_hash, m.subject_user_id, m.id)",
     ),
     "what was forgotten stays so": (
         test_what_was_forgotten_merged_stays_so_when_that_is_erased,
-        "stands", "= 'DELETE')", "= '')",
+        "is_in_use", "= 'DELETE')", "= '')",
     ),
     "what was forgotten merged twice, too": (
         test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased,
-        "stands", "r.relation_type in ('merged_from'", "r.relation_type in (''",
+        "is_in_use", "r.relation_type in ('merged_from'", "r.relation_type in (''",
     ),
     "what a living memory stands for stays out of use": (
         test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
-        "stands", "o.state = 'active'", "false",
+        "is_in_use", "o.state = 'active'", "false",
     ),
     "what an erasure gave back is no later change": (
         test_an_erasure_stands_in_no_undos_way,
@@ -264,6 +264,7 @@ RULES: dict[str, tuple[Shown, str, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", RULES)
 async def test_each_rule_about_what_comes_back_is_needed(fresh_db: Clone, rule: str) -> None:
     shown_by, function, text, wrong = RULES[rule]

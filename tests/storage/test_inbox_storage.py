@@ -90,6 +90,7 @@ async def test_a_message_edited_while_it_is_formed_is_formed_anew(db: Database) 
     await edit_while_it_is_formed(db)
 
 
+@pytest.mark.thorough
 async def test_control_a_run_that_settles_whatever_stands_there_loses_the_edit(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

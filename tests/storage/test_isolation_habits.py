@@ -34,11 +34,9 @@ def test_no_setting_outlives_its_transaction() -> None:
 
 
 def test_connections_are_taken_from_the_pool_in_one_place() -> None:
-    assert [path for path, text in sources() if re.search(r"\.connection\(|\.getconn\(", text)] == [
-        "storage/database.py"
-    ]
-    (database,) = [text for path, text in sources() if path == "storage/database.py"]
-    assert len(re.findall(r"\.connection\(|\.getconn\(", database)) == 1
+    assert [path for path, text in sources() if re.search(r"\.connection\(|\.getconn\(", text)] == ["storage/pool.py"]
+    (pool,) = [text for path, text in sources() if path == "storage/pool.py"]
+    assert len(re.findall(r"\.connection\(|\.getconn\(", pool)) == 1
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import uuid
 from dataclasses import dataclass
 from typing import get_args
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,6 +62,7 @@ async def _store(db: Database, agents: dict[str, str], world: World) -> list[tup
     return stored
 
 
+@pytest.mark.thorough
 @given(world=worlds())
 async def test_every_way_to_read_returns_exactly_what_is_visible(db: Database, world: World) -> None:
     agents = {name: f"{name}-{uuid.uuid4().hex}" for name in ("first", "second")}

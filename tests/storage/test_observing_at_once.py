@@ -51,6 +51,7 @@ async def test_observers_of_the_same_messages_in_any_order_do_not_deadlock(fresh
     assert observed.pending > 40 * 10
 
 
+@pytest.mark.thorough
 async def test_without_the_sessions_lock_they_would(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     see_deadlocks_quickly(fresh_db)
     async with fresh_db.database(PATIENT) as db:

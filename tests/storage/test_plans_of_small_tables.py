@@ -4,6 +4,8 @@ import json
 import uuid
 from typing import LiteralString
 
+import pytest
+
 from mnemic.storage import inbox
 from mnemic.storage.database import Database
 from tests.storage.test_plans import Explaining
@@ -39,6 +41,7 @@ async def test_observed_messages_are_looked_up_by_their_key_in_an_empty_table_to
     assert await looks_up_by_key(db, OBSERVE)
 
 
+@pytest.mark.thorough
 async def test_control_without_the_fence_all_of_them_would_be_read(db: Database) -> None:
     assert "offset 0" in OBSERVE
     assert not await looks_up_by_key(db, OBSERVE.replace(" offset 0", ""))

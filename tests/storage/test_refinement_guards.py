@@ -16,7 +16,7 @@ from mnemic.storage.database import Database, Scoped
 from mnemic.storage.refinements import Claim
 from tests.support.mutating import mutate
 from tests.support.server import Clone
-from tests.support.stored_refinements import begun, ended, new, taken_over, within
+from tests.support.stored_refinements import begun, ended, new, take_up, taken_over, within
 from tests.support.worlds import expire_leases, identity, memory, operate, remember
 
 ANA, MUSEUM = identity("ana"), identity("ana", agent="museum")
@@ -192,7 +192,7 @@ async def test_nobody_works_on_or_begins_a_session_of_a_scope_key_that_is_not_th
     await ended(db, ANA, session)
 
     async def begin(scoped: Scoped) -> None:
-        await refinements.begin(scoped, new(), [], target=10, seconds=60)
+        await refinements.begin(scoped, new(), [], target=10)
 
     with pytest.raises(MnemicError):
         await operate(db, identity("bo"), begin)
@@ -212,7 +212,7 @@ async def test_two_sessions_never_run_on_one_scope_key(db: Database, core: NewMe
 async def test_a_session_begins_and_ends_in_an_operation_and_is_never_unmade(db: Database, core: NewMemory) -> None:
     with pytest.raises(RefusedError, match="42501"):
         async with db.scoped(ANA) as scoped:
-            await refinements.begin(scoped, new(), [], target=10, seconds=60)
+            await refinements.begin(scoped, new(), [], target=10)
     session = await begun(db, ANA)
     with pytest.raises(RefusedError, match="42501"):
         async with db.scoped(ANA) as scoped:
@@ -238,7 +238,7 @@ async def test_administrators_see_figures_and_begin_none(db: Database, clean_db:
         assert admin.execute("select id from refinements").fetchall() == [(session.id,)]
         for statement in (
             "update refinements set ended = 'completed', ended_at = now()",
-            "select begin_act(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'a', 'b')",
+            "select begin_refinement_act(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'a', 'b')",
             "select protect_in_refinement(gen_random_uuid(), 1)",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -256,20 +256,27 @@ def _in_a_session(key: str, before: Callable[[Scoped, Claim], Awaitable[object]]
     def pretending_so(act: Act) -> Act:
         async def acts(scoped: Scoped) -> None:
             session = new(key)
-            await refinements.begin(scoped, session, [], target=1, seconds=60)
+            await take_up(scoped, session)
+            await refinements.begin(scoped, session, [], target=1)
             await refinements.begin_act(scoped, session, "update")
             if before:
                 await before(scoped, session)
             await act(scoped)
-            await _end(scoped, session)
+            await refinements.finish(scoped, session, "completed", [], {}, None)
 
         return acts
 
     return pretending_so
 
 
+async def _expire(scoped: Scoped, _: Claim) -> None:
+    await executing("update leases set until = clock_timestamp()")(scoped)
+
+
 async def _end(scoped: Scoped, session: Claim) -> None:
+    """Its lease goes with it, and is taken again, so that the end alone keeps it out."""
     await refinements.finish(scoped, session, "completed", [], {}, None)
+    await take_up(scoped, session)
 
 
 def _by_a_setting(act: Act) -> Act:
@@ -277,10 +284,11 @@ def _by_a_setting(act: Act) -> Act:
 
     async def acts(scoped: Scoped) -> None:
         session = new(KEY)
-        await refinements.begin(scoped, session, [], target=1, seconds=60)
+        await take_up(scoped, session)
+        await refinements.begin(scoped, session, [], target=1)
         await pretending(session.id)(scoped)
         await act(scoped)
-        await _end(scoped, session)
+        await refinements.finish(scoped, session, "completed", [], {}, None)
 
     return acts
 
@@ -290,8 +298,8 @@ CONTROLS: dict[str, tuple[Pretence, tuple[str, str, str]]] = {
     "no session": (lambda act: act, ("guard_memory", "not in_refinement(new.agent_id, new.scope_key)", "false")),
     "an ended session": (_in_a_session(KEY, _end), ("in_refinement", "and r.ended is null", "")),
     "an expired lease": (
-        _in_a_session(KEY, refinements.release),
-        ("in_refinement", "and r.until > clock_timestamp()", ""),
+        _in_a_session(KEY, _expire),
+        ("in_refinement", "and l.until > clock_timestamp()", ""),
     ),
     "another scope key's session": (_in_a_session(SHARED), ("in_refinement", "and r.scope_key = p_key", "")),
     "a setting": (_by_a_setting, ("in_refinement", "(open_head(p_agent)).refinement_id", SETTING)),
@@ -326,8 +334,8 @@ async def test_control_without_its_guard_a_pretended_session_edits(fresh_db: Clo
 @pytest.mark.parametrize(
     ("who", "text", "wrong"),
     [
-        (ANA, "and holder = p_holder ", ""),
-        (identity("bo"), "cardinality(own_keys(array[scope_key])) = 1", "true"),
+        (ANA, "and l.holder = p_holder", ""),
+        (identity("bo"), "cardinality(own_keys(array[r.scope_key])) = 1", "true"),
     ],
     ids=["another holder", "another person"],
 )
@@ -345,7 +353,7 @@ async def test_control_without_its_fence_a_session_is_taken_by_others(
         with pytest.raises(RefinementOverError):
             await begin()
         with fresh_db.as_superuser() as superuser:
-            mutate(superuser, "begin_act", text, wrong)
+            mutate(superuser, "begin_refinement_act", text, wrong)
         await begin()
 
 
@@ -359,7 +367,7 @@ async def test_control_without_the_agent_in_them_another_agents_session_would_pr
             await refinements.begin_act(scoped, session, "update")
 
         for function, text in (
-            ("begin_act", "agent_id = scoped_agent and "),
+            ("begin_refinement_act", "r.agent_id = scoped_agent and "),
             ("in_refinement", "r.agent_id = p_agent and "),
         ):
             with pytest.raises((RefusedError, RefinementOverError)):

@@ -137,6 +137,7 @@ async def test_a_link_is_seen_by_those_alone_who_may_see_both_ends(db: Database)
         assert await seen(db, other) == set()
 
 
+@pytest.mark.thorough
 async def test_control_without_the_policy_all_see_it(fresh_db: Clone) -> None:
     async with fresh_db.database() as db:
         edge = await related_worlds(db)
@@ -198,10 +199,12 @@ def assert_each_by_its_key(nodes: list[dict[str, Any]]) -> None:
     assert (lookup["Actual Loops"], lookup["Actual Rows"]) == (100, 1)
 
 
+@pytest.mark.thorough
 async def test_each_end_is_looked_up_by_its_key(fresh_db: Clone) -> None:
     assert_each_by_its_key(await lookups(fresh_db))
 
 
+@pytest.mark.thorough
 async def test_control_a_plain_join_reads_all_that_is_visible(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     joined = re.sub(r"\s+limit 1\) as m", ") as m", memories._SQL["insert"])
     monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "insert": joined})

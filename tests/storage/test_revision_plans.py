@@ -1,18 +1,18 @@
 """How Postgres reads a session's changes under row-level security: of 100,000 foreign ones none is touched."""
 
-import re
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, LiteralString
+from typing import LiteralString
 
-import psycopg
 import pytest
 
 from mnemic.storage import revisions
 from mnemic.storage.database import Database
-from tests.storage.test_plans import Explaining, Row, _walk, touched
+from tests.storage.test_plans import Explaining, touched
 from tests.support.server import Clone, Server, cloned
 from tests.support.worlds import AGENT, identity
 
+#: 100,000 rows take seconds to make.
+pytestmark = pytest.mark.thorough
 ANA = identity("ana", groups=["crew"], session="s1")
 FOREIGN = 100_000
 VISIBLE = 60
@@ -88,41 +88,3 @@ async def test_without_the_indexes_foreign_changes_would_be_touched(database: Da
     with pytest.raises((AssertionError, KeyError)):
         assert_only_the_visible(explaining)
     assert max(map(touched, explaining.scans("history"))) >= FOREIGN
-
-
-async def test_nor_by_the_plan_that_serves_any_values(database: Database) -> None:
-    """psycopg prepares a statement at its sixth run; Postgres plans it once then, without knowing its values."""
-    async with database.scoped(ANA) as scoped:
-        asking = Generic(**vars(scoped))
-        await revisions.changes(asking, "s1", standing=True)
-    assert "$1" in str(asking.nodes)
-    assert_only_the_visible(asking)
-
-
-class Generic(Explaining):
-    """Explains the plan that knows no values."""
-
-    async def rows(self, record: type[Row], statement: LiteralString, values: Any) -> list[Row]:
-        given = {"agent_id": AGENT, "scope_keys": list(self.scope_keys), **values}
-        places = {name: f"${place}" for place, name in enumerate(given, start=1)}
-        text = re.sub(r"%\((\w+)\)s", lambda found: places[found[1]], statement)
-        types = ", ".join(_TYPES.get(name, "text") for name in given)
-        marks = ", ".join(["%s"] * len(given))
-        async with psycopg.AsyncClientCursor(self.connection) as cursor:
-            await cursor.execute("set local plan_cache_mode = force_generic_plan")
-            await cursor.execute(f"prepare changes ({types}) as {text}".encode())
-            query = f"explain (analyze, format json) execute changes ({marks})".encode()
-            await cursor.execute(query, [*given.values()])
-            ((plans,),) = await cursor.fetchall()
-        self.nodes.extend(_walk(plans[0]["Plan"]))
-        return []
-
-
-_TYPES = {
-    "scope_keys": "text[]",
-    "events": "text[]",
-    "explicit": "text[]",
-    "standing": "boolean",
-    "most": "integer",
-    "longest": "integer",
-}

@@ -185,6 +185,7 @@ async def test_only_changes_of_the_roles_categories_are_told(db: Database) -> No
     assert (await told(db, categories=[])).changes == ()
 
 
+@pytest.mark.thorough
 async def test_without_the_policies_other_categories_would_be_told(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as connection:
         for table in ("history", "memories"):

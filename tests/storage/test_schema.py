@@ -1,78 +1,146 @@
-"""The migrations, the readable schema, and the database that both describe."""
+"""The files of the schema, the record of what was applied, and the database that they make."""
 
+import asyncio
 import subprocess
-from importlib import resources
 
-import psycopg
 import pytest
 
 from mnemic.state.errors import DatabaseSetupError
+from mnemic.state.settings import Settings
+from mnemic.storage import memories
 from mnemic.storage.embedded.binaries import find_binaries
-from mnemic.storage.migrate import migrate, migrations
+from mnemic.storage.migrate import migrate
+from mnemic.storage.schema import bodies, grants, schema_files, triggers
 from tests.support.server import Clone
+from tests.support.worlds import identity, memory, remember
 
 TABLES = "select relname from pg_class where relnamespace = 'mnemic'::regnamespace and relkind in ('r', 'p')"
-
-
-def readable_schema() -> str:
-    return resources.files("mnemic.storage").joinpath("schema.sql").read_text(encoding="utf-8")
-
-
-def set_up_by_schema_file(connection: psycopg.Connection, text: str) -> None:
-    connection.execute("create extension vector")
-    connection.execute("create schema mnemic authorization mnemic_owner")
-    with connection.transaction():
-        connection.execute("set local role mnemic_owner")
-        connection.execute("set local search_path = mnemic, public")
-        connection.execute(text.encode())
+FILES = [file.name for file in schema_files()]
+#: What an earlier release may have left, or somebody may have done.
+OTHER_RULES = [
+    "create function mnemic.gone() returns int language sql security definer as 'select 1'",
+    "create function mnemic.searchable(content text) returns boolean language sql as 'select true'",
+    "drop function mnemic.agent_ids; create function mnemic.agent_ids(p_most integer) returns setof text language sql"
+    " as 'select 1'",
+    "create or replace function mnemic.refuse_change() returns trigger language plpgsql as 'begin return new; end'",
+    "create trigger gone after insert on mnemic.memories execute function mnemic.refuse_change()",
+    "drop trigger guard on mnemic.memories",
+    "create policy gone on mnemic.memories to mnemic_app using (true)",
+    "drop policy service on mnemic.entries",
+    "alter table mnemic.sources no force row level security",
+    "grant delete, truncate on mnemic.memories to mnemic_app",
+    "grant select (content) on mnemic.memories to mnemic_admin",
+    "revoke insert on mnemic.agents from mnemic_app",
+    "grant execute on all functions in schema mnemic to public",
+]
 
 
 def dumped(clone: Clone) -> list[str]:
-    """Everything in the schema but the record of migrations: tables, functions, triggers, policies, rights, owners."""
+    """Everything in the schema: tables, functions, triggers, policies, rights, owners."""
     done = subprocess.run(
-        [find_binaries() / "pg_dump", "--schema-only", "--schema=mnemic", "--exclude-table=mnemic.migrations",
-         clone.superuser_dsn],
+        [find_binaries() / "pg_dump", "--schema-only", "--schema=mnemic", clone.superuser_dsn],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     lines = (line for line in done.stdout.splitlines() if not line.startswith(("\\restrict", "\\unrestrict")))
     return [line for line in lines if line and not line.startswith("--")]
 
 
-def test_the_schema_file_and_the_migrations_make_the_same_database(fresh_db: Clone, empty_db: Clone) -> None:
-    with empty_db.as_superuser() as connection:
-        set_up_by_schema_file(connection, readable_schema())
-    migrated = dumped(fresh_db)
-    assert len(migrated) > 400
-    assert dumped(empty_db) == migrated
+async def test_every_file_is_applied_once_and_in_order(empty_db: Clone) -> None:
+    assert [*sorted(FILES[:-1]), "rules"] == FILES
+    assert await migrate(empty_db.superuser_dsn) == FILES
+    before = dumped(empty_db)
+    assert await migrate(empty_db.superuser_dsn) == []
+    assert dumped(empty_db) == before
 
 
-def test_the_comparison_notices_a_missing_policy(fresh_db: Clone, empty_db: Clone) -> None:
-    with empty_db.as_superuser() as connection:
-        set_up_by_schema_file(connection, readable_schema())
-        connection.execute("drop policy service on mnemic.entries")
-    assert dumped(empty_db) != dumped(fresh_db)
-
-
-async def test_migrating_again_changes_nothing(fresh_db: Clone) -> None:
+@pytest.mark.parametrize("other", OTHER_RULES)
+async def test_rules_whose_text_has_changed_are_made_anew_and_nothing_else_stays(fresh_db: Clone, other: str) -> None:
     before = dumped(fresh_db)
-    assert await migrate(fresh_db.superuser_dsn) == []
+    with fresh_db.as_superuser() as connection:
+        connection.execute(other.encode())
+        connection.execute("update mnemic.migrations set checksum = 'earlier' where name = 'rules'")
+    assert dumped(fresh_db) != before
+    assert await migrate(fresh_db.superuser_dsn) == ["rules"]
     assert dumped(fresh_db) == before
 
 
-async def test_every_migration_runs_once_and_in_order(empty_db: Clone) -> None:
-    names = [migration.name for migration in migrations()]
-    assert names == sorted(names)
-    assert await migrate(empty_db.superuser_dsn) == names
-    with empty_db.as_superuser() as connection:
-        recorded = connection.execute("select name from mnemic.migrations order by number").fetchall()
-    assert [row[0] for row in recorded] == names
-
-
-async def test_a_migration_changed_after_it_ran_is_refused(fresh_db: Clone) -> None:
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ("update mnemic.migrations set checksum = 'other' where name like '0001%'", r"0001_memories\.sql was changed"),
+        (
+            "insert into mnemic.migrations values ('9999_new.sql', 'x')",
+            r"9999_new\.sql is unknown to this release: use",
+        ),
+    ],
+)
+async def test_tables_of_another_release_are_refused(fresh_db: Clone, record: str, message: str) -> None:
+    before = dumped(fresh_db)
     with fresh_db.as_superuser() as connection:
-        connection.execute("update mnemic.migrations set checksum = 'other' where number = 1")
-    with pytest.raises(DatabaseSetupError, match=r"0001_first_path\.sql was changed after it ran"):
+        connection.execute(record.encode())
+        connection.execute("update mnemic.migrations set checksum = 'other' where name = 'rules'")
+    with pytest.raises(DatabaseSetupError, match=message):
         await migrate(fresh_db.superuser_dsn)
+    assert dumped(fresh_db) == before
+
+
+async def test_what_somebody_built_on_a_function_is_named_and_kept(fresh_db: Clone) -> None:
+    with fresh_db.as_superuser() as connection:
+        connection.execute("create view public.mine as select mnemic.searchable('fact', 'active')")
+        connection.execute("update mnemic.migrations set checksum = 'other' where name = 'rules'")
+        with pytest.raises(DatabaseSetupError, match=r"view (public\.)?mine depends on"):
+            await migrate(fresh_db.superuser_dsn)
+        connection.execute("drop view public.mine")
+    assert await migrate(fresh_db.superuser_dsn) == ["rules"]
+
+
+async def test_a_service_that_runs_goes_on_with_rules_that_were_made_anew(fresh_db: Clone) -> None:
+    """Also with what its connection prepared before, which psycopg does at the sixth run."""
+    async with fresh_db.database(Settings(pool_size=1)) as db:
+        for number in range(7):
+            await remember(db, identity(), memory(f"Ana keeps {number} hives."))
+        with fresh_db.as_superuser() as connection:
+            connection.execute("update mnemic.migrations set checksum = 'earlier' where name = 'rules'")
+        assert await migrate(fresh_db.superuser_dsn) == ["rules"]
+        assert len(await remember(db, identity(), memory("Ana sails."))) == 1
+        async with db.scoped(identity()) as scoped:
+            assert len(await memories.living(scoped, ["fact"], most=9)) == 8
+        async with db.scoped(identity("bo")) as scoped:
+            assert await memories.living(scoped, ["fact"], most=9) == []
+
+
+@pytest.mark.thorough
+async def test_rules_that_lose_a_deadlock_with_a_running_service_come_again(fresh_db: Clone) -> None:
+    waiting = "select count(*) from pg_locks where not granted"
+    with fresh_db.as_superuser() as service, fresh_db.as_superuser() as watcher:
+        watcher.execute("update mnemic.migrations set checksum = 'other' where name = 'rules'")
+        service.execute("set deadlock_timeout = '1min'")
+        with service.transaction():
+            service.execute("select from mnemic.memories")
+            migrating = asyncio.create_task(migrate(fresh_db.superuser_dsn))
+            while watcher.execute(waiting).fetchone() != (1,):  # noqa: ASYNC110  # what it waits for is in the server
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(service.execute, "select from mnemic.agents")
+        assert await migrating == ["rules"]
+
+
+def test_what_is_read_of_the_rules_is_what_they_make(fresh_db: Clone) -> None:
+    """The doctor compares with this; a statement that it did not read it would not miss."""
+    with fresh_db.as_superuser() as connection:
+        made = connection.execute(
+            "select c.relname, t.tgname, p.proname from pg_trigger t join pg_class c on c.oid = t.tgrelid"
+            " join pg_proc p on p.oid = t.tgfoid where not t.tgisinternal and c.relnamespace = 'mnemic'::regnamespace"
+        ).fetchall()
+        functions = connection.execute(
+            "select proname from pg_proc where pronamespace = 'mnemic'::regnamespace and prosqlbody is null"
+        ).fetchall()
+        granted = connection.execute(
+            "select distinct grantee, lower(privilege_type), table_name from information_schema.table_privileges"
+            " where table_schema = 'mnemic' and grantee in ('mnemic_app', 'mnemic_admin')"
+        ).fetchall()
+    assert sorted(made) == sorted(map(tuple, triggers()))
+    assert {name for (name,) in functions} == set(bodies())
+    assert {*granted} == {grant for grant in grants() if " " not in grant[2] and "." not in grant[2]}
 
 
 def test_every_table_belongs_to_the_owner_and_hides_its_rows(fresh_db: Clone) -> None:

@@ -132,6 +132,7 @@ async def test_filters_narrow_together(world: Database) -> None:
     assert await find(world, filters={"user_id": "ana", "role": "user"}) == {"lighthouse said I"}
 
 
+@pytest.mark.thorough
 async def test_a_filter_that_the_statement_forgets_would_be_noticed(
     world: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from mnemic.state.errors import DatabaseUnavailableError
 from mnemic.state.records import Usage
 from mnemic.state.settings import Settings
-from mnemic.storage import database as database_module
+from mnemic.storage import pool as pool_module
 from mnemic.storage import scopes, usage
 from mnemic.storage.database import Database, Scoped
 from tests.support.server import Clone
@@ -56,7 +56,7 @@ async def test_every_limit_ends_with_its_transaction(clean_db: Clone, for_recall
             inside = await (await scoped.execute(limits, {"names": names})).fetchall()
         async with db.catalog():
             pass
-        async with db._pool.connection() as connection:
+        async with db.pool.connection() as connection:
             after = await (await connection.execute(limits, {"names": names})).fetchall()
     assert inside == [("2s" if for_recall else "30s",), ("1s",), ("5s",), ("off",)]
     assert after == [("0",), ("0",), ("0",), ("off",)]
@@ -121,7 +121,7 @@ async def stand_still(db: Database) -> tuple[Exception | None, Exception | None]
 async def test_a_transaction_that_stands_still_is_ended_and_others_go_on(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(pool_module, "IDLE_SECONDS", 0.1)
     async with clean_db.database(Settings(lock_timeout_seconds=20)) as db:
         await remember(db, ME)
         first, second = await stand_still(db)
@@ -133,8 +133,8 @@ async def test_a_transaction_that_stands_still_is_ended_and_others_go_on(
 async def test_with_no_such_limit_the_others_would_have_failed(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "IDLE_SECONDS", 600)
-    monkeypatch.setattr(database_module, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(pool_module, "IDLE_SECONDS", 600)
+    monkeypatch.setattr(pool_module, "HEAD_SECONDS", 0.5)
     async with clean_db.database(Settings(lock_timeout_seconds=0.5)) as db:
         await remember(db, ME)
         first, second = await stand_still(db)
@@ -143,13 +143,13 @@ async def test_with_no_such_limit_the_others_would_have_failed(
 
 
 def test_the_head_is_waited_for_until_a_frozen_holder_is_ended() -> None:
-    assert database_module.HEAD_SECONDS > database_module.IDLE_SECONDS
+    assert pool_module.HEAD_SECONDS > pool_module.IDLE_SECONDS
 
 
 async def test_a_frozen_holder_of_the_head_costs_nobody_a_save(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(pool_module, "IDLE_SECONDS", 0.5)
     async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
         await remember(db, ME)
         first, second = await stand_still(db)
@@ -158,8 +158,8 @@ async def test_a_frozen_holder_of_the_head_costs_nobody_a_save(
 
 
 async def test_with_the_patience_of_any_other_row_it_would(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "IDLE_SECONDS", 5)
-    monkeypatch.setattr(database_module, "HEAD_SECONDS", 0)
+    monkeypatch.setattr(pool_module, "IDLE_SECONDS", 5)
+    monkeypatch.setattr(pool_module, "HEAD_SECONDS", 0)
     async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
         await remember(db, ME)
         first, second = await stand_still(db)

@@ -32,6 +32,7 @@ SELDOM = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("machines", "steps", "expected"),
     [

@@ -48,8 +48,8 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
         "where false",
         r"dry run of \w+: .*erased=\(\)",
     ),
-    "what was said stays hidden": ("take_step", "set living = true", "set living = false", "searched messages: "),
-    "what was said stays searched": ("take_step", "set living = false", "set living = true", "searched messages: "),
+    "what was said stays hidden": ("roll_back", "set living = true", "set living = false", "searched messages: "),
+    "what was said stays searched": ("roll_back", "set living = false", "set living = true", "searched messages: "),
     "relations do not come back": ("roll_back_links", "l.before is not null", "false", "what changed: "),
     "what comes back is searched by other words": (
         "keep_entries",
@@ -129,6 +129,7 @@ STATEMENTS: Mapping[str, tuple[str, str, str, str]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_statement_is_found_out(fresh_db: Clone, name: str) -> None:
     function, text, wrong, broken = MUTANTS[name]
@@ -138,6 +139,7 @@ def test_a_wrong_statement_is_found_out(fresh_db: Clone, name: str) -> None:
             run_machines(fresh_db, superuser, MOST)
 
 
+@pytest.mark.thorough
 def test_a_look_at_the_past_that_stops_too_early_is_found_out(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     right = time_machine._SQL["as_of"]
     wrong = right.replace("h.seq <= %(seq)s", "h.seq < %(seq)s")
@@ -147,6 +149,7 @@ def test_a_look_at_the_past_that_stops_too_early_is_found_out(fresh_db: Clone, m
         run_machines(fresh_db, superuser, MOST)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_a_wrong_statement_of_refinements_is_found_out(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, name: str

@@ -218,7 +218,6 @@ def added(new: NewMemory, who: Identity) -> Row:
         "valid_until": None,
         "purge_at": None,
         "source_session_id": new.source_session_id,
-        "related_user_ids": None,
         "run_id": None,
         "actor_id": who.actor,
         "role": who.role,

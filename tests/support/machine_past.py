@@ -24,7 +24,6 @@ BARE: Row = {
     "content": "",
     "subject": "",
     "tags": None,
-    "related_user_ids": None,
     "protected": False,
     "pinned": False,
     "superseded_by": None,

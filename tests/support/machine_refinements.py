@@ -15,6 +15,7 @@ from mnemic.storage.refinements import Claim
 from tests.support.machine_agent import added, draft, linked
 from tests.support.machine_pair import Act, Pair, chosen, same
 from tests.support.machine_past import Row, Subject, are_twins
+from tests.support.stored_refinements import take_up
 from tests.support.worlds import MODEL, direction
 
 MERGEABLE = ("core", "reflection")
@@ -56,7 +57,8 @@ class RefinementSteps:
 
         async def act(scoped: Scoped) -> None:
             await scoped.begin_operation("refinement")
-            await refinements.begin(scoped, session, await refinements.ledger(scoped), target=10, seconds=600)
+            await take_up(scoped, session, seconds=600)
+            await refinements.begin(scoped, session, await refinements.ledger(scoped), target=10)
 
         if key in self._running:
             with pytest.raises(ConcurrentChangeError):
@@ -100,7 +102,7 @@ class RefinementSteps:
             session = running.session._replace(holder=self._both.new_id())
 
             async def act(scoped: Scoped, session: Claim = session) -> bool:
-                return await refinements.take_over(scoped, session, seconds=600)
+                return await take_up(scoped, session, seconds=600)
 
             same("a session of what was erased is free", self._both.real.serve(act, "s1", key), True)
             running.session = session

@@ -24,6 +24,8 @@ from mnemic.state.settings import Settings
 from mnemic.storage import migrate as migrate_module
 from mnemic.storage.database import Database
 from mnemic.storage.embedded import EmbeddedPostgres
+from mnemic.storage.isolation import ADMIN_ROLE, SERVICE_ROLE
+from mnemic.storage.schema import schema_files
 
 #: Set by the process that starts the run; its workers inherit it.
 RUN_VARIABLE = "PYTEST_MNEMIC_RUN"
@@ -85,12 +87,12 @@ class Clone:
 
     @property
     def service_dsn(self) -> str:
-        return self.dsn_of(migrate_module.SERVICE_ROLE)
+        return self.dsn_of(SERVICE_ROLE)
 
     @property
     def administrator_dsn(self) -> str:
         """That of administrators, who see no contents."""
-        return self.dsn_of(migrate_module.ADMIN_ROLE)
+        return self.dsn_of(ADMIN_ROLE)
 
     def dsn_of(self, role: str) -> str:
         return make_conninfo(self.superuser_dsn, user=role, password=SERVICE_PASSWORD)
@@ -150,7 +152,7 @@ def ensure_template(server: Server) -> str:
 
 def _fingerprint() -> str:
     code = Path(migrate_module.__file__).read_text(encoding="utf-8")
-    parts = [code, *(migration.checksum for migration in migrate_module.migrations())]
+    parts = [code, *(file.checksum for file in schema_files())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 

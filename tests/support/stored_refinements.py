@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 from uuid import uuid4
 
 from mnemic.state.identity import Identity
-from mnemic.storage import refinements
+from mnemic.state.settings import Settings
+from mnemic.storage import leases, refinements
 from mnemic.storage.database import Database, Scoped
 from mnemic.storage.refinements import Claim
 
@@ -21,16 +22,22 @@ async def begun(db: Database, who: Identity, key: str = "user:ana", *, seconds: 
     claim = new(key)
     async with db.scoped(who, only=key) as scoped:
         await scoped.begin_operation("refinement")
-        await refinements.begin(scoped, claim, await refinements.ledger(scoped), target=10, seconds=seconds)
+        await take_up(scoped, claim, seconds=seconds)
+        await refinements.begin(scoped, claim, await refinements.ledger(scoped), target=10)
     return claim
+
+
+async def take_up(scoped: Scoped, claim: Claim, *, seconds: int = 60) -> bool:
+    """Takes the lease of its scope key, where nobody holds it."""
+    return await leases.claim(scoped, claim.lease, Settings(lease_seconds=seconds), forced=True) is not None
 
 
 async def taken_over(db: Database, who: Identity, claim: Claim) -> Claim:
     """The same session as another run resumes it; who had it cannot take it back."""
     resumed = claim._replace(holder=uuid4())
     async with db.scoped(who, only=claim.scope_key) as scoped:
-        assert await refinements.take_over(scoped, resumed, seconds=60)
-        assert not await refinements.take_over(scoped, claim, seconds=60)
+        assert await take_up(scoped, resumed)
+        assert not await take_up(scoped, claim)
     return resumed
 
 
@@ -54,7 +61,8 @@ def in_a_session(key: str, act: Act) -> Act:
 
     async def acts(scoped: Scoped) -> None:
         claim = new(key)
-        await refinements.begin(scoped, claim, [], target=1, seconds=60)
+        await take_up(scoped, claim)
+        await refinements.begin(scoped, claim, [], target=1)
         await refinements.begin_act(scoped, claim, "update")
         await act(scoped)
         await refinements.finish(scoped, claim, "completed", [], {}, None)

@@ -91,4 +91,3 @@ async def remember(
 def expire_leases(superuser: psycopg.Connection) -> None:
     """As if every run had begun too long ago, and every wait after a failure were over."""
     superuser.execute("update mnemic.leases set until = clock_timestamp()")
-    superuser.execute("update mnemic.refinements set until = clock_timestamp() where ended is null")

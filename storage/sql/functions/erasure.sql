@@ -1,61 +1,15 @@
--- Erasure in steps, of all that says what an erased memory said.
-
-revoke execute on function erase, erase_person from mnemic_app;
-drop function erase(text[], uuid[], uuid, text);
-drop function erase_person(text, uuid, text);
-drop function purge_expired(interval, uuid, text);
-drop function own_sources(text, uuid[], text);
-drop function same_as(text, uuid[]);
-drop function with_repeating(text, uuid[]);
-drop function formed_from(text, text, uuid[], text[]);
-drop function delete_threads(text, text, text[]);
-
--- An erasure that runs, or ran: by whom, since when, and how far it has come; nothing of what it takes. A person's is whole.
-create table erasures (
-    agent_id   text not null references agents,
-    id         uuid not null,
-    -- whose: a person's, or a session's that is nobody's
-    scope_key  text not null,
-    is_whole   boolean not null default false,
-    actor      text not null,
-    begun_at   timestamptz not null default clock_timestamp(),
-    memories   bigint not null default 0,
-    messages   bigint not null default 0,
-    ended_at   timestamptz,
-    primary key (agent_id, id)
-);
-create unique index erasures_one_running on erasures (agent_id, scope_key) where ended_at is null;
-
--- What is still to be erased: memories, messages, and whether it was looked up what a memory went into.
-create table erasing (
-    agent_id     text not null,
-    item_id      uuid not null,
-    erasure_id   uuid not null,
-    is_message   boolean not null,
-    is_followed  boolean not null,
-    primary key (agent_id, item_id, erasure_id),
-    foreign key (agent_id, erasure_id) references erasures
-);
-create index erasing_next on erasing (agent_id, erasure_id, is_message);
-create index erasing_unfollowed on erasing (agent_id, erasure_id) where not is_followed;
-
--- What replaced a memory, what took it in, and what tells of a scope key's refinements: few have any.
-create index memories_superseded on memories (agent_id, superseded_by) where superseded_by is not null;
-create index memories_absorbed on memories (agent_id, consolidated_into) where consolidated_into is not null;
-create index memories_journals on memories (agent_id, scope_key, created_at) where kind = 'journal';
-
 -- Nobody's statistics tell of a person who came to have many memories today: what looks single rows up says so, and what reads
 -- many at once, too.
 
 -- Takes what memories and messages say: contents, vectors, and what the history holds of them. The rows stay as skeletons, and
 -- so does which rested on which; the digests stay, and without their salts they tell nothing. It beats protection.
-create or replace function wipe(p_agent text, p_memories uuid[], p_messages uuid[], p_op uuid) returns void
+create function erase_contents(p_agent text, p_memories uuid[], p_messages uuid[], p_op uuid) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
     delete from entries where agent_id = p_agent and item_id = any(p_memories || p_messages);
     update memories
-       set state = 'purged', content = '', subject = '', tags = null, related_user_ids = null, protected = false,
+       set state = 'purged', content = '', subject = '', tags = null, protected = false,
            pinned = false, superseded_by = null, absorbed_at = null, consolidated_into = null, purge_at = null
      where agent_id = p_agent and id = any(p_memories);
     delete from history_contents c using history h
@@ -65,13 +19,13 @@ begin
     -- what was pending counts as formed, so that no run meets a message without content
     update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op), forget_at = null
      where agent_id = p_agent and id = any(p_messages);
-    perform set_free(p_agent, p_memories);
+    perform reactivate(p_agent, p_memories);
 end $$;
 
 -- What is out of use because these erased memories stood for it: reflections of consolidations, and what was merged, into one
 -- of those too that were erased before. Not what a memory stands for still that those were merged into, nor what was forgotten
 -- by what it had become.
-create or replace function taken_in(p_agent text, p_erased uuid[]) returns setof uuid
+create function absorbed_by(p_agent text, p_erased uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive gone(id) as (
         select unnest(p_erased)
@@ -86,18 +40,18 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select r.to_id
       from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
       join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
-     where r.relation_type in ('merged_from', 'same_as') and not stands(p_agent, r.from_id)
+     where r.relation_type in ('merged_from', 'same_as') and not is_in_use(p_agent, r.from_id)
 $$;
 
 -- What erased memories had taken in stands for itself again: until it is consolidated anew, or merged. But for what a living
 -- memory says already, and what is about to be erased.
-create or replace function set_free(p_agent text, p_erased uuid[]) returns void
+create function reactivate(p_agent text, p_erased uuid[]) returns void
 language sql security definer set search_path = mnemic, pg_temp as $$
     update memories
        set state = 'active', absorbed_at = null, consolidated_into = null
      where agent_id = p_agent and id in (
            select distinct on (m.scope_key, m.kind, m.content_hash, m.subject_user_id) m.id
-             from taken_in(p_agent, p_erased) as i join memories m on m.agent_id = p_agent and m.id = i
+             from absorbed_by(p_agent, p_erased) as i join memories m on m.agent_id = p_agent and m.id = i
             where not exists (select from memories t where t.agent_id = p_agent and t.state = 'active' and are_twins(t, m))
               and not exists (select from erasing e where e.agent_id = p_agent and e.item_id = m.id)
             order by m.scope_key, m.kind, m.content_hash, m.subject_user_id, m.id)
@@ -123,7 +77,7 @@ $$;
 
 -- What a person said, and what was answered: all that no person said before another one spoke. Of sessions in which
 -- nobody else spoke, all of it.
-create or replace function said_by(p_agent text, p_user text) returns table (id uuid, session_id text, is_alone boolean)
+create function said_by(p_agent text, p_user text) returns table (id uuid, session_id text, is_alone boolean)
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_nestloop = off set enable_mergejoin = off as $$
     with spoken as (
@@ -180,6 +134,24 @@ language sql immutable set search_path = mnemic, pg_temp as $$
 $$;
 
 -- The words of a memory's row.
+create function words_of(p_row jsonb) returns text[]
+language sql immutable set search_path = mnemic, pg_temp as $$
+    select tsvector_to_array(to_tsvector('english', coalesce(p_row ->> 'content', '')))
+$$;
+
+-- What a refinement wrote with words that it took away from this memory, and that were not in what it replaced.
+create function taken_over(p_agent text, h history, c history_contents) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select w.memory_id
+      from history w join history_contents n on n.agent_id = p_agent and n.seq = w.seq
+     where w.agent_id = p_agent and w.refinement_id = h.refinement_id and w.event in ('ADD', 'UPDATE')
+       and w.memory_id <> h.memory_id
+       and exists (select unnest(words_of(c.before)) intersect select unnest(words_of(n.after))
+                   except select unnest(words_of(c.after)) where h.event = 'UPDATE'
+                   except select word from history o join history_contents b on b.agent_id = p_agent and b.seq = o.seq
+                                 cross join unnest(words_of(b.before)) as word
+                           where o.agent_id = p_agent and o.op_id = w.op_id and o.event in ('MERGE', 'UPDATE'))
+$$;
 
 -- What these memories went into, now or back then: facts that replaced them, for the two may have been merged, consolidations
 -- that took them in, memories that they were merged into, and of a refinement that saw them what tells of it, and what took
@@ -286,6 +258,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     ), told as materialized (
         select m.id, array(select unnest(words_in(m.content)) except select unnest(words_in(m.subject))) as words
           from memories m where m.agent_id = p_agent and m.id = any(p_memories)
+    ), given as materialized (
+        select words_in(content) as words from messages where agent_id = p_agent and id = any(p_messages)
     ), theirs_words as materialized (
         select id, unnest(words) as word from theirs
     ), rarity as materialized (
@@ -298,9 +272,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select t.id from sought s join theirs_words w on w.word = s.word join theirs t on t.id = w.id
      where t.words @> s.words
     union
-    select t.id from theirs t
-      join (select words_in(content) as words from messages where agent_id = p_agent and id = any(p_messages)) as g
-        on g.words = t.words
+    select t.id from theirs t join given g on g.words = t.words
      -- and tell of them: "yes, please" is said of many things
      where cardinality(t.words) > 1 and t.words && array(select unnest(words) from told)
 $$;
@@ -308,11 +280,14 @@ $$;
 -- Memories that rest on these messages and hold all words of one of these memories.
 create function holding(p_agent text, p_messages uuid[], p_memories uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select distinct m.id
-      from sources s join memories m on m.agent_id = p_agent and m.id = s.memory_id
-      join memories t on t.agent_id = p_agent and t.id = any(p_memories)
-     where s.agent_id = p_agent and s.message_id = any(p_messages) and cardinality(words_in(t.content)) > 1
-       and words_in(m.content) || words_in(m.subject) @> words_in(t.content)
+    with near as materialized ( -- a text is taken apart once, and not for each pair
+        select m.id, words_in(m.content) || words_in(m.subject) as words from memories m
+         where m.agent_id = p_agent
+           and m.id in (select memory_id from sources where agent_id = p_agent and message_id = any(p_messages))
+    ), told as materialized (
+        select words_in(content) as words from memories where agent_id = p_agent and id = any(p_memories)
+    )
+    select n.id from near n where exists (select from told t where cardinality(t.words) > 1 and n.words @> t.words)
 $$;
 
 -- An erasure is planned before anything is taken, and goes on where it was broken off: in steps, each an operation of its own.
@@ -466,7 +441,7 @@ begin
     if e.is_whole then
         perform follow(e, ids, false);
     end if;
-    perform wipe(e.agent_id, ids, said, p_op);
+    perform erase_contents(e.agent_id, ids, said, p_op);
     delete from erasing where agent_id = e.agent_id and item_id = any(ids || said) and erasure_id = e.id;
     perform close_operation(e.agent_id);
     update erasures set memories = memories + cardinality(ids), messages = messages + cardinality(said)
@@ -575,6 +550,21 @@ begin
                               and cardinality(words_in(t.content)) > 1));
 end $$;
 
+-- Takes the words of messages whose days are over, the oldest and at most so many, as an administrator; how many they were.
+create function forget_messages(p_most integer) returns integer
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    agent text := current_setting('mnemic.agent_id');
+    gone  integer;
+begin
+    perform from heads where agent_id = agent for update;
+    update messages set content = null, forget_at = null
+     where agent_id = agent and id in (
+           select id from messages where agent_id = agent and forget_at <= clock_timestamp() order by forget_at limit p_most);
+    get diagnostics gone = row_count;
+    return gone;
+end $$;
+
 -- Purges so much of what time alone has closed, so long ago, after an id: facts, episodes and insights whose last change was
 -- their expiry.
 create function purge_expired(p_after interval, p_op uuid, p_actor text, p_beyond uuid, p_most integer) returns setof uuid
@@ -589,7 +579,7 @@ begin
     perform open_operation(agent, p_op, p_actor, 'admin', 'retention', null, null, '{}');
     ids := array(select expired(agent, p_after, p_beyond, ids, p_most)); -- as they are now
     -- a message that another memory rests on is not the expired one's alone
-    perform wipe(agent, ids, array(
+    perform erase_contents(agent, ids, array(
         select s.message_id from sources s where s.agent_id = agent and s.memory_id = any(ids)
            and not exists (select from sources o join memories m on m.agent_id = agent and m.id = o.memory_id
                             where o.agent_id = agent and o.message_id = s.message_id and m.state <> 'purged'
@@ -608,31 +598,3 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
        and not m.protected and not m.pinned and l.reason = 'ttl' and l.ts <= clock_timestamp() - p_after
      order by m.id limit p_most
 $$;
-
-alter table erasures enable row level security;
-alter table erasures force row level security;
-create policy owner on erasures to mnemic_owner using (true) with check (true);
-create policy service on erasures for select to mnemic_app
-    using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))
-           and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), '')::text[])::text[]));
-alter table erasing enable row level security;
-alter table erasing force row level security;
-create policy owner on erasing to mnemic_owner using (true) with check (true);
-
-revoke execute on all functions in schema mnemic from public;
-grant select on erasures to mnemic_app;
-grant execute on function begin_erasure, plan_erasure, plan_person, follow_erasure, erase_step, end_erasure, tell_erasure,
-    left_to_erase to mnemic_app;
-grant execute on function purge_expired to mnemic_admin;
-
--- Until now what was recognised as said again was no source of what it repeats. Found again is what the same person said in the
--- same words, however often, if these words tell of the memory: "yes, please" is said of many things.
-insert into sources (agent_id, memory_id, message_id, scope_key)
-select distinct s.agent_id, s.memory_id, a.id, s.scope_key
-  from sources s
-  join memories m on m.agent_id = s.agent_id and m.id = s.memory_id and m.state <> 'purged'
-  join messages o on o.agent_id = s.agent_id and o.id = s.message_id and 'user:' || o.user_id = m.scope_key
-  join messages a on a.agent_id = o.agent_id and a.user_id = o.user_id and a.id <> o.id and a.formed_by is not null
-                 and words_in(a.content) = words_in(o.content)
- where cardinality(words_in(o.content)) > 1 and words_in(o.content) && words_in(m.content)
-on conflict do nothing;

@@ -1,20 +1,10 @@
--- Rollbacks take as long as there are memories, are planned without a lock, and are done in steps where there are many.
+-- What is to change is planned by reading alone; then it is done in steps, each an operation that holds the agent's head briefly.
+-- The scope of these functions is that of the transaction: its agent and, but for administrators, its scope keys.
 
-drop function undo;
-drop function restore;
-drop function undo_as_administrator;
-drop function restore_as_administrator;
-drop function undo_operations;
-drop function restore_scope;
-drop function first_links;
-drop function roll_back;
-drop function roll_back_links;
-drop function rolled_back;
-drop function is_orphaned;
-drop type rollback_target;
-
--- The steps of a rollback that took more than one.
-create index history_rollback on history (agent_id, (meta ->> 'rollback'), seq) where meta ->> 'rollback' is not null;
+-- Whether a row of history tells of a memory's row; others tell of relations, reads, refusals.
+create function tells_of_memory(h history) returns boolean
+language sql immutable
+return h.event <> 'LINK' and (h.before_digest is not null or h.after_digest is not null);
 
 -- Operations, and of a rollback all its steps.
 create function whole_operations(p_agent text, p_ops uuid[]) returns uuid[]
@@ -48,7 +38,7 @@ $$;
 
 -- The operations, and those that must be undone with them: later changes of the same memories, and what those touched.
 -- What was erased is in nobody's way any more, nor is what stands for itself since.
-create or replace function operations_after(p_agent text, p_keys text[], p_ops uuid[]) returns uuid[]
+create function operations_after(p_agent text, p_keys text[], p_ops uuid[]) returns uuid[]
 language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
 declare
     ops   uuid[] := p_ops;
@@ -71,6 +61,23 @@ begin
     return ops;
 end $$;
 
+-- Whether a memory, or one that it went into, is in use, or was forgotten.
+create function is_in_use(p_agent text, p_memory uuid) returns boolean
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with recursive whole(id) as (
+        select p_memory
+        union
+        select r.from_id from whole w join relations r on r.agent_id = p_agent and r.to_id = w.id
+         where r.relation_type in ('merged_from', 'same_as')
+    )
+    select exists (select from whole w join memories o on o.agent_id = p_agent and o.id = w.id
+                    where o.state = 'active'
+                       or (select h.event from history h
+                            where h.agent_id = p_agent and h.memory_id = o.id
+                              and h.event in ('ADD', 'RESTORE', 'DELETE', 'MERGE', 'DEDUP')
+                            order by h.seq desc limit 1) = 'DELETE')
+$$;
+
 -- What went into a memory by an operation, and that memory was erased, so that it stands for itself.
 create function orphaned(p_agent text) returns table (memory_id uuid, op_id uuid)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -79,7 +86,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
       join history l on l.agent_id = p_agent and l.memory_id = w.id and l.event = 'LINK'
       join history_contents k on k.agent_id = p_agent and k.seq = l.seq
      where w.agent_id = p_agent and w.state = 'purged' and k.after ->> 'relation_type' in ('merged_from', 'same_as')
-       and not stands(p_agent, w.id)
+       and not is_in_use(p_agent, w.id)
 $$;
 
 -- A memory as it will be: as its row of back then, or out of use where it was not yet there.
@@ -93,6 +100,13 @@ begin atomic
                                                 and c.id = (p_was ->> 'consolidated_into')::uuid)
                    then '{"state": "active", "absorbed_at": null, "consolidated_into": null}' else '{}'::jsonb end) as r;
 end;
+
+-- Whether two living rows stand in each other's way.
+create function are_twins(a memories, b memories) returns boolean
+language sql immutable
+return a.id <> b.id and a.scope_key = b.scope_key and a.kind = b.kind
+       and (a.kind = 'consolidation'
+            or a.content_hash = b.content_hash and a.subject_user_id is not distinct from b.subject_user_id);
 
 -- Where a memory lives: two in one place are twins.
 create function place_of(m memories) returns text
@@ -112,6 +126,31 @@ begin atomic
      where o.agent_id = p_agent and o.scope_key = p_key and o.state = 'active' and o.kind = 'consolidation'
        and p_kind = 'consolidation';
 end;
+
+-- The messages that memories rest on: their own, and those of what was merged into them or removed for their sake.
+create function rests_on(p_agent text, p_memories uuid[]) returns table (message_id uuid)
+language sql stable set search_path = mnemic, pg_temp as $$
+    with recursive part(id) as (
+        select unnest(p_memories)
+        union
+        select r.to_id from part p join relations r on r.agent_id = p_agent and r.from_id = p.id
+         where r.relation_type in ('merged_from', 'same_as')
+    )
+    select distinct s.message_id from part p join sources s on s.agent_id = p_agent and s.memory_id = p.id
+$$;
+
+-- Whether a living memory other than these rests on a message.
+create function is_rested_on(p_agent text, p_message uuid, p_but uuid[]) returns boolean
+language sql stable set search_path = mnemic, pg_temp as $$
+    with recursive holder(id) as (
+        select memory_id from sources where agent_id = p_agent and message_id = p_message
+        union
+        select r.from_id from holder h join relations r on r.agent_id = p_agent and r.to_id = h.id
+         where r.relation_type in ('merged_from', 'same_as')
+    )
+    select exists (select from holder h join memories m on m.agent_id = p_agent and m.id = h.id
+                    where m.state in ('active', 'absorbed') and m.id <> all(p_but))
+$$;
 
 -- Tells what it means to give memories back what they were before rows of their history, and relations before theirs: what
 -- changes, what stands against it, and what a step has to know of it. Each part is sorted or looked up once and never joined
@@ -183,18 +222,27 @@ language sql stable security definer set search_path = mnemic, pg_temp set timez
     order by 1, 10, 2
 $$;
 
+-- The keys that the caller may roll back: those of its transaction, and of these a person's own. Null, which is all of them,
+-- is for administrators alone.
+create function keys_to_roll_back(p_keys text[]) returns text[]
+language sql stable set search_path = mnemic, pg_temp as $$
+    select case when p_keys is not null or session_user <> 'mnemic_admin' then own_keys(p_keys) end
+$$;
+
 -- What undoing operations means. A memory that was changed later is a conflict: its later operations are listed, and undone
 -- too where that is wanted. What the same call began and did not finish is none.
-create function plan_undo_of(p_agent text, p_keys text[], p_ops uuid[], p_cascade boolean, p_request jsonb)
+create function plan_undo(p_keys text[], p_ops uuid[], p_cascade boolean, p_request jsonb)
 returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
                seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
 language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
 #variable_conflict use_column
 declare
-    resumed uuid := unfinished_rollback(p_agent, p_request);
-    asked   uuid[] := whole_operations(p_agent, p_ops);
-    begun   uuid[] := asked || whole_operations(p_agent, array_remove(array[resumed], null));
-    ops     uuid[] := operations_after(p_agent, p_keys, begun);
+    agent   text := current_setting('mnemic.agent_id');
+    own     text[] := keys_to_roll_back(p_keys);
+    resumed uuid := unfinished_rollback(agent, p_request);
+    asked   uuid[] := whole_operations(agent, p_ops);
+    begun   uuid[] := asked || whole_operations(agent, array_remove(array[resumed], null));
+    ops     uuid[] := operations_after(agent, own, begun);
     ids     uuid[];
     firsts  bigint[];
 begin
@@ -202,109 +250,128 @@ begin
         select 'operation', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer, o, null
           from unnest(p_ops) as o
          where o in (select unnest(array[h.op_id, (h.meta ->> 'rollback')::uuid]) from history h
-                      where h.agent_id = p_agent and h.op_id = any(asked) and (h.event = 'LINK' or tells_of_memory(h))
-                        and (p_keys is null or h.scope_key = any(p_keys)) offset 0)
+                      where h.agent_id = agent and h.op_id = any(asked) and (h.event = 'LINK' or tells_of_memory(h))
+                        and (own is null or h.scope_key = any(own)) offset 0)
         union all
         select 'resumed', null, null, null, null, null, null, null, null, null, resumed, null where resumed is not null;
     return query
         select distinct 'conflict', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer,
                coalesce((h.meta ->> 'rollback')::uuid, h.op_id), h.reason
-          from history h where h.agent_id = p_agent and h.op_id = any(ops) and h.op_id not in (select unnest(begun) offset 0);
+          from history h where h.agent_id = agent and h.op_id = any(ops) and h.op_id not in (select unnest(begun) offset 0);
     if found and not p_cascade then
         return;
     end if;
     select array_agg(f.memory_id), array_agg(f.seq) into ids, firsts
       from (select h.memory_id, min(h.seq) as seq from history h
-             where h.agent_id = p_agent and h.op_id = any(ops) and tells_of_memory(h)
-               and (p_keys is null or h.scope_key = any(p_keys))
+             where h.agent_id = agent and h.op_id = any(ops) and tells_of_memory(h)
+               and (own is null or h.scope_key = any(own))
              group by h.memory_id) as f;
     return query
         select p.*, null::uuid, null from planned(
-               p_agent, ids, firsts,
-               array(select h.seq from history h where h.agent_id = p_agent and h.op_id = any(ops) and h.event = 'LINK'
-                        and (p_keys is null or h.scope_key = any(p_keys))),
-               p_keys is null) as p;
+               agent, ids, firsts,
+               array(select h.seq from history h where h.agent_id = agent and h.op_id = any(ops) and h.event = 'LINK'
+                        and (own is null or h.scope_key = any(own))),
+               own is null) as p;
 end $$;
 
 -- What it means to give one scope key back the memories and relations that it had after a seq.
-create function plan_restore_of(p_agent text, p_key text, p_seq bigint, p_administers boolean, p_request jsonb)
+create function plan_restore(p_keys text[], p_key text, p_seq bigint, p_request jsonb)
 returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
                seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
 language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
 #variable_conflict use_column
 declare
-    ids uuid[] := array(select distinct h.memory_id from history h
-                         where h.agent_id = p_agent and h.scope_key = p_key and h.seq > p_seq and tells_of_memory(h));
+    agent text := current_setting('mnemic.agent_id');
+    own   text[] := keys_to_roll_back(p_keys);
+    ids   uuid[] := array(select distinct h.memory_id from history h
+                           where h.agent_id = agent and h.scope_key = p_key and h.seq > p_seq and tells_of_memory(h)
+                             and (own is null or p_key = any(own)));
 begin
     return query
         select 'resumed', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer, u, null
-          from unfinished_rollback(p_agent, p_request) as u where u is not null;
+          from unfinished_rollback(agent, p_request) as u where u is not null;
     return query
         select p.*, null::uuid, null from planned(
-               p_agent, ids, array_fill(p_seq + 1, array[cardinality(ids)]),
-               array(select h.seq from history h where h.agent_id = p_agent and h.scope_key = p_key and h.seq > p_seq
-                        and h.event = 'LINK'),
-               p_administers) as p;
+               agent, ids, array_fill(p_seq + 1, array[cardinality(ids)]),
+               array(select h.seq from history h where h.agent_id = agent and h.scope_key = p_key and h.seq > p_seq
+                        and h.event = 'LINK' and (own is null or p_key = any(own))),
+               own is null) as p;
 end $$;
 
 -- One step of what was planned, as an operation; p_whole: the rollback, where that takes more than one. False, and nothing is
 -- written, where anything is not as the plan saw it.
-create function take_step(p_agent text, p_keys text[], p_ids uuid[], p_versions integer[], p_seqs bigint[], p_orphans boolean[],
-                          p_links bigint[], p_request jsonb, p_whole uuid, p_left integer, p_op uuid, p_actor text,
-                          p_actor_kind text) returns boolean
+create function roll_back(p_keys text[], p_ids uuid[], p_versions integer[], p_seqs bigint[], p_orphans boolean[],
+                          p_links bigint[], p_request jsonb, p_whole uuid, p_left integer, p_op uuid, p_actor text)
+returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
 declare
+    agent  text := current_setting('mnemic.agent_id');
+    own    text[] := keys_to_roll_back(p_keys);
     finals memories[];
     hidden uuid[];
     shown  uuid[];
 begin
-    perform open_operation(p_agent, p_op, p_actor, p_actor_kind, case when p_request ? 'seq' then 'restore' else 'undo' end,
+    perform open_operation(agent, p_op, p_actor, case when own is null then 'admin' else 'person' end, case when p_request ? 'seq' then 'restore' else 'undo' end,
                            null, null, p_request || case when p_whole is null then '{}'::jsonb
                                                          else jsonb_build_object('rollback', p_whole, 'left', p_left) end);
     update heads set undo_of = (p_request #>> '{undone,0}')::uuid
-     where agent_id = p_agent and p_request #>> '{undone,1}' is null;
+     where agent_id = agent and p_request #>> '{undone,1}' is null;
     finals := array(
         select r from unnest(p_ids, p_versions, p_seqs, p_orphans) as t(id, version, seq, is_orphan)
-          join memories m on m.agent_id = p_agent and m.id = t.id and m.version = t.version
-          left join history h on h.agent_id = p_agent and h.seq = t.seq and h.memory_id = t.id
-          left join history_contents c on c.agent_id = p_agent and c.seq = h.seq
+          join memories m on m.agent_id = agent and m.id = t.id and m.version = t.version
+          left join history h on h.agent_id = agent and h.seq = t.seq and h.memory_id = t.id
+          left join history_contents c on c.agent_id = agent and c.seq = h.seq
          cross join lateral final_row(m, c.after, t.is_orphan) as r
          where (t.seq is null or c.after is not null) and m.state <> 'purged'
-           and (p_keys is null or m.scope_key = any(p_keys) and not (m.protected or r.protected))
+           and (own is null or m.scope_key = any(own) and not (m.protected or r.protected))
          order by r.id);
     if cardinality(finals) <> cardinality(p_ids)
        or exists (select from unnest(finals) as f
-                   cross join lateral living_at(p_agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
+                   cross join lateral living_at(agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
                    where f.state = 'active' and o.id <> all(p_ids)) then
-        perform close_operation(p_agent);
+        perform close_operation(agent);
         return false;
     end if;
-    hidden := array(select f.id from unnest(finals) as f join memories m on m.agent_id = p_agent and m.id = f.id
+    hidden := array(select f.id from unnest(finals) as f join memories m on m.agent_id = agent and m.id = f.id
                      where f.state = 'soft_deleted' and m.state <> 'soft_deleted');
-    shown := array(select f.id from unnest(finals) as f join memories m on m.agent_id = p_agent and m.id = f.id
+    shown := array(select f.id from unnest(finals) as f join memories m on m.agent_id = agent and m.id = f.id
                     where f.state <> 'soft_deleted' and m.state <> f.state);
     -- a place is freed before it is taken: first those that stand where another one has to go
     update memories m set state = 'soft_deleted'
       from unnest(finals) as f
-     where m.agent_id = p_agent and m.id = f.id and m.state = 'active' and f.state = 'active' and m.content_hash <> f.content_hash
+     where m.agent_id = agent and m.id = f.id and m.state = 'active' and f.state = 'active' and m.content_hash <> f.content_hash
        and exists (select from unnest(finals) as g where g.state = 'active' and are_twins(g, m));
-    perform write_finals(p_agent, array(select f from unnest(finals) as f where f.state <> 'active'));
-    perform write_finals(p_agent, array(select f from unnest(finals) as f where f.state = 'active'));
-    perform roll_back_links(p_agent, p_keys, p_links);
+    perform write_finals(agent, array(select f from unnest(finals) as f where f.state <> 'active'));
+    perform write_finals(agent, array(select f from unnest(finals) as f where f.state = 'active'));
+    perform roll_back_links(agent, own, p_links);
     -- what was said goes out of search with the last memory that rests on it, and comes back with the first: one that was
     -- superseded may have been closed before the last was forgotten
     update entries e set living = false
-      from rests_on(p_agent, hidden) as s
-     where e.agent_id = p_agent and e.item_id = s.message_id
-       and (p_keys is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
-       and not is_rested_on(p_agent, s.message_id, '{}');
+      from rests_on(agent, hidden) as s
+     where e.agent_id = agent and e.item_id = s.message_id
+       and (own is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
+       and not is_rested_on(agent, s.message_id, '{}');
     update entries e set living = true
-      from rests_on(p_agent, shown) as s
-     where e.agent_id = p_agent and e.item_id = s.message_id
-       and (p_keys is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]));
-    perform close_operation(p_agent);
+      from rests_on(agent, shown) as s
+     where e.agent_id = agent and e.item_id = s.message_id
+       and (own is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]));
+    perform close_operation(agent);
     return true;
 end $$;
+
+-- Every column but the identity, which does not change, the version and the time of change, which go on.
+create function write_finals(p_agent text, p_finals memories[]) returns void
+language sql security definer set search_path = mnemic, pg_temp as $$
+    update memories m
+       set content = f.content, subject = f.subject, importance = f.importance, pinned = f.pinned,
+           protected = f.protected, private = f.private, tags = f.tags, provenance = f.provenance, state = f.state,
+           superseded_by = f.superseded_by, absorbed_at = f.absorbed_at, consolidated_into = f.consolidated_into,
+           valid_from = f.valid_from, valid_until = f.valid_until, purge_at = f.purge_at,
+           source_session_id = f.source_session_id, run_id = f.run_id,
+           actor_id = f.actor_id, role = f.role, import_id = f.import_id
+      from unnest(p_finals) as f
+     where m.agent_id = p_agent and m.id = f.id
+$$;
 
 -- Relations as they were before these rows of history, of which there is one for each relation.
 create function roll_back_links(p_agent text, p_keys text[], p_seqs bigint[]) returns void
@@ -323,7 +390,7 @@ begin
 end $$;
 
 -- The last row of a scope key's history up to a time, never in the middle of an operation.
-create or replace function seq_at(p_key text, p_ts timestamptz) returns bigint
+create function seq_at(p_key text, p_ts timestamptz) returns bigint
 language sql stable set search_path = mnemic, pg_temp as $$
     select coalesce(max(h.seq), 0) from history h
      where h.agent_id = current_setting('mnemic.agent_id') and h.scope_key = p_key and h.ts <= p_ts
@@ -332,48 +399,21 @@ language sql stable set search_path = mnemic, pg_temp as $$
             where l.agent_id = current_setting('mnemic.agent_id') and l.scope_key = p_key and l.ts > p_ts offset 0)
 $$;
 
--- What the service calls: for a person, on the scope keys of its transaction and, of these, the person's own.
-create function plan_undo(p_keys text[], p_ops uuid[], p_cascade boolean, p_request jsonb)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
-               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+-- A scope key's memories after a seq, without what they say.
+create function as_of_blind(p_key text, p_seq bigint)
+returns table (id uuid, kind text, category text, state text, tokens integer, importance integer, protected boolean)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select * from plan_undo_of(current_setting('mnemic.agent_id'), own_keys(p_keys), p_ops, p_cascade, p_request)
+    select l.memory_id, m.kind, m.category,
+           case when c.after is null then 'purged' else c.after ->> 'state' end,
+           coalesce((c.after ->> 'tokens')::integer, 0),
+           coalesce((c.after ->> 'importance')::integer, m.importance),
+           coalesce((c.after ->> 'protected')::boolean, false)
+      from (select distinct on (h.memory_id) h.memory_id, h.seq, h.after_digest from history h
+             where h.agent_id = current_setting('mnemic.agent_id') and h.scope_key = p_key and h.seq <= p_seq
+               and tells_of_memory(h)
+             order by h.memory_id, h.seq desc) as l
+      join memories m on m.agent_id = current_setting('mnemic.agent_id') and m.id = l.memory_id
+      left join history_contents c on c.agent_id = m.agent_id and c.seq = l.seq
+     where l.after_digest is not null and c.after ->> 'state' is distinct from 'purged'
+     order by l.memory_id
 $$;
-create function plan_restore(p_key text, p_seq bigint, p_request jsonb)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
-               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select r.* from unnest(own_keys(array[p_key])) as k(key)
-     cross join lateral plan_restore_of(current_setting('mnemic.agent_id'), k.key, p_seq, false, p_request) as r
-$$;
-create function roll_back(p_keys text[], p_ids uuid[], p_versions integer[], p_seqs bigint[], p_orphans boolean[],
-                          p_links bigint[], p_request jsonb, p_whole uuid, p_left integer, p_op uuid, p_actor text)
-returns boolean
-language sql security definer set search_path = mnemic, pg_temp as $$
-    select take_step(current_setting('mnemic.agent_id'), own_keys(p_keys), p_ids, p_versions, p_seqs, p_orphans, p_links,
-                     p_request, p_whole, p_left, p_op, p_actor, 'person')
-$$;
--- What an administrator calls, on any scope key of the agent its transaction is bound to.
-create function plan_undo_as_administrator(p_ops uuid[], p_cascade boolean, p_request jsonb)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
-               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select * from plan_undo_of(current_setting('mnemic.agent_id'), null, p_ops, p_cascade, p_request)
-$$;
-create function plan_restore_as_administrator(p_key text, p_seq bigint, p_request jsonb)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
-               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select * from plan_restore_of(current_setting('mnemic.agent_id'), p_key, p_seq, true, p_request)
-$$;
-create function roll_back_as_administrator(p_ids uuid[], p_versions integer[], p_seqs bigint[], p_orphans boolean[],
-                                           p_links bigint[], p_request jsonb, p_whole uuid, p_left integer, p_op uuid,
-                                           p_actor text) returns boolean
-language sql security definer set search_path = mnemic, pg_temp as $$
-    select take_step(current_setting('mnemic.agent_id'), null, p_ids, p_versions, p_seqs, p_orphans, p_links, p_request,
-                     p_whole, p_left, p_op, p_actor, 'admin')
-$$;
-
-revoke execute on all functions in schema mnemic from public;
-grant execute on function plan_undo, plan_restore, roll_back to mnemic_app;
-grant execute on function plan_undo_as_administrator, plan_restore_as_administrator, roll_back_as_administrator to mnemic_admin;

@@ -1,1 +1,0 @@
-"""Numbered migrations, each run once in a transaction of its own."""

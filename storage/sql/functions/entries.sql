@@ -1,0 +1,32 @@
+-- A memory's entries follow its state, its category and its words: new words are searched at once, by text, until somebody
+-- brings their vector. A reflection is searched only once it has left the context.
+create function searchable(memory_kind text, memory_state text) returns boolean
+language sql immutable
+return case memory_kind when 'reflection' then memory_state = 'absorbed' else memory_state = 'active' end;
+create function keep_entries() returns trigger
+language plpgsql set search_path = mnemic, pg_temp as $$
+begin
+    if new.content <> old.content and new.state <> 'purged' then
+        delete from entries where agent_id = new.agent_id and item_id = new.id;
+        if found then
+            insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv, living)
+            values (new.agent_id, new.scope_key, new.id, new.kind, new.category, '',
+                    to_tsvector('english', indexed_text(new)), searchable(new.kind, new.state));
+        end if;
+    else
+        update entries set living = searchable(new.kind, new.state), category = new.category
+         where agent_id = new.agent_id and item_id = new.id;
+    end if;
+    return null;
+end $$;
+create trigger entries_follow after update on memories for each row
+    when (old.state is distinct from new.state or old.category is distinct from new.category
+          or old.content is distinct from new.content)
+    execute function keep_entries();
+
+-- What is indexed of a memory; policy/search_text.py writes the same.
+create function indexed_text(m memories) returns text
+language sql stable set search_path = mnemic, pg_temp as $$
+    select '[' || to_char(m.valid_from at time zone 'UTC', 'FMDD FMMonth YYYY') || '] '
+           || case when m.subject <> '' then m.subject || ': ' else '' end || m.content
+$$;

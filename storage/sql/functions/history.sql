@@ -1,0 +1,145 @@
+-- What happened to a memory, by its rows before and after. As an expression it becomes part of what asks.
+create function history_event(before jsonb, after jsonb) returns text
+language sql immutable
+return case
+    when before is null then 'ADD'
+    when after is null then 'DELETE'
+    when after -> 'state' = before -> 'state' and (after -> 'protected')::boolean and not (before -> 'protected')::boolean
+        then 'PROTECT'
+    when after -> 'state' = before -> 'state' and (before -> 'protected')::boolean and not (after -> 'protected')::boolean
+        then 'UNPROTECT'
+    when after -> 'state' = before -> 'state' then 'UPDATE'
+    when after ->> 'state' = 'absorbed' then 'ABSORB'
+    when after ->> 'state' = 'superseded' then 'SUPERSEDE'
+    when after ->> 'state' = 'soft_deleted' then 'DELETE'
+    when after ->> 'state' = 'purged' then 'PURGE'
+    else 'RESTORE'
+end;
+
+-- What a row of the chain is hashed by, version h1: every column but the hash itself, in the table's order.
+create function history_text(h history) returns text
+language sql stable
+return jsonb_build_array(
+    'h1', h.agent_id, h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.category, h.actor, h.actor_kind, h.reason,
+    h.session_id, h.run_id, h.refinement_id, h.undo_of, encode(h.before_digest, 'hex'), encode(h.after_digest, 'hex'),
+    h.token_delta, h.meta, (extract(epoch from h.ts) * 1000000)::bigint, encode(h.prev, 'hex'))::text;
+create function history_hash(h history) returns bytea
+language sql stable
+return sha256(convert_to(history_text(h), 'UTF8'));
+
+-- Once for each statement that changes memories or relations, with a row for each of them in their order: 100 memories cost
+-- the head one look-up and one new version instead of 100. The head is looked up by its key, whatever a table that was small
+-- once would have been read by; what is written depends on no session's time zone or digits.
+create function record_history() returns trigger
+language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off
+    set timezone = 'UTC' set extra_float_digits = 1 as $$
+declare
+    changed  refcursor;
+    change   record;
+    subject  jsonb;
+    head     heads;
+    h        history;
+    c        history_contents;
+    rows     history[];
+    contents history_contents[];
+    -- kept nowhere, so that an erased salt does not follow from the others; drawn once, for each draw opens a file
+    pepper   bytea := uuid_send(gen_random_uuid());
+begin
+    case tg_op
+    when 'INSERT' then
+        open changed for select null::jsonb as earlier, to_jsonb(n) as later from new_rows n;
+    when 'DELETE' then
+        open changed for select to_jsonb(o) as earlier, null::jsonb as later from old_rows o;
+    else -- the guard keeps ids; were it off, both rows would still leave one each
+        open changed for
+            select to_jsonb(o) as earlier, n.later
+              from (select agent_id, id, to_jsonb(n) as later, row_number() over () as nth from new_rows n) as n
+              full join old_rows o using (agent_id, id)
+             order by n.nth;
+    end case;
+    loop
+        fetch changed into change;
+        exit when not found;
+        subject := coalesce(change.later, change.earlier);
+        if h.agent_id is distinct from subject ->> 'agent_id' then
+            update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;
+            head := open_head(subject ->> 'agent_id');
+            if head.agent_id is null then
+                raise exception 'a memory changes only inside an operation' using errcode = 'insufficient_privilege';
+            end if;
+            h.agent_id := head.agent_id;
+            h.seq := head.seq;
+            h.hash := head.hash;
+            h.op_id := head.op_id;
+            h.actor := head.actor;
+            h.actor_kind := head.actor_kind;
+            h.reason := head.reason;
+            h.session_id := head.session_id;
+            h.run_id := head.run_id;
+            h.undo_of := head.undo_of;
+            h.refinement_id := head.refinement_id;
+            h.meta := head.meta;
+        end if;
+        h.seq := h.seq + 1;
+        h.prev := h.hash;
+        h.event := case when tg_table_name = 'relations' then 'LINK'
+                        when h.reason = 'erasure' and change.later ->> 'state' = 'purged' then 'ERASE'
+                        when h.reason = 'merge' and change.later ->> 'state' = 'soft_deleted' then 'MERGE'
+                        when h.reason = 'dedup' and change.later ->> 'state' = 'soft_deleted' then 'DEDUP'
+                        else history_event(change.earlier, change.later) end;
+        h.memory_id := coalesce(subject ->> 'id', subject ->> 'from_id');
+        h.scope_key := subject ->> 'scope_key';
+        h.category := subject ->> 'category';
+        c := (h.agent_id, h.seq, h.scope_key, sha256(pepper || int8send(h.seq)), change.earlier, change.later);
+        h.before_digest := sha256(c.salt || convert_to(c.before::text, 'UTF8'));
+        if c.after ->> 'state' = 'purged' then -- what was there is gone for good, and so is the salt of its digest
+            c.before := null;
+            c.salt := sha256(pepper || int8send(-h.seq));
+        end if;
+        h.after_digest := sha256(c.salt || convert_to(c.after::text, 'UTF8'));
+        h.token_delta := case when c.after ->> 'state' = 'active' then (c.after ->> 'tokens')::integer else 0 end
+                       - case when change.earlier ->> 'state' = 'active' then (change.earlier ->> 'tokens')::integer else 0 end;
+        h.ts := clock_timestamp();
+        h.hash := history_hash(h);
+        rows := rows || h;
+        contents := contents || c;
+    end loop;
+    insert into history select * from unnest(rows);
+    insert into history_contents select * from unnest(contents);
+    update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;
+    return null;
+end $$;
+create trigger record_insert after insert on memories
+    referencing new table as new_rows for each statement execute function record_history();
+create trigger record_update after update on memories
+    referencing old table as old_rows new table as new_rows
+    for each statement execute function record_history();
+create trigger record_delete after delete on memories
+    referencing old table as old_rows for each statement execute function record_history();
+create trigger record_insert after insert on relations
+    referencing new table as new_rows for each statement execute function record_history();
+create trigger record_delete after delete on relations
+    referencing old table as old_rows for each statement execute function record_history();
+
+create function refuse_change() returns trigger
+language plpgsql set search_path = mnemic, pg_temp as $$
+begin
+    raise exception 'history is append-only' using errcode = 'insufficient_privilege';
+end $$;
+create trigger append_only before update or delete or truncate on history
+    for each statement execute function refuse_change();
+create trigger append_only before update or truncate on history_contents
+    for each statement execute function refuse_change();
+-- Contents of the history never change; they go with an erasure or a purge.
+create function refuse_contents_change() returns trigger
+language plpgsql set search_path = mnemic, pg_temp as $$
+begin
+    if exists (select from (select distinct agent_id from old_rows) as gone
+                where (open_head(gone.agent_id)).reason in ('erasure', 'retention') is not true) then
+        raise exception 'history is append-only' using errcode = 'insufficient_privilege';
+    end if;
+    return null;
+end $$;
+create trigger erased_only after delete on history_contents referencing old table as old_rows
+    for each statement execute function refuse_contents_change();
+create trigger never_truncated before truncate on memories for each statement execute function refuse_change();

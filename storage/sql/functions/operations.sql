@@ -1,0 +1,74 @@
+-- Locks the agent's head first (a trigger that locks it last deadlocks) and writes into it what the triggers record. No
+-- setting opens a write, for anybody can set one.
+create function open_operation(p_agent text, p_op uuid, p_actor text, p_actor_kind text, p_reason text,
+                                          p_session text, p_run text, p_meta jsonb) returns void
+language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
+begin
+    insert into heads as h (agent_id, seq, hash, op_xid, op_began, op_id, actor, actor_kind, reason, session_id, run_id, meta)
+    values (p_agent, 0, sha256(convert_to(p_agent, 'UTF8')), pg_current_xact_id(), transaction_timestamp(), p_op, p_actor,
+            p_actor_kind, p_reason, p_session, p_run, p_meta)
+    on conflict (agent_id) do update
+       set op_xid = excluded.op_xid, op_began = excluded.op_began, op_id = excluded.op_id, actor = excluded.actor,
+           actor_kind = excluded.actor_kind, reason = excluded.reason, session_id = excluded.session_id,
+           run_id = excluded.run_id, undo_of = null, refinement_id = null, meta = excluded.meta;
+    if exists (select from history where agent_id = p_agent and op_id = p_op) then
+        raise exception 'an operation has an id of its own' using errcode = 'insufficient_privilege';
+    end if;
+end $$;
+
+-- What persons and administrators do ends with the function that does it: the rest of the transaction is not theirs.
+create function close_operation(p_agent text) returns void
+language sql security definer set search_path = mnemic, pg_temp as $$
+    update heads set op_xid = null where agent_id = p_agent
+$$;
+
+-- The agent's head, if this transaction has an operation open on it; else nothing but nulls.
+create function open_head(p_agent text) returns heads
+language plpgsql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
+declare
+    head heads;
+begin
+    select * into head from heads
+     where agent_id = p_agent and op_xid = pg_current_xact_id() and op_began = transaction_timestamp();
+    return head;
+end $$;
+
+-- What the service calls: the agent is the one its transaction was scoped to, and whoever acts is an agent. What only other
+-- functions do is not its to claim; rollback, purge and the names of events rest on that.
+create function begin_operation(p_op uuid, p_actor text, p_reason text, p_session text, p_run text, p_meta jsonb)
+returns void
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    scoped_agent text := nullif(current_setting('mnemic.agent_id', true), '');
+begin
+    if scoped_agent is null then
+        raise exception 'an operation needs a scoped transaction' using errcode = 'insufficient_privilege';
+    elsif p_reason in ('undo', 'restore', 'erasure', 'retention', 'ttl', 'protection', 'merge', 'dedup') then
+        raise exception 'this reason is given by the function that does it' using errcode = 'insufficient_privilege';
+    end if;
+    perform open_operation(scoped_agent, p_op, p_actor, 'agent', p_reason, p_session, p_run, p_meta);
+end $$;
+
+-- Constitutional memories: an administrator sets and lifts the protection, and nothing else touches such a row. Null: the agent
+-- has no such living memory.
+create function set_protection(p_agent text, p_memory uuid, p_protected boolean, p_actor text) returns boolean
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    is_so boolean;
+begin
+    perform open_operation(p_agent, gen_random_uuid(), p_actor, 'admin', 'protection', null, null, '{}');
+    select protected = p_protected into is_so
+      from memories where agent_id = p_agent and id = p_memory and state = 'active' for update;
+    if not is_so then
+        update memories set protected = p_protected where agent_id = p_agent and id = p_memory;
+    end if;
+    perform close_operation(p_agent);
+    return not is_so;
+end $$;
+
+-- Those of the keys that the transaction may touch; never null, which would be all.
+create function own_keys(p_keys text[]) returns text[]
+language sql stable set search_path = mnemic, pg_temp as $$
+    select coalesce(array_agg(k), '{}') from unnest(p_keys) as k
+     where k = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[])
+$$;

@@ -1,0 +1,103 @@
+-- The kinds that a refinement merges and protects.
+create function is_mergeable(memory_kind text) returns boolean
+language sql immutable
+return memory_kind in ('core', 'reflection');
+
+-- Whether somebody works on the scope key of a refinement.
+create function is_held(r refinements) returns boolean
+language sql stable set search_path = mnemic, pg_temp as $$
+    select exists (select from leases l
+                    where l.agent_id = r.agent_id and l.scope_key = r.scope_key and l.work = 'refinement'
+                      and l.holder is not null and l.until > clock_timestamp())
+$$;
+
+-- Whether the transaction acts for a session that runs on this scope key.
+create function in_refinement(p_agent text, p_key text) returns boolean
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select exists (select from refinements r
+                     join leases l on l.agent_id = r.agent_id and l.scope_key = r.scope_key and l.work = 'refinement'
+                    where r.agent_id = p_agent and r.id = (open_head(p_agent)).refinement_id
+                      and r.scope_key = p_key and r.ended is null and l.until > clock_timestamp())
+$$;
+
+-- Begins one act of a session, unless that has ended, or has passed to somebody else.
+create function begin_refinement_act(p_refinement uuid, p_holder uuid, p_op uuid, p_actor text, p_reason text)
+returns boolean
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    scoped_agent text := nullif(current_setting('mnemic.agent_id', true), '');
+begin
+    if scoped_agent is null then
+        raise exception 'an operation needs a scoped transaction' using errcode = 'insufficient_privilege';
+    elsif p_reason not in ('refinement', 'merge', 'dedup', 'update', 'delete', 'protect') then
+        raise exception 'this is no act of a refinement' using errcode = 'insufficient_privilege';
+    end if;
+    perform open_operation(scoped_agent, p_op, p_actor, 'agent', p_reason, null, null, '{}');
+    perform from refinements r
+       join leases l on l.agent_id = r.agent_id and l.scope_key = r.scope_key and l.work = 'refinement'
+      where r.agent_id = scoped_agent and r.id = p_refinement and r.ended is null and l.holder = p_holder
+        and l.until > clock_timestamp() and cardinality(own_keys(array[r.scope_key])) = 1
+        for update;
+    if not found then
+        perform close_operation(scoped_agent);
+        return false;
+    end if;
+    update heads set refinement_id = p_refinement where agent_id = scoped_agent;
+    return true;
+end $$;
+
+-- A model may have read what is erased while it thinks: a session on that core memory is taken from whoever holds it, and whoever
+-- takes it up reads anew.
+create function lapse_session() returns trigger
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+begin
+    delete from leases where agent_id = new.agent_id and scope_key = new.scope_key and work = 'refinement';
+    return null;
+end $$;
+create trigger sessions_lapse after update on memories for each row
+    when (new.state = 'purged' and old.state <> 'purged' and new.kind in ('core', 'reflection', 'consolidation'))
+    execute function lapse_session();
+
+-- An agent protects a core memory of its own: inside a session alone, and it cannot take that back.
+create function protect_in_refinement(p_memory uuid, p_version integer) returns boolean
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+begin
+    update memories m set protected = true
+     where m.agent_id = current_setting('mnemic.agent_id') and m.id = p_memory and m.version = p_version
+       and m.state = 'active' and is_mergeable(m.kind) and not m.protected
+       and in_refinement(m.agent_id, m.scope_key) and cardinality(own_keys(array[m.scope_key])) = 1;
+    return found;
+end $$;
+
+-- One row of history for the beginning of a session and one for its end, with its figures.
+create function record_session() returns trigger
+language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off
+    set timezone = 'UTC' set extra_float_digits = 1 as $$
+declare
+    head heads := open_head(new.agent_id);
+    h    history;
+begin
+    if head.agent_id is null then
+        raise exception 'a refinement begins and ends inside an operation' using errcode = 'insufficient_privilege';
+    end if;
+    h.agent_id := head.agent_id;
+    h.seq := head.seq + 1;
+    h.prev := head.hash;
+    h.op_id := head.op_id;
+    h.event := 'SESSION';
+    h.scope_key := new.scope_key;
+    h.actor := head.actor;
+    h.actor_kind := head.actor_kind;
+    h.reason := head.reason;
+    h.refinement_id := new.id;
+    h.token_delta := 0;
+    h.meta := jsonb_strip_nulls(to_jsonb(new) - '{agent_id,id,scope_key}'::text[]);
+    h.ts := clock_timestamp();
+    h.hash := history_hash(h);
+    insert into history select * from unnest(array[h]);
+    update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;
+    return null;
+end $$;
+create trigger record_begin after insert on refinements for each row execute function record_session();
+create trigger record_end after update on refinements for each row when (old.ended is null and new.ended is not null)
+    execute function record_session();

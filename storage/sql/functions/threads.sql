@@ -1,0 +1,45 @@
+-- How the ids of somebody's threads begin in the saver's tables; storage/threads.py writes the same.
+create function threads_of(p_agent text, p_user text) returns text
+language sql immutable
+return replace(replace(p_agent, '%', '%25'), '/', '%2F') || '/' || replace(replace(p_user, '%', '%25'), '/', '%2F') || '/';
+
+-- Part n of an id in the saver's tables: 1 the agent, 2 the user.
+create function owner_part(p_thread text, n integer) returns text
+language sql immutable
+return replace(replace(split_part(p_thread, '/', n), '%2F', '/'), '%25', '%');
+
+-- Writes down where a thread stands, in the transaction of its checkpoint: never anything of what was said.
+create function note_standing() returns trigger
+language plpgsql set search_path = mnemic, pg_temp as $$
+begin
+    insert into supervisor_checkpoints as t (agent_id, user_id, thread_id, checkpoint_data)
+    values (owner_part(new.thread_id, 1), owner_part(new.thread_id, 2),
+            substr(new.thread_id, length(split_part(new.thread_id, '/', 1) || split_part(new.thread_id, '/', 2)) + 3),
+            jsonb_build_object(
+                'checkpoint_id', new.checkpoint_id, 'parent_id', new.parent_checkpoint_id,
+                'step', new.metadata -> 'step', 'source', new.metadata -> 'source',
+                -- the channels that start the nodes that come next
+                'next', jsonb_path_query_array(
+                    new.checkpoint, '$.channel_values.keyvalue().key ? (@ starts with "branch:to:")', '{}', true),
+                'versions', new.checkpoint -> 'channel_versions'))
+    on conflict (agent_id, user_id, thread_id) do update
+       set checkpoint_data = excluded.checkpoint_data, updated_at = clock_timestamp()
+     -- ids grow with time; an earlier one is pruned or copied
+     where excluded.checkpoint_data ->> 'checkpoint_id' >= t.checkpoint_data ->> 'checkpoint_id';
+    return null;
+end $$;
+create trigger stands_at after insert or update on checkpoints for each row when (new.checkpoint_ns = '')
+    execute function note_standing();
+
+-- Who has a thread of this id, who moved it last first: for a server that names threads by their ids alone. Ids and no more.
+create function owners_of_thread(p_thread text) returns table (agent_id text, user_id text)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select t.agent_id, t.user_id from supervisor_checkpoints t where t.thread_id = p_thread order by t.updated_at desc
+$$;
+
+-- Who has checkpoints of these runs; nothing finds them quickly, for a run is deleted or rolled back seldom.
+create function owners_of_runs(p_runs text[]) returns table (agent_id text, user_id text)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select distinct owner_part(c.thread_id, 1), owner_part(c.thread_id, 2) from checkpoints c
+     where c.metadata ->> 'run_id' = any(p_runs)
+$$;

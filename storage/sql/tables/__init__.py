@@ -1,0 +1,1 @@
+"""Tables, indexes and constraints in numbered files, each applied once."""
