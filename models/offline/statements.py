@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mnemic.models.offline.table import TOPICS, Rule, rules
 from mnemic.policy.common_words import FUNCTION_WORDS, word_set
 from mnemic.policy.dates import DATE_WORDS
-from mnemic.policy.sharing import is_pasted
+from mnemic.policy.sharing import is_pasted, telling
 from mnemic.policy.words import QUOTED, sentences
 from mnemic.policy.writing import check_text
 from mnemic.prompts.conversation import Line
@@ -34,9 +34,11 @@ _UNSURE = re.compile(
 #: Takes back what its speaker said in the sentence before.
 _TAKES_BACK = re.compile(
     r"(?i)\W*(?:(?:I'm |I was )?(?:just |only )?(?:kidding|joking)|(?:that's|that is|that was|just) (?:a joke|wrong)"
-    r"|scratch that|forget (?:that|it|what)|ignore that|correction|I (?:mean|meant|misspoke)|sorry|oops|no,? wait"
+    r"|scratch that|forget|ignore that|correction|I (?:mean|meant|misspoke)|sorry|oops|no,? (?:wait|sorry)"
     r"|wait|not really|lol|haha|or (?:rather|so)|(?:or )?at least|well(?=,)|actually,? no|no, not)\b"
 )
+#: What its speaker comes back to in other words than the table knows is in doubt.
+_OF_ONESELF = re.compile(r"(?i)\b(?:I|me|my)\b")
 _SHORT = {"i'm": "I am", "i've": "I have", "don't": "do not", "can't": "cannot", "name's": "name is"}
 #: A reason or a consequence behind a clause, which holds without it.
 _REASON = re.compile(r"(?i),? (?:because|so(?! (?:to|that|far|long|much|called)\b)) .*")
@@ -88,6 +90,8 @@ def spoken(lines: Sequence[Line]) -> list[Statement]:
                 if all(statement.text != old.text for old in found):
                     found.append(statement)
             before[line.speaker] = new
+            if not new and _OF_ONESELF.search(sentence) and not sentence.endswith("?"):
+                found = [old for old in found if old.who != line.speaker or not telling(old.value) & telling(sentence)]
     return found
 
 
