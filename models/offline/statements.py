@@ -43,7 +43,8 @@ _SHORT = {"i'm": "I am", "i've": "I have", "don't": "do not", "can't": "cannot",
 #: A reason or a consequence behind a clause, which holds without it.
 _REASON = re.compile(r"(?i),? (?:because|so(?! (?:to|that|far|long|much|called)\b)) .*")
 _ANYMORE = re.compile(r"^(I(?: am)?)(?: do)? not (.+) (?:anymore|any more|any longer)$", re.IGNORECASE)
-_JOINT = re.compile(r";|,? (?:and|but) (?=(?:I|my)\b)|,? and (?!(?:I|my)\b)", re.IGNORECASE)
+#: Nowhere, between clauses that each name the speaker, at each `and`.
+_JOINTS = tuple(map(re.compile, (r"(?!)", r"(?i);|,? (?:and|but) (?=(?:I|my)\b)", r"(?i);|,? and ")))
 
 
 class Statement(NamedTuple):
@@ -116,13 +117,12 @@ def _sentences(line: Line) -> Iterator[str]:
 def _clauses(sentence: str, line: Line) -> list[Statement]:
     """The clauses of a sentence; none where one of them is of no row."""
     text = _REASON.sub("", _OPENER.sub("", sentence.rstrip(" .!"), count=1), count=1)
-    if len(text) > _MOST_CHARS:
-        return []
-    if whole := _clause(text, line):
-        return [whole]
-    parts = [part.strip() for part in _JOINT.split(text)]
-    found = [_clause(part, line) or _clause(f"I {part}", line) for part in parts if len(parts) > 1]
-    return [statement for statement in found if statement] if all(found) else []
+    for joint in _JOINTS if len(text) <= _MOST_CHARS else ():
+        first, *others = (part.strip() for part in joint.split(text))
+        found = [_clause(first, line), *(_clause(part, line) or _clause(f"I {part}", line) for part in others)]
+        if all(found):
+            return [statement for statement in found if statement]
+    return []
 
 
 def _clause(text: str, line: Line) -> Statement | None:

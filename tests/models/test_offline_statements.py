@@ -79,6 +79,7 @@ def test_a_plain_clause_becomes_a_fact(said: str, kept: str) -> None:
 
 def test_all_clauses_of_a_sentence_count_or_none() -> None:
     assert facts_of("I live in Porto and I work at Vexa.") == ["Mara lives in Porto.", "Mara works for Vexa."]
+    assert len(facts_of("I speak German and French, and I play the cello.")) == 2
     assert facts_of("I live in Porto and work at Vexa.") == ["Mara lives in Porto.", "Mara works for Vexa."]
     assert facts_of("I'm allergic to nuts, but only to walnuts.") == []
     assert facts_of("I like tea and my sister hates it.") == []
