@@ -97,5 +97,6 @@ def _decision(fact: NewFact) -> Decision:
 
 def _replaces(new: str, old: str) -> bool:
     """Whether a sentence takes the place of another one."""
-    newer, older = stored(new), stored(old)
+    newer = stored(new)
+    older = stored(old) if newer else None
     return bool(newer and older and newer.contradicts(older))

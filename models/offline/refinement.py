@@ -39,8 +39,8 @@ def _groups(ledger: Sequence[LedgerEntry]) -> list[list[tuple[LedgerEntry, State
     """Memories on the same attribute of the same subject, seen by the same."""
     found: dict[tuple[object, ...], list[tuple[LedgerEntry, Statement]]] = defaultdict(list)
     for entry in ledger:
-        said = stored(entry.content)
-        if said and not said.rule.is_single and not entry.protected and entry.kind in ("core", "reflection"):
+        given = stored(entry.content)
+        if given and not given.rule.is_single and not entry.protected and entry.kind in ("core", "reflection"):
             seen_by = (entry.subject_user_id, entry.subject, entry.category, entry.private, entry.pinned)
-            found[said.rule.sentence, said.who.casefold(), said.topic.casefold(), *seen_by].append((entry, said))
+            found[given.rule.sentence, given.who.casefold(), given.topic.casefold(), *seen_by].append((entry, given))
     return [group for group in found.values() if len(group) > 1]

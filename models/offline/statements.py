@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from mnemic.models.offline.table import TOPICS, Rule, rules
@@ -96,6 +97,7 @@ def spoken(lines: Sequence[Line]) -> list[Statement]:
     return found
 
 
+@lru_cache(maxsize=8192)  # a consolidation compares each sentence with all others
 def stored(sentence: str) -> Statement | None:
     """A sentence in the third person as the row that writes it; None: of no row."""
     matches = ((rule, rule.stored.fullmatch(sentence)) for rule in rules() if len(sentence) <= 2 * _MOST_CHARS)

@@ -54,16 +54,14 @@ def rules() -> tuple[Rule, ...]:
 def _rule(head: str, clauses: list[str], slots: Mapping[str, str]) -> Rule:
     attribute, count, kind, sentence = (column.strip() for column in head.split("|"))
     category, importance = kind.split()
-    is_single = count.endswith("one")
+    is_single, is_end = count.endswith("one"), count.startswith("end")
     beside, at_end = (words[0] if is_single else "".join(words) for words in (_BESIDE, _AT_END))
-    said = []
+    patterns = []
     for clause in clauses:
         shape = re.sub(r"^I (?:am |have |\(\?:have \)\?)?", lambda start: rf"{start[0]}(?:(?:{beside}) )?", clause)
-        said.append(re.compile(rf"{_with_slots(shape, slots)}(?:,? (?:{at_end}))?", re.IGNORECASE))
-    stored = r"(?P<who>\S.{0,79}?)" + _with_slots(sentence.removeprefix("<who>"), slots, literal=True)
-    compiled = re.compile(stored, re.IGNORECASE)
-    is_end = count.startswith("end")
-    return Rule(attribute, is_single, is_end, category, int(importance), sentence, compiled, tuple(said))
+        patterns.append(re.compile(rf"{_with_slots(shape, slots)}(?:,? (?:{at_end}))?", re.IGNORECASE))
+    stored = re.compile(r"(?i)(?P<who>\S.{0,79}?)" + _with_slots(sentence[len("<who>") :], slots, literal=True))
+    return Rule(attribute, is_single, is_end, category, int(importance), sentence, stored, tuple(patterns))
 
 
 def _with_slots(text: str, slots: Mapping[str, str], *, literal: bool = False) -> str:
