@@ -7,11 +7,11 @@ from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.graphs.resources import from_environment
 from mnemic.graphs.routes import after_collect, after_write
-from mnemic.nodes.collect import collect
-from mnemic.nodes.holding import consolidation_lease_of, holding
-from mnemic.nodes.resources import Provider
-from mnemic.nodes.save_consolidation import save_consolidation
-from mnemic.nodes.write_consolidation import write_consolidation
+from mnemic.nodes.consolidation.collect import collect
+from mnemic.nodes.consolidation.save import save_consolidation
+from mnemic.nodes.consolidation.write import write_consolidation
+from mnemic.operations.run.leases import consolidation_lease_of, holding
+from mnemic.operations.run.resources import Provider
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, ConsolidationState
 from mnemic.state.identity import Identity
 

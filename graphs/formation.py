@@ -9,16 +9,16 @@ from mnemic.graphs.consolidation import ConsolidationGraph
 from mnemic.graphs.consolidation import graph as consolidation_graph
 from mnemic.graphs.resources import from_environment
 from mnemic.graphs.routes import after_facts, after_gate, after_neighbours, to_due_scopes
-from mnemic.nodes.consolidate import consolidate
-from mnemic.nodes.decide import decide
-from mnemic.nodes.extract_facts import extract_facts
-from mnemic.nodes.extract_observations import extract_observations
-from mnemic.nodes.extract_reflections import extract_reflections
-from mnemic.nodes.find_similar import find_similar
-from mnemic.nodes.gate import gate
-from mnemic.nodes.holding import formation_lease_of, holding
-from mnemic.nodes.resources import Provider
-from mnemic.nodes.save import save
+from mnemic.nodes.formation.consolidate import consolidate
+from mnemic.nodes.formation.decide import decide
+from mnemic.nodes.formation.extract_facts import extract_facts
+from mnemic.nodes.formation.extract_observations import extract_observations
+from mnemic.nodes.formation.extract_reflections import extract_reflections
+from mnemic.nodes.formation.find_similar import find_similar
+from mnemic.nodes.formation.gate import gate
+from mnemic.nodes.formation.save import save
+from mnemic.operations.run.leases import formation_lease_of, holding
+from mnemic.operations.run.resources import Provider
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState
 from mnemic.state.identity import Identity
 

@@ -4,10 +4,10 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.graphs.resources import from_environment
-from mnemic.nodes.decide_search import decide_search
-from mnemic.nodes.read_context import read_context
-from mnemic.nodes.render import render
-from mnemic.nodes.resources import Provider
+from mnemic.nodes.recall.decide import decide_search
+from mnemic.nodes.recall.read_context import read_context
+from mnemic.nodes.recall.render import render
+from mnemic.operations.run.resources import Provider
 from mnemic.state.graphs import RecallInput, RecallOutput, RecallState
 from mnemic.state.identity import Identity
 

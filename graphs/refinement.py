@@ -7,16 +7,16 @@ from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.graphs.resources import from_environment
 from mnemic.graphs.routes import after_knife, after_open, after_turn
-from mnemic.nodes.close_refinement import close_refinement
-from mnemic.nodes.letting_go import held
-from mnemic.nodes.open_refinement import open_refinement
-from mnemic.nodes.resources import Provider
-from mnemic.nodes.take_turn import take_turn
-from mnemic.nodes.use_knife import use_knife
+from mnemic.nodes.refinement.agent import take_turn
+from mnemic.nodes.refinement.close import close_refinement
+from mnemic.nodes.refinement.open import open_refinement
+from mnemic.nodes.refinement.tools import use_knife
+from mnemic.operations.refinement.release import held
+from mnemic.operations.run.resources import Provider
 from mnemic.state.graphs import RefinementInput, RefinementState
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import RefinementResult
-from mnemic.tools.knife import make_knife
+from mnemic.tools.refinement_tools import make_knife
 
 RefinementGraph = CompiledStateGraph[RefinementState, Identity, RefinementInput, RefinementResult]
 

@@ -7,8 +7,8 @@ from weakref import WeakKeyDictionary
 
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import make_embedder
-from mnemic.nodes.background import background
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.background import background
+from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import load_categories
 from mnemic.state.settings import Settings
 from mnemic.storage.opening import open_database

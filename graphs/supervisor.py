@@ -11,13 +11,13 @@ from mnemic.graphs.recall import RecallGraph
 from mnemic.graphs.recall import graph as recall_graph
 from mnemic.graphs.resources import from_environment
 from mnemic.graphs.routes import after_answer
-from mnemic.nodes.answer import answer
-from mnemic.nodes.confirm import confirm
-from mnemic.nodes.graph_memory import GraphMemory
-from mnemic.nodes.observe_said import observe_said
-from mnemic.nodes.recall import recall
-from mnemic.nodes.resources import Provider
-from mnemic.nodes.use_tools import use_tools
+from mnemic.nodes.supervisor.agent import answer
+from mnemic.nodes.supervisor.confirm import confirm
+from mnemic.nodes.supervisor.observe import observe_said
+from mnemic.nodes.supervisor.recall import recall
+from mnemic.nodes.supervisor.tools import use_tools
+from mnemic.operations.messages.graph_memory import GraphMemory
+from mnemic.operations.run.resources import Provider
 from mnemic.policy.categories import Categories
 from mnemic.prompts.supervise import SUBAGENTS
 from mnemic.state.identity import Identity

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mnemic.service.administration import Administration
+    from mnemic.service.governance.administration import Administration
+    from mnemic.service.hosts.middleware import MemoryMiddleware
     from mnemic.service.memory import Mnemic
-    from mnemic.service.middleware import MemoryMiddleware
     from mnemic.state.audit import AuditProblem
     from mnemic.state.errors import MnemicError
     from mnemic.state.explicit import Remembered
@@ -44,10 +44,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Administration": "mnemic.service.administration",
+    "Administration": "mnemic.service.governance.administration",
     "AuditProblem": "mnemic.state.audit",
     "Mnemic": "mnemic.service.memory",
-    "MemoryMiddleware": "mnemic.service.middleware",
+    "MemoryMiddleware": "mnemic.service.hosts.middleware",
     "MemoryState": "mnemic.state.host",
     "MnemicError": "mnemic.state.errors",
     "Refinement": "mnemic.state.refinement",

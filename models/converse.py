@@ -12,7 +12,7 @@ from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
 
 from mnemic.models.answers import Aftermath, Flaw, ask, stopped
 from mnemic.models.tool_calls import TAKES_NO_TOOLS, offering, readable_calls
-from mnemic.policy.hygiene import whole_characters
+from mnemic.policy.text.hygiene import whole_characters
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.records import Usage
 

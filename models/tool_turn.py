@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from mnemic.models.answers import FILTERED, REFUSED, Aftermath, Flaw, ask, stopped
 from mnemic.models.tool_calls import TAKES_NO_TOOLS, offering, readable_calls
-from mnemic.policy.hygiene import clean_text, clip_text
+from mnemic.policy.text.hygiene import clean_text, clip_text
 from mnemic.state.records import Usage
 from mnemic.state.refinement import Turn
 

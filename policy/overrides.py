@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from mnemic.policy.hygiene import clean_text, require_text
+from mnemic.policy.text.hygiene import clean_text, require_text
 from mnemic.state.checking import first_problem
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.records import ScopeSettings

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from mnemic.nodes.turn import Asked
+from mnemic.operations.messages.turn import Asked
 from mnemic.state.explicit import ProcedureRequest, RememberRequest
 from mnemic.state.identity import HostId
 from mnemic.state.query import MemoryQuery

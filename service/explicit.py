@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Literal
 from uuid import UUID
 
-from mnemic.nodes.forget import forget
-from mnemic.nodes.remember import remember
-from mnemic.nodes.remember_procedure import remember_procedure
-from mnemic.nodes.resources import Resources
-from mnemic.nodes.who import to_identity
+from mnemic.operations.explicit.forget import forget
+from mnemic.operations.explicit.remember import remember
+from mnemic.operations.explicit.remember_procedure import remember_procedure
+from mnemic.operations.run.identity import to_identity
+from mnemic.operations.run.resources import Resources
 from mnemic.service.asked import MEMORY_ID, PROCEDURE, REMEMBER
 from mnemic.state.checking import checked
 from mnemic.state.explicit import ExplicitScope, Remembered

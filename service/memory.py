@@ -12,23 +12,23 @@ from mnemic.graphs.consolidation import ConsolidationGraph, build_consolidation
 from mnemic.graphs.formation import FormationGraph, build_formation
 from mnemic.graphs.recall import RecallGraph, build_recall
 from mnemic.graphs.resources import open_resources
-from mnemic.nodes.forming import form_due, form_pending, formation_name
-from mnemic.nodes.graph_memory import GraphMemory
-from mnemic.nodes.holding import returned
-from mnemic.nodes.resources import Resources
-from mnemic.nodes.run_graph import run_graph
-from mnemic.nodes.said import HostMessage
-from mnemic.nodes.who import to_identity
+from mnemic.operations.formation.form import form_due, form_pending, formation_name
+from mnemic.operations.messages.graph_memory import GraphMemory
+from mnemic.operations.messages.incoming_message import HostMessage
+from mnemic.operations.run.identity import to_identity
+from mnemic.operations.run.leases import returned
+from mnemic.operations.run.resources import Resources
+from mnemic.operations.run.run_graph import run_graph
 from mnemic.policy.overrides import checked_overrides
 from mnemic.service.asked import ASKED, KEY, REVISION, ROLE, SCOPE_KEY, SWITCH
-from mnemic.service.audit_export import AuditExport
 from mnemic.service.explicit import ExplicitWrites
-from mnemic.service.host_nodes import HostNode, formation_node, observe_node, recall_node
+from mnemic.service.governance.audit_export import AuditExport
+from mnemic.service.governance.time_machine import OwnTimeMachine
+from mnemic.service.hosts.nodes import HostNode, formation_node, observe_node, recall_node
+from mnemic.service.hosts.supervisor import Supervising
 from mnemic.service.reads import ExplicitReads
 from mnemic.service.refining import OwnRefinement
-from mnemic.service.supervising import Supervising
 from mnemic.service.threads import Threads
-from mnemic.service.time_machine import OwnTimeMachine
 from mnemic.state.checking import checked
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput, SearchMode
@@ -42,7 +42,7 @@ from mnemic.storage.opening import describe_database
 from mnemic.tools import make_tools
 
 if TYPE_CHECKING:
-    from mnemic.service.middleware import MemoryMiddleware
+    from mnemic.service.hosts.middleware import MemoryMiddleware
 
 
 class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, AuditExport, Threads, Supervising):
@@ -235,7 +235,7 @@ class Mnemic(ExplicitReads, ExplicitWrites, OwnRefinement, OwnTimeMachine, Audit
         Raises:
             InvalidInputError: an argument cannot be used.
         """
-        from mnemic.service.middleware import MemoryMiddleware
+        from mnemic.service.hosts.middleware import MemoryMiddleware
 
         asked = checked(ASKED, {"role": role, "search": search, "budget_tokens": budget_tokens}, strict=None)
         given = {"observe": observe, "form": form, "several_speakers": several_speakers}

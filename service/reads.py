@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from mnemic.nodes.forget import is_known
-from mnemic.nodes.query import query as ask
-from mnemic.nodes.resources import Resources
-from mnemic.nodes.who import to_identity
-from mnemic.policy.delta import bullets
+from mnemic.operations.explicit.forget import is_known
+from mnemic.operations.recall.query import query as ask
+from mnemic.operations.run.identity import to_identity
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.recall.delta import bullets
 from mnemic.service.asked import ALL_KINDS, LISTING, MEMORY_ID, QUERY, REVISION
 from mnemic.state.changes import Updates
 from mnemic.state.checking import MAPPING, checked

@@ -4,13 +4,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
-from mnemic.nodes.letting_go import letting_go
-from mnemic.nodes.resources import Provider, Resources
-from mnemic.nodes.run_graph import run_graph
-from mnemic.nodes.who import to_identity
-from mnemic.service import rolling_back
+from mnemic.operations.refinement.release import letting_go
+from mnemic.operations.run.identity import to_identity
+from mnemic.operations.run.resources import Provider, Resources
+from mnemic.operations.run.run_graph import run_graph
 from mnemic.service.asked import MEMORY_ID, REFINEMENTS, REFINING, ROLLING
-from mnemic.service.own import owner
+from mnemic.service.governance import rolling_back
+from mnemic.service.governance.own import owner
 from mnemic.state.checking import checked
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import Refinement, RefinementResult

@@ -8,8 +8,8 @@ from typing import Any, Final
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from mnemic.nodes.resources import Resources
-from mnemic.nodes.who import to_identity
+from mnemic.operations.run.identity import to_identity
+from mnemic.operations.run.resources import Resources
 from mnemic.service.asked import SWITCH, THREAD_ID, THREAD_IDS
 from mnemic.state.checking import checked
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import NamedTuple
 from uuid import UUID
 
-from mnemic.policy.times import believed
+from mnemic.policy.formation.times import believed
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.records import Inbox, IndexedText, Message, Observed
 from mnemic.storage.database import Scoped

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from mnemic.policy.delta import EXPLICIT, LONGEST_TEXT, SIGNS
+from mnemic.policy.recall.delta import EXPLICIT, LONGEST_TEXT, SIGNS
 from mnemic.state.changes import Change, Changes, Known
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity

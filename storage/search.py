@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-from mnemic.policy.ranking import MOST_RELATED, WEIGHTS, Weights, named_words, own_names, speaks_of_self
-from mnemic.policy.scoring import Asked, Candidate, Links, ranked, reciprocal
+from mnemic.policy.recall.ranking import MOST_RELATED, WEIGHTS, Weights, named_words, own_names, speaks_of_self
+from mnemic.policy.recall.scoring import Asked, Candidate, Links, ranked, reciprocal
 from mnemic.state.identity import split_scope_key
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found

@@ -7,7 +7,7 @@ from typing import Final
 
 from langchain_core.tools import BaseTool
 
-from mnemic.nodes.resources import Provider
+from mnemic.operations.run.resources import Provider
 from mnemic.tools.calling import Caller
 from mnemic.tools.forget import forget
 from mnemic.tools.memory_query import memory_query

@@ -10,9 +10,9 @@ from langchain_core.tools import StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ValidationError
 
-from mnemic.nodes.on_loop import on_loop
-from mnemic.nodes.resources import Provider, Resources
-from mnemic.nodes.who import turn_identity
+from mnemic.operations.run.event_loop import on_loop
+from mnemic.operations.run.identity import turn_identity
+from mnemic.operations.run.resources import Provider, Resources
 from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
 from mnemic.state.checking import first_problem
 from mnemic.state.errors import (

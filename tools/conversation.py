@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from mnemic.nodes.incoming import INSTRUCTIONS, to_messages
-from mnemic.nodes.said import Said
-from mnemic.policy.orders import gives_orders
+from mnemic.operations.messages.incoming_message import Said
+from mnemic.operations.messages.normalize import INSTRUCTIONS, to_messages
+from mnemic.policy.formation.orders import gives_orders
 from mnemic.state.explicit import ExplicitScope
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message

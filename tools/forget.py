@@ -5,8 +5,8 @@ from typing import Any
 
 from langchain_core.tools import BaseTool
 
-from mnemic.nodes.forget import forget as soft_delete
-from mnemic.nodes.resources import Resources
+from mnemic.operations.explicit.forget import forget as soft_delete
+from mnemic.operations.run.resources import Resources
 from mnemic.prompts.explicit import FORGET, ForgetArguments, forget_answer
 from mnemic.state.identity import Identity
 from mnemic.tools.calling import Answer, Caller, make_tool

@@ -5,8 +5,8 @@ from typing import Any
 
 from langchain_core.tools import BaseTool
 
-from mnemic.nodes.query import query, result_line
-from mnemic.nodes.resources import Resources
+from mnemic.operations.recall.query import query, result_line
+from mnemic.operations.run.resources import Resources
 from mnemic.prompts.memory_query import DESCRIPTION, query_answer, query_arguments
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery

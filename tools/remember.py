@@ -5,8 +5,8 @@ from typing import Any
 
 from langchain_core.tools import BaseTool
 
-from mnemic.nodes.remember import remember as keep
-from mnemic.nodes.resources import Resources
+from mnemic.operations.explicit.remember import remember as keep
+from mnemic.operations.run.resources import Resources
 from mnemic.prompts.explicit import REMEMBER, remember_answer, remember_arguments
 from mnemic.state.explicit import RememberRequest
 from mnemic.state.identity import Identity

@@ -5,8 +5,8 @@ from typing import Any
 
 from langchain_core.tools import BaseTool
 
-from mnemic.nodes.remember_procedure import remember_procedure as keep
-from mnemic.nodes.resources import Resources
+from mnemic.operations.explicit.remember_procedure import remember_procedure as keep
+from mnemic.operations.run.resources import Resources
 from mnemic.prompts.explicit import REMEMBER_PROCEDURE, procedure_arguments, remember_answer
 from mnemic.state.explicit import ProcedureRequest
 from mnemic.state.identity import Identity

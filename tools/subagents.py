@@ -8,9 +8,9 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 from pydantic import Field
 
-from mnemic.nodes.perform import agent_models, perform_answer
-from mnemic.nodes.resources import Provider, Resources
-from mnemic.policy.hygiene import clean_text
+from mnemic.operations.run.model_step import agent_models, perform_answer
+from mnemic.operations.run.resources import Provider, Resources
+from mnemic.policy.text.hygiene import clean_text
 from mnemic.prompts.described import Arguments
 from mnemic.prompts.supervise import TASK, UNFINISHED, subagent_description, subagent_prompt
 from mnemic.state.identity import Identity

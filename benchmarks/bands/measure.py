@@ -6,7 +6,7 @@ from operator import mul
 
 from benchmarks.bands.pairs import DECIDED, Label, Pair
 from mnemic.models.embedders import Embedder
-from mnemic.policy.bands import Bands, band_of_pair
+from mnemic.policy.formation.bands import Bands, band_of_pair
 
 #: Of `same` and of `update` pairs each, the share that must reach a band. A missed contradiction leaves two facts
 #: current; a pair too many is one more line in a call that is made anyway.

@@ -11,7 +11,7 @@ from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
 from mnemic.models.embedders import Vector
-from mnemic.policy.bands import Bands
+from mnemic.policy.formation.bands import Bands
 
 Floats = NDArray[np.float32]
 

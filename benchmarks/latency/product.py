@@ -17,9 +17,9 @@ from benchmarks.latency.embedder import WordEmbedder
 from benchmarks.latency.facts import COMMON, TURNS, Facts, Sayings
 from benchmarks.latency.scripted import ScriptedModels
 from mnemic.graphs.resources import open_resources
-from mnemic.nodes.query import query
-from mnemic.nodes.resources import Resources
-from mnemic.nodes.uses import Uses
+from mnemic.operations.recall.access_tracker import Uses
+from mnemic.operations.recall.query import query
+from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery

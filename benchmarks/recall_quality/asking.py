@@ -8,10 +8,10 @@ from benchmarks.recall_quality.baselines import BM25, grep
 from benchmarks.recall_quality.locomo import Conversation, Question
 from benchmarks.recall_quality.metrics import Returned, Score, score
 from benchmarks.recall_quality.storing import Stored
-from mnemic.nodes.query import query
-from mnemic.nodes.resources import Resources
-from mnemic.policy.ranking import PLAIN
-from mnemic.policy.tokens import count_tokens
+from mnemic.operations.recall.query import query
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.recall.ranking import PLAIN
+from mnemic.policy.text.tokens import count_tokens
 from mnemic.prompts.memory_context import found_line
 from mnemic.state.query import MAX_TOP_K, MemoryQuery
 from mnemic.state.records import Found, SearchType

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.corpus.forming import sessions
 from benchmarks.recall_quality.locomo import Conversation
-from mnemic.policy.heuristics import NAMES_NEEDED, decide_search
+from mnemic.policy.recall.heuristics import NAMES_NEEDED, decide_search
 
 
 def of_dialogues(conversations: Sequence[Conversation]) -> Counter[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mnemic.models.embedders import Embedder, Vector
-from mnemic.policy.bands import Bands
+from mnemic.policy.formation.bands import Bands
 
 
 class CachedEmbedder:

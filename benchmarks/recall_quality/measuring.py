@@ -16,7 +16,7 @@ from benchmarks.recall_quality.locomo import Conversation
 from benchmarks.recall_quality.metrics import Score
 from benchmarks.recall_quality.storing import Kept, store
 from mnemic.graphs.resources import open_resources
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.state.settings import Settings
 
 #: By what was stored, then by the way to ask; in the order of all conversations' questions.

@@ -7,8 +7,8 @@ from typing import Literal
 from uuid import UUID, uuid4
 
 from benchmarks.recall_quality.locomo import Conversation, Turn
-from mnemic.nodes.resources import Resources
-from mnemic.policy.search_text import pieces, search_text
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.text.search_text import pieces, search_text
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory
 from mnemic.storage import inbox, memories

@@ -26,7 +26,7 @@ from benchmarks.refinement.figures import Figures, figures
 from benchmarks.refinement.recalling import WITHIN_TOKENS, Recalled, recall_after, recall_before
 from benchmarks.refinement.refining import refine
 from mnemic.graphs.resources import open_resources
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.state.settings import Settings
 
 

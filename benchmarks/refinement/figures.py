@@ -6,12 +6,12 @@ from uuid import UUID
 
 from benchmarks.recall_quality.porter import stem
 from benchmarks.refinement.refining import Refined
-from mnemic.policy.common_words import FUNCTION_WORDS
-from mnemic.policy.details import details
-from mnemic.policy.numbers import find_numbers
-from mnemic.policy.retention import missing_details
-from mnemic.policy.tokens import count_tokens
-from mnemic.policy.words import folded_words
+from mnemic.policy.text.common_words import FUNCTION_WORDS
+from mnemic.policy.text.details import details
+from mnemic.policy.text.numbers import find_numbers
+from mnemic.policy.text.retention import missing_details
+from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.words import folded_words
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 from benchmarks.recall_quality.locomo import Question
 from benchmarks.recall_quality.metrics import BUDGETS, Returned, Score, mean, score
 from benchmarks.refinement.refining import Refined
-from mnemic.nodes.query import query
-from mnemic.nodes.resources import Resources
-from mnemic.policy.search_text import search_text
-from mnemic.policy.tokens import count_tokens
+from mnemic.operations.recall.query import query
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.tokens import count_tokens
 from mnemic.prompts.memory_context import found_line
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key

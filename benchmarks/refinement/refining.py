@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from benchmarks.refinement.cores import Core, Given
-from mnemic.nodes.resources import Resources
-from mnemic.policy.search_text import search_text
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.text.search_text import search_text
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Memory, NewMemory

@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from mnemic.policy.bands import Bands
+from mnemic.policy.formation.bands import Bands
 from mnemic.state.errors import EmbeddingError
 
 #: Best an array of single floats, which is sent as it is: to make and send 100 vectors of 384 numbers takes 0.1 ms so,

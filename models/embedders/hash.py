@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 from mnemic.models.embedders.base import Vector, unit_vectors
-from mnemic.policy.bands import Bands
+from mnemic.policy.formation.bands import Bands
 
 DIMENSIONS = 384
 #: A trigram counts less than a whole word; together they let "berths" meet "berth".

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mnemic.models.embedders.base import Vector, unit_vectors
-from mnemic.policy.bands import Bands
+from mnemic.policy.formation.bands import Bands
 from mnemic.state.errors import ConfigurationError
 
 if TYPE_CHECKING:

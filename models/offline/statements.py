@@ -6,11 +6,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mnemic.models.offline.table import TOPICS, Rule, rules
-from mnemic.policy.common_words import FUNCTION_WORDS, word_set
-from mnemic.policy.dates import DATE_WORDS
-from mnemic.policy.sharing import is_pasted, telling
-from mnemic.policy.words import QUOTED, sentences
-from mnemic.policy.writing import check_text
+from mnemic.policy.formation.sharing import is_pasted, telling
+from mnemic.policy.text.common_words import FUNCTION_WORDS, word_set
+from mnemic.policy.text.dates import DATE_WORDS
+from mnemic.policy.text.words import QUOTED, sentences
+from mnemic.policy.text.writing import check_text
 from mnemic.prompts.conversation import Line
 
 #: A longer sentence is no plain one; the bound keeps the patterns cheap.

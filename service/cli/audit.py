@@ -11,12 +11,12 @@ from typing import Annotated, TextIO
 import typer
 from rich.text import Text
 
-from mnemic.policy.audit_export import CheckedExport, check_export
-from mnemic.service.administration import Administration
+from mnemic.policy.governance.audit_export import CheckedExport, check_export
 from mnemic.service.cli.moments import to_time
 from mnemic.service.cli.options import Agent, AsJson, Concerned, OfSession, Session, User, person
 from mnemic.service.cli.output import acting, columns, emit, plain, say, show, show_text
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.audit import AuditProblem
 from mnemic.state.errors import BrokenAuditError, InvalidInputError

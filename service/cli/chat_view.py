@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from mnemic.policy.hygiene import visible
+from mnemic.policy.text.hygiene import visible
 from mnemic.service.cli.output import note
 from mnemic.state.changes import Bullet, Sign
 from mnemic.state.supervisor import Progress

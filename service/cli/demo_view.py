@@ -12,8 +12,8 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from mnemic.policy.hygiene import clip_text
-from mnemic.policy.names import display_name
+from mnemic.policy.text.hygiene import clip_text
+from mnemic.policy.text.names import display_name
 from mnemic.service.cli.corpus import Conversation
 from mnemic.service.cli.demo_records import Answer, Contradiction, Demo, FormedSession
 from mnemic.service.cli.outcome import losses

@@ -6,11 +6,11 @@ from uuid import UUID
 
 import typer
 
-from mnemic.service.administration import Administration
 from mnemic.service.cli.consent import withheld
 from mnemic.service.cli.options import ADMINISTRATOR, Actor, Agent, AsJson, Session, User, identity
 from mnemic.service.cli.output import emit, plain, progress, say, show
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.erasure import Erasure
 from mnemic.state.errors import InvalidInputError

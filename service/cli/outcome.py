@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mnemic.nodes.drafts import told
+from mnemic.operations.formation.drafts import told
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from mnemic.policy.hygiene import clean_text
+from mnemic.policy.text.hygiene import clean_text
 from mnemic.state.records import HistoryEvent
 from mnemic.state.rollback import Operation
 

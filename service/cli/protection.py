@@ -6,10 +6,10 @@ from uuid import UUID
 
 import typer
 
-from mnemic.service.administration import Administration
 from mnemic.service.cli.options import ADMINISTRATOR, Actor, Agent, AsJson
 from mnemic.service.cli.output import emit, plain, say, show
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.governance.administration import Administration
 from mnemic.state.errors import UnknownMemoryError
 
 MemoryIds = Annotated[list[UUID], typer.Argument(metavar="ID", help="As `mnemic memories` or `as-of` prints them.")]

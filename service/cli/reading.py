@@ -8,8 +8,8 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import AfterValidator, AliasChoices, Field, StrictStr
 
-from mnemic.nodes.incoming import KNOWN_ROLES
-from mnemic.nodes.said import Part, Said
+from mnemic.operations.messages.incoming_message import Part, Said
+from mnemic.operations.messages.normalize import KNOWN_ROLES
 from mnemic.service.cli.repeats import Repeats
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId

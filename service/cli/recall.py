@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
-from mnemic.policy.names import display_name
+from mnemic.policy.text.names import display_name
 from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity
 from mnemic.service.cli.output import columns, day, emit, plain, say, show, show_text
 from mnemic.service.memory import Mnemic

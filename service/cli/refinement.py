@@ -8,7 +8,6 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from mnemic.service.administration import Administration
 from mnemic.service.cli.options import (
     ADMINISTRATOR,
     Actor,
@@ -23,6 +22,7 @@ from mnemic.service.cli.options import (
 )
 from mnemic.service.cli.output import columns, emit, plain, say, show, show_text
 from mnemic.service.cli.running import EXIT_FOUND_WRONG
+from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.refinement import Refinement, RefinementResult
 from mnemic.state.settings import OFFLINE

@@ -10,9 +10,9 @@ from uuid import UUID
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.types import Command, Interrupt
 
-from mnemic.nodes.transcript import spoken
+from mnemic.operations.messages.transcript import spoken
 from mnemic.policy.categories import OWNER
-from mnemic.policy.hygiene import clean_text, says_nothing
+from mnemic.policy.text.hygiene import clean_text, says_nothing
 from mnemic.service.cli.chat_view import ChatView
 from mnemic.service.cli.lines import Lines
 from mnemic.service.cli.outcome import Formed, losses

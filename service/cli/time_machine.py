@@ -9,7 +9,6 @@ from uuid import UUID
 
 import typer
 
-from mnemic.service.administration import Administration
 from mnemic.service.cli.look import Closed, list_memories
 from mnemic.service.cli.moments import to_moment, to_time
 from mnemic.service.cli.options import (
@@ -26,6 +25,7 @@ from mnemic.service.cli.options import (
 )
 from mnemic.service.cli.output import columns, emit, plain, say, show
 from mnemic.service.cli.rollbacks import Wanted, carry_out
+from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.rollback import PastMemory

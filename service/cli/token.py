@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mnemic.policy.passes import new_pass, token_of
+from mnemic.policy.auth_tokens import new_pass, token_of
 from mnemic.service.cli.options import AsJson
 from mnemic.service.cli.output import emit, say
 from mnemic.state.errors import ConfigurationError

@@ -11,11 +11,11 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mnemic.nodes import knife
-from mnemic.nodes.ending import complete
-from mnemic.nodes.refining import Refining
-from mnemic.nodes.resources import Resources
-from mnemic.service.administration import Administration
+from mnemic.operations.refinement import edits as knife
+from mnemic.operations.refinement.close import complete
+from mnemic.operations.refinement.session import Refining
+from mnemic.operations.run.resources import Resources
+from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefusedError
 from mnemic.state.records import Relation

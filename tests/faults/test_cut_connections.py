@@ -5,7 +5,7 @@ import asyncio
 import psycopg
 import pytest
 
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import DatabaseUnavailableError
 from tests.faults.checker import check_exactly_once

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from mnemic.policy.delta import MOST_BULLETS
+from mnemic.policy.recall.delta import MOST_BULLETS
 from mnemic.service.memory import Mnemic
 from mnemic.state.changes import Changes
 from mnemic.state.identity import Identity

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mnemic.nodes import knife
-from mnemic.nodes.resources import Resources
+from mnemic.operations.refinement import edits as knife
+from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import DatabaseUnavailableError
 from mnemic.state.identity import Identity

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.nodes.core import Core
-from mnemic.service.administration import Administration
+from mnemic.operations.refinement.editor import Core
+from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.records import Memory, ScopeSettings

@@ -11,7 +11,7 @@ from typing import Any, cast
 import psycopg
 import pytest
 
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import (
     ConcurrentChangeError,

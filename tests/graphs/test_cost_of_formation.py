@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.records import ScopeSettings

@@ -354,5 +354,5 @@ async def test_what_the_memory_told_is_not_stored_again(memory: Mnemic, superuse
 async def test_control_a_tools_answer_that_is_not_known_is_stored(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mnemic.nodes.incoming.PREAMBLE", "another sentence")
+    monkeypatch.setattr("mnemic.operations.messages.normalize.PREAMBLE", "another sentence")
     assert CANARY in str(await stored_of_a_talk(memory, superuser))

@@ -28,7 +28,7 @@ async def authenticate(authorization: str | None):
 ARRIVING = """
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from mnemic.service.server import app as ours
+from mnemic.service.server.app import app as ours
 
 
 class Arriving:

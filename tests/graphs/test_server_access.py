@@ -173,8 +173,8 @@ async def test_a_holder_of_a_token_is_answered_everywhere_else(ana: httpx.AsyncC
 REFUSED: dict[str, dict[str, Any]] = {
     "another app": {"app": "./bare.py:app"},
     "no app": {},
-    "a prefix": {"app": "mnemic.service.server:app", "mount_prefix": "/memory"},
-    "another order": {"app": "mnemic.service.server:app", "middleware_order": "auth_first"},
+    "a prefix": {"app": "mnemic.service.server.app:app", "mount_prefix": "/memory"},
+    "another order": {"app": "mnemic.service.server.app:app", "middleware_order": "auth_first"},
 }
 
 

@@ -30,8 +30,8 @@ from tests.support.server import Clone, Server, cloned
 PILOT: Any = {"agent_id": "pilot"}
 #: A control: our rules, for which no token names its agents.
 WITHOUT_AGENTS = """
-from mnemic.service import ownership
-from mnemic.service.auth import auth
+from mnemic.service.server.app import ownership
+from mnemic.service.server.auth import auth
 ownership.held_by = lambda user, field: ()
 """
 

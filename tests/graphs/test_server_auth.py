@@ -21,7 +21,7 @@ from tests.support.server import Clone, Server, cloned
 STUDIO = {"x-auth-scheme": "langsmith"}
 #: A control: our tokens, none of our rules and no middleware, and Studio's header is believed.
 WITHOUT_RULES = """
-from mnemic.service.auth import auth
+from mnemic.service.server.auth import auth
 auth._handlers.clear()
 auth._global_handlers.clear()
 """
@@ -294,5 +294,5 @@ async def test_items_of_the_store_are_their_owners(world: World, user: str, othe
 
 def test_the_rules_of_the_repository_are_in_force() -> None:
     config = json.loads(Path("langgraph.json").read_text(encoding="utf-8"))
-    assert config["auth"] == {"path": "mnemic.service.auth:auth", "disable_studio_auth": True}
+    assert config["auth"] == {"path": "mnemic.service.server.auth:auth", "disable_studio_auth": True}
     assert config["http"]["enable_custom_route_auth"] is True

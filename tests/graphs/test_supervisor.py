@@ -8,8 +8,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import Mnemic
-from mnemic.nodes.answer import MOST_CALLING
-from mnemic.nodes.resources import Resources
+from mnemic.nodes.supervisor.agent import MOST_CALLING
+from mnemic.operations.run.resources import Resources
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, ModelError, ModelOutputError
 from tests.support.agents import storing_nothing

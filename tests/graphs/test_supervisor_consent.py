@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from mnemic import Mnemic
 from mnemic.graphs.supervisor import SupervisorGraph
-from mnemic.nodes import answer as answering
+from mnemic.nodes.supervisor import agent as answering
 from mnemic.prompts.supervise import DECLINED
 from mnemic.storage import threads
 from tests.support.fixtures import memory as memory

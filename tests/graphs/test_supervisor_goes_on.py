@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import Mnemic
-from mnemic.nodes.authenticated import Bound
-from mnemic.nodes.incoming import require_storable
+from mnemic.operations.messages.normalize import require_storable
+from mnemic.operations.run.authenticated import Bound
 from mnemic.prompts.supervise import NOT_ANSWERED, WORDLESS
 from mnemic.state.errors import InvalidInputError, ModelOutputError, RefusedIdentityError
 from mnemic.state.identity import Identity

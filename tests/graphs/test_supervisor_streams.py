@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 
 from mnemic import Mnemic
 from mnemic.models import converse
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic as Service
 from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, calling

@@ -11,8 +11,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from mnemic import Mnemic
-from mnemic.nodes import use_tools
-from mnemic.nodes.resources import Resources
+from mnemic.nodes.supervisor import tools as use_tools
+from mnemic.operations.run.resources import Resources
 from mnemic.storage.database import Database
 from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, calling

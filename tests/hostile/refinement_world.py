@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from mnemic.nodes.refining import Refining
-from mnemic.policy.search_text import search_text
-from mnemic.service.administration import Administration
+from mnemic.operations.refinement.session import Refining
+from mnemic.policy.text.search_text import search_text
+from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import UnknownOperationError
 from mnemic.state.identity import Identity, split_scope_key
@@ -25,7 +25,7 @@ from mnemic.state.refinement import RefinementResult
 from mnemic.storage import inbox, memories, refinements
 from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Claim
-from mnemic.tools.knife import make_knife
+from mnemic.tools.refinement_tools import make_knife
 from tests.hostile.misbehaving import Call, Misbehaving
 from tests.support.loopback import Request
 from tests.support.worlds import MORNING, identity, memory, message, operate

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Categories, load_categories
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError

@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity

@@ -10,10 +10,11 @@ import pytest
 import pytest_asyncio
 
 from mnemic.graphs.resources import open_resources
-from mnemic.nodes import incoming, placing
-from mnemic.nodes.resources import Resources
-from mnemic.policy import sharing
-from mnemic.policy.names import display_name
+from mnemic.operations.formation import scope_resolver as placing
+from mnemic.operations.messages import normalize as incoming
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.formation import sharing
+from mnemic.policy.text.names import display_name
 from mnemic.prompts import conversation, memory_context
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key

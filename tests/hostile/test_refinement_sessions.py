@@ -10,10 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.nodes import close_refinement
-from mnemic.nodes.core import Core
-from mnemic.nodes.refining import Refining
-from mnemic.service.administration import Administration
+from mnemic.nodes.refinement import close as close_refinement
+from mnemic.operations.refinement.editor import Core
+from mnemic.operations.refinement.session import Refining
+from mnemic.service.governance.administration import Administration
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import refinements
 from tests.hostile.misbehaving import NAMES

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mnemic.nodes import decisions as deciding
-from mnemic.nodes import placing
+from mnemic.operations.formation import decisions as deciding
+from mnemic.operations.formation import scope_resolver as placing
 from mnemic.service.memory import Mnemic
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel

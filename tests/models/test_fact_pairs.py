@@ -14,9 +14,9 @@ from benchmarks.bands.__main__ import main
 from benchmarks.bands.measure import Errors, Measured, errors, measure, of_label, propose
 from benchmarks.bands.pairs import LABELS, Pair, load_pairs
 from mnemic.models.embedders.minilm import MiniLMEmbedder
-from mnemic.policy.bands import Bands, same_fact
-from mnemic.policy.details import details
-from mnemic.policy.search_text import search_text
+from mnemic.policy.formation.bands import Bands, same_fact
+from mnemic.policy.text.details import details
+from mnemic.policy.text.search_text import search_text
 
 PAIRS = load_pairs()
 

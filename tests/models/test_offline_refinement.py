@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from mnemic.models import offline
-from mnemic.policy.retention import missing_details
-from mnemic.policy.tokens import count_tokens
+from mnemic.policy.text.retention import missing_details
+from mnemic.policy.text.tokens import count_tokens
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.refinement import Budget, LedgerEntry, ToolCall, Turn
 from tests.support.ledgers import entry, ledger, tokens_of

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mnemic.models import offline
-from mnemic.policy.writing import check_text
+from mnemic.policy.text.writing import check_text
 from mnemic.prompts.conversation import Line
 from mnemic.prompts.extract_facts import ExtractFactsInput, FactDraft
 from mnemic.prompts.extract_observations import ExtractObservationsInput

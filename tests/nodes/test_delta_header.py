@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 
-from mnemic.nodes.forget import forget
-from mnemic.nodes.remember import remember as remember_fact
-from mnemic.nodes.remember_procedure import remember_procedure
-from mnemic.nodes.resources import Resources
+from mnemic.operations.explicit.forget import forget
+from mnemic.operations.explicit.remember import remember as remember_fact
+from mnemic.operations.explicit.remember_procedure import remember_procedure
+from mnemic.operations.run.resources import Resources
 from mnemic.prompts.memory_context import PREAMBLE, render_context
 from mnemic.service.memory import Mnemic
 from mnemic.state.changes import Bullet, Delta

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.graphs import RecallOutput
 from mnemic.state.identity import Identity

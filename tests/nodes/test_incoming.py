@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from mnemic.nodes.incoming import MAX_MESSAGE_CHARS
-from mnemic.nodes.said import HostMessage
+from mnemic.operations.messages.incoming_message import HostMessage
+from mnemic.operations.messages.normalize import MAX_MESSAGE_CHARS
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from tests.support.loopback import LoopbackModel

@@ -6,8 +6,8 @@ import pytest
 from langchain_core.tools import tool
 
 from mnemic.models.steps import REFINE
-from mnemic.nodes.perform import perform_turn
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.model_step import perform_turn
+from mnemic.operations.run.resources import Resources
 from mnemic.prompts.refine import RefineInput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelError

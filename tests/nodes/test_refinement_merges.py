@@ -6,7 +6,7 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import IndexedText, NewMemory
 from mnemic.storage import inbox, memories

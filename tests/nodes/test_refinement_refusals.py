@@ -8,9 +8,9 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from mnemic.nodes import core as core_rules
-from mnemic.nodes import knife
-from mnemic.policy.knife import given_up
+from mnemic.operations.refinement import editor as core_rules
+from mnemic.operations.refinement import edits as knife
+from mnemic.policy.refinement.limits import given_up
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import NewMemory
 from mnemic.storage import refinements

@@ -8,7 +8,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from mnemic.policy.search_text import search_text
+from mnemic.policy.text.search_text import search_text
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.played_refinements import (

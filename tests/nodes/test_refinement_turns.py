@@ -8,9 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.nodes import open_refinement, use_knife
-from mnemic.nodes.refining import Refining, refining_of
-from mnemic.policy.batching import batches
+from mnemic.nodes.refinement import open as open_refinement
+from mnemic.nodes.refinement import tools as use_knife
+from mnemic.operations.refinement.session import Refining, refining_of
+from mnemic.policy.refinement.batching import batches
 from mnemic.service.memory import Mnemic
 from mnemic.storage import refinements
 from tests.support.loopback import LoopbackModel, Reply, calling, offering

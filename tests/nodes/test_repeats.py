@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from mnemic.nodes import save
+from mnemic.nodes.formation import save
 from mnemic.service.memory import Mnemic
 from tests.support.erasing import places
 from tests.support.loopback import LoopbackModel

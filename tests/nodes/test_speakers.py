@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from mnemic import Identity, MemoryState
-from mnemic.nodes import incoming
-from mnemic.nodes.authenticated import Bound
+from mnemic.operations.messages import normalize as incoming
+from mnemic.operations.run.authenticated import Bound
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError, RefusedIdentityError
 from tests.support.agents import agent, answers

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from mnemic.nodes import uses as uses_module
-from mnemic.nodes.resources import Resources
-from mnemic.nodes.uses import Uses
+from mnemic.operations.recall import access_tracker as uses_module
+from mnemic.operations.recall.access_tracker import Uses
+from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
 from mnemic.storage import uses

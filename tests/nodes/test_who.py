@@ -10,10 +10,10 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import ExecutionInfo, Runtime, ServerInfo
 from typing_extensions import TypedDict
 
-from mnemic.nodes import who
-from mnemic.nodes.authenticated import Bound, require_own
-from mnemic.nodes.incoming import to_messages
-from mnemic.nodes.who import acting_for, identity_of, turn_identity
+from mnemic.operations.messages.normalize import to_messages
+from mnemic.operations.run import identity as who
+from mnemic.operations.run.authenticated import Bound, require_own
+from mnemic.operations.run.identity import acting_for, identity_of, turn_identity
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import Identity
@@ -190,7 +190,7 @@ async def test_a_formation_that_acted_by_plain_identities_would_be_seen(
     def plainly(identity: Identity, scope_key: str) -> Identity:
         return Identity(**who.acting_for(identity, scope_key).model_dump())
 
-    monkeypatch.setattr("mnemic.nodes.consolidate.acting_for", plainly)
+    monkeypatch.setattr("mnemic.nodes.formation.consolidate.acting_for", plainly)
     formed = (await form(memory, "t1", ANA))["formed"]
     assert {one["scope_key"]: one["outcome"] for one in formed["consolidations"]} == {
         "user:ana": "saved",

@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.nodes.writes import Closing, most_important, related_to_living, within_cap
+from mnemic.operations.formation.relations import Closing, most_important, related_to_living, within_cap
 from mnemic.state.records import NewMemory, Relation
 from tests.support.worlds import memory
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.anchors import MAX_LINE, Anchors, contradictions, line_of, read_anchors, signed
+from mnemic.policy.governance.anchors import MAX_LINE, Anchors, contradictions, line_of, read_anchors, signed
 from mnemic.state.audit import EXPLANATIONS
 
 KEY = "a secret of the tests' own"

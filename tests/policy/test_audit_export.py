@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.audit_export import COLUMNS, check_export, first_hash, header_line, row_line
+from mnemic.policy.governance.audit_export import COLUMNS, check_export, first_hash, header_line, row_line
 from mnemic.state.audit import ChainRow, Head
 
 KEYS = ["user:ana", "session:s1"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mnemic.policy.bands import Band, Bands, band_of, band_of_pair, same_fact
+from mnemic.policy.formation.bands import Band, Bands, band_of, band_of_pair, same_fact
 from mnemic.state.errors import ConfigurationError
 
 BANDS = Bands()

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.budget import fit
+from mnemic.policy.recall.budget import fit
 
 
 def test_a_long_item_is_passed_over_for_smaller_ones_behind_it() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.dates import MONTHS, find_dates
-from mnemic.policy.numbers import find_numbers
+from mnemic.policy.text.dates import MONTHS, find_dates
+from mnemic.policy.text.numbers import find_numbers
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.degenerate import is_degenerate
+from mnemic.policy.text.degenerate import is_degenerate
 
 
 @pytest.mark.parametrize(

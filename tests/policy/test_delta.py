@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.delta import LONGEST_TEXT, MOST_BULLETS, SIGNS, header, shortened
+from mnemic.policy.recall.delta import LONGEST_TEXT, MOST_BULLETS, SIGNS, header, shortened
 from mnemic.state.changes import Bullet, Change, Changes, Event, Known
 
 GONE = {"DELETE": "soft_deleted", "PURGE": "purged"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.details import details
+from mnemic.policy.text.details import details
 
 
 def test_all_details_of_a_sentence() -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.heuristics import NAMES_NEEDED, decide_search, unknown_names
-from mnemic.policy.words import WORD
+from mnemic.policy.recall.heuristics import NAMES_NEEDED, decide_search, unknown_names
+from mnemic.policy.text.words import WORD
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,16 @@
 """Every rule answers for texts that are made to hang it; a catastrophic pattern would never come back."""
 
-from mnemic.policy.bands import same_fact
-from mnemic.policy.degenerate import is_degenerate
-from mnemic.policy.details import details
-from mnemic.policy.heuristics import decide_search, unknown_names
-from mnemic.policy.hygiene import clean_text, clip_text, strip_recalled
-from mnemic.policy.names import display_name
-from mnemic.policy.retention import kept_share
-from mnemic.policy.search_text import pieces
-from mnemic.policy.sharing import is_pasted, is_personal
-from mnemic.policy.words import sentences
-from mnemic.policy.writing import check_text
+from mnemic.policy.formation.bands import same_fact
+from mnemic.policy.formation.sharing import is_pasted, is_personal
+from mnemic.policy.recall.heuristics import decide_search, unknown_names
+from mnemic.policy.text.degenerate import is_degenerate
+from mnemic.policy.text.details import details
+from mnemic.policy.text.hygiene import clean_text, clip_text, strip_recalled
+from mnemic.policy.text.names import display_name
+from mnemic.policy.text.retention import kept_share
+from mnemic.policy.text.search_text import pieces
+from mnemic.policy.text.words import sentences
+from mnemic.policy.text.writing import check_text
 
 
 def test_hygiene_comes_back(hostile: str) -> None:

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mnemic.policy.categories import load_categories
-from mnemic.policy.knife import LEAST_KEPT, given_up, least_kept, merged_category, protectable, removable
+from mnemic.policy.refinement.limits import LEAST_KEPT, given_up, least_kept, merged_category, protectable, removable
 
 TEXTS = st.text(alphabet=string.ascii_letters + string.digits + " .,'äßł東京あก", max_size=60)
 COUNTS = st.integers(0, 10_000)

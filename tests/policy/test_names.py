@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.names import display_name
+from mnemic.policy.text.names import display_name
 
 
 @pytest.mark.parametrize(

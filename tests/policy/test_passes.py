@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy import passes
-from mnemic.policy.anchors import line_of, signed
-from mnemic.policy.passes import MAX_TOKEN, new_pass, read_token, token_of
+from mnemic.policy import auth_tokens as passes
+from mnemic.policy.auth_tokens import MAX_TOKEN, new_pass, read_token, token_of
+from mnemic.policy.governance.anchors import line_of, signed
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_GROUPS
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mnemic.policy.ranking import PLAIN, WEIGHTS, named_words, own_names, speaks_of_self
+from mnemic.policy.recall.ranking import PLAIN, WEIGHTS, named_words, own_names, speaks_of_self
 
 
 def test_words_that_may_name_somebody_are_uncommon_or_capitalised() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.retention import kept_share, missing_details
+from mnemic.policy.text.retention import kept_share, missing_details
 
 SOURCES = ["Ana met Liv on 5 March 2026 in Oslo.", 'Ana has 3 boats, one called "Old Tar".']
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mnemic.policy.ranking import PLAIN, WEIGHTS
-from mnemic.policy.scoring import Asked, Candidate, Links, ranked, reciprocal
+from mnemic.policy.recall.ranking import PLAIN, WEIGHTS
+from mnemic.policy.recall.scoring import Asked, Candidate, Links, ranked, reciprocal
 from mnemic.state.records import Found
 
 DAY = datetime(2026, 3, 2, tzinfo=UTC)

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.sharing import PERSONAL_CATEGORIES, borrows, is_grounded, is_pasted, is_personal, may_share, telling
+from mnemic.policy.formation.sharing import (
+    PERSONAL_CATEGORIES,
+    borrows,
+    is_grounded,
+    is_pasted,
+    is_personal,
+    may_share,
+    telling,
+)
 from mnemic.prompts.categories import CATEGORIES
 from mnemic.state.records import Provenance
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.tokens import ROLE_WEIGHTS, count_tokens, weighted_tokens
+from mnemic.policy.text.tokens import ROLE_WEIGHTS, count_tokens, weighted_tokens
 from mnemic.state.records import Role
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.triggers import facts_of_batch, formation_reason
+from mnemic.policy.formation.triggers import facts_of_batch, formation_reason
 from mnemic.state.records import FormationReason
 from mnemic.state.settings import Settings
 from tests.support.worlds import message

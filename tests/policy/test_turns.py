@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.turns import facts_of_turn, first_turn, turn_reason
+from mnemic.policy.formation.turns import facts_of_turn, first_turn, turn_reason
 from mnemic.state.records import FormationReason, Message, Role
 from mnemic.state.settings import Settings
 from tests.support.worlds import message

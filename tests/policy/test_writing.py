@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.writing import Problem, Verdict, check_text
+from mnemic.policy.text.writing import Problem, Verdict, check_text
 from mnemic.state.records import Kind
 
 SENTENCE_KINDS: tuple[Kind, ...] = ("fact", "reflection", "episode", "insight")

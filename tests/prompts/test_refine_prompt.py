@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from mnemic.prompts import conversation, knife, refine
+from mnemic.prompts import conversation, refine
+from mnemic.prompts import refinement_tools as knife
 from mnemic.prompts.refine import PROMPT, RefineInput, render_ledger, variables
 from mnemic.state.refinement import Budget, LedgerEntry, ToolCall, Turn
 

@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
 from mnemic import Administration, Mnemic, PastMemory
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConfigurationError, MnemicError, RollbackRefusedError
 from mnemic.storage.migrate import ADMIN_ROLE
 from tests.support.loopback import LoopbackModel

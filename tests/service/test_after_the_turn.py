@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 
-from mnemic.nodes import background as background_module
-from mnemic.nodes.background import Background, background
-from mnemic.nodes.turn import observe_turn
+from mnemic.operations.messages.turn import observe_turn
+from mnemic.operations.run import background as background_module
+from mnemic.operations.run.background import Background, background
 from mnemic.service.memory import Mnemic
 from tests.support.worlds import identity
 

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from mnemic import Mnemic
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import InvalidInputError
 from mnemic.storage.database import Database
 from tests.support.rollbacks import ANA, forgotten, saved

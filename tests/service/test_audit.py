@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from mnemic import Administration, AuditProblem, Mnemic
-from mnemic.policy.audit_export import check_export
+from mnemic.policy.governance.audit_export import check_export
 from mnemic.state.errors import BrokenAuditError, CategoryRefusedError, ConfigurationError, InvalidInputError
 from mnemic.storage.database import Database
 from tests.support.audited import CUT, EVENTS, Story, administration, person, rebuilt, tampered, tell
@@ -269,7 +269,7 @@ async def test_an_export_of_many_pages_is_one_chain(
     db: Database, clean_db: Clone, monkeypatch: pytest.MonkeyPatch, story: Story
 ) -> None:
     whole = await exported(clean_db)
-    monkeypatch.setattr("mnemic.service.audit_export._PAGE", 4)
+    monkeypatch.setattr("mnemic.service.governance.audit_export._PAGE", 4)
     assert await exported(clean_db) == whole
 
 

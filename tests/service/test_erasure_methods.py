@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.service.administration import Administration
+from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConfigurationError, InvalidInputError
 from mnemic.state.identity import Identity

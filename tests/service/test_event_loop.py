@@ -13,8 +13,8 @@ import pytest
 
 from mnemic import Mnemic
 from mnemic.graphs.resources import open_resources
-from mnemic.nodes.incoming import to_messages
-from mnemic.nodes.resources import Resources
+from mnemic.operations.messages.normalize import to_messages
+from mnemic.operations.run.resources import Resources
 from mnemic.state.settings import Settings
 from mnemic.storage import database
 from tests.support import worlds

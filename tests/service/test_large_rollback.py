@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from mnemic import Administration, Rollback
-from mnemic.service import rolling_back
 from mnemic.service.asked import Rolling
+from mnemic.service.governance import rolling_back
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
 from tests.support.large import load_operation

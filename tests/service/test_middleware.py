@@ -13,7 +13,7 @@ from langchain_core.messages import SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import MemoryMiddleware, Mnemic
-from mnemic.nodes.turn import Asked
+from mnemic.operations.messages.turn import Asked
 from mnemic.state.errors import BlockedLoopError
 from tests.support.agents import (
     CANARY,

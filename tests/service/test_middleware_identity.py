@@ -10,7 +10,7 @@ import pytest
 from langgraph.runtime import Runtime
 
 from mnemic import Identity, MemoryMiddleware, Mnemic
-from mnemic.nodes.turn import Asked
+from mnemic.operations.messages.turn import Asked
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, MissingIdentityError
 from tests.support.agents import (
     CANARY,

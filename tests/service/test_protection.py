@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from mnemic import Administration, Mnemic
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import NotForgottenError, UnknownMemoryError
 from tests.support.loopback import LoopbackModel
 from tests.support.played_refinements import keep, merge, play, refined

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mnemic import Mnemic
-from mnemic.nodes.query import MESSAGE_CHARS, result_line
-from mnemic.nodes.resources import Resources
+from mnemic.operations.recall.query import MESSAGE_CHARS, result_line
+from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import OWNER, load_categories
-from mnemic.policy.tokens import count_tokens
+from mnemic.policy.text.tokens import count_tokens
 from mnemic.state.errors import CategoryRefusedError, EmbeddingError, InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryFilters, MemoryQuery
@@ -216,7 +216,7 @@ async def test_a_fit_that_lets_everything_pass_breaks_the_budget(
     memory: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the test above."""
-    monkeypatch.setattr("mnemic.nodes.query.fit", lambda items, **_: items)
+    monkeypatch.setattr("mnemic.operations.recall.query.fit", lambda items, **_: items)
     answer = rows(await asked(memory.tools(), ANA, query=QUESTION, budget_tokens=1))
     assert sum(count_tokens(row["text"]) for row in answer) > 1
 

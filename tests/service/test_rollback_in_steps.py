@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from mnemic import Administration, Mnemic, Rollback
-from mnemic.nodes.resources import Resources
-from mnemic.service import rolling_back
+from mnemic.operations.run.resources import Resources
+from mnemic.service.governance import rolling_back
 from mnemic.state.errors import (
     DatabaseUnavailableError,
     MnemicError,

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from mnemic import Mnemic
-from mnemic.service.server_threads import ServerThreads
+from mnemic.service.server.threads import ServerThreads
 from mnemic.service.threads import RUNTIME
 from tests.support.threads import answering, said
 from tests.support.worlds import identity

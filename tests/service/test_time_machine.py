@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from mnemic import Administration, Identity, Mnemic, Rollback
-from mnemic.nodes.resources import Resources
-from mnemic.service import time_machine as of_the_person
+from mnemic.operations.run.resources import Resources
+from mnemic.service.governance import time_machine as of_the_person
 from mnemic.state.errors import InvalidInputError, MnemicError, RollbackRefusedError, UnknownOperationError
 from mnemic.storage import memories
 from mnemic.storage.database import Database, Scoped

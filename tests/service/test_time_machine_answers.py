@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from mnemic import Administration, Mnemic
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import RollbackRefusedError, UnknownOperationError
 from tests.support.rollbacks import ANA, forgotten, op_ids, saved
 

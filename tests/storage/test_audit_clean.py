@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from mnemic.policy.audit_export import check_export, header_line, row_line
+from mnemic.policy.governance.audit_export import check_export, header_line, row_line
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Relation

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.anchors import Anchors, contradictions, line_of, read_anchors, signed
+from mnemic.policy.governance.anchors import Anchors, contradictions, line_of, read_anchors, signed
 from tests.support.audited import EVENTS, KEY, REBUILT, Story, tell
 from tests.support.server import Clone, Server, cloned
 from tests.support.worlds import AGENT, MORNING, identity, memory, remember

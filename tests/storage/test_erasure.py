@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
-from mnemic.service import rolling_back
 from mnemic.service.asked import Rolling
+from mnemic.service.governance import rolling_back
 from mnemic.state.errors import RefusedError
 from mnemic.state.records import Memory, NewMemory
 from mnemic.state.settings import Settings

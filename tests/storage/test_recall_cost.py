@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from mnemic.nodes.query import query
-from mnemic.nodes.resources import Resources
+from mnemic.operations.recall.query import query
+from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.query import MemoryQuery
 from mnemic.storage.database import Database

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from hypothesis import Phase, settings
 
-from mnemic.service import rolling_back
+from mnemic.service.governance import rolling_back
 from tests.support.machine import run_machines
 from tests.support.server import Clone
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mnemic.service.administration import Administration
+from mnemic.service.governance.administration import Administration
 from mnemic.state.errors import InvalidInputError, RollbackConflictError, UnknownOperationError
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Relation, Supersession

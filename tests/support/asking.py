@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from mnemic.policy.ranking import WEIGHTS, Weights
+from mnemic.policy.recall.ranking import WEIGHTS, Weights
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, IndexedText, Message

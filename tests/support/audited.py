@@ -8,7 +8,7 @@ from uuid import UUID
 
 import psycopg
 
-from mnemic.service.administration import Administration
+from mnemic.service.governance.administration import Administration
 from mnemic.state.audit import AuditProblem
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Relation, Supersession

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from starlette.applications import Starlette
-from mnemic.service import server
+from mnemic.service.server.app import app as server
 
 
 def walk(routes, before=""):

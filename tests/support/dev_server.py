@@ -19,7 +19,7 @@ from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 
-from mnemic.policy.passes import new_pass, token_of
+from mnemic.policy.auth_tokens import new_pass, token_of
 from mnemic.state.settings import Settings
 
 _STARTED = "Application started up"

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from mnemic.nodes.resources import Resources
-from mnemic.service.administration import Administration
+from mnemic.operations.run.resources import Resources
+from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import scripted_model, scripted_resources

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
 from mnemic.storage import memories

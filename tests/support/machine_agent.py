@@ -10,8 +10,8 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
-from mnemic.service import rolling_back
 from mnemic.service.asked import Rolling
+from mnemic.service.governance import rolling_back
 from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, Memory, Message, NewMemory, Relation
 from mnemic.state.rollback import PastMemory, Rollback

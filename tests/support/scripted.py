@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from mnemic.graphs.resources import open_resources
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.prompts.decide import DecideOutput, Decision
 from mnemic.prompts.extract_facts import ExtractFactsOutput, FactDraft
 from mnemic.prompts.extract_observations import ExtractObservationsOutput, ObservationDraft

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from tests.support.loopback import LoopbackModel

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 
-from mnemic.nodes import forget as forgetting
+from mnemic.operations.explicit import forget as forgetting
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotForgottenError
 from mnemic.state.identity import Identity

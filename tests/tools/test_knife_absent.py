@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from langchain_core.tools import BaseTool, tool
 
-from mnemic.nodes.refining import Refining
+from mnemic.operations.refinement.session import Refining
 from mnemic.service.memory import Mnemic
-from mnemic.tools.knife import make_knife
+from mnemic.tools.refinement_tools import make_knife
 from tests.support.loopback import LoopbackModel
 from tests.support.played_refinements import ANA, KEY, SHORT, delete, keep, merge, protect, update
 from tests.support.tool_calls import called, host

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 
-from mnemic.nodes import on_loop
-from mnemic.nodes.resources import Resources
+from mnemic.operations.run import event_loop as on_loop
+from mnemic.operations.run.resources import Resources
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY
 from mnemic.service.memory import Mnemic

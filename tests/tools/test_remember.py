@@ -10,8 +10,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.prebuilt import ToolRuntime
 
-from mnemic.nodes import keeping
-from mnemic.policy.orders import gives_orders
+from mnemic.operations.explicit import store_explicit as keeping
+from mnemic.policy.formation.orders import gives_orders
 from mnemic.prompts.explicit import forget_answer, remember_answer
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, EmbeddingError, InvalidInputError

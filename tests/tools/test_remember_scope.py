@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from mnemic.nodes.placing import Places
+from mnemic.operations.formation.scope_resolver import Places
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel
 from tests.support.tool_calls import call, calling

@@ -3,8 +3,8 @@
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
-from mnemic.nodes import keeping
-from mnemic.nodes.placing import Places
+from mnemic.operations.explicit import store_explicit as keeping
+from mnemic.operations.formation.scope_resolver import Places
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from tests.support.tool_calls import call

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mnemic.policy.audit_export import check_export
+from mnemic.policy.governance.audit_export import check_export
 from mnemic.state.audit import EXPLANATIONS
 from tests.service.cli.conftest import Command
 from tests.support.audited import CUT, EVENTS, KEY, Story, tampered, tell

@@ -35,7 +35,7 @@ def test_without_a_command_it_shows_the_help() -> None:
 
 
 def test_a_server_with_a_key_that_is_too_short_ends_with_one_line() -> None:
-    done = run("-c", "import mnemic.service.auth", MNEMIC_SERVER_KEY="short")
+    done = run("-c", "import mnemic.service.server.auth", MNEMIC_SERVER_KEY="short")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "mnemic: settings do not fit: MNEMIC_SERVER_KEY: is a secret of at least 16 characters\n"
-    assert run("-c", "import mnemic.service.auth", MNEMIC_SERVER_KEY="sixteen characters").returncode == 0
+    assert run("-c", "import mnemic.service.server.auth", MNEMIC_SERVER_KEY="sixteen characters").returncode == 0

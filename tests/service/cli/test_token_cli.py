@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mnemic.policy.passes import read_token
+from mnemic.policy.auth_tokens import read_token
 from tests.service.cli.conftest import Command
 
 KEY = "a key of sixteen characters"

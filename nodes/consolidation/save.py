@@ -1,0 +1,65 @@
+"""Consolidation: the new text replaces the old one and takes the reflections in, if both are still as read."""
+
+from uuid import UUID, uuid4
+
+from langgraph.runtime import Runtime
+
+from mnemic.operations.run.identity import identity_of
+from mnemic.operations.run.leases import consolidation_lease_of, give_back
+from mnemic.operations.run.node_types import ConsolidationNode
+from mnemic.operations.run.resources import Provider
+from mnemic.operations.run.serialization import from_plain
+from mnemic.policy.text.search_text import search_text
+from mnemic.state.errors import ConcurrentChangeError
+from mnemic.state.graphs import ConsolidationState
+from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.records import Memory, NewMemory
+from mnemic.storage import leases, memories, scopes
+from mnemic.storage.database import Scoped
+
+
+def save_consolidation(provide: Provider) -> ConsolidationNode:
+    """One operation. Whoever came second finds another version, writes nothing and leaves the rest for the next run."""
+
+    async def save_consolidation(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
+        resources = await provide()
+        identity = identity_of(runtime)
+        lease = consolidation_lease_of(state, identity)
+        reflections = from_plain(Memory, state["reflections"])
+
+        async def act(scoped: Scoped) -> None:
+            await scoped.begin_operation("consolidation", meta={"kept_share": state["kept_share"]})
+            consolidation_id = await _write(scoped, state, reflections)
+            await memories.absorb(scoped, consolidation_id, [memory.id for memory in reflections])
+            await scopes.touch(scoped, [state["scope_key"]], consolidated=True)
+            await leases.finish(scoped, lease)
+
+        try:
+            await resources.database.write(identity, act)
+        except ConcurrentChangeError:
+            await give_back(resources, identity, lease, failure="interrupted")
+            return {"outcome": "stale", "absorbed": 0}
+        return {"outcome": "saved", "absorbed": len(reflections)}
+
+    return save_consolidation
+
+
+async def _write(scoped: Scoped, state: ConsolidationState, reflections: list[Memory]) -> UUID:
+    for current in from_plain(Memory, state["current"]):
+        await memories.rewrite_consolidation(scoped, current, state["text"])
+        return current.id
+    dated = max(memory.valid_from for memory in reflections)
+    first = NewMemory(
+        id=uuid4(),
+        kind="consolidation",
+        scope_key=state["scope_key"],
+        category="profile" if split_scope_key(state["scope_key"])[0] == "user" else "knowledge",
+        content=state["text"],
+        search_text=search_text(dated, state["owner"], state["text"]),
+        subject=state["owner"],
+        provenance="consolidated",
+        valid_from=min(memory.valid_from for memory in reflections),
+    )
+    if not await memories.insert(scoped, [first], model="", vectors={}, run_id=None):
+        raise ConcurrentChangeError
+    return first.id

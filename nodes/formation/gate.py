@@ -1,0 +1,176 @@
+"""Formation's first node: reads the inbox and decides whether there is anything to do."""
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from langgraph.runtime import Runtime
+
+from mnemic.operations.formation.daily_quota import writes_left
+from mnemic.operations.messages.speakers import only_speaks
+from mnemic.operations.run.identity import identity_of
+from mnemic.operations.run.leases import formation_lease, holder_of, returned
+from mnemic.operations.run.node_types import FormationNode
+from mnemic.operations.run.resources import Provider
+from mnemic.operations.run.serialization import to_plain
+from mnemic.policy.formation.triggers import facts_of_batch, formation_reason
+from mnemic.policy.formation.turns import facts_of_turn, first_turn, turn_reason
+from mnemic.policy.text.tokens import count_tokens, weighted_tokens
+from mnemic.state.checking import input_of
+from mnemic.state.graphs import FormationInput, FormationState, Waits
+from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.records import FormationReason, Inbox, Message, ScopeSettings
+from mnemic.state.settings import Settings
+from mnemic.storage import inbox, leases, scopes
+from mnemic.storage.database import Scoped
+from mnemic.storage.leases import Lease
+
+
+def gate(provide: Provider) -> FormationNode:
+    """Due are 45 messages, 1,000 weighted tokens or a cold session, of 4 messages at least; by turn, a user's words.
+
+    A caller who insists needs one message. A run that is due takes a lease on the session in the same transaction.
+    """
+
+    async def gate(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
+        resources = await provide()
+        identity = identity_of(runtime)
+        asked = input_of(FormationInput, state)
+        retry, forced = asked.get("retry", False), asked.get("force", False)
+        async with resources.database.scoped(identity) as scoped:
+            overrides, read_seq = await scopes.first_look(scoped)
+        settings = resources.settings.overridden(overrides)
+        left = await writes_left(resources, identity, settings, retry=retry)
+        run = _Run(
+            lease=formation_lease(identity, holder_of(runtime), retry=retry),
+            settings=settings,
+            forced=forced or retry,
+            by_turn=left is not None,
+        )
+
+        async def act(scoped: Scoped) -> tuple[_Work, dict[str, ScopeSettings]]:
+            return await _take_up(scoped, run), await scopes.scope_settings(scoped)
+
+        async with returned(resources, identity, run.lease):
+            work, guided = await resources.database.write(identity, act)
+        return {
+            **_nothing_yet(),
+            **_found(work, run),
+            "guidance": _guidance(guided.values(), is_own=only_speaks(work.batch, identity.user_id)),
+            "names": {key: part.name for key, part in guided.items() if part.name},
+            "read_seq": read_seq,
+            "overrides": overrides,
+            "extraction": settings.extraction,
+            "max_facts": (facts_of_turn if left else facts_of_batch)(work.batch, settings),
+            "max_writes": min(left, settings.writes_per_turn) if left else None,
+        }
+
+    return gate
+
+
+class _Run(NamedTuple):
+    """What this run may take."""
+
+    lease: Lease
+    settings: Settings
+    forced: bool
+    by_turn: bool
+
+    @property
+    def takes_set_aside(self) -> bool:
+        """Only a retry takes what was set aside, so that this stands in the way of nothing else."""
+        return self.lease.work == "retry"
+
+
+class _Work(NamedTuple):
+    """What this run has before it."""
+
+    pending: int
+    set_aside: int
+    reason: FormationReason | None = None
+    waits: Waits | None = None
+    batch: tuple[Message, ...] = ()
+
+    @property
+    def left(self) -> int:
+        """Messages that wait after this run."""
+        return self.pending - len(self.batch)
+
+
+def _found(work: _Work, run: _Run) -> FormationState:
+    return {
+        "reason": work.reason,
+        "waits": work.waits,
+        "formed": len(work.batch),
+        "pending": work.left,
+        "set_aside": work.set_aside - (len(work.batch) if run.takes_set_aside else 0),
+        "lease": str(run.lease.holder),
+        "batch": to_plain(Message, work.batch),
+    }
+
+
+async def _take_up(scoped: Scoped, run: _Run) -> _Work:
+    box = await _read(scoped, run)
+    reason = _reason(box, run)
+    idle = _Work(pending=box.pending, set_aside=box.set_aside)
+    if reason is None:
+        return idle
+    failed = await leases.claim(scoped, run.lease, run.settings, forced=run.forced)
+    if failed is None:
+        return idle._replace(waits=await leases.waits_for(scoped, run.lease))
+    if failed >= run.settings.tries and not run.takes_set_aside:
+        alone = await _read(scoped, run, failed=failed)
+        await inbox.set_aside(scoped, [message.id for message in alone.messages])
+        await leases.begin_anew(scoped, run.lease)
+        failed = 0
+    # read under the lease: who held it until now may have formed what was read before
+    box = await _read(scoped, run, failed=failed)
+    if not box.messages:
+        await leases.finish(scoped, run.lease)
+        return _Work(pending=box.pending, set_aside=box.set_aside)
+    return _Work(pending=box.pending, set_aside=box.set_aside, reason=reason, batch=box.messages)
+
+
+def _reason(box: Inbox, run: _Run) -> FormationReason | None:
+    waiting = box.set_aside if run.takes_set_aside else box.pending - box.set_aside
+    if run.by_turn:
+        return turn_reason(box.messages, more=waiting > len(box.messages), forced=run.forced)
+    return formation_reason(
+        messages=waiting,
+        tokens=sum(weighted_tokens(message.role, message.content) for message in box.messages),
+        idle=box.idle,
+        forced=run.forced,
+        settings=run.settings,
+    )
+
+
+async def _read(scoped: Scoped, run: _Run, *, failed: int = 0) -> Inbox:
+    """The oldest messages, or turn, as far as they fit a prompt; half after each try that brought nothing usable.
+
+    The last try takes one message alone, so that no other is set aside with it; further retries take another one each.
+    """
+    session_id = split_scope_key(run.lease.scope_key)[1]
+    beyond = failed - (run.settings.tries - 1)
+    most = 1 if beyond >= 0 else max(1, run.settings.formation_batch_messages >> failed)
+    skip = max(0, beyond) if run.takes_set_aside else 0
+    box = await inbox.read_inbox(scoped, session_id, most=most, set_aside=run.takes_set_aside, skip=skip)
+    messages = first_turn(box.messages) if run.by_turn else box.messages
+    return box._replace(messages=_fitting(messages, run.settings.formation_batch_tokens >> failed))
+
+
+def _fitting(messages: Sequence[Message], budget: int) -> tuple[Message, ...]:
+    """The oldest messages that fit into one prompt, and one at least."""
+    spent = list(accumulate(count_tokens(message.content) for message in messages))
+    return tuple(message for place, message in enumerate(messages) if place == 0 or spent[place] <= budget)
+
+
+def _guidance(scopes: Iterable[ScopeSettings], *, is_own: bool) -> str:
+    """What the agent's, the groups' and, among themselves, the user's own scope tell the extractor."""
+    shown = (scope for scope in scopes if is_own or not scope.scope_key.startswith("user:"))
+    return "\n".join(scope.extraction_guidance for scope in shown if scope.extraction_guidance)
+
+
+def _nothing_yet() -> FormationState:
+    """What a run begins with: on a server's thread the channels still hold the last run's figures."""
+    figures: FormationState = {"superseded": 0, "repeated": 0, "unaccounted": 0}
+    return {**figures, "stored": {}, "checks": {}, "refused": {}, "consolidations": []}

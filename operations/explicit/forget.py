@@ -1,0 +1,90 @@
+"""A memory forgotten because somebody asked for it: undoable, and never more than a few in a conversation."""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.categories import Allowlist
+from mnemic.state.errors import InvalidInputError, NotForgottenError
+from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.records import Memory
+from mnemic.storage import history, memories
+from mnemic.storage.database import Scoped
+
+REASON = "forget"
+
+
+async def forgettable(resources: Resources, identity: Identity, memory_ids: Iterable[UUID]) -> list[Memory]:
+    """Those of these memories that `forget` would take, each once.
+
+    Raises:
+        CategoryRefusedError: the role has no allowlist.
+    """
+    allowlist = resources.categories.of_role(identity.role)
+    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+        found = [await memories.one(scoped, memory_id) for memory_id in dict.fromkeys(memory_ids)]
+    return [one for one in found if one and is_known(one, allowlist) and _is_forgettable(one)]
+
+
+async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, by_model: bool = False) -> bool:
+    """Soft-deletes a memory of the identity's user or session; False where it lived no more.
+
+    Its source messages are searched no more either, but those that another living memory rests on. An id that is
+    unknown, somebody else's, or of a category that the role may not read is answered alike.
+
+    Args:
+        by_model: whether a model asks. Its calls are bounded without a session too, where a person's own page is not.
+
+    Raises:
+        InvalidInputError: no such memory.
+        NotForgottenError: it is protected, shared with others, or a consolidation; or the conversation has had as many
+            forgotten as it may today.
+        CategoryRefusedError: the role has no allowlist.
+    """
+    allowlist = resources.categories.of_role(identity.role)
+
+    async def act(scoped: Scoped) -> bool:
+        await scoped.begin_operation(REASON)
+        memory = await memories.one(scoped, memory_id)
+        if memory is None or not is_known(memory, allowlist):
+            raise InvalidInputError("no memory of this user or session has this id: look the id up with memory_query")
+        _require_forgettable(memory)
+        if memory.state not in memories.KEPT:
+            return False
+        await memories.see_every_category(scoped)
+        if by_model or identity.session_id:
+            await _require_room(resources, scoped)
+        await memories.forget(scoped, memory)
+        return True
+
+    return await resources.database.write(identity, act, categories=allowlist.categories)
+
+
+def is_known(memory: Memory, allowlist: Allowlist) -> bool:
+    """Whether the role reads it: of the standing kinds only absorbed reflections are searched."""
+    is_searched = memory.kind not in memories.STANDING or memory.state == "absorbed"
+    return memory.category in allowlist.categories and (is_searched or allowlist.standing)
+
+
+def _is_forgettable(memory: Memory) -> bool:
+    try:
+        _require_forgettable(memory)
+    except NotForgottenError:
+        return False
+    return memory.state in memories.KEPT
+
+
+def _require_forgettable(memory: Memory) -> None:
+    if memory.protected:
+        raise NotForgottenError("this memory is protected: only an administrator can lift that")
+    if split_scope_key(memory.scope_key)[0] in ("group", "agent"):
+        raise NotForgottenError("this memory is shared with others, and no conversation may take it from them")
+    if memory.kind == "consolidation":
+        raise NotForgottenError("this is the consolidation of everything: it is rewritten, not forgotten")
+
+
+async def _require_room(resources: Resources, scoped: Scoped) -> None:
+    """A conversation that orders the memory about does bounded damage; without a session, an actor's are all one."""
+    most = resources.settings.forgets_per_session_and_day
+    if await history.done_today(scoped, REASON) >= most:
+        raise NotForgottenError(f"this session has had {most} memories forgotten today, and that is the most")

@@ -1,0 +1,1 @@
+"""The parts of forming memories that are no graph nodes."""

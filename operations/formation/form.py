@@ -1,0 +1,68 @@
+"""Formation of what a session has pending: run after run, now or while the application goes on."""
+
+import logging
+from typing import Any
+from uuid import uuid4
+
+from langgraph.pregel import Pregel
+
+from mnemic.operations.messages.speakers import session_of
+from mnemic.operations.run.leases import formation_lease, returned
+from mnemic.operations.run.resources import Resources
+from mnemic.operations.run.run_graph import run_graph
+from mnemic.state.errors import ConcurrentChangeError, MnemicError
+from mnemic.state.graphs import FormationOutput
+from mnemic.state.identity import Identity
+
+FormationGraph = Pregel[Any, Identity, Any, Any]
+
+_LOG = logging.getLogger("mnemic")
+#: Times in a row that other runs may be faster before a caller hears of it.
+OVERTAKEN = 3
+
+
+async def form_pending(
+    resources: Resources, graph: FormationGraph, identity: Identity, *, force: bool, retry: bool
+) -> list[FormationOutput]:
+    """The runs until nothing is due, as `Mnemic.form` returns them."""
+    runs: list[FormationOutput] = []
+    overtaken = 0
+    while True:
+        try:
+            run = await _form_once(resources, graph, identity, force=force, retry=retry)
+        except ConcurrentChangeError:
+            overtaken += 1
+            if overtaken == OVERTAKEN:
+                raise
+            continue
+        if run["reason"] is not None or run["waits"] or run["set_aside"]:
+            runs.append(run)
+        if run["reason"] is None:
+            return runs
+
+
+async def _form_once(
+    resources: Resources, graph: FormationGraph, identity: Identity, *, force: bool, retry: bool
+) -> FormationOutput:
+    run_id = uuid4()
+    asked = {"force": force, "retry": retry}
+    async with returned(resources, identity, formation_lease(identity, run_id, retry=retry)):
+        run: FormationOutput = await run_graph(graph, asked, identity, run_id)
+    return run
+
+
+def formation_name(identity: Identity) -> tuple[str, str, str]:
+    """What the background knows a session's formation by.
+
+    Raises:
+        InvalidInputError: the identity has no session.
+    """
+    return ("formation", identity.agent_id, session_of(identity))
+
+
+async def form_due(resources: Resources, graph: FormationGraph, identity: Identity) -> None:
+    """A formation that nobody waits for: what goes wrong is logged, and the messages stay pending."""
+    try:
+        await form_pending(resources, graph, identity, force=False, retry=False)
+    except MnemicError as error:
+        _LOG.warning("what is pending was not formed, and stays pending: %s", error)

@@ -1,0 +1,86 @@
+"""Where a run's texts may live. A model's word on a wide scope counts only through the gate of `policy.sharing`."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from mnemic.operations.messages.speakers import own_words
+from mnemic.policy.formation.orders import gives_orders, steers
+from mnemic.policy.formation.sharing import borrows, is_grounded, is_pasted, may_share, telling
+from mnemic.state.identity import Identity, Scope, scope_key
+from mnemic.state.records import Message, Provenance
+
+
+class Draft(NamedTuple):
+    """What is known of a text when its place is decided."""
+
+    scope: Scope
+    text: str
+    category: str
+    importance: int
+    private: bool
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places for what a batch brings."""
+
+    batch: Sequence[Message]
+    identity: Identity
+    #: The display name of the run's one group.
+    group: str | None
+    #: Whether who writes the texts has read more than the batch: what it recalled, its instructions, summaries. Then
+    #: only what users said is shared, and not all that nobody else in the batch said.
+    has_read_more: bool = False
+
+    def key(self, draft: Draft, sources: Sequence[Message], *, fallback: str) -> str:
+        """The scope key: group or agent where the draft says so and the gate lets it pass, else the fallback.
+
+        A group's memory needs exactly one group in the identity; with several nobody has said which is meant. Nothing
+        is shared of a batch in which anybody orders the memory about: the model has read it, whatever it cites.
+        """
+        wide = self._wide_key(draft.scope)
+        if wide is None or self._is_ordered or not self._may_share(draft, sources):
+            return fallback
+        said = [message.content for message in sources]
+        named = [*self.identity.group_ids, self.group or "", *(message.author for message in sources)]
+        if any(map(steers, said)) or not is_grounded(draft.text, [*said, *named]):
+            return fallback
+        own, told = telling("\n".join([*said, *named])), telling(draft.text)
+        is_borrowed = bool(told - own) if self.has_read_more else borrows(told, own, self._others)
+        return fallback if is_borrowed else wide
+
+    @cached_property
+    def _is_ordered(self) -> bool:
+        return any(gives_orders(text) for message in self.batch for text in (message.content, message.author))
+
+    @cached_property
+    def _others(self) -> frozenset[str]:
+        return told_by_others(self.batch)
+
+    def _may_share(self, draft: Draft, sources: Sequence[Message]) -> bool:
+        return may_share(
+            text=draft.text,
+            category=draft.category,
+            private=draft.private,
+            importance=draft.importance,
+            provenance=draft.provenance,
+            from_user_words=bool(sources) and all(message.role == "user" for message in sources),
+            from_pasted_text=any(is_pasted(message.content) for message in sources),
+        )
+
+    def _wide_key(self, scope: Scope) -> str | None:
+        if scope == "agent":
+            return scope_key("agent", self.identity.agent_id)
+        if scope == "group" and len(self.identity.group_ids) == 1:
+            return scope_key("group", self.identity.group_ids[0])
+        return None
+
+
+def told_by_others(batch: Iterable[Message]) -> frozenset[str]:
+    """What the assistant, tools and pasted documents tell, as `policy.sharing.telling` has it."""
+    batch = list(batch)
+    own = {message.id for message in own_words(batch)}
+    return telling("\n".join(message.content for message in batch if message.id not in own))

@@ -1,0 +1,1 @@
+"""Messages on their way in: checked, normalized, stored in the inbox."""

@@ -1,0 +1,97 @@
+"""A conversation as a chat model may be sent it: every call answered, with what this turn's tools really said."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from mnemic.policy.text.hygiene import whole_characters
+from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
+
+#: What providers take in no name, and how long one may be: a display name would end the thread for good.
+_NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")
+_MAX_NAME_CHARS = 64
+
+
+def transcript(system: str, messages: Sequence[AnyMessage], answers: Mapping[str, str]) -> list[BaseMessage]:
+    """The system text, then the conversation.
+
+    A call without an answer, as a turn leaves it that was broken off or that the user cut short by saying something
+    else, is answered: providers refuse a conversation in which one is open. What was no text, such as a picture, is
+    sent in its own turn alone: a model that does not take it would refuse every later turn as well.
+
+    Args:
+        system: instructions and memory context.
+        messages: the thread's.
+        answers: of this turn's tools, by the ids of their calls.
+    """
+    given = {one.tool_call_id: one for one in messages if isinstance(one, ToolMessage)}
+    told: list[BaseMessage] = [SystemMessage(system)]
+    turn = max((place for place, one in enumerate(messages) if isinstance(one, HumanMessage)), default=0)
+    for place, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            continue  # each stands behind its call
+        told.append(_clean(message if place >= turn else _in_words(message)))
+        told += _answers_of(message, given, answers)
+    return told
+
+
+def withheld(done: Sequence[ToolMessage]) -> tuple[list[ToolMessage], dict[str, str]]:
+    """The answers as the thread keeps them, and what they said.
+
+    What a tool says of the memory may be forgotten later, so a thread keeps a refusal's words alone.
+    """
+    said = {one.tool_call_id: str(one.text) for one in done if one.status != "error"}
+    kept = [
+        one.model_copy(update={"content": ANSWERED, "artifact": None}) if one.tool_call_id in said else one
+        for one in done
+    ]
+    return kept, said
+
+
+def spoken(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """What people and the agent said; what tools and sub-agents told the agent are nobody's words."""
+    return [message for message in messages if isinstance(message, HumanMessage | AIMessage)]
+
+
+def last_calls(messages: Sequence[AnyMessage]) -> dict[str, dict[str, object]]:
+    """The calls of the last message, by their ids."""
+    last = messages[-1] if messages else None
+    return {str(call["id"]): dict(call) for call in last.tool_calls} if isinstance(last, AIMessage) else {}
+
+
+def _in_words(message: AnyMessage) -> AnyMessage:
+    """A user's message as plain text; what the model said it can read again."""
+    if not isinstance(message, HumanMessage) or (isinstance(message.content, str) and message.content.strip()):
+        return message
+    parts = message.content if isinstance(message.content, list) else []
+    texts = [part if isinstance(part, str) else part.get("text") for part in parts]
+    words = [text if isinstance(text, str) and text.strip() else WORDLESS for text in texts]
+    return message.model_copy(update={"content": "\n".join(words) or WORDLESS})
+
+
+def _clean(message: AnyMessage) -> AnyMessage:
+    """Half a character, which no request can carry, would end the thread for good."""
+    name = _NOT_IN_NAMES.sub("_", whole_characters(message.name or ""))[:_MAX_NAME_CHARS] or None
+    return message.model_copy(update={"content": _clean_part(message.content), "name": name})
+
+
+def _clean_part(part: Any) -> Any:
+    if isinstance(part, str):
+        return whole_characters(part)
+    if isinstance(part, list):
+        return [_clean_part(one) for one in part]
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        return {**part, "text": whole_characters(part["text"])}
+    return part
+
+
+def _answers_of(
+    message: AnyMessage, given: Mapping[str, ToolMessage], answers: Mapping[str, str]
+) -> Iterator[ToolMessage]:
+    for call in message.tool_calls if isinstance(message, AIMessage) else ():
+        call_id = str(call["id"])
+        unknown = ToolMessage(NOT_ANSWERED, tool_call_id=call_id, name=call["name"], status="error")
+        answer = given.get(call_id, unknown)
+        yield answer.model_copy(update={"content": answers[call_id]}) if call_id in answers else answer

@@ -1,0 +1,1 @@
+"""What a recall is made of, and the explicit query."""

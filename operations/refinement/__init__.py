@@ -1,0 +1,1 @@
+"""One refinement session: its transactions, edits and end."""

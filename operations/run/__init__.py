@@ -1,0 +1,1 @@
+"""What every run stands on: identity, resources, leases, metered model steps."""

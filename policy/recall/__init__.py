@@ -1,0 +1,1 @@
+"""Rules of recall: when to search, how results rank, what fits."""

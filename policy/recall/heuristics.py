@@ -1,0 +1,151 @@
+"""Whether a message needs a search of the memories, told from its words alone (seed A 5.7, and one's own affairs)."""
+
+import re
+from typing import Literal, NamedTuple
+
+from mnemic.policy.text.common_words import is_common_word, word_set
+from mnemic.policy.text.details import proper_nouns
+from mnemic.policy.text.patterns import pattern
+from mnemic.policy.text.words import WORD, bare, folded_words
+
+#: So many names that the standing memory does not know make a search worth it.
+NAMES_NEEDED = 2
+
+_PERSON = r"(?:i|we|you|he|she|they)"
+_SAID = r"(?:tell|told|say|said|mention(?:ed)?|discuss(?:ed)?|talk(?:ed)?|spoken?|agreed?|decided?)"
+#: Requests to recall, matched on the lower-case words of the message with single blanks between them.
+_PHRASES = pattern(
+    r"\b(?:"
+    r"remember (?:when|what|how|where|who|which|whose|the time|that time)"
+    r"|(?:do|don't|did|didn't|can|can't) (?:you|we) (?:still )?(?:remember|recall)"
+    r"|you(?: still)? remember (?:the|my|our)"
+    rf"|(?:did|didn't) (?:i|you) (?:ever |already |not )?{_SAID}"
+    rf"|(?:have|haven't|had) (?:i|we|you) (?:ever |already |not )?{_SAID}"
+    r"|did we|didn't we"
+    r"|what was that \w+"
+    rf"|you (?:once )?told (?:me|us)|{_PERSON}(?:'ve|'d)?(?: have| had)? (?:already |once )?told you"
+    r"|we(?:'ve|'d)?(?: have| had)? (?:already |once )?(?:discussed|agreed on)"
+    r"|(?:what|that|which|the \w+|the \w+ \w+) we(?:'ve|'d)?(?: have| had)? (?:talked|spoken|spoke) about"
+    r"|(?:as|like|what) i (?:said|mentioned|told)|i(?:'ve|'d)? (?:already |once )?mentioned"
+    r"|last time (?:we|you)|remind me (?:of|about|what|when|where|who|which|whose|how|why)"
+    r"|(?:our|my) (?:last|previous|earlier) (?:conversation|chat|session|discussion)"
+    r")\b"
+)
+_SENTENCE = re.compile(r"([^.!?\n]+)([.!?\n]*)")
+_QUESTION_WORDS = word_set("what when where who whom why how which whose")
+_PAST = word_set("was were did had said told mentioned wasn't weren't didn't hadn't")
+_SUBJECTS = word_set("i you he she it we they there")
+_HYPOTHETICAL = word_set("if would should could might")
+#: A question about the asker's own affairs: `what is my sister allergic to`, `do I drink coffee`.
+_ABOUT_OWN = pattern(
+    r"^(?:(?:and|so|but|ok|okay|hey|by the way) )*(?:"
+    r"(?:(?:on|in|at|for|from|with|to) )?(?:what(?:'s)?|when(?:'s)?|where(?:'s)?|who(?:'s)?|which|whose|since when"
+    r"|how (?:old|many|much|often|long))\b.*\b(?:i|i'm|my|mine|we|our|ours)"
+    r"|(?:do|am|are|have|is|does) (?:i|we|my|our)"
+    r"|do you (?:still )?(?:know|have)\b.*\b(?:my|i|our|we|me|us)"
+    r")\b"
+)
+#: What makes such a question one for advice, not for memory: `what should I do`, `what do you think of my poem`.
+_ADVICE = word_set(
+    "should shall can could would might need want wanna gonna must think recommend recommendations advice"
+)
+#: Words between the question word and the past indicator: "which of the two restaurants was".
+_MOST_BETWEEN = 4
+#: Nouns with a capital that are everybody's, so that nobody's memory is meant by them.
+_EVERYBODYS = word_set(
+    "english french german spanish italian portuguese dutch danish swedish norwegian finnish polish russian ukrainian "
+    "romanian hungarian czech greek turkish arabic hebrew hindi chinese mandarin japanese korean latin european "
+    "american british internet christmas easter god python javascript typescript java"
+)
+
+
+class SearchDecision(NamedTuple):
+    """Why a message is searched for, or None with the names that may still make it worth it."""
+
+    reason: Literal["asked", "phrase", "past_question", "own_question", "names"] | None
+    #: Names within the sentences of the message, each once; adjacent capitalised words are one name.
+    names: tuple[str, ...] = ()
+
+
+def decide_search(message: str, *, asked: bool = False) -> SearchDecision:
+    """Whether the words of a message ask for a search.
+
+    Args:
+        message: The user's message.
+        asked: The caller wants a search in any case.
+
+    Returns:
+        The reason; or none, with the candidates for `unknown_names`: with at least `NAMES_NEEDED` names that the
+        standing memory does not know, a search is made for the reason `names`.
+    """
+    names = _candidate_names(message)
+    if asked:
+        return SearchDecision("asked", names)
+    if _PHRASES().search(" ".join(word.casefold() for word in WORD.findall(message.replace("’", "'")))):
+        return SearchDecision("phrase", names)
+    if any(_asks_about_the_past(*match.groups()) for match in _SENTENCE.finditer(message.replace("’", "'"))):
+        return SearchDecision("past_question", names)
+    if any(_asks_about_own(*match.groups()) for match in _SENTENCE.finditer(message.replace("’", "'"))):
+        return SearchDecision("own_question", names)
+    return SearchDecision(None, names)
+
+
+def unknown_names(names: tuple[str, ...], standing_text: str) -> tuple[str, ...]:
+    """The names of which the standing memory holds no telling word, in any case."""
+    lines = [(line, line.casefold()) for line in standing_text.split("\n")]
+
+    def is_known(word: str) -> bool:
+        # the words of a line that cannot hold it are not looked at: of 6,000 memories they take 35 ms
+        return any(word in folded and word in folded_words(line) for line, folded in lines)
+
+    return tuple(name for name in names if not any(map(is_known, _telling_words(name))))
+
+
+def _telling_words(name: str) -> list[str]:
+    """`New York` is known by `York`; a name of common words alone, by any of them."""
+    folded = folded_words(name)
+    return [word for word in folded if not is_common_word(word)] or folded
+
+
+def _asks_about_the_past(sentence: str, end: str) -> bool:
+    """A question word, soon followed by a past indicator, in a question.
+
+    Without a question mark only the word order of a question counts: "where did she", but not "when I was young".
+    """
+    found = [word.casefold() for word in WORD.findall(sentence)]
+    if not _HYPOTHETICAL.isdisjoint(found):
+        return False
+    for place, word in enumerate(found):
+        if word.partition("'")[0] not in _QUESTION_WORDS:
+            continue
+        following = found[place + 1 : place + 2 + _MOST_BETWEEN]
+        past = next((index for index, later in enumerate(following) if later in _PAST), None)
+        if past is None:
+            continue
+        if "?" in end or (place <= 1 and _SUBJECTS.isdisjoint(following[:past])):
+            return True
+    return False
+
+
+def _asks_about_own(sentence: str, end: str) -> bool:
+    """A question, ended as one, about what the asker is, has or does; not one for advice."""
+    found = [word.casefold() for word in WORD.findall(sentence)]
+    return "?" in end and _ADVICE.isdisjoint(found) and bool(_ABOUT_OWN().match(" ".join(found)))
+
+
+def _candidate_names(message: str) -> tuple[str, ...]:
+    """Capitals inside sentences; acronyms and shouting tell nothing, and a sentence begins with one anyway."""
+    names: dict[str, str] = {}
+    joined = ""
+    end = -1
+    for word in proper_nouns(message):
+        name = bare(word.text)
+        if name.isupper() or name.casefold() in _EVERYBODYS:
+            continue
+        adjacent = message[end : word.start] in (" ", "-")
+        if joined and adjacent:
+            names.pop(joined.casefold(), None)
+        joined = f"{joined} {name}" if joined and adjacent else name
+        names.setdefault(joined.casefold(), joined)
+        end = word.start + len(word.text)
+    return tuple(names.values())

@@ -1,0 +1,1 @@
+"""Rules of refinement: batches and limits."""

@@ -1,0 +1,75 @@
+"""What a refinement may do to memories: pure rules (seed C; the bounds of a misled session)."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from mnemic.policy.categories import Categories
+from mnemic.policy.text.common_words import FUNCTION_WORDS
+from mnemic.policy.text.words import folded_words
+
+#: A law may say in a tenth of the words what its many cases said; what keeps less says something else.
+LEAST_KEPT: Final = 0.1
+#: So many letters tell a word whatever its ending.
+_STEM: Final = 5
+_NUMBER = re.compile(r"\d+")
+_GROUPED = re.compile(r"(?<=\d)[,.'](?=\d{3}(?!\d))")
+#: Characters of scripts that put no spaces between words; each tells something of its own.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff]")
+
+
+def given_up(old: Sequence[str], new: str, *, about: Sequence[str] = ()) -> list[bool]:
+    """Which of the texts that a new one replaces it takes away, for it keeps hardly any of their telling words.
+
+    Each is looked at by itself, so that a long one does not stand in for short ones; and all of them together, so that
+    one word which they share does not stand in for them: where it keeps too little of that, all are taken away. One
+    memory said anew keeps a third of its words, two put together a quarter, and many a tenth. One without a
+    telling word, such as an emoji, is kept by any text, and lost where there is none.
+
+    Args:
+        old: the texts that it replaces.
+        new: the text; empty where they are deleted.
+        about: names of those whom they are about, which tell nothing of them.
+    """
+    if not new:
+        return [True] * len(old)
+    names = set().union(*map(_telling, about))
+    told = [words - names or words for words in map(_telling, old)]
+    kept, share = _telling(new), least_kept(len(old))
+
+    def is_lost(words: set[str]) -> bool:
+        return bool(words) and len(words & kept) < share * len(words)
+
+    if is_lost(set().union(*told)):
+        return [True] * len(old)
+    return [is_lost(words) for words in told]
+
+
+def least_kept(memories: int) -> float:
+    """The share of the telling words that a text in the place of so many memories has to keep."""
+    return max(LEAST_KEPT, 1 / (memories + 2))
+
+
+def _telling(text: str) -> set[str]:
+    said = {word[:_STEM] for word in folded_words(text) if word not in FUNCTION_WORDS and not _UNSPACED.search(word)}
+    return said | set(_NUMBER.findall(_GROUPED.sub("", text))) | set(_UNSPACED.findall(text))
+
+
+def removable(percent: int, memories: int) -> int:
+    """How many of so many memories a session may take away without keeping them elsewhere, rounded up."""
+    return -(-percent * memories // 100)
+
+
+def protectable(percent: int, target: int) -> int:
+    """Tokens of protected memories at most."""
+    return percent * target // 100
+
+
+def merged_category(names: Sequence[str], categories: Categories) -> str:
+    """The category of a memory made of others: of theirs the one that the fewest roles read, then the most frequent."""
+
+    def rank(name: str) -> tuple[int, int, int]:
+        readers = sum(name in allowlist.categories for allowlist in categories.allowlists.values())
+        return readers, -names.count(name), names.index(name)
+
+    return min(dict.fromkeys(names), key=rank)

@@ -1,0 +1,1 @@
+"""Rules on texts: words, names, dates, numbers, hygiene, style."""

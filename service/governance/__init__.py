@@ -1,0 +1,1 @@
+"""Time Machine, erasure, audit and administration."""

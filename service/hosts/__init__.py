@@ -1,0 +1,1 @@
+"""Memory in the graphs of a host: middleware, nodes, the supervisor."""

@@ -1,0 +1,142 @@
+"""Memory for agents that are made by LangChain's `create_agent`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+
+from langchain.agents import AgentState
+from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import ModelCallResult, OmitFromInput, PrivateStateAttr
+from langchain_core.messages import SystemMessage
+from langchain_core.tools import BaseTool
+from langgraph.channels import UntrackedValue
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+
+from mnemic.operations.messages.speakers import session_of
+from mnemic.operations.messages.turn import Asked, observe_turn, recall_turn
+from mnemic.operations.run.event_loop import on_loop
+from mnemic.operations.run.identity import identity_of
+from mnemic.state.host import MemoryState
+from mnemic.state.identity import Identity
+
+if TYPE_CHECKING:
+    from mnemic.service.memory import Mnemic
+
+
+class MemoryAgentState(AgentState[Any]):
+    """A `MemoryState` as `create_agent` has it: no caller gives these channels, and the context is no output."""
+
+    memory_context: NotRequired[Annotated[str, UntrackedValue, PrivateStateAttr]]
+    memory_revision: NotRequired[Annotated[int | None, PrivateStateAttr]]
+    memory_searched: NotRequired[Annotated[str | None, OmitFromInput]]
+
+
+class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
+    """Recalls before the turn, shows the context to the model, brings the tools, and observes after the turn.
+
+    The context stands behind the host's own system prompt, in the request alone: no message of the thread and no
+    checkpoint holds it. It stays the same through all model calls of a turn. Make one with `Mnemic.middleware`.
+    """
+
+    state_schema = MemoryAgentState
+
+    def __init__(
+        self,
+        memory: "Mnemic",
+        asked: Asked,
+        tools: Sequence[BaseTool],
+        loop: asyncio.AbstractEventLoop | None,
+        *,
+        observe: bool,
+        form: bool,
+        several_speakers: bool = False,
+    ) -> None:
+        super().__init__()
+        self.tools = tools
+        self._memory = memory
+        self._asked = asked
+        self._loop = loop
+        self._observes = observe
+        self._forms = form
+        self._several_speakers = several_speakers
+
+    async def abefore_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """Recalls for the last message of the user.
+
+        Raises:
+            MissingIdentityError: the run's context says not whose it is.
+            InvalidInputError: an id cannot be used, or there is no session to observe.
+        """
+        if self._observes:
+            session_of(self._identity(runtime))  # a host's mistake shows before a model has been paid for
+        return {**await self._recalled(state, runtime)}
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelCallResult[Any]:
+        """Shows the context to the model; after an interrupt it is fetched again."""
+        recalled = None if _has_context(request) else await self._recalled(request.state, request.runtime)
+        return _with_update(await handler(_with_context(request, recalled)), recalled)
+
+    async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
+        """Observes the turn, and has formed what is due."""
+        if not self._observes:
+            return
+        identity, revision = self._identity(runtime), state.get("memory_revision")
+        several = self._several_speakers
+        await observe_turn(self._memory, identity, state["messages"], revision=revision, several_speakers=several)
+        if self._forms:
+            await self._memory.form_later(identity)
+
+    # The same for an agent that is invoked synchronously, in a thread beside the loop that opened Mnemic.
+
+    def before_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """As `abefore_agent`.
+
+        Raises:
+            BlockedLoopError: the agent is invoked on that loop's own thread.
+        """
+        return on_loop(self._loop, lambda: self.abefore_agent(state, runtime))
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelCallResult[Any]:
+        """As `awrap_model_call`."""
+        again = not _has_context(request)
+        recalled = on_loop(self._loop, lambda: self._recalled(request.state, request.runtime)) if again else None
+        return _with_update(handler(_with_context(request, recalled)), recalled)
+
+    def after_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
+        """As `aafter_agent`."""
+        on_loop(self._loop, lambda: self.aafter_agent(state, runtime))
+
+    async def _recalled(self, state: AgentState[Any], runtime: Runtime[Any]) -> MemoryState:
+        return await recall_turn(self._memory, self._identity(runtime), state["messages"], self._asked)
+
+    def _identity(self, runtime: Runtime[Any]) -> Identity:
+        return self._asked.identity(identity_of(runtime))
+
+
+def _has_context(request: ModelRequest[Any]) -> bool:
+    """Whether this turn's recall is still there: an interrupt loses what no checkpoint holds."""
+    return "memory_context" in request.state
+
+
+def _with_update(response: ModelResponse[Any], recalled: MemoryState | None) -> ModelCallResult[Any]:
+    return ExtendedModelResponse(response, Command(update={**recalled})) if recalled else response
+
+
+def _with_context(request: ModelRequest[Any], recalled: MemoryState | None) -> ModelRequest[Any]:
+    state: Mapping[str, Any] = {**request.state, **(recalled or {})}
+    context = state["memory_context"]
+    return request.override(system_message=_joined(request.system_message, context)) if context else request
+
+
+def _joined(own: SystemMessage | None, context: str) -> SystemMessage:
+    """The host's own prompt first and unchanged, so that a provider's cache still knows it."""
+    if own is None:
+        return SystemMessage(context)
+    if isinstance(own.content, str):
+        return own.model_copy(update={"content": f"{own.content}\n\n{context}"})
+    return own.model_copy(update={"content": [*own.content, {"type": "text", "text": context}]})

@@ -1,0 +1,1 @@
+"""LangGraph Server: authentication, ownership of threads, checkpointer, access."""

@@ -1,0 +1,56 @@
+"""What `langgraph.json` names for LangGraph Server: our checkpointer, our own route, and the door of all routes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from mnemic.graphs.resources import close_environment, from_environment
+from mnemic.service.server.access import ServerAccess, check_access
+from mnemic.service.server.threads import ServerThreads
+from mnemic.state.errors import MnemicError
+from mnemic.storage.doctor import check
+
+
+@asynccontextmanager
+async def checkpointer() -> AsyncIterator[ServerThreads]:
+    """The server's threads in Mnemic's own database.
+
+    The server enters it once for each event loop, before any run, and leaves it after the last one: so it is what opens
+    the environment's resources, which the graphs use too, and closes them.
+
+    Raises:
+        MnemicError: settings do not fit, the server would answer strangers, or the database cannot be had; the message
+            says what to do.
+    """
+    check_access()
+    try:
+        resources = await from_environment()
+        yield ServerThreads(resources.database)
+    finally:
+        await close_environment()
+
+
+async def health(_: Request) -> JSONResponse:
+    """Whether the database answers and is sound, and what the server works with; nothing of what is stored."""
+    try:
+        resources = await from_environment()
+        broken = [finding.name for finding in await check(resources.database) if not finding.ok]
+    except MnemicError as error:
+        return JSONResponse({"database": "unavailable", "problem": str(error)}, status_code=503)
+    return JSONResponse(
+        {
+            "database": "unsound" if broken else "ok",
+            "broken": broken,
+            "model": resources.models.describe(),
+            "embedder": resources.embedder.name,
+        },
+        status_code=503 if broken else 200,
+    )
+
+
+app = Starlette(routes=[Route("/mnemic/health", health)], middleware=[Middleware(ServerAccess)])

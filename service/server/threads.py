@@ -1,0 +1,130 @@
+"""The checkpointer of LangGraph Server, which asks for threads by their ids alone: whose they are is found out here."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
+
+from mnemic.operations.run.authenticated import bound
+from mnemic.operations.run.identity import to_identity
+from mnemic.service.server.auth import caller
+from mnemic.service.threads import RUNTIME
+from mnemic.state.errors import MissingIdentityError
+from mnemic.storage.database import Database
+from mnemic.storage.thread_owners import owners, owners_of_runs
+from mnemic.storage.threads import SERIALIZER, ThreadOwner, ThreadSaver
+
+
+class ServerThreads(BaseCheckpointSaver[str]):
+    """Threads over the service's own pool, each on behalf of its owner.
+
+    In a run that is the run's identity. Everywhere else the server has let the caller at the thread already, and names
+    it by its id; a thread of somebody else than the caller is not there all the same.
+    """
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(serde=SERIALIZER)
+        self._database = database
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """A checkpoint by its id, or the thread's latest; None where there is none."""
+        owner = await self._owner(config)
+        return await _saver(self._database, owner).aget_tuple(config) if owner else None
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - the library's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """The checkpoints of a thread, newest first; of no thread none."""
+        owner = await self._owner(config) if config else None
+        if owner:
+            async for one in _saver(self._database, owner).alist(config, filter=filter, before=before, limit=limit):
+                yield one
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Saves a checkpoint.
+
+        Raises:
+            MissingIdentityError: a new thread, and no run of anybody's.
+        """
+        saver = _saver(self._database, await self._known(config))
+        return await saver.aput(config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Saves what a task wrote after a checkpoint.
+
+        Raises:
+            MissingIdentityError: as `aput`.
+        """
+        await _saver(self._database, await self._known(config)).aput_writes(config, writes, task_id, task_path)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Deletes a thread."""
+        await self.aprune([thread_id], strategy="delete")
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Deletes threads, or all of them but what they need to go on."""
+        kept = "delete" if strategy == "delete_all" else strategy  # the server's word
+        for thread_id in thread_ids:
+            for owner in await self._owners(thread_id):
+                await _saver(self._database, owner).aprune([thread_id], strategy=kept)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Deletes the checkpoints of runs, so that their threads stand where they stood before."""
+        for owner in _of_caller(await owners_of_runs(self._database, [str(run_id) for run_id in run_ids])):
+            await _saver(self._database, owner).adelete_for_runs(run_ids)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copies a thread with its whole history."""
+        for owner in await self._owners(source_thread_id):
+            await _saver(self._database, owner).acopy_thread(source_thread_id, target_thread_id)
+
+    async def _known(self, config: RunnableConfig) -> ThreadOwner:
+        owner = await self._owner(config)
+        if owner is None:
+            raise MissingIdentityError("nobody's thread: begin it with a run whose context names agent_id")
+        return owner
+
+    async def _owner(self, config: RunnableConfig) -> ThreadOwner | None:
+        """Whose thread it is: the run's identity, else who has moved it last."""
+        configurable: Mapping[str, Any] = config["configurable"]
+        runtime, thread_id = configurable.get(RUNTIME), configurable["thread_id"]
+        if context := getattr(runtime, "context", None):
+            user = runtime.server_info.user if runtime and runtime.server_info else None
+            who = bound(to_identity(context), user, thread_id)
+            return ThreadOwner(who.agent_id, who.user_id or "")
+        if runtime is not None:
+            return None  # a run that is nobody's must not take up somebody's thread for having its id
+        return next(iter(await self._owners(thread_id)), None)
+
+    async def _owners(self, thread_id: str) -> list[ThreadOwner]:
+        return _of_caller(await owners(self._database, str(thread_id)))
+
+
+def _of_caller(found: list[ThreadOwner]) -> list[ThreadOwner]:
+    held = caller()
+    return [owner for owner in found if held is None or held.admits(owner.user_id, owner.agent_id)]
+
+
+def _saver(database: Database, owner: ThreadOwner) -> ThreadSaver:
+    """Costs nothing: it is the pool that is shared."""
+    return ThreadSaver(database, lambda _: owner)
