@@ -5,7 +5,7 @@ VENV := .venv
 IN := $(VENV)/bin/python -m
 PIP := $(IN) pip install -qq --disable-pip-version-check
 
-.PHONY: setup demo serve test test-slow check
+.PHONY: setup demo serve test test-all test-slow check
 
 setup: $(VENV)/.dev
 
@@ -19,6 +19,9 @@ serve: $(VENV)/.serve
 
 test: $(VENV)/.dev
 	@$(IN) pytest -q -n auto --maxprocesses=8
+
+test-all: $(VENV)/.dev
+	@$(IN) pytest -q -n auto --maxprocesses=8 -m "not slow"
 
 test-slow: $(VENV)/.dev
 	@$(IN) pytest -q -m slow

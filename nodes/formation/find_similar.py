@@ -1,7 +1,7 @@
 """Formation: what is already known near each new fact. One embedding batch, one query."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import mul
 from typing import Any
@@ -11,15 +11,16 @@ from langgraph.runtime import Runtime
 
 from mnemic.models.embedders import Vector
 from mnemic.operations.formation.repeats import repeats
+from mnemic.operations.formation.similarity import band_of_fact, related
 from mnemic.operations.messages.speakers import speakers
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.node_types import FormationNode
 from mnemic.operations.run.resources import Provider
 from mnemic.operations.run.serialization import from_plain, to_plain
-from mnemic.policy.formation.bands import Band, Bands, band_of_pair
+from mnemic.policy.formation.bands import Bands
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, scope_key
-from mnemic.state.records import Message, NewMemory, Relation, SimilarFact
+from mnemic.state.records import Message, NewMemory, SimilarFact
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
 
@@ -111,22 +112,6 @@ def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Vector]) -> list
         for earlier in range(later)
         if facts[earlier].scope_key == facts[later].scope_key
     ]
-
-
-def band_of_fact(content: str, old: SimilarFact, bands: Bands) -> Band:
-    """The same sentence is the same fact, however far its date takes the vectors apart."""
-    if content == old.content:
-        return "auto"
-    return band_of_pair(content, old.content, old.similarity, bands)
-
-
-def related(near: Iterable[SimilarFact], bands: Bands, settings: Settings) -> tuple[Relation, ...]:
-    """Relations of a new fact to its nearest neighbours, strongest first."""
-    least = bands.fallback if settings.link_min is None else settings.link_min
-    strong = [old for old in near if old.similarity >= least]
-    nearest = sorted(strong, key=lambda old: -old.similarity)[: settings.neighbours]
-    # of rounded vectors a cosine may come out above 1
-    return tuple(Relation(to_id=old.id, strength=min(1.0, old.similarity)) for old in nearest)
 
 
 def _neighbour(fact: NewMemory, old: SimilarFact) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 from mnemic.models.embedders import Vector
-from mnemic.nodes.formation.find_similar import band_of_fact, related
 from mnemic.operations.formation.scope_resolver import Draft, Places
+from mnemic.operations.formation.similarity import band_of_fact, related
 from mnemic.operations.messages.speakers import group_name, own_words
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.names import display_name

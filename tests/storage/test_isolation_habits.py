@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("state", "policy", "prompts", "models", "storage", "nodes", "tools", "graphs", "service")
+ROOMS = ("state", "policy", "prompts", "models", "storage", "operations", "nodes", "tools", "graphs", "service")
 #: The last argument of a call, which may hold calls itself.
 _SET_CONFIG = re.compile(r"set_config\((?:[^()]|\([^()]*\))*,\s*(\w+)\s*\)")
 _SET = re.compile(r"\bset\s+(?:session\s|mnemic\.)", re.IGNORECASE)
