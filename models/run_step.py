@@ -53,7 +53,7 @@ async def run_step(
     """
     model, spent = await _of_tier(step, models)
     if model is None:
-        # a fifth of a second for a full batch, which an event loop must not stand still for
+        # a tenth of a second for a full batch, which an event loop must not stand still for
         return StepResult(output=await asyncio.to_thread(step.offline, step_input), usage=spent)
     output, usage = await structured(
         model,
@@ -84,7 +84,7 @@ async def run_turn(
     """
     model, spent = await _of_tier(step, models)
     if model is None:
-        # a second for 350 memories, which an event loop must not stand still for
+        # 20 ms for 350 memories, which an event loop must not stand still for
         return TurnResult(turn=await asyncio.to_thread(step.offline, step_input), usage=spent)
     turn, usage = await tool_turn(model, _prompt(step, step_input), turns, tools, spent=spent)
     return TurnResult(turn=turn, usage=usage)

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any, Final
 
 from pydantic import BaseModel
 
-#: Those that the rules tell apart which stand in where there is no model.
-Category = Literal[
+#: What the steps choose from where the caller names nothing else.
+CATEGORIES: Final[tuple[str, ...]] = (
     "profile",
     "preferences",
     "relationships",
@@ -22,9 +22,7 @@ Category = Literal[
     "constraints",
     "tone",
     "style",
-]
-
-CATEGORIES: tuple[Category, ...] = get_args(Category)
+)
 
 
 def offering(output: type[BaseModel], categories: Sequence[str]) -> dict[str, Any]:

@@ -16,9 +16,7 @@ shows. Say so when nothing is known; never guess what a user told you.
 - The planner, the researcher and the executor work alone on one task that you give them in full, and each sees only a \
 part of the memory. Ask one of them where a task calls for it, and do the rest yourself.
 - Keep answers short unless the user wants them long."""
-#: How a sub-agent's prompt begins, by which the offline chat knows that another agent asks.
-ALONE: Final = "You work alone on one task"
-_SUBAGENT: Final = f"""{ALONE} that another agent gives you, as its {{role}}. {{what}} Nobody answers \
+_SUBAGENT: Final = """You work alone on one task that another agent gives you, as its {role}. {what} Nobody answers \
 questions of yours. Call memory_query for what is known, answer with the result alone, and say so when you lack \
 something."""
 #: The sub-agents, each with what it is for.

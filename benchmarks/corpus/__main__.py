@@ -9,6 +9,7 @@ import asyncio
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.corpus.everyday import summary
 from benchmarks.corpus.forming import form_corpus
 from benchmarks.corpus.report import Report, make_report
 
@@ -48,6 +49,7 @@ def _listings(report: Report, *, missed: bool, found: bool) -> list[tuple[str, l
         ("Summary", report.summary()),
         ("Wrong: formed, and on no list or on the list of traps", report.wrong_lines()),
         ("Facts that changed", report.change_lines()),
+        ("Everyday conversations, by the offline rules", summary(missed=missed)),
     ]
     if missed:
         listings.append(("Missed", report.missed_lines()))

@@ -7,6 +7,7 @@ from importlib import resources
 from typing import Any
 from uuid import uuid4
 
+from benchmarks.corpus.matching import expectations
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
@@ -26,10 +27,12 @@ class Formed:
 
 
 def sessions() -> list[list[dict[str, Any]]]:
-    """The conversations in order, each a list of messages."""
+    """The conversations of which it is listed what to remember, in order, each a list of messages."""
     folder = resources.files("mnemic.examples").joinpath("conversations")
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".jsonl"))
-    return [[json.loads(line) for line in folder.joinpath(name).read_text("utf-8").splitlines()] for name in names]
+    read = [[json.loads(line) for line in folder.joinpath(name).read_text("utf-8").splitlines()] for name in names]
+    listed = {fact.session for fact in expectations()[0]}
+    return [rows for rows in read if rows[0]["session"] in listed]
 
 
 async def form_corpus(**settings: Any) -> Formed:

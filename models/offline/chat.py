@@ -1,22 +1,30 @@
-"""The offline chat model: it says what it was shown of the memory, and calls tools where the words ask for them."""
+"""The offline chat model: it says what the memory holds, forgets what it is told to, and invents nothing."""
 
+import json
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterable, Sequence
+from html import unescape
 from typing import Any, Self
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from mnemic.models.offline.converse import Call, converse
+from mnemic.policy.formation.sharing import telling
 
-_WORD = re.compile(r"\S+\s*|\s+")
+_QUESTION = re.compile(r"\?\s*$|^\s*(?:who|what|where|when|why|how|which|tell me|remind me)\b", re.IGNORECASE)
+_ABOUT_ME = re.compile(r"\b(?:know|remember) about me\b|\bwho (?:am I|I am)\b", re.IGNORECASE)
+_FORGET = re.compile(r"\s*(?:please\s+)?forget\b(?:\s+(?:that|about))?\s*(.+)", re.IGNORECASE | re.DOTALL)
+#: A kept message that tells nothing: a question, or what was answered from the memory.
+_TELLS_NOTHING = re.compile(r'\?"$| said: "\[')
+#: `Ana's brother ...`: of somebody else.
+_OF_ANOTHER = re.compile(r"(?:\[[^\]]*\] )?\S+['’]s ")
+_MOST_LINES, _MOST_CHARS, _TOP_K = 5, 2000, 10
 
 
 class OfflineChat(BaseChatModel):
-    """Rules in the place of a chat model, for a conversation without a key. It invents nothing."""
+    """Rules in the place of a chat model, for a conversation without a key."""
 
     #: The names of the tools it may call.
     offered: tuple[str, ...] = ()
@@ -30,35 +38,49 @@ class OfflineChat(BaseChatModel):
         names = tuple(convert_to_openai_tool(tool)["function"]["name"] for tool in tools)
         return self.model_copy(update={"offered": names})
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **_: Any,
-    ) -> ChatResult:
-        text, calls = converse(messages, self.offered)
-        message = AIMessage(content=text, tool_calls=[_tool_call(call, place) for place, call in enumerate(calls)])
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        message = _answer(messages)
+        if any(call["name"] not in self.offered for call in message.tool_calls):
+            message = AIMessage("I do not know.")
         return ChatResult(generations=[ChatGeneration(message=message)])
 
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **_: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        """Word by word, as other models do."""
-        message = self._generate(messages).generations[0].message
-        chunks = [AIMessageChunk(content=word) for word in _WORD.findall(str(message.content))]
-        if isinstance(message, AIMessage) and message.tool_calls:
-            chunks.append(AIMessageChunk(content="", tool_calls=message.tool_calls))
-        for chunk in chunks or [AIMessageChunk(content="")]:
-            generation = ChatGenerationChunk(message=chunk)
-            if run_manager:
-                await run_manager.on_llm_new_token(str(chunk.content), chunk=generation)
-            yield generation
+
+def _answer(messages: Sequence[BaseMessage]) -> AIMessage:
+    """What is said, or the tool that is called."""
+    request = next((message.text for message in reversed(messages) if isinstance(message, HumanMessage)), "")
+    forget, last, turn = _FORGET.match(request), messages[-1], len(messages)
+    if not isinstance(last, ToolMessage):
+        query = forget[1] if forget else request if _QUESTION.search(request) else ""
+        return _call(turn, "memory_query", query=query[:_MOST_CHARS], top_k=_TOP_K) if query else AIMessage("I see.")
+    if last.name == "forget":
+        return AIMessage("I kept it." if last.status == "error" else "It is forgotten.")
+    # what it found stands at the end; where it found nothing or was refused, nothing does
+    rows = json.loads(last.text[last.text.find("[") :]) if last.text.endswith("]") else []
+    lines = {unescape(str(row["text"]).removeprefix(f"[{row['category']}] ")): row for row in rows}
+    memories = [line for line, row in lines.items() if row["category"] != "message"]
+    if forget:
+        meant = [lines[line]["id"] for line in memories if _says_all(line, forget[1])]
+        return _call(turn, "forget", id=meant[0]) if meant else AIMessage("I remember nothing like that.")
+    if not _ABOUT_ME.search(request):
+        memories = _best(request, memories) or _best(
+            request, [line for line in lines if not _TELLS_NOTHING.search(line)]
+        )
+    return AIMessage("\n".join(memories[:_MOST_LINES]) or "I do not know.")
 
 
-def _tool_call(call: Call, place: int) -> Any:
-    return {"name": call.name, "args": call.arguments, "id": f"call_{call.turn}_{place}", "type": "tool_call"}
+def _call(turn: int, name: str, **arguments: Any) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call_{turn}"}])
+
+
+def _best(request: str, lines: Iterable[str]) -> list[str]:
+    """The lines that share most telling words with what was asked."""
+    is_own = re.search(r"\bI\b", request) and not re.search(r"\bmy\b", request)
+    own = [line for line in lines if not (is_own and _OF_ANOTHER.match(line))]
+    shared = {line: len(telling(request) & telling(line)) for line in own}
+    return [line for line in own if shared[line] == max(shared.values()) > 0]
+
+
+def _says_all(line: str, what: str) -> bool:
+    """Whether a memory says all that is to be forgotten, and of the same person; in doubt it does not."""
+    wanted, is_of_another = telling(what.replace("n't", " not")), re.match(r"I\b", what) and _OF_ANOTHER.match(line)
+    return bool(wanted) and wanted <= telling(line) and not is_of_another

@@ -257,18 +257,18 @@ async def test_an_unusable_answer_leaves_everything_pending_and_resent_messages_
 
 
 async def test_an_example_conversation_becomes_reflections_without_a_model(clean_db: Clone) -> None:
-    rows = example("01-marit-first-week.jsonl")
-    who = Identity(agent_id="harbor", user_id="marit", session_id=rows[0]["session"])
+    rows = example("15-ines-plainly.jsonl")
+    who = Identity(agent_id="harbor", user_id="ines", session_id=rows[0]["session"])
     async with Mnemic.open(
         database_url=clean_db.service_dsn, extraction="single", user_threshold=100, keep_messages="none"
     ) as memory:
         await memory.observe(who, rows)
         runs = await memory.form(who)
         stored = await memory.memories(who)
-        context = await memory.recall_text(identity("marit"), "Hello.")
+        context = await memory.recall_text(identity("ines"), "Hello.")
 
     assert sum(run["formed"] for run in runs) == len(rows)
-    assert {(item.kind, item.scope_key) for item in stored} == {("reflection", "user:marit")}
+    assert {(item.kind, item.scope_key) for item in stored} == {("reflection", "user:ines")}
     assert len(stored) >= 3
     assert all(item.content in context for item in stored)
 

@@ -1,0 +1,102 @@
+"""The steps of a formation and of a consolidation without a model."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mnemic.models.offline.statements import Statement, spoken, stored
+from mnemic.policy.formation.orders import steers
+from mnemic.policy.text.hygiene import MAX_TEXT_BYTES
+from mnemic.policy.text.words import sentences
+from mnemic.prompts.conversation import Line
+from mnemic.prompts.decide import DecideInput, DecideOutput, Decision, NewFact
+from mnemic.prompts.extract_facts import ExtractFactsInput, ExtractFactsOutput, FactDraft
+from mnemic.prompts.extract_observations import ExtractObservationsInput, ExtractObservationsOutput, ObservationDraft
+from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput, ReflectionDraft
+from mnemic.prompts.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
+
+
+def extract_facts(given: ExtractFactsInput) -> ExtractFactsOutput:
+    """What people plainly say of themselves, the most important where there is more than allowed."""
+    facts = [
+        FactDraft(**_draft(statement), subject=statement.who, scope="user", provenance="asserted")
+        for statement in _most_important(_facts(given.lines), given.max_facts)
+    ]
+    return ExtractFactsOutput(facts=facts, nothing_else=True)
+
+
+def decide(given: DecideInput) -> DecideOutput:
+    """ADD, but where a known fact says the same, or gives another value of the same single attribute."""
+    return DecideOutput(decisions=[_decision(fact) for fact in given.facts])
+
+
+def extract_reflections(given: ExtractReflectionsInput) -> ExtractReflectionsOutput:
+    """Standing orders; nothing is concluded."""
+    user = [ReflectionDraft(**_draft(order)) for order in _orders(given.lines)]
+    return ExtractReflectionsOutput(agent=[], group=[], user=user, session=[], episode="", nothing_else=True)
+
+
+def extract_observations(given: ExtractObservationsInput) -> ExtractObservationsOutput:
+    """Standing orders and facts, the most important where there are more than allowed."""
+    kept = _most_important([*_orders(given.lines), *_facts(given.lines)], given.max_observations)
+    drafts = [ObservationDraft(**_draft(statement), scope="user") for statement in kept]
+    return ExtractObservationsOutput(observations=drafts, nothing_else=True)
+
+
+def write_consolidation(given: WriteConsolidationInput) -> WriteConsolidationOutput:
+    """The sentences of the text and the reflections, each once; the newer wins, and stays where words are short."""
+    kept: list[str] = []
+    for text in [given.current, *(reflection.content for reflection in given.reflections)]:
+        for sentence in (found for line in text.splitlines() for found in sentences(line)):
+            if sentence not in kept:
+                kept = [*(old for old in kept if not _replaces(sentence, old)), sentence]
+    fitting: list[str] = []
+    for sentence in reversed(kept):
+        text = " ".join([sentence, *fitting])
+        if len(text.split()) <= given.word_limit and len(text.encode()) <= MAX_TEXT_BYTES:
+            fitting.insert(0, sentence)
+    return WriteConsolidationOutput(text=" ".join(fitting))
+
+
+def _facts(lines: Sequence[Line]) -> list[Statement]:
+    return [statement for statement in spoken(lines) if statement.rule.category != "style"]
+
+
+def _orders(lines: Sequence[Line]) -> list[Statement]:
+    """None among people alone, where `you` is not the assistant, and none about the memory."""
+    speakers = {line.speaker for line in lines if line.role == "user"}
+    if len(speakers) > 1 and all(line.role != "assistant" for line in lines):
+        return []
+    about_memory = {line.number for line in lines if steers(line.content)}
+    orders = [statement for statement in spoken(lines) if statement.rule.category == "style"]
+    return [order for order in orders if order.message not in about_memory]
+
+
+def _most_important(found: Sequence[Statement], most: int) -> list[Statement]:
+    ranked = sorted(found, key=lambda statement: -statement.rule.importance)[: max(most, 0)]
+    return [statement for statement in found if statement in ranked]
+
+
+def _draft(statement: Statement) -> dict[str, Any]:
+    return {
+        "content": statement.text,
+        "category": statement.rule.category,
+        "importance": statement.rule.importance,
+        "private": False,
+        "messages": [statement.message],
+    }
+
+
+def _decision(fact: NewFact) -> Decision:
+    repeated = [known.number for known in fact.known if known.content == fact.content]
+    if repeated:
+        return Decision(fact=fact.number, event="NONE", known=repeated, text="")
+    earlier = [known for known in fact.known if known.dated <= fact.dated]
+    closed = [known.number for known in earlier if _replaces(fact.content, known.content)]
+    return Decision(fact=fact.number, event="DELETE" if closed else "ADD", known=closed, text=fact.content)
+
+
+def _replaces(new: str, old: str) -> bool:
+    """Whether a sentence takes the place of another one."""
+    newer = stored(new)
+    older = stored(old) if newer else None
+    return bool(newer and older and newer.contradicts(older))

@@ -1,0 +1,149 @@
+"""What people plainly say of themselves in a conversation: whole main clauses that the table knows, nothing else."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from mnemic.models.offline.table import TOPICS, Rule, rules
+from mnemic.policy.formation.sharing import is_pasted, telling
+from mnemic.policy.text.common_words import FUNCTION_WORDS, word_set
+from mnemic.policy.text.dates import DATE_WORDS
+from mnemic.policy.text.words import QUOTED, sentences
+from mnemic.policy.text.writing import check_text
+from mnemic.prompts.conversation import Line
+
+#: A longer sentence is no plain one; the bound keeps the patterns cheap.
+_MOST_CHARS = 160
+#: Slots that take any words, but for those that lead to something unsaid.
+_OPEN = frozenset({"place", "name", "languages", "employer", "thing", "compared", "topic", "job"})
+_EMPTY_WORDS = (FUNCTION_WORDS | DATE_WORDS) - word_set("the a an and to over of am")
+#: What may stand before a clause without changing it.
+_OPENER = re.compile(
+    r"(?i)^(?:(?:hi|hello|hey|oh|well|so|also|and|but|ok|okay|yes|yeah|no|sorry|actually|anyway|by the way|btw|thanks"
+    r"|thank you|good (?:morning|afternoon|evening))(?: there)?(?:[,!–-]+ ?| (?=I\b|my\b|please\b)))+"
+)
+#: Stands for a quotation: no clause with one is of the table.
+_QUOTATION = "\0"
+#: What follows may be somebody else's text.
+_OTHERS = re.compile(r"[\"“”«»`]|:(?=\s|$)")
+#: Of a message that supposes or doubts something nothing is taken for said.
+_UNSURE = re.compile(
+    r"(?i)\b(?:if|unless|would|could|should|might|(?-i:may)|maybe|perhaps|probably|imagine|suppose|pretend|let's|wish"
+    r"|dream\w*|role-?play\w*|hypothetical\w*)\b|\bI'd\b"
+)
+#: Takes back what its speaker said in the sentence before.
+_TAKES_BACK = re.compile(
+    r"(?i)\W*(?:(?:I'm |I was )?(?:just |only )?(?:kidding|joking)|(?:that's|that is|that was|just) (?:a joke|wrong)"
+    r"|scratch that|forget|ignore that|correction|I (?:mean|meant|misspoke)|sorry|oops|no,? (?:wait|sorry)"
+    r"|wait|not really|lol|haha|or (?:rather|so)|(?:or )?at least|well(?=,)|actually,? no|no, not)\b"
+)
+#: What its speaker comes back to in other words than the table knows is in doubt.
+_OF_ONESELF = re.compile(r"(?i)\b(?:I|me|my)\b")
+_SHORT = {"i'm": "I am", "i've": "I have", "don't": "do not", "can't": "cannot", "name's": "name is"}
+#: A reason or a consequence behind a clause, which holds without it.
+_REASON = re.compile(r"(?i),? (?:because|so(?! (?:to|that|far|long|much|called)\b)) .*")
+_ANYMORE = re.compile(r"^(I(?: am)?)(?: do)? not (.+) (?:anymore|any more|any longer)$", re.IGNORECASE)
+#: Nowhere, between clauses that each name the speaker, at each `and`.
+_JOINTS = tuple(map(re.compile, (r"(?!)", r"(?i);|,? (?:and|but) (?=(?:I|my)\b)", r"(?i);|,? and ")))
+
+
+class Statement(NamedTuple):
+    """Something said of somebody, as a row of the table has it."""
+
+    rule: Rule
+    who: str
+    topic: str
+    value: str
+    #: The number of the message it stands in; 0: it is stored.
+    message: int = 0
+
+    @property
+    def text(self) -> str:
+        """The sentence in the third person."""
+        filled = {"who": self.who, **dict.fromkeys(TOPICS, self.topic)}
+        return re.sub(r"<(\w+)>", lambda slot: filled.get(slot[1], self.value), self.rule.sentence)
+
+    def contradicts(self, older: "Statement") -> bool:
+        """Whether it takes the place of the older one: another value of a single one, or the end of the same value."""
+        ours, theirs = ((given.rule.attribute, given.who.casefold(), given.topic.casefold()) for given in (self, older))
+        if ours != theirs:
+            return False
+        is_same_value = self.value.casefold() == older.value.casefold()
+        if self.rule.is_end != older.rule.is_end:
+            return is_same_value
+        return self.rule.is_single and not self.rule.is_end and not is_same_value
+
+
+def spoken(lines: Sequence[Line]) -> list[Statement]:
+    """What users say of themselves in all, in order, without what they say again, replace or take back."""
+    found: list[Statement] = []
+    before: dict[str, list[Statement]] = {}
+    for line in lines:
+        own = list(_sentences(line)) if line.role == "user" else []
+        if any(_UNSURE.search(sentence) for sentence in own if not sentence.endswith("?")):
+            continue
+        for sentence in own:
+            new = [] if sentence.endswith("?") else _clauses(sentence, line)
+            if not new and _TAKES_BACK.match(sentence):
+                found = [old for old in found if old not in before.get(line.speaker, [])]
+            for statement in new:
+                found = [old for old in found if not statement.contradicts(old)]
+                if all(statement.text != old.text for old in found):
+                    found.append(statement)
+            before[line.speaker] = new
+            if not new and _OF_ONESELF.search(sentence) and not sentence.endswith("?"):
+                found = [old for old in found if old.who != line.speaker or not telling(old.value) & telling(sentence)]
+    return found
+
+
+@lru_cache(maxsize=8192)  # a consolidation compares each sentence with all others
+def stored(sentence: str) -> Statement | None:
+    """A sentence in the third person as the row that writes it; None: of no row."""
+    matches = ((rule, rule.stored.fullmatch(sentence)) for rule in rules() if len(sentence) <= 2 * _MOST_CHARS)
+    found = (_statement(rule, match, match["who"]) for rule, match in matches if match)
+    # `Ana no longer` is nobody: of two readings the one with the shorter subject is meant
+    return min((statement for statement in found if statement), key=lambda read: len(read.who), default=None)
+
+
+def _sentences(line: Line) -> Iterator[str]:
+    """The sentences of a message, up to the first sign of somebody else's text."""
+    if is_pasted(line.content):
+        return
+    own, *others = _OTHERS.split(QUOTED.sub(_QUOTATION, line.content.replace("’", "'")), maxsplit=1)
+    for written in (own + _QUOTATION * bool(others)).splitlines():
+        if not written.lstrip().startswith((">", "|")):
+            yield from sentences(written)
+
+
+def _clauses(sentence: str, line: Line) -> list[Statement]:
+    """The clauses of a sentence; none where one of them is of no row."""
+    text = _REASON.sub("", _OPENER.sub("", sentence.rstrip(" .!"), count=1), count=1)
+    for joint in _JOINTS if len(text) <= _MOST_CHARS else ():
+        first, *others = (part.strip() for part in joint.split(text))
+        found = [_clause(first, line), *(_clause(part, line) or _clause(f"I {part}", line) for part in others)]
+        if all(found):
+            return [statement for statement in found if statement]
+    return []
+
+
+def _clause(text: str, line: Line) -> Statement | None:
+    text = re.sub(r"\w+'\w+", lambda word: _SHORT.get(word[0].lower(), word[0]), text)
+    text = _ANYMORE.sub(r"\1 no longer \2", text)
+    matches = ((rule, clause.fullmatch(text)) for rule in rules() for clause in rule.clauses)
+    found = (_statement(rule, match, line.speaker, line.number) for rule, match in matches if match)
+    return next((statement for statement in found if statement), None)
+
+
+def _statement(rule: Rule, match: re.Match[str], who: str, message: int = 0) -> Statement | None:
+    slots = {name: text for name, text in match.groupdict().items() if name != "who"}
+    topic = next((text for name, text in slots.items() if name in TOPICS), "")
+    value = next((text for name, text in slots.items() if name not in TOPICS), "")
+    open_words = " ".join(text for name, text in slots.items() if name in _OPEN).lower()
+    if "act" in slots:
+        value = re.sub(r"\b(me|my)\b", lambda word: who if word[1] == "me" else f"{who}'s", value)
+    if value.casefold() == who.casefold() or _EMPTY_WORDS & set(re.findall(r"[\w'-]+", open_words)):
+        return None
+    found = Statement(rule, who, topic, value, message)
+    checked = check_text(found.text, kind="reflection" if rule.category == "style" else "fact")
+    return found if checked.text == found.text else None

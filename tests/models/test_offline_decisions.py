@@ -1,0 +1,109 @@
+"""Without a model: which known fact a new one closes, and what the one living text says."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mnemic.models import offline
+from mnemic.prompts.decide import DecideInput, Decision, KnownFact, NewFact
+from mnemic.prompts.write_consolidation import DatedText, WriteConsolidationInput
+
+NOW = datetime(2026, 3, 4, tzinfo=UTC)
+
+
+def decided(new: str, *known: str, known_later: bool = False) -> Decision:
+    dated = NOW + timedelta(days=1 if known_later else -30)
+    shown = tuple(KnownFact(number, content, dated, 0.8) for number, content in enumerate(known, start=2))
+    return offline.decide(DecideInput(facts=(NewFact(1, new, NOW, shown),))).decisions[0]
+
+
+CLOSING = [
+    ("Mara lives in Braga.", "Mara lives in Porto."),
+    ("Mara no longer lives in Porto.", "Mara lives in Porto."),
+    ("Mara lives in Porto.", "Mara no longer lives in Porto."),
+    ("Mara works for Vexa.", "Mara works for Nordlys."),
+    ("Mara no longer works for Nordlys.", "Mara works for Nordlys."),
+    ("Mara is vegan.", "Mara is vegetarian."),
+    ("Mara is 35 years old.", "Mara is 34 years old."),
+    ("Mara has three cats.", "Mara has two cats."),
+    ("Mara's favourite colour is green.", "Mara's favourite colour is blue."),
+    ("Mara does not like olives.", "Mara likes olives."),
+    ("Mara does not smoke.", "Mara smokes."),
+]
+
+
+@pytest.mark.parametrize(("new", "old"), CLOSING)
+def test_another_value_of_the_same_attribute_or_its_end_takes_the_place_of_the_old_fact(new: str, old: str) -> None:
+    assert decided(new, "Mara likes jazz.", old) == Decision(fact=1, event="DELETE", known=[3], text=new)
+    assert decided(new, old, known_later=True).event == "ADD"
+
+
+BESIDE = [
+    ("Mara lives in Braga.", "Mara's sister Rita lives in Lisbon."),
+    ("Mara lives in Braga.", "Teo lives in Porto."),
+    ("Mara lives in Braga.", "Mara lives in Porto with Teo."),
+    ("Mara lives in Braga.", "Mara no longer lives in Porto."),
+    ("Mara no longer lives in Braga.", "Mara lives in Porto."),
+    ("Mara is allergic to nuts.", "Mara is allergic to cats."),
+    ("Mara likes tea.", "Mara likes coffee."),
+    ("Mara has three cats.", "Mara has two dogs."),
+    ("Mara's favourite food is pasta.", "Mara's favourite colour is blue."),
+    ("Mara's sister is called Rita.", "Mara's sister is called Ana."),
+    ("Mara works as a nurse.", "Mara works for Vexa."),
+    ("The harbor opens at nine.", "The harbor opens at ten."),
+]
+
+
+@pytest.mark.parametrize(("new", "old"), BESIDE)
+def test_everything_else_stands_side_by_side(new: str, old: str) -> None:
+    assert decided(new, old) == Decision(fact=1, event="ADD", known=[], text=new)
+
+
+@pytest.mark.parametrize("text", ["Mara lives in Braga.", "The harbor opens at nine."])
+def test_what_is_known_is_not_added_again(text: str) -> None:
+    assert decided(text, "Mara likes tea.", text) == Decision(fact=1, event="NONE", known=[3], text="")
+
+
+def test_every_contradicted_fact_is_named_and_every_fact_decided_on() -> None:
+    assert decided("Mara lives in Braga.", "Mara lives in Oslo.", "Mara lives in Rome.").known == [2, 3]
+    facts = tuple(NewFact(number, f"Mara has {number} cats.", NOW, ()) for number in (5, 3, 9))
+    assert [decision.fact for decision in offline.decide(DecideInput(facts=facts)).decisions] == [5, 3, 9]
+
+
+def written(current: str, *reflections: str, word_limit: int = 400) -> str:
+    dated = tuple(DatedText(dated=NOW, content=content) for content in reflections)
+    given_ = WriteConsolidationInput("user", "Mara", current, dated, word_limit, guidance="")
+    return offline.write_consolidation(given_).text
+
+
+@pytest.mark.parametrize(
+    ("current", "reflections", "text"),
+    [
+        ("", ["Mara is shy."], "Mara is shy."),
+        ("Mara is shy.\nMara rows.", ["Mara sees Dr. Lind."], "Mara is shy. Mara rows. Mara sees Dr. Lind."),
+        ("Mara is shy.", ["Mara is shy.", "Mara rows."], "Mara is shy. Mara rows."),
+        (
+            "Mara wants to be called Bo. Mara rows.",
+            ["Mara wants to be called Bea."],
+            "Mara rows. Mara wants to be called Bea.",
+        ),
+        ("Mara lives in Porto.", ["Rita lives in Rome."], "Mara lives in Porto. Rita lives in Rome."),
+    ],
+)
+def test_a_consolidation_lists_what_holds_each_once(current: str, reflections: list[str], text: str) -> None:
+    assert written(current, *reflections) == text
+
+
+@pytest.mark.parametrize(("limit", "text"), [(1, ""), (3, "Mara knits."), (4, "Mara rows. Mara knits."), (6, "all")])
+def test_over_the_limit_the_newest_whole_sentences_stay(limit: int, text: str) -> None:
+    whole = "Mara sings. Mara rows. Mara knits."
+    assert written("Mara sings.", "Mara rows.", "Mara knits.", word_limit=limit) == (whole if text == "all" else text)
+
+
+@given(st.lists(st.text(max_size=60), max_size=8), st.integers(min_value=1, max_value=60))
+def test_a_consolidation_keeps_the_limit_and_invents_nothing(contents: list[str], limit: int) -> None:
+    text = written(" ".join(contents[:2]), *contents[2:], word_limit=limit)
+    assert len(text.split()) <= limit
+    assert set(text.split()) <= set(" ".join(contents).split())
