@@ -307,7 +307,7 @@ async def test_each_role_has_the_tools_of_the_table_and_no_other(memory: Mnemic)
 
 
 async def test_no_connection_is_held_while_the_embedder_answers(memory: Mnemic, model: LoopbackModel) -> None:
-    pool = memory.resources.database._pool
+    pool = memory.resources.database.pool
     held = []
 
     def vectors(request: Any) -> list[list[float]]:
