@@ -40,7 +40,7 @@ def changing(statement: str) -> Act:
     """The statement, which must reach one row: what changes none passes every guard."""
 
     async def act(scoped: Scoped) -> None:
-        cursor = await scoped.execute(statement, {})  # type: ignore[arg-type]
+        cursor = await scoped.execute(statement, {})
         assert cursor.rowcount == 1
 
     return act
