@@ -4,6 +4,7 @@ Where it names statements, they are carried out to the letter, and it is content
 """
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -200,6 +201,13 @@ HARMLESS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def mended_db(server: Server, template: str) -> Iterator[Clone]:
+    """One database for all that a statement mends: after each it is sound again."""
+    with cloned(server, template) as clone:
+        yield clone
+
+
 async def test_a_migrated_database_is_sound(db: Database) -> None:
     findings = await check(db)
     assert [finding for finding in findings if not finding.ok or finding.remedy] == []
@@ -217,14 +225,14 @@ async def test_what_opens_nothing_is_let_be(fresh_db: Clone, addition: str) -> N
 
 @pytest.mark.parametrize(("harm", "name", "found", "remedy"), MENDED, ids=[harm for harm, *_ in MENDED])
 async def test_what_a_statement_mends_is_refused_with_it(
-    fresh_db: Clone, harm: str, name: str, found: str, remedy: str
+    mended_db: Clone, harm: str, name: str, found: str, remedy: str
 ) -> None:
-    with fresh_db.as_superuser() as connection:
+    with mended_db.as_superuser() as connection:
         connection.execute(harm.encode())
-    async with fresh_db.database() as db:
+    async with mended_db.database() as db:
         broken, told = await refusal(db)
         assert broken == {name: f"{found}: a superuser runs `{remedy}`"}
-        assert carry_out(fresh_db, told) == [remedy]
+        assert carry_out(mended_db, told) == [remedy]
         await require_sound(db)
 
 

@@ -86,17 +86,17 @@ async def test_a_bare_select_sees_the_own_rows_and_no_others(world: Database, ta
             assert seen == expected
 
 
-@pytest.mark.parametrize("table", [table for table in TABLES if table not in ("agents", "token_usage")])
-async def test_without_the_policy_the_same_select_shows_everybodys_rows(fresh_db: Clone, table: str) -> None:
+async def test_without_the_policy_the_same_select_shows_everybodys_rows(fresh_db: Clone) -> None:
     async with fresh_db.database() as db:
         for who in PEOPLE:
             await live_a_little(db, who)
-        with fresh_db.as_superuser() as connection:
-            connection.execute(f"alter table mnemic.{table} disable row level security")
-        async with db.scoped(ANA) as scoped:
-            seen = await owners(scoped, table)
-    assert own(BOB, table) < seen
-    assert own(ANA_ELSEWHERE, table) < seen
+        for table in TABLES.keys() - {"agents", "token_usage"}:
+            with fresh_db.as_superuser() as connection:
+                connection.execute(f"alter table mnemic.{table} disable row level security")
+            async with db.scoped(ANA) as scoped:
+                seen = await owners(scoped, table)
+            assert own(BOB, table) < seen, table
+            assert own(ANA_ELSEWHERE, table) < seen, table
 
 
 async def test_a_user_without_the_group_or_session_sees_neither(world: Database) -> None:

@@ -84,8 +84,8 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
     ),
     "who read what was erased goes on": (
         "lapse_session",
-        "ended is null",
-        "false",
+        "and work = 'refinement'",
+        "and false",
         "a session of what was erased is free",
     ),
 }
