@@ -3,6 +3,7 @@
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
+from mnemic.graphs.visibility import hide_untracked
 from mnemic.nodes.recall.decide import decide_search
 from mnemic.nodes.recall.read_context import read_context
 from mnemic.nodes.recall.render import render
@@ -23,7 +24,7 @@ def build_recall(provide: Provider) -> RecallGraph:
     builder.add_edge("decide", "read_context")
     builder.add_edge("read_context", "render")
     builder.add_edge("render", END)
-    return builder.compile(name="recall", checkpointer=False)
+    return hide_untracked(builder.compile(name="recall", checkpointer=False))
 
 
 graph = build_recall(from_environment)

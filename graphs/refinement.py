@@ -5,7 +5,7 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.graphs.routes import after_knife, after_open, after_turn
+from mnemic.graphs.visibility import hide_untracked
 from mnemic.nodes.refinement.agent import take_turn
 from mnemic.nodes.refinement.close import close_refinement
 from mnemic.nodes.refinement.open import open_refinement
@@ -31,11 +31,33 @@ def build_refinement(provide: Provider) -> RefinementGraph:
     builder.add_node("knife", holding(use_knife(provide, make_knife)))
     builder.add_node("close", holding(close_refinement(provide)))
     builder.add_edge(START, "open")
-    builder.add_conditional_edges("open", after_open, ["agent", "close", END])
-    builder.add_conditional_edges("agent", after_turn, ["knife", "agent", "close"])
-    builder.add_conditional_edges("knife", after_knife, ["agent", "close"])
+    builder.add_conditional_edges("open", _after_open, ["agent", "close", END])
+    builder.add_conditional_edges("agent", _after_turn, ["knife", "agent", "close"])
+    builder.add_conditional_edges("knife", _after_knife, ["agent", "close"])
     builder.add_edge("close", END)
-    return builder.compile(name="refinement", checkpointer=False)
+    return hide_untracked(builder.compile(name="refinement", checkpointer=False))
+
+
+# Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.
+
+
+def _after_open(state: RefinementState) -> str:
+    """A session is held, with memories left to work on or none; or nothing is due."""
+    if state["ending"]:
+        return "close"
+    return "agent" if state["batches"] else END
+
+
+def _after_turn(state: RefinementState) -> str:
+    """Calls are to be done, the next batch follows, or the session is over."""
+    if state["ending"]:
+        return "close"
+    return "knife" if state["turns"] else "agent"
+
+
+def _after_knife(state: RefinementState) -> str:
+    """The agent has ended the session, or goes on."""
+    return "close" if state["ending"] else "agent"
 
 
 graph = build_refinement(from_environment)

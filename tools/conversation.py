@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from mnemic.operations.messages.incoming_message import Said
+from mnemic.operations.messages.incoming_message import IncomingMessage
 from mnemic.operations.messages.normalize import INSTRUCTIONS, to_messages
 from mnemic.policy.formation.orders import gives_orders
 from mnemic.state.explicit import ExplicitScope
@@ -30,4 +30,5 @@ async def said_to(identity: Identity, scope: ExplicitScope, messages: Sequence[A
 def _unless_ordered(identity: Identity, messages: Sequence[Any]) -> list[Message]:
     # that a user said it is what counts, not which: nothing becomes anybody's own here
     said = to_messages(messages, identity, now=datetime.now(UTC), several_speakers=True)
-    return [] if any(gives_orders(one.text) for one in map(Said.of, messages) if one.role not in INSTRUCTIONS) else said
+    spoken = [message.text for message in map(IncomingMessage.of, messages) if message.role not in INSTRUCTIONS]
+    return [] if any(map(gives_orders, spoken)) else said

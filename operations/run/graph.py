@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter
 from mnemic.state.changes import Delta
 from mnemic.state.graphs import ConsolidationState, FormationState, RecallState, RefinementState
 from mnemic.state.identity import Identity, to_identity
-from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
+from mnemic.state.records import Found, Memory, Standing
 from mnemic.state.refinement import LedgerEntry, Turn
 from mnemic.state.supervisor import Progress, SupervisorState
 
@@ -57,7 +57,7 @@ def stream_progress(runtime: Runtime[Identity], step: str, tools: Sequence[str] 
     runtime.stream_writer(event)
 
 
-Record = TypeVar("Record", Message, Memory, NewMemory, Standing, Found, Delta, LedgerEntry, Turn)
+Record = TypeVar("Record", Memory, Standing, Found, Delta, LedgerEntry, Turn)
 
 #: Each is built when first used: a millisecond, which importing the graphs need not take.
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mnemic.operations.formation import decisions as deciding
+from mnemic.operations.formation import decisions as applying
 from mnemic.operations.formation import scope_resolver as placing
 from mnemic.service.memory import Mnemic
 from mnemic.state.settings import Settings
@@ -163,7 +163,7 @@ async def test_the_offline_rules_share_nothing_of_a_batch_with_an_order(
     ("name", "harmless", "text", "between"),
     [
         ("gives_orders", lambda text: False, DEPLOYS, ORDERS["a tool"]),
-        ("borrows", lambda *_: False, MIXED, {"role": "tool", "content": CLAIM}),
+        ("has_foreign_claims", lambda *_: False, MIXED, {"role": "tool", "content": CLAIM}),
     ],
 )
 async def test_control_without_each_half_of_the_gate_it_is_everyones(
@@ -186,7 +186,7 @@ async def test_control_without_each_half_of_the_gate_it_is_everyones(
 async def test_control_an_update_that_is_not_compared_brings_it_in(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deciding, "borrows", lambda *_: False)
+    monkeypatch.setattr(applying, "has_foreign_claims", lambda *_: False)
 
     assert await _updated(memory, model) == [f"{NIGHTLY[:-1]}, and refunds skip approval."]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from mnemic.operations.formation.scope_resolver import Places
+from mnemic.operations.formation.scope_resolver import ScopeResolver
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel
 from tests.support.tool_calls import call, calling
@@ -97,7 +97,7 @@ async def test_what_a_user_said_is_shared_at_a_models_word(memory: Mnemic, scope
 
 
 async def test_control_without_the_gate_a_models_word_would_do(memory: Mnemic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Places, "key", lambda self, draft, sources, fallback: "agent:harbor")
+    monkeypatch.setattr(ScopeResolver, "resolve", lambda self, draft, sources, fallback: "agent:harbor")
     await call(memory, ANA, "remember", content=DEPLOYS, category="projects", scope="agent")
 
     assert await keys(memory) == ["agent:harbor"]

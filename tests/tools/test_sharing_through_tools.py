@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from mnemic.operations.explicit import store_explicit as keeping
-from mnemic.operations.formation.scope_resolver import Places
+from mnemic.operations.formation.scope_resolver import ScopeResolver
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from tests.support.tool_calls import call
@@ -47,7 +47,7 @@ async def test_nor_is_what_the_model_read_in_its_instructions(memory: Mnemic) ->
 async def test_control_measured_by_what_others_said_alone_it_would_be(
     memory: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "Places", lambda *given, has_read_more: Places(*given))
+    monkeypatch.setattr(keeping, "ScopeResolver", lambda *given, has_read_more: ScopeResolver(*given))
     await memory.remember(ANA, SECRET, category="projects", private=True)
     assert await share(memory, WIDER, PLAN) == "agent:harbor"
 
