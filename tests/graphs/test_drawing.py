@@ -32,7 +32,7 @@ def test_the_formation_graph_shows_the_consolidation_of_a_scope() -> None:
 def test_the_supervisor_shows_what_it_recalls_and_has_formed(memory: Mnemic) -> None:
     expected = in_place_of("recall", recall.graph) | in_place_of("observe", formation.graph)
     assert {"recall:render", "observe:extract_facts", "observe:consolidate:write"} <= expected
-    for graph in (supervisor.graph, memory.supervisor(), memory.supervisor(InMemorySaver())):
+    for graph in (supervisor.graph, memory.graphs.supervisor(), memory.graphs.supervisor(InMemorySaver())):
         assert drawn(graph) >= expected | {"agent", "confirm", "tools"}
 
 
@@ -50,7 +50,7 @@ async def test_a_thread_that_waits_before_such_a_node_can_be_read_and_goes_on(
 ) -> None:
     await keep(memory)
     says(model, SAID)
-    graph: Any = memory.supervisor(memory.checkpointer(ANA) if own else InMemorySaver())
+    graph: Any = memory.graphs.supervisor(memory.checkpointer(ANA) if own else InMemorySaver())
     said = {"messages": [HumanMessage(QUESTION)]}
     await graph.ainvoke(said, thread(), context=ANA, interrupt_before=[node])
 

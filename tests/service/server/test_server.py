@@ -80,6 +80,23 @@ async def test_memory_is_in_the_prompt_and_in_no_checkpoint_and_is_forgotten_wit
     stored = served.rows()
     assert question in stored["checkpoint_blobs"]
     assert CANARY not in str(stored)
+    assert CANARY not in str(await ana.threads.get(thread))
+
+
+@pytest.mark.thorough
+async def test_the_servers_own_row_of_a_thread_holds_no_words_of_memory(ana: LangGraphClient, served: Served) -> None:
+    await remember(served, KEPT)
+    thread = await new_thread(ana)
+    recalled: Any = await ana.runs.wait(thread, "recall", input={"question": "Where are my bees?"}, context=GUIDE)
+    assert CANARY in recalled["context"]
+    assert CANARY not in str(await ana.threads.get(thread))
+
+    async with served.memory() as memory:
+        message = {"role": "user", "content": f"I live in {CANARY}, by the sea."}
+        await memory.observe(ANA.model_copy(update={"session_id": thread}), [message])
+    formed: Any = await ana.runs.wait(thread, "formation", input={"force": True}, context=GUIDE)
+    assert formed["formed"] == 1
+    assert CANARY not in str(await ana.threads.get(thread))
 
 
 async def living(served: Served, memory_id: str) -> int:
