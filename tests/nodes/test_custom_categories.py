@@ -45,7 +45,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=["json_schema", "function_calling"])
+@pytest.fixture(params=["json_schema", pytest.param("function_calling", marks=pytest.mark.thorough)])
 async def memory(
     clean_db: Clone, model: LoopbackModel, file: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[Mnemic]:
