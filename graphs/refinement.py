@@ -1,4 +1,4 @@
-"""The refinement graph: `open -> agent <-> knife -> close`, for the core memory of one scope key (seed C)."""
+"""The refinement graph: `open -> agent <-> tools -> close`, for the core memory of one scope key."""
 
 from functools import partial
 
@@ -9,13 +9,12 @@ from mnemic.graphs.visibility import hide_untracked
 from mnemic.nodes.refinement.agent import take_turn
 from mnemic.nodes.refinement.close import close_refinement
 from mnemic.nodes.refinement.open import open_refinement
-from mnemic.nodes.refinement.tools import use_knife
-from mnemic.operations.refinement.release import held
+from mnemic.nodes.refinement.tools import call_tools
+from mnemic.operations.refinement.release import with_session
 from mnemic.operations.run.resources import Provider, from_environment
-from mnemic.state.graphs import RefinementInput, RefinementState
 from mnemic.state.identity import Identity
-from mnemic.state.refinement import RefinementResult
-from mnemic.tools.refinement_tools import make_knife
+from mnemic.state.refinement import RefinementInput, RefinementResult, RefinementState
+from mnemic.tools.refinement import refinement_tools
 
 RefinementGraph = CompiledStateGraph[RefinementState, Identity, RefinementInput, RefinementResult]
 
@@ -25,15 +24,15 @@ def build_refinement(provide: Provider) -> RefinementGraph:
     builder = StateGraph(
         RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementResult
     )
-    holding = partial(held, provide)
+    holding = partial(with_session, provide)
     builder.add_node("open", open_refinement(provide))
-    builder.add_node("agent", holding(take_turn(provide, make_knife)))
-    builder.add_node("knife", holding(use_knife(provide, make_knife)))
+    builder.add_node("agent", holding(take_turn(provide, refinement_tools)))
+    builder.add_node("tools", holding(call_tools(provide, refinement_tools)))
     builder.add_node("close", holding(close_refinement(provide)))
     builder.add_edge(START, "open")
     builder.add_conditional_edges("open", _after_open, ["agent", "close", END])
-    builder.add_conditional_edges("agent", _after_turn, ["knife", "agent", "close"])
-    builder.add_conditional_edges("knife", _after_knife, ["agent", "close"])
+    builder.add_conditional_edges("agent", _after_turn, ["tools", "agent", "close"])
+    builder.add_conditional_edges("tools", _after_tools, ["agent", "close"])
     builder.add_edge("close", END)
     return hide_untracked(builder.compile(name="refinement", checkpointer=False))
 
@@ -52,10 +51,10 @@ def _after_turn(state: RefinementState) -> str:
     """Calls are to be done, the next batch follows, or the session is over."""
     if state["ending"]:
         return "close"
-    return "knife" if state["turns"] else "agent"
+    return "tools" if state["turns"] else "agent"
 
 
-def _after_knife(state: RefinementState) -> str:
+def _after_tools(state: RefinementState) -> str:
     """The agent has ended the session, or goes on."""
     return "close" if state["ending"] else "agent"
 

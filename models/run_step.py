@@ -11,7 +11,7 @@ from mnemic.models.chat import HIDDEN, ChatModels
 from mnemic.models.converse import Spoken, converse
 from mnemic.models.step import In, Out, Step, ToolStep
 from mnemic.models.structured import structured
-from mnemic.models.tool_turn import tool_turn
+from mnemic.models.tool_calls import tool_turn
 from mnemic.state.records import Usage
 from mnemic.state.refinement import Turn
 

@@ -1,4 +1,4 @@
-"""The tools offered to a model, and its calls of them, read so that each can be executed or refused, and sent back."""
+"""Tools offered to a model, and its calls of them, read so that each can be executed or refused, and sent back."""
 
 import json
 import re
@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic_core import from_json
 
-from mnemic.models.answers import FILTERED, REFUSED, Bound, Flaw, is_unreasonable, stopped
+from mnemic.models.answers import FILTERED, REFUSED, Aftermath, Bound, Flaw, ask, is_unreasonable, stopped
+from mnemic.policy.text.hygiene import clean_text, clip_text
 from mnemic.state.errors import ConfigurationError
-from mnemic.state.refinement import MAX_CALLS, ToolCall
+from mnemic.state.records import Usage
+from mnemic.state.refinement import MAX_CALLS, ToolCall, Turn
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel  # 30 ms that the offline rules never need
@@ -26,6 +28,35 @@ NO_NAME = "unreadable"
 TAKES_NO_TOOLS: Final = (
     "A model that takes no tools looks the same: check MNEMIC_AGENT_MODEL, or the agent's own agent_model,"
 )
+#: What is said beside the calls helps only the model itself, and is sent back with every later turn.
+MAX_TEXT_CHARS: Final = 2000
+#: Of a longer text no more is cleaned.
+_READ_CHARS: Final = 4 * MAX_TEXT_CHARS
+_AFTERMATH: Final = Aftermath(left="this turn changed nothing", check=TAKES_NO_TOOLS)
+
+
+async def tool_turn(
+    model: "BaseChatModel",
+    messages: Sequence[BaseMessage],
+    turns: Sequence[Turn],
+    tools: Sequence["BaseTool"],
+    *,
+    spent: Usage,
+) -> tuple[Turn, Usage]:
+    """The model's next turn after these, and `spent` with its call added.
+
+    At most 16 calls, those that can be read first. A call whose arguments are no JSON object, or far too long, has
+    None instead, and so has each call of an answer that was cut off. An answer that is refused, filtered or empty is a
+    turn without calls.
+
+    Raises:
+        ModelError: no answer came over the wire; the message names the kind of failure.
+        ModelOutputError: the provider refused the request itself.
+        ConfigurationError: the model takes no tools.
+    """
+    answer, spent = await ask(offering(model, tools), [*messages, *_sent_back(turns)], spent, _AFTERMATH)
+    taken = {call.id for turn in turns for call in turn.calls}
+    return Turn(text=_text(answer), calls=tuple(readable_calls(answer, taken))), spent
 
 
 def offering(model: "BaseChatModel", tools: Sequence["BaseTool"]) -> Bound:
@@ -61,8 +92,10 @@ def _read(answer: AIMessage | Flaw) -> list[ToolCall]:
         return []
     if isinstance(answer, Flaw):  # there were calls, and not one can be told from the others
         return [_call(None, None, None)]
-    calls = [_call(made["name"], made["id"], None if flaw else _arguments(made["args"])) for made in answer.tool_calls]
-    return calls + [_call(made["name"], made["id"], None) for made in answer.invalid_tool_calls]
+    readable = [
+        _call(call["name"], call["id"], None if flaw else _arguments(call["args"])) for call in answer.tool_calls
+    ]
+    return readable + [_call(call["name"], call["id"], None) for call in answer.invalid_tool_calls]
 
 
 def _call(name: str | None, call_id: str | None, arguments: dict[str, Any] | None) -> ToolCall:
@@ -85,6 +118,27 @@ def _numbered(calls: Iterable[ToolCall], taken: set[str]) -> Iterator[ToolCall]:
     for call in calls:
         free = (f"call_{number}" for number in count(1))
         fits = _ID.fullmatch(call.id) and call.id not in taken
-        call_id = call.id if fits else next(one for one in free if one not in taken)
+        call_id = call.id if fits else next(number for number in free if number not in taken)
         taken.add(call_id)
         yield call._replace(id=call_id)
+
+
+def _sent_back(turns: Iterable[Turn]) -> Iterator[BaseMessage]:
+    """What was called so far and answered. Arguments that could not be read are left out."""
+    for turn in turns:
+        if turn.calls:
+            yield AIMessage(
+                turn.text,
+                tool_calls=[
+                    {"name": call.name, "args": dict(call.arguments or {}), "id": call.id, "type": "tool_call"}
+                    for call in turn.calls
+                ],
+            )
+        for call in turn.calls:
+            yield ToolMessage(call.answer, tool_call_id=call.id, name=call.name)
+
+
+def _text(answer: AIMessage | Flaw) -> str:
+    if isinstance(answer, Flaw) or stopped(answer) in (REFUSED, FILTERED):
+        return ""
+    return clip_text(clean_text(str(answer.text)[:_READ_CHARS]), MAX_TEXT_CHARS)

@@ -48,12 +48,12 @@ def described(
     fields: dict[str, Any] = {}
     for name, field in request.model_fields.items():
         part = (parts or {}).get(name)
-        told = _told(field, sentences[name], part or _nothing)
-        fields[name] = Annotated[part or _without_none(field.annotation), *field.metadata, told]
+        shown = _field(field, sentences[name], part or _nothing)
+        fields[name] = Annotated[part or _without_none(field.annotation), *field.metadata, shown]
     return create_model(request.__name__, __base__=base, **fields)
 
 
-def _told(field: FieldInfo, sentence: str, left_out: Callable[[], Any]) -> Any:
+def _field(field: FieldInfo, sentence: str, left_out: Callable[[], Any]) -> Any:
     if field.is_required():
         return Field(description=sentence, alias=field.alias)
     if isinstance(field.default, str | int):

@@ -15,16 +15,16 @@ from mnemic.state.explicit import ExplicitScope, ProcedureRequest, Remembered, R
 from mnemic.state.identity import split_scope_key
 
 REMEMBER: Final = (
-    "Keeps one thing for later conversations. Use it when the user asks for that, or agrees on something that has to "
-    "hold from now on; what is said in passing is kept without it."
+    "Stores one memory for later conversations. Use it when the user asks you to remember something, or agrees on "
+    "something that must hold from now on. What is said in passing is remembered without it."
 )
 REMEMBER_PROCEDURE: Final = (
-    "Keeps how something is done, step by step, for whoever does it again. Use it when the user asks for that, after a "
+    "Stores how something is done, step by step, for whoever does it next. Use it when the user asks for that, after a "
     "way of working has proved itself."
 )
 FORGET: Final = (
-    "Forgets one memory of this user. Use it only when the user asks for that, and look its id up with memory_query "
-    "first. Protected memories, and those that others share, stay."
+    "Forgets one memory of this user. Use it only when the user asks for that. First look up its id with memory_query. "
+    "Protected memories and shared memories cannot be forgotten."
 )
 _REMEMBERED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -76,14 +76,14 @@ def remember_answer(kept: Remembered, wanted: ExplicitScope) -> str:
     if kept.known:
         return f"Known already{f', as {kept.id}' if kept.id else ''}. Nothing was added."
     scope = split_scope_key(kept.scope_key)[0]
-    told = f"Kept as {kept.id} for {_SHARERS[scope]}.{'' if scope == wanted else _NOT_SHARED}"
+    answer = f"Kept as {kept.id} for {_SHARERS[scope]}.{'' if scope == wanted else _NOT_SHARED}"
     if not kept.near:
-        return told
+        return answer
     rows = [
         {"id": str(old.id), "text": f"[{long_date(old.dated)}] {as_data(' '.join(old.content.split()))}"}
         for old in kept.near
     ]
-    return f"{PREAMBLE}\n{json.dumps(rows, ensure_ascii=False)}\n{told} If it replaces one of these, forget that one."
+    return f"{PREAMBLE}\n{json.dumps(rows, ensure_ascii=False)}\n{answer} If it replaces one of these, forget that one."
 
 
 def forget_answer(memory_id: UUID, was_there: bool) -> str:

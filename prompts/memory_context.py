@@ -1,4 +1,4 @@
-"""How recalled memory is shown to an agent: escaped XML with dated, self-contained lines (seeds A 5.6, D 7)."""
+"""How recalled memory is shown to an agent: escaped XML with dated, self-contained lines."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime

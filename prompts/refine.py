@@ -1,14 +1,17 @@
-"""The step `refine`: one turn of an agent that compresses its own core memory (seed C)."""
+"""The step `refine`: one turn of an agent that compresses its own core memory, and what its tools show it."""
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mnemic.prompts.conversation import as_data
 from mnemic.prompts.loader import load_prompt
 from mnemic.state.refinement import Budget, LedgerEntry, Turn
 
 PROMPT = load_prompt("refine", system_slots=True)
+#: Of the details that a new text lacks.
+_MOST_NAMED: Final = 40
+_MOST_CHARS: Final = 80
 
 
 class RefineInput(NamedTuple):
@@ -33,7 +36,7 @@ def variables(step_input: RefineInput) -> dict[str, str]:
     """The values of the prompt's slots, escaped."""
     budget = step_input.budget
     return {
-        "persona": as_data(step_input.persona or "(nothing was said of it)"),
+        "persona": as_data(step_input.persona or "(not described)"),
         "scope": step_input.scope,
         "owner": as_data(step_input.owner),
         "now": f"{budget.now:,}",
@@ -52,6 +55,23 @@ def render_ledger(entries: Sequence[LedgerEntry]) -> str:
     Further lines of a text are set in, so that no memory can pass for another one.
     """
     return "\n".join(map(_entry, entries))
+
+
+def render_found(entries: Sequence[LedgerEntry]) -> str:
+    """What a search found, as the ledger shows it, fenced as data."""
+    return f"<found>\n{render_ledger(entries)}\n</found>" if entries else "Nothing was found."
+
+
+def render_missing(details: Sequence[str], handle: int) -> str:
+    """The details that a new text lacks, fenced as data: each on one line, for a quotation may be whole sentences."""
+    if not details:
+        return "It keeps every name, number, date and quotation."
+    lines = (" ".join(detail.split()) for detail in details[:_MOST_NAMED])
+    named = "\n".join(as_data(line if len(line) <= _MOST_CHARS else f"{line[:_MOST_CHARS]}…") for line in lines)
+    more = f" (and {len(details) - _MOST_NAMED} more)" if len(details) > _MOST_NAMED else ""
+    return (
+        f"It lacks{more}:\n<missing>\n{named}\n</missing>\nPut back what still holds: update_memory with id {handle}."
+    )
 
 
 def _entry(entry: LedgerEntry) -> str:

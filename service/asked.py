@@ -1,67 +1,11 @@
 """Types and bounds of arguments that are not yet checked by `check_arguments`; it goes with the last of them."""
 
-from dataclasses import dataclass
 from typing import Annotated
-from uuid import UUID
 
-from pydantic import (
-    AwareDatetime,
-    Field,
-    StrictBool,
-    TypeAdapter,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
+from pydantic import Field, StrictBool, TypeAdapter
 from typing_extensions import TypedDict
 
 from mnemic.state.checking import MAX_LISTED
-from mnemic.state.identity import HostId
-from mnemic.storage.erasure import Progress
-
-#: Operations that may be named to be undone at once; of a session's there may be more.
-MAX_OPERATIONS = 1000
-
-
-class _Operations(TypedDict):
-    session_id: HostId | None
-    since: AwareDatetime | None
-    limit: Annotated[int, Field(ge=1, le=MAX_LISTED)]
-
-
-class _SessionSince(TypedDict):
-    session_id: HostId
-    since: AwareDatetime
-
-
-class _OperationIds(TypedDict):
-    op_ids: Annotated[list[UUID], Field(min_length=1, max_length=MAX_OPERATIONS)]
-
-
-class _MemoryIds(TypedDict):
-    memory_ids: Annotated[list[UUID], Field(min_length=1, max_length=MAX_LISTED)]
-
-
-def _a_moment(given: object, read: ValidatorFunctionWrapHandler) -> object:
-    try:
-        return read(given)
-    except ValidationError:
-        raise ValueError("a seq of the history, or a datetime with its zone") from None
-
-
-class _Past(TypedDict):
-    scope_key: str
-    #: Never text or a fraction, which could be meant as either.
-    moment: Annotated[Annotated[int, Field(ge=0, lt=2**63)] | AwareDatetime, WrapValidator(_a_moment)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rolling:
-    """How a rollback is to be done."""
-
-    cascade: StrictBool = False
-    skip_erased: StrictBool
-    dry_run: StrictBool
 
 
 class _Refining(TypedDict):
@@ -75,17 +19,6 @@ class _Refinements(TypedDict):
     limit: Annotated[int, Field(ge=1, le=MAX_LISTED)]
 
 
-AGENT_ID = TypeAdapter(HostId)
-#: As it is, or its text; of a memory or an operation.
-MEMORY_ID = TypeAdapter(UUID)
-MEMORY_IDS = TypeAdapter(_MemoryIds)
-OPERATION_IDS = TypeAdapter(_OperationIds)
-#: A scope key at a moment.
-PAST = TypeAdapter(_Past)
-OPERATIONS = TypeAdapter(_Operations)
-SESSION_SINCE = TypeAdapter(_SessionSince)
 SWITCH = TypeAdapter(bool)
-PROGRESS: TypeAdapter[Progress | None] = TypeAdapter(Progress | None)
-ROLLING = TypeAdapter(Rolling)
 REFINING = TypeAdapter(_Refining)
 REFINEMENTS = TypeAdapter(_Refinements)

@@ -6,8 +6,7 @@ from typing import Any, Literal
 from pydantic import SkipValidation
 
 from mnemic.operations.explicit.forget import forget
-from mnemic.operations.explicit.remember import remember
-from mnemic.operations.explicit.remember_procedure import remember_procedure
+from mnemic.operations.explicit.remember import remember, remember_procedure
 from mnemic.operations.recall.lookup import list_memories, memory_history, updates_since
 from mnemic.operations.recall.query import query as run_query
 from mnemic.service.base import MemoryBase

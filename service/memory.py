@@ -10,8 +10,7 @@ from mnemic.operations import agent_settings
 from mnemic.operations.run.resources import open_resources
 from mnemic.service.conversation import Conversation
 from mnemic.service.explicit_memory import ExplicitMemory
-from mnemic.service.governance.audit_export import AuditExport
-from mnemic.service.governance.time_machine import OwnTimeMachine
+from mnemic.service.governance.person import OwnMemories
 from mnemic.service.hosts.hosting import Hosting
 from mnemic.service.refining import OwnRefinement
 from mnemic.service.threads import Threads
@@ -22,7 +21,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage.opening import describe_database
 
 
-class Mnemic(Conversation, ExplicitMemory, Hosting, OwnRefinement, OwnTimeMachine, AuditExport, Threads):
+class Mnemic(Conversation, ExplicitMemory, Hosting, OwnRefinement, OwnMemories, Threads):
     """Long-term memory for agents. Open one with `async with Mnemic.open() as memory:`.
 
     Every method takes the `Identity` of the run; it sees and writes that identity's scope keys and nothing else. The

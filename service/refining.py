@@ -1,23 +1,19 @@
-"""Refinement as methods of `Mnemic`: an agent's core memory compressed by itself, looked at and undone as a whole."""
+"""Refinement as methods of `Mnemic`: an agent's core memory compressed by itself, and looked at."""
 
 from typing import cast
-from uuid import UUID
 
-from mnemic.operations.refinement.release import letting_go
+from mnemic.operations.refinement.release import release_on_cancel
 from mnemic.operations.run.graph import run_graph
-from mnemic.service.asked import MEMORY_ID, REFINEMENTS, REFINING, ROLLING
+from mnemic.service.asked import REFINEMENTS, REFINING
 from mnemic.service.base import MemoryBase
-from mnemic.service.governance import rolling_back
-from mnemic.service.governance.own import owner
 from mnemic.state.checking import checked
 from mnemic.state.identity import Identity, to_identity
 from mnemic.state.refinement import Refinement, RefinementResult
-from mnemic.state.rollback import Rollback
 from mnemic.storage import refinements
 
 
 class OwnRefinement(MemoryBase):
-    """Sessions in which an agent works on its own core memory, apart from any conversation (seed C)."""
+    """Sessions in which an agent works on its own core memory, apart from any conversation."""
 
     async def refine(
         self, identity: Identity, scope_key: str | None = None, *, force: bool = False, dry_run: bool = False
@@ -42,7 +38,7 @@ class OwnRefinement(MemoryBase):
         who = to_identity(identity)
         asked = checked(REFINING, {"scope_key": scope_key, "force": force, "dry_run": dry_run}, strict=None)
         given = {name: value for name, value in asked.items() if value is not None}
-        async with letting_go():
+        async with release_on_cancel():
             return cast(RefinementResult, await run_graph(self.graphs.refinement, given, who))
 
     async def refinements(self, identity: Identity, *, limit: int = 100) -> list[Refinement]:
@@ -50,26 +46,3 @@ class OwnRefinement(MemoryBase):
         who, asked = to_identity(identity), checked(REFINEMENTS, {"limit": limit})
         async with self.resources.database.scoped(who) as scoped:
             return await refinements.listed(scoped, who.scope_keys, most=asked["limit"])
-
-    async def undo_refinement(
-        self,
-        identity: Identity,
-        refinement_id: UUID | str,
-        *,
-        cascade: bool = False,
-        skip_erased: bool = False,
-        dry_run: bool = False,
-    ) -> Rollback:
-        """Undoes as one operation all that a refinement did to the person's memories.
-
-        One that protected memories is for an administrator to undo.
-
-        Raises:
-            UnknownOperationError: no such refinement of this person's memories, or one that changed none.
-            RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
-        """
-        who, own = owner(identity)
-        wanted = checked(MEMORY_ID, refinement_id, strict=None)
-        how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        transact = rolling_back.as_person(self.resources.database, who)
-        return await rolling_back.undo_refinement(transact, own, wanted, how)

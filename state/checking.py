@@ -2,6 +2,7 @@
 
 import builtins
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from inspect import iscoroutinefunction, signature
 from typing import Annotated, Any, ParamSpec, TypeVar, cast
@@ -87,7 +88,8 @@ class _Arguments:
             return cause
         place, *within = problem["loc"]
         if isinstance(place, int):  # pydantic names positional arguments by their number
-            names = list(signature(self._function).parameters)
+            parameters = signature(self._function).parameters.values()
+            names = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
             place = names[min(place, len(names) - 1)]
         return InvalidInputError(_described((place, *within), problem["type"], problem["msg"]))
 
@@ -126,9 +128,12 @@ def to_uuid(value: object) -> UUID:
     Raises:
         ValueError: it is no id.
     """
-    if not isinstance(value, UUID | str):
-        raise ValueError("an id is a UUID, or its text")
-    return value if isinstance(value, UUID) else UUID(value)
+    if isinstance(value, UUID):
+        return value
+    with suppress(ValueError):  # whose message may quote the text
+        if isinstance(value, str):
+            return UUID(str.__str__(value))  # not by the methods of a subclass
+    raise ValueError("an id is a UUID, or its text")
 
 
 #: An id as a caller of `Mnemic` may give it; `to_uuid` makes it a UUID for type checkers too.

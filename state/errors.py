@@ -1,12 +1,12 @@
 """Every error Mnemic raises. A class's docstring is its default message; a message says what to do next."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
+
+from mnemic.state.audit import AuditProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from uuid import UUID
-
-    from mnemic.state.audit import AuditProblem
     from mnemic.state.records import Usage
     from mnemic.state.rollback import Rollback
 
@@ -21,7 +21,11 @@ class MnemicError(Exception):
         super().__init__(message or self.__doc__)
 
 
-class InvalidInputError(MnemicError, ValueError):
+class RefusedCallError(MnemicError):
+    """This call is refused; nothing was written. The message says why and what to do, and a model may read it."""
+
+
+class InvalidInputError(RefusedCallError, ValueError):
     """The given value cannot be used; nothing was written."""
 
 
@@ -53,7 +57,7 @@ class RefusedError(MnemicError):
     """The database refuses this change: a guard or a missing right stands against it; nothing was written."""
 
 
-class CategoryRefusedError(MnemicError):
+class CategoryRefusedError(RefusedCallError):
     """This role may not ask for these categories; nothing was read."""
 
 
@@ -61,11 +65,11 @@ class BlockedLoopError(MnemicError):
     """Mnemic's event loop cannot answer this thread: await the agent (ainvoke), or invoke it in a thread of its own."""
 
 
-class NotRememberedError(MnemicError):
+class NotRememberedError(RefusedCallError):
     """This session has had as many memories kept today as it may; nothing was written."""
 
 
-class NotForgottenError(MnemicError):
+class NotForgottenError(RefusedCallError):
     """This memory may not be forgotten on request; nothing was written."""
 
 
@@ -73,11 +77,11 @@ class RefinementRunningError(MnemicError):
     """Another refinement of this scope key is running; wait until it has ended."""
 
 
-class RefinementOverError(MnemicError):
+class RefinementOverError(RefusedCallError):
     """This refinement has ended, another run has taken it up, or what it read was erased; nothing was written."""
 
 
-class KnifeRefusedError(MnemicError):
+class RefinementRefusedError(RefusedCallError):
     """This may not be done in a refinement; nothing was written."""
 
 
@@ -109,7 +113,7 @@ class ContentErasedError(RollbackRefusedError):
 class RollbackStoppedError(MnemicError):
     """A rollback in steps came to a halt between two of them: the same call goes on with what is left."""
 
-    def __init__(self, op_id: "UUID", *, done: int, left: int) -> None:
+    def __init__(self, op_id: UUID, *, done: int, left: int) -> None:
         super().__init__(
             f"stopped after {done} changes, {left} are left: the same call goes on, and its dry run tells what stands "
             f"against it; to take back what was done, undo {op_id}"
@@ -124,7 +128,7 @@ class RollbackStoppedError(MnemicError):
 class BrokenAuditError(MnemicError):
     """The history is not as it was written, so that no anchor was made: `mnemic audit verify` names what is wrong."""
 
-    def __init__(self, problems: "Sequence[AuditProblem]") -> None:
+    def __init__(self, problems: Sequence[AuditProblem]) -> None:
         super().__init__()
         #: Codes, seqs and ids, no contents.
         self.problems = tuple(problems)

@@ -8,16 +8,17 @@ What a caller gives a graph as its input, LangGraph itself writes down where a c
 graphs from a node (or through `Mnemic`'s methods), and servers keep questions, not memories.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from langgraph.channels import UntrackedValue
-from pydantic import Field
 from typing_extensions import TypedDict
 
+from mnemic.state.changes import Delta
 from mnemic.state.formation import Account, Closing, FormationReason, Neighbour, Repeat
-from mnemic.state.records import Extraction, Memory, Message, NewMemory
-from mnemic.state.refinement import Ended, RefinementResult
+from mnemic.state.query import BudgetTokens
+from mnemic.state.records import Extraction, Found, Memory, Message, NewMemory, Standing
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
 Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]
@@ -148,37 +149,6 @@ class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
     guidance: Text
 
 
-class RefinementInput(TypedDict, total=False):
-    """Which scope key's core memory to refine."""
-
-    #: The agent's own where none is named.
-    scope_key: Annotated[str, UntrackedValue]
-    #: Also where it is within its budget.
-    force: Annotated[bool, UntrackedValue]
-    #: Only tells what there is to do.
-    dry_run: Annotated[bool, UntrackedValue]
-
-
-class RefinementState(RefinementInput, RefinementResult, total=False):
-    """Refinement's channels. What must survive a crash is in the session's row and in the memories themselves."""
-
-    #: The run, as holder of the session.
-    holder: Annotated[str, UntrackedValue]
-    #: What the agent overrides.
-    overrides: Annotated[dict[str, Any], UntrackedValue]
-    #: The memories behind the numbers that the model uses, with their versions as shown.
-    handles: Annotated[dict[str, tuple[str, int]], UntrackedValue]
-    #: The ids of each batch, and which one it is, from 1.
-    batches: Annotated[list[list[str]], UntrackedValue]
-    batch: Annotated[int, UntrackedValue]
-    #: The batch as it was shown, and what was done in it so far.
-    shown: Rows
-    budget: Annotated[tuple[int, ...], UntrackedValue]
-    turns: Rows
-    #: Why the session is over; None: it goes on.
-    ending: Annotated[Ended | None, UntrackedValue]
-
-
 class RecallInput(TypedDict, total=False):
     """What to recall."""
 
@@ -186,7 +156,7 @@ class RecallInput(TypedDict, total=False):
     question: Text
     search: Annotated[SearchMode, UntrackedValue]
     #: Tokens the retrieved lines may take; None: the setting.
-    budget_tokens: Annotated[Annotated[int, Field(ge=1, le=8192)] | None, UntrackedValue]
+    budget_tokens: Annotated[BudgetTokens | None, UntrackedValue]
 
 
 class RecallOutput(TypedDict, total=False):
@@ -212,13 +182,12 @@ class RecallOutput(TypedDict, total=False):
 
 
 class RecallState(RecallInput, RecallOutput, total=False):
-    """Recall's channels."""
+    """Recall's channels. Records as they are: the graph keeps no checkpoints."""
 
-    #: Names in the question that decide on a search if the standing part does not know them.
-    names: Annotated[list[str], UntrackedValue]
-    standing: Rows
-    found: Rows
+    #: What the agent overrides of the settings.
+    overrides: Annotated[dict[str, Any], UntrackedValue]
+    standing: Annotated[Sequence[Standing], UntrackedValue]
+    #: The search results that fit, best first.
+    found: Annotated[Sequence[Found], UntrackedValue]
     #: The delta header, if there is one.
-    delta: Rows
-    #: Tokens the retrieved lines may take.
-    budget: Annotated[int, UntrackedValue]
+    delta: Annotated[Delta | None, UntrackedValue]

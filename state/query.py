@@ -1,11 +1,15 @@
-"""One request to an agent's memory (seed B 6): the same as tool, method and command."""
+"""One request to an agent's memory, the same as tool, method and command; and what a search brings before ranking."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal, NamedTuple
+from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
 from mnemic.state.identity import Scope
-from mnemic.state.records import SearchType
+from mnemic.state.records import Kind, SearchType
 
 #: Memories a search returns at most; a tool's default, which a model reads, and a method's.
 MAX_TOP_K = 100
@@ -70,3 +74,53 @@ class MemoryQuery(_Part):
     returns: Annotated[Literal["bullets", "full"], Field(alias="return")] = "bullets"
     #: Tokens the results' texts may take.
     budget_tokens: BudgetTokens | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateSearch:
+    """What the search statement looks for."""
+
+    #: Its question is clean, and its categories are allowed.
+    request: MemoryQuery
+    #: Of the question, by `model`; None: the search goes by text alone. One by text needs it for a threshold.
+    vector: Sequence[float] | None
+    model: str
+    #: The only ones that are searched.
+    categories: Sequence[str]
+    #: Results of a category at most, where that is fewer than the request may bring.
+    rag_lengths: Mapping[str, int]
+    #: How much text rank and cosine count; together 1.
+    text: float
+    meaning: float
+    #: Candidates of each of the two branches.
+    candidates: int
+    #: Whether ranks count, which mean something among all candidates alone.
+    by_rank: bool
+
+
+class Candidate(NamedTuple):
+    """What the search statement brings of one memory or message."""
+
+    item_id: UUID
+    kind: Kind | Literal["message"]
+    category: str
+    scope_key: str
+    subject: str
+    #: Who it is about, or who said it.
+    user_id: str | None
+    content: str
+    dated: datetime
+    importance: int
+    session_id: str | None
+    #: Of a message, its number in its session.
+    place: int | None
+    text: float | None
+    similarity: float | None
+    #: Both in one figure from 0 to 1; None: no candidate, but related to one.
+    fused: float | None
+    #: The messages a fact was formed from, as far as they are visible; asked for where messages are candidates.
+    sources: Sequence[UUID] | None
+
+
+#: Of a candidate: what it is related to, and how strongly.
+Links = Mapping[UUID, Sequence[tuple[UUID, float]]]

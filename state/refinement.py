@@ -1,7 +1,7 @@
 """Refinement: what a session sees of the memories it works on, what its agent does in turn, and what came of it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
@@ -44,6 +44,36 @@ class LedgerEntry:
     tags: tuple[str, ...] = ()
 
 
+class Shown(NamedTuple):
+    """A memory as the model was shown it last."""
+
+    id: UUID
+    version: int
+
+
+@dataclass
+class Handles:
+    """The small numbers by which a refinement's model calls memories: never their ids, and the same for the whole run.
+
+    They are given in the order in which the memories are first shown.
+    """
+
+    shown: dict[int, Shown] = field(default_factory=dict)
+
+    def number(self, entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
+        """The entries with their numbers, new ones for those not seen before; they are about to be shown."""
+        numbered: list[LedgerEntry] = []
+        for entry in entries:
+            number = self.number_of(entry.id) or len(self.shown) + 1
+            self.shown[number] = Shown(entry.id, entry.version)
+            numbered.append(replace(entry, handle=number))
+        return numbered
+
+    def number_of(self, memory_id: UUID) -> int | None:
+        """The number of a memory; None for one that was not shown."""
+        return next((number for number, shown in self.shown.items() if shown.id == memory_id), None)
+
+
 class Budget(NamedTuple):
     """How much there is, and may be done; tokens are characters / 4."""
 
@@ -56,6 +86,13 @@ class Budget(NamedTuple):
     most_protected: int
     #: Memories that the session may still take away without keeping them elsewhere.
     removable: int
+
+
+class Batch(NamedTuple):
+    """What the agent is shown at once, with how much there was when that began."""
+
+    ledger: tuple[LedgerEntry, ...]
+    budget: Budget
 
 
 class ToolCall(NamedTuple):
@@ -74,6 +111,62 @@ class Turn(NamedTuple):
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
+
+
+class RefinementResult(TypedDict, total=False):
+    """What became of a refinement that was asked for; a dry run tells what there is to do."""
+
+    scope_key: Annotated[str, UntrackedValue]
+    outcome: RefinementOutcome
+    #: The session; None: none was needed.
+    refinement_id: str | None
+    #: Whether it had been begun before, and broken off.
+    resumed: bool
+    ended: Ended | None
+    #: Tokens of the whole core memory, and what it shall come down to.
+    tokens_before: int
+    tokens_after: int
+    target_tokens: int
+    memories_before: int
+    memories_after: int
+    #: In memories: duplicates removed first, then what the agent did.
+    duplicates: int
+    merged: int
+    updated: int
+    deleted: int
+    protected: int
+    steps: int
+    journal_id: str | None
+
+
+class RefinementInput(TypedDict, total=False):
+    """Which scope key's core memory to refine."""
+
+    #: The agent's own where none is named.
+    scope_key: Annotated[str, UntrackedValue]
+    #: Also where it is within its budget.
+    force: Annotated[bool, UntrackedValue]
+    #: Only tells what there is to do.
+    dry_run: Annotated[bool, UntrackedValue]
+
+
+class RefinementState(RefinementInput, RefinementResult, total=False):
+    """Refinement's channels. What must survive a crash is in the session's row and in the memories themselves."""
+
+    #: The run, as holder of the session.
+    holder: Annotated[str, UntrackedValue]
+    #: What the agent overrides.
+    overrides: Annotated[dict[str, Any], UntrackedValue]
+    #: The memories behind the numbers that the model uses.
+    handles: Annotated[Handles, UntrackedValue]
+    #: The ids of each batch, and which one it is, from 1.
+    batches: Annotated[list[list[str]], UntrackedValue]
+    batch: Annotated[int, UntrackedValue]
+    #: The batch as it was shown, and what was done in it so far.
+    shown: Annotated[Batch, UntrackedValue]
+    turns: Annotated[list[Turn], UntrackedValue]
+    #: Why the session is over; None: it goes on.
+    ending: Annotated[Ended | None, UntrackedValue]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,28 +203,23 @@ class Refinement:
     #: The memory that tells of the outcome; None: it runs, or nothing changed.
     journal_id: UUID | None
 
-
-class RefinementResult(TypedDict, total=False):
-    """What became of a refinement that was asked for; a dry run tells what there is to do."""
-
-    scope_key: Annotated[str, UntrackedValue]
-    outcome: RefinementOutcome
-    #: The session; None: none was needed.
-    refinement_id: str | None
-    #: Whether it had been begun before, and broken off.
-    resumed: bool
-    ended: Ended | None
-    #: Tokens of the whole core memory, and what it shall come down to.
-    tokens_before: int
-    tokens_after: int
-    target_tokens: int
-    memories_before: int
-    memories_after: int
-    #: In memories: duplicates removed first, then what the agent did.
-    duplicates: int
-    merged: int
-    updated: int
-    deleted: int
-    protected: int
-    steps: int
-    journal_id: str | None
+    def as_result(self) -> RefinementState:
+        """An ended session as what a refinement answers."""
+        return {
+            "scope_key": self.scope_key,
+            "outcome": "ended",
+            "refinement_id": str(self.id),
+            "ended": self.ended,
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after or 0,
+            "target_tokens": self.target_tokens,
+            "memories_before": self.memories_before,
+            "memories_after": self.memories_after or 0,
+            "duplicates": self.duplicates,
+            "merged": self.merged,
+            "updated": self.updated,
+            "deleted": self.deleted,
+            "protected": self.protected,
+            "steps": self.steps,
+            "journal_id": str(self.journal_id) if self.journal_id else None,
+        }

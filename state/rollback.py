@@ -1,10 +1,15 @@
-"""What the Time Machine tells and does: ids, kinds and states, never what a memory says."""
+"""What the Time Machine takes and returns: ids, kinds and states, never what a memory says."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from functools import cached_property
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
+from pydantic import AwareDatetime, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+
+from mnemic.state.checking import Seq
 from mnemic.state.records import Kind, State
 
 #: What may stand against a rollback.
@@ -12,8 +17,31 @@ Obstacle = Literal["protected", "later", "twins", "erased"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class RollbackOptions:
+    """How a rollback is to be done."""
+
+    #: Undo later operations on the same memories too; a restore has none.
+    cascade: bool = False
+    #: Leave memories as they are whose contents were erased.
+    skip_erased: bool = False
+    #: Change nothing, only return what would be done and what stands against it.
+    dry_run: bool = False
+
+
+def _to_moment(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    try:
+        return read(value)
+    except ValidationError:
+        raise ValueError("a seq of the history, or a datetime with its zone") from None
+
+
+#: A moment of a history, as a caller gives it: never text or a fraction, which could be meant as either.
+Moment = Annotated[Seq | AwareDatetime, WrapValidator(_to_moment)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One act on memories, as its history tells it."""
+    """One act on memories, as its history records it."""
 
     op_id: UUID
     #: The seqs of its first and its last visible row.
@@ -78,15 +106,71 @@ class Rollback:
         """Whether all of it is as it was to be."""
         return not self.changes and not self.relations
 
-    def refused_by(self, *, cascade: bool, skip_erased: bool) -> Obstacle | None:
+    def refused_by(self, options: RollbackOptions) -> Obstacle | None:
         """What stands against it, the gravest first; None: nothing does."""
         if self.protected:
             return "protected"
-        if self.later and not cascade:
+        if self.later and not options.cascade:
             return "later"
         if self.twins:
             return "twins"
-        return "erased" if self.erased and not skip_erased else None
+        return "erased" if self.erased and not options.skip_erased else None
+
+
+class PlanRow(NamedTuple):
+    """One row of a plan, as the database returns it."""
+
+    #: `change` and `relation`: to be done; `conflict`, `twin`, `erased`, `protected`: stands against it; `operation`:
+    #: one that was named; `resumed`: the rollback that this call goes on with.
+    part: str
+    memory_id: UUID
+    kind: Kind
+    scope_key: str
+    before: State
+    after: State | None
+    version: int
+    #: The row of history after which the memory is to be as it was, None: it was not there yet; or that of a relation.
+    seq: int
+    is_orphan: bool
+    #: When its turn is: what closes (0, 1), then what swaps places (2), then what comes back (3).
+    turn: int
+    op_id: UUID
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one operation of a rollback changes: rows of its plan, and rows of history about relations."""
+
+    changes: Sequence[PlanRow] = ()
+    links: Sequence[int] = ()
+
+    @property
+    def size(self) -> int:
+        """In memories and relations."""
+        return len(self.changes) + len(self.links)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a rollback would do as things stood when it was read; nothing holds them so."""
+
+    rows: Sequence[PlanRow]
+    #: What was asked for; the same again is the same call.
+    request: Mapping[str, Any]
+    #: A person's; None: an administrator's.
+    keys: Sequence[str] | None
+
+    @cached_property
+    def resumed(self) -> UUID | None:
+        """The rollback that the same call began and that was broken off."""
+        return next((row.op_id for row in self.rows if row.part == "resumed"), None)
+
+    @cached_property
+    def whole(self) -> Step:
+        """All that it changes."""
+        links = [row.seq for row in self.rows if row.part == "relation"]
+        return Step(changes=[row for row in self.rows if row.part == "change"], links=links)
 
 
 @dataclass(frozen=True, kw_only=True)

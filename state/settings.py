@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from mnemic.state.checking import field_name, first_problem
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.identity import Scope
+from mnemic.state.query import MAX_BUDGET_TOKENS
 from mnemic.state.records import Extraction
 
 Tier = Literal["fast", "slow", "agent"]
@@ -243,7 +244,7 @@ class Settings(BaseSettings):
     categories_file: Path | None = None
     #: Facts that are always in context take of it what the other standing texts leave.
     standing_tokens: PositiveInt = 8000
-    recall_budget_tokens: Annotated[int, Field(ge=1, le=8192)] = 1000
+    recall_budget_tokens: Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS)] = 1000
     #: Memories an automatic recall returns at most.
     recall_limit: Annotated[int, Field(ge=1, le=100)] = 5
     fusion: Literal["weighted", "rrf"] = "weighted"

@@ -215,6 +215,14 @@ async def forget(scoped: Scoped, memory: Memory) -> None:
     await _all_or_nothing(scoped, "forget", {"id": memory.id, "version": memory.version}, 1)
 
 
+async def set_protection(scoped: Scoped, memory_id: UUID, *, protected: bool) -> bool | None:
+    """As administrator: protects a memory, or lifts that; whether it changed, None where no such memory lives."""
+    values = {"memory_id": memory_id, "protected": protected, "actor": scoped.identity.actor}
+    await scoped.wait_for_head()
+    ((changed,),) = await scoped.tuples(_SQL["set_protection"], values)
+    return None if changed is None else bool(changed)
+
+
 async def _all_or_nothing(scoped: Scoped, name: str, values: Mapping[str, object], expected: int) -> None:
     cursor = await scoped.execute(_SQL[name], values)
     if len(await cursor.fetchall()) != expected:

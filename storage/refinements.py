@@ -1,6 +1,6 @@
-"""Refinement sessions: their rows, and what the knife does. The caller owns the transaction.
+"""Refinement sessions: their rows, and what their tools do. The caller owns the transaction.
 
-Every change begins with `begin_knife`, which no session outlives: one that has ended, or that another run has taken up,
+Every change begins with `begin_act`: a session that has ended, or that another run has taken up,
 changes nothing any more.
 """
 
@@ -101,7 +101,7 @@ async def spend(scoped: Scoped, claim: Claim, tokens: int) -> None:
     await scoped.execute(_SQL["spend"], {**_values(claim), "tokens": tokens})
 
 
-async def begin_knife(scoped: Scoped, claim: Claim, reason: str) -> None:
+async def begin_act(scoped: Scoped, claim: Claim, reason: str) -> None:
     """Opens an operation of a session; as `Scoped.begin_operation`.
 
     Raises:
@@ -115,7 +115,7 @@ async def begin_knife(scoped: Scoped, claim: Claim, reason: str) -> None:
         "lock": scoped.lock,
         "head": scoped.head,
     }
-    ((is_running, _),) = await scoped.tuples(_SQL["begin_knife"], values)
+    ((is_running, _),) = await scoped.tuples(_SQL["begin_act"], values)
     if not is_running:
         raise RefinementOverError
 

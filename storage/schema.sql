@@ -699,7 +699,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
 $$;
 
 -- Begins one act of a session, unless that has ended, or has passed to somebody else.
-create function begin_knife(p_refinement uuid, p_holder uuid, p_op uuid, p_actor text, p_reason text)
+create function begin_act(p_refinement uuid, p_holder uuid, p_op uuid, p_actor text, p_reason text)
 returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -2195,7 +2195,7 @@ grant execute on function plan_undo_as_administrator, plan_restore_as_administra
     as_of_blind, purge_expired, audit_problems, agent_ids, seq_at, tells_of_memory, forget_messages to mnemic_admin;
 grant select, insert, update on refinements to mnemic_app;
 grant select on refinements to mnemic_admin;
-grant execute on function in_refinement, begin_knife, protect_in_refinement, indexed_text to mnemic_app;
+grant execute on function in_refinement, begin_act, protect_in_refinement, indexed_text to mnemic_app;
 grant select, insert, update, delete on supervisor_checkpoints, checkpoints, checkpoint_blobs, checkpoint_writes to mnemic_app;
 grant select on checkpoint_migrations to mnemic_app;
 grant execute on function threads_of, owner_part, owners_of_thread, owners_of_runs to mnemic_app;

@@ -1,17 +1,12 @@
-"""The one search statement. The caller owns the transaction; the question's vector was made before it began."""
+"""The one search statement: candidates with their scores, not yet in order. The caller owns the transaction."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from mnemic.policy.recall.ranking import MOST_RELATED, WEIGHTS, Weights, named_words, own_names, speaks_of_self
-from mnemic.policy.recall.scoring import Asked, Candidate, Links, ranked, reciprocal
 from mnemic.state.identity import split_scope_key
-from mnemic.state.query import MemoryQuery
-from mnemic.state.records import Found
-from mnemic.state.settings import Settings
+from mnemic.state.query import Candidate, CandidateSearch, Links, MemoryQuery
 from mnemic.storage.database import Scoped
 from mnemic.storage.statements import array_text, load_statements, with_parts
 from mnemic.storage.vectors import half_vector
@@ -28,44 +23,22 @@ _ON_REQUEST: Final = {"procedural": "procedure", "journal": "journal"}
 _COMPANIONS: Final = 20
 
 
-async def search(
-    scoped: Scoped,
-    request: MemoryQuery,
-    vector: Sequence[float] | None,
-    *,
-    model: str,
-    settings: Settings,
-    categories: Sequence[str],
-    rag_lengths: Mapping[str, int],
-    weights: Weights = WEIGHTS,
-) -> list[Found]:
-    """The best entries of the visible scope keys, best first; related memories, at most two, come behind them.
-
-    Args:
-        request: its question is clean, and its categories are allowed.
-        vector: of the question, by `model`; None searches by text alone. A search by text needs one for its threshold.
-        categories: the only ones that are searched: those the request names, or all that the role may read.
-        rag_lengths: results of each category, at most.
-        weights: what the scores are made of.
-    """
-    shared = _for_branches(weights, request, vector, settings)
-    lengths = {name: most for name, most in rag_lengths.items() if most < request.top_k + MOST_RELATED}
+async def search_candidates(scoped: Scoped, search: CandidateSearch) -> tuple[list[Candidate], Links]:
+    """What may be among the results, within the visible scope keys, and what each candidate is related to."""
+    request = search.request
     values = {
         **_words(request),
         **_filters(request, scoped),
-        **_sizes(request, settings, lengths),
-        "vector": None if vector is None else half_vector(vector),
-        "model": model,
-        "scope_keys": array_text(tuple(key for key in scoped.scope_keys if _is_asked(key, request))),
+        **_sizes(search),
+        "vector": None if search.vector is None else half_vector(search.vector),
+        "model": search.model,
+        "scope_keys": array_text(tuple(key for key in scoped.scope_keys if _is_wanted(key, request))),
         "kinds": array_text(_kinds(request)),
-        "categories": array_text(tuple(categories)),
-        "w_text": float(shared.text),
-        "w_meaning": float(shared.meaning),
+        "categories": array_text(tuple(search.categories)),
+        "w_text": float(search.text),
+        "w_meaning": float(search.meaning),
     }
-    candidates, links = _told_apart(await scoped.tuples(with_parts(_SQL["search"], *_parts(request)), values))
-    if settings.fusion == "rrf":
-        candidates = reciprocal(candidates, shared, settings.rrf_k)
-    return ranked(candidates, links, _asked(request, scoped, lengths), shared)
+    return _with_links(await scoped.tuples(with_parts(_SQL["search"], *_parts(request)), values))
 
 
 def _kinds(request: MemoryQuery) -> tuple[str, ...]:
@@ -78,43 +51,25 @@ def _parts(request: MemoryQuery) -> list[str]:
     return ["filtered"] * filtered + ["bounded"] * (request.threshold is not None)
 
 
-def _sizes(request: MemoryQuery, settings: Settings, lengths: Mapping[str, int]) -> dict[str, Any]:
-    everything = 2 * settings.search_candidates
-    by_rank = settings.fusion == "rrf"  # ranks mean something among all candidates alone
+def _sizes(search: CandidateSearch) -> dict[str, Any]:
+    top_k, everything = search.request.top_k, 2 * search.candidates
     return {
-        "candidates": settings.search_candidates,
+        "candidates": search.candidates,
         # with the best 100 alone of messages, ten results lose 1.7 points of recall@5
         "most": everything,
-        "most_facts": everything if by_rank else 2 * request.top_k + 10,
-        "short": array_text(tuple(name for name, most in lengths.items() if most < request.top_k)),
+        "most_facts": everything if search.by_rank else 2 * top_k + 10,
+        "short": array_text(tuple(name for name, most in search.rag_lengths.items() if most < top_k)),
         "companions": _COMPANIONS,
     }
 
 
-def _asked(request: MemoryQuery, scoped: Scoped, lengths: Mapping[str, int]) -> Asked:
-    user = scoped.identity.user_id if speaks_of_self(request.query) else None
-    names = {*named_words(request.query), *own_names(user)}
-    return Asked(names=names, self_id=user, top_k=request.top_k, rag_lengths=lengths)
-
-
-def _is_asked(key: str, request: MemoryQuery) -> bool:
+def _is_wanted(key: str, request: MemoryQuery) -> bool:
     return request.scopes is None or split_scope_key(key)[0] in request.scopes
 
 
 def _words(request: MemoryQuery) -> dict[str, Any]:
-    asked = "" if request.search_type == "semantic" else request.query.translate(_STRAIGHT)
-    return {"question": asked, "phrases": _QUOTED.findall(asked)}
-
-
-def _for_branches(
-    weights: Weights, request: MemoryQuery, vector: Sequence[float] | None, settings: Settings
-) -> Weights:
-    """A branch that is left out leaves its share to the other; ranks count alike in both."""
-    if request.search_type == "semantic":
-        return replace(weights, text=0, meaning=1)
-    if request.search_type == "text" or vector is None:
-        return replace(weights, text=1, meaning=0)
-    return replace(weights, text=0.5, meaning=0.5) if settings.fusion == "rrf" else weights
+    question = "" if request.search_type == "semantic" else request.query.translate(_STRAIGHT)
+    return {"question": question, "phrases": _QUOTED.findall(question)}
 
 
 def _filters(request: MemoryQuery, scoped: Scoped) -> dict[str, Any]:
@@ -129,7 +84,7 @@ def _filters(request: MemoryQuery, scoped: Scoped) -> dict[str, Any]:
     }
 
 
-def _told_apart(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Candidate], Links]:
+def _with_links(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Candidate], Links]:
     """Candidates, and what each is related to: rows that have no more than the last two columns."""
     links: dict[UUID, list[tuple[UUID, float]]] = {}
     for item_id, *_, other, strength in (row for row in rows if row[-1] is not None):

@@ -75,3 +75,11 @@ def test_every_public_name_stands_in_the_reference() -> None:
     listed = re.findall(r"^\.\. autoclass:: mnemic\.(\w+)$", (ROOT / "docs/reference.md").read_text(), re.MULTILINE)
 
     assert sorted(listed) == sorted(set(mnemic.__all__) - {"MnemicError"})  # which stands with the other errors
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    named = {path for page in pages for path in re.findall(r"\btests/[\w/]+\.py\b", page.read_text(encoding="utf-8"))}
+
+    assert named
+    assert {path for path in named if not (ROOT / path).is_file()} == set()

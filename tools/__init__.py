@@ -1,4 +1,4 @@
-"""What agents may call: thin tools over the functions that the graphs' nodes are made of."""
+"""What agents may call: thin tools over operations."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,9 @@ from typing import Final
 from langchain_core.tools import BaseTool
 
 from mnemic.operations.run.resources import Provider
-from mnemic.tools.calling import Caller
-from mnemic.tools.forget import forget
+from mnemic.tools.calling import Caller, make_tool
+from mnemic.tools.explicit import forget_tool, procedure_tool, remember_tool
 from mnemic.tools.memory_query import memory_query
-from mnemic.tools.remember import remember
-from mnemic.tools.remember_procedure import remember_procedure
 
 #: What roles may call beside `memory_query`; every other role only asks.
 WRITING: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -38,9 +36,6 @@ def make_tools(
         loop: the event loop that opened Mnemic, which synchronous calls are handed to; None: they can only be awaited.
     """
     caller = Caller(provide=provide, role=role, loop=loop)
-    writing = {
-        "remember": remember(caller, writable),
-        "forget": forget(caller),
-        "remember_procedure": remember_procedure(caller),
-    }
-    return [memory_query(caller, allowed), *(writing[name] for name in WRITING.get(role, ()))]
+    tools = [memory_query(allowed), remember_tool(writable), forget_tool(), procedure_tool()]
+    names = ("memory_query", *WRITING.get(role, ()))
+    return [make_tool(caller, tool) for tool in tools if tool.name in names]

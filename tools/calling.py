@@ -1,4 +1,4 @@
-"""A function of Mnemic as a tool that an agent may call: whose run it is, both ways of calling, refusals as text."""
+"""An operation as a tool that an agent may call: whose run it is, both ways of calling, refusals as text."""
 
 import asyncio
 import logging
@@ -17,12 +17,9 @@ from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_arg
 from mnemic.state.checking import first_problem
 from mnemic.state.errors import (
     BlockedLoopError,
-    CategoryRefusedError,
     EmbeddingError,
-    InvalidInputError,
     MnemicError,
-    NotForgottenError,
-    NotRememberedError,
+    RefusedCallError,
 )
 from mnemic.state.identity import Identity
 
@@ -33,8 +30,6 @@ _PLAIN_WORDS: Final = {"a valid tuple": "a list", "Extra inputs are not permitte
 
 #: What the model reads, and what the host's code gets beside it.
 Answer = tuple[str, Any]
-#: What a tool does, given the arguments a model sent, checked, and the messages in the host's state.
-Act = Callable[[Resources, Identity, dict[str, Any], Sequence[Any]], Awaitable[Answer]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,46 +42,63 @@ class Caller:
     loop: asyncio.AbstractEventLoop | None = None
 
 
-def make_tool(
-    caller: Caller, act: Act, *, name: str, concept: str, description: str, arguments: type[BaseModel]
-) -> StructuredTool:
-    """The tool.
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call by a model."""
+
+    resources: Resources
+    identity: Identity
+    #: As the model sent them, checked.
+    arguments: dict[str, Any]
+    #: Those of the host's state.
+    messages: Sequence[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A tool as a model knows it, and what it does."""
+
+    #: What models call it by; their APIs take letters, digits, `_` and `-`.
+    name: str
+    description: str
+    arguments: type[BaseModel]
+    act: Callable[[Call], Awaitable[Answer]]
+    #: Its name in metadata; empty: the tool's.
+    concept: str = ""
+
+
+def make_tool(caller: Caller, tool: Tool) -> StructuredTool:
+    """The tool, for LangChain.
 
     The identity is that of the run's context, in the caller's role; a model can neither see nor set it. A refusal is an
     answer that says what to do, with the status `error`; it never ends the agent's run.
-
-    Args:
-        caller: for whom it is made.
-        act: what it does.
-        name: what models call it by; their APIs take letters, digits, `_` and `-`.
-        concept: its name in audit and metadata.
-        description: what it is for, for the model.
-        arguments: what the model may send.
     """
 
-    async def acall(runtime: ToolRuntime[Any, Any], **given: Any) -> Answer:
+    async def call_async(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
             identity = turn_identity(runtime).model_copy(update={"role": caller.role})
-            return await act(await caller.provide(), identity, given, _messages(runtime.state))
+            resources, messages = await caller.provide(), _messages(runtime.state)
+            call = Call(resources=resources, identity=identity, arguments=arguments, messages=messages)
+            return await tool.act(call)
         except MnemicError as error:
-            raise ToolException(_told(name, error)) from None
+            raise ToolException(_readable(tool.name, error)) from None
 
-    def call(runtime: ToolRuntime[Any, Any], **given: Any) -> Answer:
+    def call_sync(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
-            return run_on_loop(caller.loop, lambda: acall(runtime, **given))
+            return run_on_loop(caller.loop, lambda: call_async(runtime, **arguments))
         except BlockedLoopError as error:
-            raise ToolException(_told(name, error)) from None
+            raise ToolException(_readable(tool.name, error)) from None
 
     return StructuredTool(
-        name=name,
-        description=description,
-        args_schema=arguments,
-        func=call,
-        coroutine=acall,
+        name=tool.name,
+        description=tool.description,
+        args_schema=tool.arguments,
+        func=call_sync,
+        coroutine=call_async,
         response_format="content_and_artifact",
         handle_tool_error=True,
-        handle_validation_error=told_of_arguments,
-        metadata={"concept": concept},
+        handle_validation_error=refused_arguments,
+        metadata={"concept": tool.concept or tool.name},
     )
 
 
@@ -96,17 +108,17 @@ def _messages(state: Any) -> Sequence[Any]:
     return found or ()
 
 
-def told_of_arguments(error: Exception) -> str:
-    """What a model is told of arguments that do not fit."""
+def refused_arguments(error: Exception) -> str:
+    """What a model reads about arguments that do not fit."""
     problem = first_problem(error) if isinstance(error, ValidationError) else ""
     for word, plain in _PLAIN_WORDS.items():
         problem = problem.replace(word, plain)
     return refused_argument(problem)
 
 
-def _told(name: str, error: MnemicError) -> str:
+def _readable(name: str, error: MnemicError) -> str:
     """What a model may read of an error: its own mistakes as they are, and of all else only what to do now."""
-    if isinstance(error, InvalidInputError | CategoryRefusedError | NotForgottenError | NotRememberedError):
+    if isinstance(error, RefusedCallError):
         return refused_argument(str(error))
     _LOG.warning("the tool %s failed: %s", name, error)
     if isinstance(error, BlockedLoopError):

@@ -1,39 +1,29 @@
-"""The tool `memory_query` (seed B 6): one request to the memory, under the allowlist of the agent's role."""
+"""The tool `memory_query`: one request to the memory, under the allowlist of the agent's role."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.tools import BaseTool
-
 from mnemic.operations.recall.query import query, result_line
-from mnemic.operations.run.resources import Resources
 from mnemic.prompts.memory_query import DESCRIPTION, query_answer, query_arguments
-from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found
-from mnemic.tools.calling import Answer, Caller, make_tool
+from mnemic.tools.calling import Answer, Call, Tool
 
 
-def memory_query(caller: Caller, allowed: Sequence[str] = ()) -> BaseTool:
-    """The tool; its artifact is the list of rows that its text shows.
-
-    Args:
-        caller: for whom it is made.
-        allowed: the categories that its description names.
-    """
-    return make_tool(
-        caller,
-        _ask,
+def memory_query(allowed: Sequence[str] = ()) -> Tool:
+    """The tool, whose description names these categories; its artifact is the list of rows that its text shows."""
+    return Tool(
         name="memory_query",
         concept="memory.query",
         description=DESCRIPTION,
         arguments=query_arguments(allowed),
+        act=_query,
     )
 
 
-async def _ask(resources: Resources, identity: Identity, given: dict[str, Any], _: Sequence[Any]) -> Answer:
-    request = MemoryQuery.model_validate(given, from_attributes=True)
-    rows = [_row(found, request) for found in await query(resources, identity, request)]
+async def _query(call: Call) -> Answer:
+    request = MemoryQuery.model_validate(call.arguments, from_attributes=True)
+    rows = [_row(found, request) for found in await query(call.resources, call.identity, request)]
     return query_answer(rows), rows
 
 

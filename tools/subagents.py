@@ -1,7 +1,7 @@
 """Sub-agents as tools: each works alone on one task, with the tools and the allowlist of its own role."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.tools import BaseTool
@@ -9,12 +9,11 @@ from langgraph.prebuilt import ToolNode
 from pydantic import Field
 
 from mnemic.operations.run.model_step import agent_models, run_answer_metered
-from mnemic.operations.run.resources import Provider, Resources
+from mnemic.operations.run.resources import Provider
 from mnemic.policy.text.hygiene import clean_text
 from mnemic.prompts.described import Arguments
 from mnemic.prompts.supervise import TASK, UNFINISHED, subagent_description, subagent_prompt
-from mnemic.state.identity import Identity
-from mnemic.tools.calling import Act, Answer, Caller, make_tool
+from mnemic.tools.calling import Answer, Call, Caller, Tool, make_tool
 
 #: Model calls of one task at most, with tools between them: asking, narrowing and answering takes three to five.
 MOST_TURNS: Final = 12
@@ -34,25 +33,21 @@ def subagent(provide: Provider, role: str, own: Sequence[BaseTool]) -> BaseTool:
         role: its name.
         own: its tools, which act in its role.
     """
-    return make_tool(
-        Caller(provide=provide, role=role),
-        _working(role, own),
-        name=role,
-        concept=role,
-        description=subagent_description(role),
-        arguments=TaskArguments,
-    )
+    description = subagent_description(role)
+    tool = Tool(name=role, description=description, arguments=TaskArguments, act=_working(role, own))
+    return make_tool(Caller(provide=provide, role=role), tool)
 
 
-def _working(role: str, own: Sequence[BaseTool]) -> Act:
+def _working(role: str, own: Sequence[BaseTool]) -> Callable[[Call], Awaitable[Answer]]:
     node = ToolNode(list(own), name=role)
 
-    async def work(resources: Resources, identity: Identity, given: dict[str, Any], said: Sequence[Any]) -> Answer:
+    async def work(call: Call) -> Answer:
         # what it is told comes from a model, so nothing of it is observed
-        messages: list[BaseMessage] = [SystemMessage(subagent_prompt(role)), HumanMessage(clean_text(given["task"]))]
-        _, models = await agent_models(resources, identity)
+        task = clean_text(call.arguments["task"])
+        messages: list[BaseMessage] = [SystemMessage(subagent_prompt(role)), HumanMessage(task)]
+        _, models = await agent_models(call.resources, call.identity)
         for _turn in range(MOST_TURNS):
-            answer = await run_answer_metered(resources, identity, models, own, messages, role)
+            answer = await run_answer_metered(call.resources, call.identity, models, own, messages, role)
             if not answer.tool_calls:
                 return answer.text, None
             messages.append(answer)

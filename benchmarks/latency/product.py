@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from benchmarks.latency.embedder import WordEmbedder
 from benchmarks.latency.facts import COMMON, TURNS, Facts, Sayings
 from benchmarks.latency.scripted import ScriptedModels
-from mnemic.operations.recall.access_tracker import Uses
+from mnemic.operations.recall.access_tracker import AccessTracker
 from mnemic.operations.recall.query import query
 from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.service.memory import Mnemic
@@ -149,7 +149,7 @@ class Product:
 
     async def note_use(self, number: int) -> None:
         """Counts that ten memories were recalled, as `observe` does after a turn."""
-        who, uses = self._who(number), Uses()
+        who, uses = self._who(number), AccessTracker()
         uses.note(who, self._facts.of(self._sayings.user(number), 10))
         await uses.write(self.resources.database, who)
 

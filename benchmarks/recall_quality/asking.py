@@ -1,6 +1,7 @@
 """Asks every question in every way: by the product's own query and search, and by the baselines on the same rows."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,14 +9,13 @@ from benchmarks.recall_quality.baselines import BM25, grep
 from benchmarks.recall_quality.locomo import Conversation, Question
 from benchmarks.recall_quality.metrics import Returned, Score, score
 from benchmarks.recall_quality.storing import Stored
-from mnemic.operations.recall.query import query
+from mnemic.operations.recall.query import query, search, search_setup
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.ranking import PLAIN
 from mnemic.policy.text.tokens import count_tokens
 from mnemic.prompts.memory_context import found_line
 from mnemic.state.query import MAX_TOP_K, MemoryQuery
 from mnemic.state.records import Found, SearchType
-from mnemic.storage.search import search
 
 #: One question, and the score of what comes back.
 Ask = Callable[[Question], Awaitable[Score]]
@@ -59,16 +59,10 @@ async def _search(
     (vector,) = await resources.embedder.embed([question.text])
     allowed = resources.categories.of_role(stored.identity.role).categories
     async with resources.database.scoped(stored.identity, categories=allowed, for_recall=True) as scoped:
-        return await search(
-            scoped,
-            _request(question, search_type),
-            vector,
-            model=resources.embedder.name,
-            settings=resources.settings.model_copy(update={"fusion": fusion}),
-            categories=allowed,
-            rag_lengths=resources.categories.rag_lengths,
-            weights=PLAIN,
+        setup = replace(
+            search_setup(resources, resources.settings.model_copy(update={"fusion": fusion})), weights=PLAIN
         )
+        return await search(scoped, setup, _request(question, search_type), vector, allowed)
 
 
 def _request(question: Question, search_type: SearchType = "hybrid") -> MemoryQuery:

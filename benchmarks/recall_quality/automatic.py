@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.corpus.forming import sessions
 from benchmarks.recall_quality.locomo import Conversation
-from mnemic.policy.recall.heuristics import NAMES_NEEDED, decide_search
+from mnemic.policy.recall.heuristics import search_reason
 
 
 def of_dialogues(conversations: Sequence[Conversation]) -> Counter[str]:
@@ -25,12 +25,7 @@ def of_examples() -> Counter[str]:
 
 def _reasons(messages: Iterable[str]) -> Counter[str]:
     """With an empty standing memory, which knows no name: the most that names can ask for."""
-    found: Counter[str] = Counter()
-    for message in messages:
-        decision = decide_search(message)
-        by_names = "names" if len(decision.names) >= NAMES_NEEDED else "none"
-        found[decision.reason or by_names] += 1
-    return found
+    return Counter(search_reason(message) or "none" for message in messages)
 
 
 def described(reasons: Counter[str]) -> str:

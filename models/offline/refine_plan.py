@@ -10,7 +10,7 @@ from mnemic.models.offline.refine_losing import Losing
 from mnemic.models.offline.refine_merging import merged
 from mnemic.models.offline.refine_statements import Statement, current, dated, worded
 from mnemic.policy.refinement.batching import batches
-from mnemic.policy.refinement.limits import given_up
+from mnemic.policy.refinement.limits import lost_memories
 from mnemic.policy.text.degenerate import is_degenerate
 from mnemic.policy.text.retention import missing_details
 from mnemic.policy.text.tokens import count_tokens
@@ -57,7 +57,7 @@ class _Group:
         """Whether a text holds every detail to be kept, and of each memory so much that none counts as taken away."""
         about = [entry.subject for entry in self.entries]
         every = [entry.content for entry in self.entries]
-        return not missing_details(self.sources, text) and not any(given_up(every, text, about=about))
+        return not missing_details(self.sources, text) and not any(lost_memories(every, text, about=about))
 
     def take(self, text: str) -> None:
         """Takes a text that keeps them where it is shorter than what stands, and does not repeat itself."""

@@ -2,51 +2,49 @@
 
 from collections.abc import Mapping
 
-from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
-from mnemic.operations.refinement.session import KnifeFactory, refining_of
-from mnemic.operations.run.graph import RefinementNode, from_plain, to_plain
+from mnemic.operations.refinement.session import ToolFactory, refinement_session
+from mnemic.operations.run.graph import RefinementNode
 from mnemic.operations.run.resources import Provider
-from mnemic.prompts.refinement_tools import no_such_tool, unreadable
-from mnemic.state.graphs import RefinementState
+from mnemic.prompts.refusals import refused_argument
 from mnemic.state.identity import Identity
-from mnemic.state.refinement import ToolCall, Turn
+from mnemic.state.refinement import RefinementState, ToolCall
 
 COMPLETING = "complete_refinement"
 
 
-def use_knife(provide: Provider, make_knife: KnifeFactory) -> RefinementNode:
+def call_tools(provide: Provider, make_tools: ToolFactory) -> RefinementNode:
     """Answers every call; what is refused is an answer too. After the session's end nothing is done any more."""
 
-    async def use_knife(state: RefinementState, runtime: Runtime[Identity]) -> RefinementState:
-        refining = await refining_of(provide, state, runtime)
-        tools = {tool.name: tool for tool in make_knife(refining)}
-        *earlier, turn = from_plain(Turn, state["turns"])
+    async def call_tools(state: RefinementState, runtime: Runtime[Identity]) -> RefinementState:
+        session = await refinement_session(provide, state, runtime)
+        tools = {tool.name: tool for tool in make_tools(session)}
+        *earlier, turn = state["turns"]
         answered: list[ToolCall] = []
         is_over = False
         for call in turn.calls:
-            answer, is_error = await _answer(call, tools)
-            is_over = is_over or (call.name == COMPLETING and not is_error)
+            answer, is_refused = await _answer(call, tools)
+            is_over = is_over or (call.name == COMPLETING and not is_refused)
             answered.append(call._replace(answer=answer))
             # progress, for whoever streams the graph: nothing of what memories say
-            runtime.stream_writer({"refinement": str(refining.claim.id), "tool": call.name, "refused": is_error})
+            runtime.stream_writer({"refinement": str(session.claim.id), "tool": call.name, "refused": is_refused})
         return {
-            "turns": to_plain(Turn, [*earlier, turn._replace(calls=tuple(answered))]),
-            "handles": refining.handles.to_plain(),
+            "turns": [*earlier, turn._replace(calls=tuple(answered))],
+            "handles": session.handles,
             "ending": "completed" if is_over else None,
         }
 
-    return use_knife
+    return call_tools
 
 
 async def _answer(call: ToolCall, tools: Mapping[str, BaseTool]) -> tuple[str, bool]:
     """What the model is told, and whether it was refused."""
     if call.arguments is None:
-        return unreadable(), True
+        return refused_argument("the arguments could not be read: send complete JSON that fits the tool"), True
     if call.name not in tools:
-        return no_such_tool(list(tools)), True
-    asked = {"type": "tool_call", "id": call.id, "name": call.name, "args": dict(call.arguments)}
-    message = await tools[call.name].ainvoke(asked)
-    return str(message.content), isinstance(message, ToolMessage) and message.status == "error"
+        return refused_argument(f"there is no tool of this name; there are {', '.join(tools)}"), True
+    request = {"type": "tool_call", "id": call.id, "name": call.name, "args": dict(call.arguments)}
+    message = await tools[call.name].ainvoke(request)
+    return str(message.content), message.status == "error"

@@ -23,7 +23,7 @@ async def forgettable(resources: Resources, identity: Identity, memory_ids: Iter
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
         found = [await memories.one(scoped, memory_id) for memory_id in dict.fromkeys(memory_ids)]
-    return [one for one in found if one and is_known(one, allowlist) and _is_forgettable(one)]
+    return [memory for memory in found if memory and is_known(memory, allowlist) and _is_forgettable(memory)]
 
 
 async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, by_model: bool = False) -> bool:

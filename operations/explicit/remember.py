@@ -1,21 +1,26 @@
-"""A fact or a core memory, kept because somebody asked for it, under every rule that formation's texts obey."""
+"""What somebody asks to remember: a fact, a core memory, a procedure; under every rule that formation obeys."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mnemic.operations.explicit.store_explicit import Conversation, keep
+from mnemic.operations.explicit.store import Conversation, store_explicit
 from mnemic.operations.formation.scope_resolver import Draft
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Categories
 from mnemic.policy.text.hygiene import require_text
 from mnemic.policy.text.writing import Problem, check_text
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError
-from mnemic.state.explicit import Remembered, RememberRequest
+from mnemic.state.explicit import ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import Identity
 
 #: As long as a reflection; each one is in every prompt.
 MAX_CORE_CHARS: Final = 500
+PROCEDURAL: Final = "procedural"
+_PROCEDURE_IMPORTANCE: Final = 3
+#: `1.`, `2)`, `Step 3:` or a bullet, which the numbers here replace.
+_MARK = re.compile(r"^(?:step\s+)?\d{1,2}\s?[.):]\s+|^[-*•]\s+", re.IGNORECASE)
 _TOO_LONG: Final = "it is too long: say one thing, a fact in at most 30 words and 280 characters, and the rest apart"
 _HOW_TO: Final[Mapping[Problem, str]] = MappingProxyType(
     {
@@ -30,16 +35,16 @@ _HOW_TO: Final[Mapping[Problem, str]] = MappingProxyType(
 
 
 async def remember(
-    resources: Resources, identity: Identity, request: RememberRequest, said: Conversation = None
+    resources: Resources, identity: Identity, request: RememberRequest, conversation: Conversation = None
 ) -> Remembered:
-    """Stores it, or names the memory that says the same.
+    """Stores a fact or a core memory, or names the memory that says the same.
 
-    A wider scope than the user's counts only through the gate that formation's texts pass (`policy.sharing`); else it
-    is the user's own. A fact near a living one is added and related to it, for no model decides here: the answer names
-    what it may replace.
+    A wider scope than the user's counts only through the gate that formation's texts pass (`policy.formation.sharing`);
+    else it is the user's own. A fact near a living one is added and related to it, for no model decides here: the
+    answer names what it may replace.
 
     Args:
-        said: the conversation, where a model asks: its word counts only as far as users said the same. None: it is the
+        conversation: where a model asks, whose word counts only as far as users said the same. None: it is the
             caller's own word.
 
     Raises:
@@ -47,22 +52,53 @@ async def remember(
         InvalidInputError: the text is not written as a memory has to be; the message says how.
         EmbeddingError: it could not be embedded; nothing was written.
     """
-    category = _category(resources.categories, identity.role, request)
+    _require_writable(resources.categories, identity.role, request)
     draft = Draft(
         # what stands in everybody's every prompt is no matter of one conversation
-        scope="user" if request.kind == "core" and said is not None else request.scope,
-        text=_written(request),
-        category=category,
+        scope="user" if request.kind == "core" and conversation is not None else request.scope,
+        text=_sentence(request),
+        category=request.category,
         importance=request.importance,
         private=request.private,
         provenance="asserted",
     )
     allowed = resources.categories.of_role(identity.role).categories
-    return await keep(resources, identity, draft, kind=request.kind, said=said, reason="remember", categories=allowed)
+    return await store_explicit(
+        resources, identity, draft, kind=request.kind, conversation=conversation, categories=allowed
+    )
 
 
-def _category(categories: Categories, role: str, request: RememberRequest) -> str:
-    """One that is formed and that the role reads itself: nobody writes where they may not look."""
+async def remember_procedure(
+    resources: Resources, identity: Identity, request: ProcedureRequest, conversation: Conversation = None
+) -> Remembered:
+    """Stores the title and, below it, a line for each step; or names the procedure that says the same.
+
+    Whoever may not read procedures may write one all the same: a supervisor keeps what an executor will need.
+
+    Args:
+        conversation: as for `remember`.
+
+    Raises:
+        CategoryRefusedError: the role has no allowlist.
+        InvalidInputError: the title or a step says nothing, or the whole is too long.
+        EmbeddingError: it could not be embedded; nothing was written.
+    """
+    allowed = resources.categories.of_role(identity.role).categories
+    draft = Draft(
+        scope=request.scope,
+        text=_procedure(request),
+        category=PROCEDURAL,
+        importance=_PROCEDURE_IMPORTANCE,
+        private=False,
+        provenance="asserted",
+    )
+    return await store_explicit(
+        resources, identity, draft, kind="procedure", conversation=conversation, categories=[*allowed, PROCEDURAL]
+    )
+
+
+def _require_writable(categories: Categories, role: str, request: RememberRequest) -> None:
+    """The category is formed, and the role reads it itself: nobody writes where they may not look."""
     writable = categories.writable(role)
     if request.category not in writable:
         raise CategoryRefusedError(
@@ -70,11 +106,10 @@ def _category(categories: Categories, role: str, request: RememberRequest) -> st
         )
     if request.kind == "core" and not categories.of_role(role).standing:
         raise CategoryRefusedError("this role does not read core memories and may not write them: choose the kind fact")
-    return request.category
 
 
-def _written(request: RememberRequest) -> str:
-    given = " ".join(require_text(request.content, what="content").split())
+def _sentence(request: RememberRequest) -> str:
+    given = _line(request.content, "content")
     verdict = check_text(given, kind=request.kind)
     if verdict.problem:
         raise InvalidInputError(f"content cannot be kept as it is written: {_HOW_TO[verdict.problem]}")
@@ -83,3 +118,17 @@ def _written(request: RememberRequest) -> str:
     if len(text.split()) < len(given.split()) or (request.kind == "core" and len(text) > MAX_CORE_CHARS):
         raise InvalidInputError(f"content cannot be kept as it is written: {_TOO_LONG}")
     return text
+
+
+def _procedure(request: ProcedureRequest) -> str:
+    lines = [_line(request.title, "the title")]
+    for number, step in enumerate(request.steps, start=1):
+        lines.append(f"{number}. {_line(_MARK.sub('', step.strip()), f'step {number}')}")
+    verdict = check_text(require_text("\n".join(lines), what="the procedure"), kind="procedure")
+    if verdict.text is None:
+        raise InvalidInputError("the procedure repeats itself: write each step once, as an order to whoever follows it")
+    return verdict.text
+
+
+def _line(text: str, what: str) -> str:
+    return " ".join(require_text(text, what=what).split())

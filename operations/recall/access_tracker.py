@@ -22,7 +22,7 @@ def _today() -> date:
     return datetime.now(UTC).date()
 
 
-class Uses:
+class AccessTracker:
     """The memories that were returned, each once per session, or user where there is none, and day.
 
     It lives in this process: what is lost with it is counts.

@@ -1,21 +1,37 @@
-"""One explicit request to an agent's memory: the tool `memory_query`, `Mnemic.query` and `mnemic recall`."""
+"""The search, and one explicit request for it: the tool `memory_query`, `Mnemic.query`, `mnemic query`."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from mnemic.models.embedders import Vector
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.recall.budget import fit
+from mnemic.policy.recall.ranking import WEIGHTS, Weights, branch_weights, ranking_context
+from mnemic.policy.recall.scoring import ranked, reciprocal
 from mnemic.policy.text.hygiene import clean_question, clip_text
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.tokens import count_tokens, fit
 from mnemic.prompts.memory_query import bullet_line
 from mnemic.state.errors import EmbeddingError, InvalidInputError
 from mnemic.state.identity import Identity
-from mnemic.state.query import MemoryQuery
+from mnemic.state.query import CandidateSearch, MemoryQuery
 from mnemic.state.records import Found
-from mnemic.storage.search import search
+from mnemic.state.settings import Settings
+from mnemic.storage.database import Scoped
+from mnemic.storage.search import search_candidates
 
 #: Of a kept message, which may have 32,000 characters, a bullet shows the beginning; of a procedure every step counts.
 MESSAGE_CHARS = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSetup:
+    """What holds for every search of an agent."""
+
+    #: The embedder's name.
+    model: str
+    settings: Settings
+    #: Results of a category, at most.
+    rag_lengths: Mapping[str, int] = field(default_factory=dict)
+    weights: Weights = WEIGHTS
 
 
 async def query(resources: Resources, identity: Identity, request: MemoryQuery) -> list[Found]:
@@ -30,26 +46,58 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
         EmbeddingError: the question could not be embedded; a search by text without a threshold needs no embedder.
         DatabaseUnavailableError: the database cannot be had in time.
     """
-    wanted = resources.categories.requested(identity.role, request.categories)
-    if not wanted:
+    categories = resources.categories.requested(identity.role, request.categories)
+    if not categories:
         return []
-    asked = request.model_copy(update={"query": _question(request)})
-    is_embedded = asked.search_type != "text" or asked.threshold is not None
-    vector = await _vector(resources, asked.query) if is_embedded else None
+    request = request.model_copy(update={"query": _question(request)})
+    is_embedded = request.search_type != "text" or request.threshold is not None
+    vector = await _vector(resources, request.query) if is_embedded else None
     allowed = resources.categories.of_role(identity.role).categories
+    setup = search_setup(resources, resources.settings)
     async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
-        found = await search(
-            scoped,
-            asked,
-            vector,
-            model=resources.embedder.name,
-            settings=resources.settings,
-            categories=wanted,
-            rag_lengths=resources.categories.rag_lengths,
-        )
-    returned = _within_budget(found, asked)
+        found = await search(scoped, setup, request, vector, categories)
+    returned = _within_budget(found, request)
     resources.note_uses(identity, [item.item_id for item in returned if item.kind != "message"])
     return returned
+
+
+def search_setup(resources: Resources, settings: Settings) -> SearchSetup:
+    """That of an agent with these settings."""
+    return SearchSetup(model=resources.embedder.name, settings=settings, rag_lengths=resources.categories.rag_lengths)
+
+
+async def search(
+    scoped: Scoped, setup: SearchSetup, request: MemoryQuery, vector: Sequence[float] | None, categories: Sequence[str]
+) -> list[Found]:
+    """The best entries of the visible scope keys, best first; related memories, at most two, come behind them.
+
+    One statement finds candidates and scores them; what is added to a score, and the order, is policy.
+
+    Args:
+        request: its question is clean, and its categories are allowed.
+        vector: of the question; None searches by text alone. A search by text needs one for its threshold.
+        categories: the only ones that are searched: those the request names, or all that the role may read.
+    """
+    settings, by_rank = setup.settings, setup.settings.fusion == "rrf"
+    weights = branch_weights(setup.weights, request, has_vector=vector is not None, by_rank=by_rank)
+    context = ranking_context(request, scoped.identity.user_id, setup.rag_lengths)
+    candidates, links = await search_candidates(
+        scoped,
+        CandidateSearch(
+            request=request,
+            vector=vector,
+            model=setup.model,
+            categories=categories,
+            rag_lengths=context.rag_lengths,
+            text=weights.text,
+            meaning=weights.meaning,
+            candidates=settings.search_candidates,
+            by_rank=by_rank,
+        ),
+    )
+    if by_rank:
+        candidates = reciprocal(candidates, weights, settings.rrf_k)
+    return ranked(candidates, links, context, weights)
 
 
 def result_line(found: Found, request: MemoryQuery) -> str:

@@ -29,7 +29,7 @@ class RecallOptions:
     #: Tokens that the retrieved lines may take; None: the setting.
     budget_tokens: int | None = None
 
-    def identity(self, identity: Identity) -> Identity:
+    def in_role(self, identity: Identity) -> Identity:
         """The run's identity in this role."""
         return identity.model_copy(update={"role": self.role}) if self.role else identity
 
@@ -37,7 +37,7 @@ class RecallOptions:
 async def recall(graph: RecallGraph, identity: Identity, question: str, options: RecallOptions) -> RecallOutput:
     """One run of the recall graph."""
     given = {"question": question, "search": options.search, "budget_tokens": options.budget_tokens}
-    recalled: RecallOutput = await run_graph(graph, given, options.identity(identity))
+    recalled: RecallOutput = await run_graph(graph, given, options.in_role(identity))
     return recalled
 
 

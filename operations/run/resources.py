@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import Embedder, make_embedder
-from mnemic.operations.recall.access_tracker import Uses
+from mnemic.operations.recall.access_tracker import AccessTracker
 from mnemic.operations.run.event_loop import Background, background
 from mnemic.policy.categories import Categories, load_categories
 from mnemic.state.identity import Identity
@@ -32,7 +32,7 @@ class Resources:
     models: ChatModels
     embedder: Embedder
     background: Background = field(default_factory=Background)
-    uses: Uses = field(default_factory=Uses)
+    uses: AccessTracker = field(default_factory=AccessTracker)
 
     def note_uses(self, identity: Identity, memory_ids: Iterable[UUID]) -> None:
         """Notes what a recall returned; where much waits, it is written in the background."""

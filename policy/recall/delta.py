@@ -1,4 +1,4 @@
-"""The delta header: which of the changes since the last turn an agent is told of, and how (seed B 1). Pure rules."""
+"""The delta header: which of the changes since the last turn an agent is told of, and how. Pure rules."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,10 +32,10 @@ _REMOVING: Final = ("DELETE", "PURGE", "ERASE")
 
 def header(changes: Changes) -> Delta | None:
     """What to announce; None where there is nothing to say."""
-    told = bullets(changes)
-    if changes.since is None or not told:
+    news = bullets(changes)
+    if changes.since is None or not news:
         return None
-    return Delta(since=changes.since, bullets=told[:MOST_BULLETS], total=len(told))
+    return Delta(since=changes.since, bullets=news[:MOST_BULLETS], total=len(news))
 
 
 def bullets(changes: Changes) -> tuple[Bullet, ...]:

@@ -1,12 +1,14 @@
-"""Whether a message needs a search of the memories, told from its words alone (seed A 5.7, and one's own affairs)."""
+"""Whether a message needs a search of the memories, by its words alone: the past, one's own affairs, unknown names."""
 
 import re
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal
 
 from mnemic.policy.text.common_words import is_common_word, word_set
 from mnemic.policy.text.details import proper_nouns
 from mnemic.policy.text.patterns import pattern
 from mnemic.policy.text.words import WORD, bare, folded_words
+from mnemic.state.records import Standing
 
 #: So many names that the standing memory does not know make a search worth it.
 NAMES_NEEDED = 2
@@ -59,35 +61,32 @@ _EVERYBODYS = word_set(
 )
 
 
-class SearchDecision(NamedTuple):
-    """Why a message is searched for, or None with the names that may still make it worth it."""
-
-    reason: Literal["asked", "phrase", "past_question", "own_question", "names"] | None
-    #: Names within the sentences of the message, each once; adjacent capitalised words are one name.
-    names: tuple[str, ...] = ()
+Reason = Literal["asked", "phrase", "past_question", "own_question", "names"]
 
 
-def decide_search(message: str, *, asked: bool = False) -> SearchDecision:
-    """Whether the words of a message ask for a search.
+def search_reason(message: str, standing: Sequence[Standing] = (), *, always: bool = False) -> Reason | None:
+    """Why a message is searched for, by its words alone; None: it is not.
 
     Args:
-        message: The user's message.
-        asked: The caller wants a search in any case.
-
-    Returns:
-        The reason; or none, with the candidates for `unknown_names`: with at least `NAMES_NEEDED` names that the
-        standing memory does not know, a search is made for the reason `names`.
+        message: the user's.
+        standing: what is in context anyway; names that it does not know are a reason.
+        always: the caller wants a search in any case.
     """
-    names = _candidate_names(message)
-    if asked:
-        return SearchDecision("asked", names)
-    if _PHRASES().search(" ".join(word.casefold() for word in WORD.findall(message.replace("’", "'")))):
-        return SearchDecision("phrase", names)
-    if any(_asks_about_the_past(*match.groups()) for match in _SENTENCE.finditer(message.replace("’", "'"))):
-        return SearchDecision("past_question", names)
-    if any(_asks_about_own(*match.groups()) for match in _SENTENCE.finditer(message.replace("’", "'"))):
-        return SearchDecision("own_question", names)
-    return SearchDecision(None, names)
+    if always:
+        return "asked"
+    words = " ".join(word.casefold() for word in WORD.findall(message.replace("’", "'")))
+    if _PHRASES().search(words):
+        return "phrase"
+    sentences = [match.groups() for match in _SENTENCE.finditer(message.replace("’", "'"))]
+    if any(_asks_about_the_past(sentence, end) for sentence, end in sentences):
+        return "past_question"
+    if any(_asks_about_own(sentence, end) for sentence, end in sentences):
+        return "own_question"
+    names = candidate_names(message)
+    if len(names) < NAMES_NEEDED:
+        return None
+    unknown = unknown_names(names, "\n".join(part.text for part in standing))
+    return "names" if len(unknown) >= NAMES_NEEDED else None
 
 
 def unknown_names(names: tuple[str, ...], standing_text: str) -> tuple[str, ...]:
@@ -133,8 +132,11 @@ def _asks_about_own(sentence: str, end: str) -> bool:
     return "?" in end and _ADVICE.isdisjoint(found) and bool(_ABOUT_OWN().match(" ".join(found)))
 
 
-def _candidate_names(message: str) -> tuple[str, ...]:
-    """Capitals inside sentences; acronyms and shouting tell nothing, and a sentence begins with one anyway."""
+def candidate_names(message: str) -> tuple[str, ...]:
+    """Names within the sentences of a message, each once; adjacent capitalised words are one name.
+
+    Acronyms and shouting tell nothing, and a sentence begins with a capital anyway.
+    """
     names: dict[str, str] = {}
     joined = ""
     end = -1

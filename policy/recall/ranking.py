@@ -5,12 +5,13 @@ and the meaning of a question say. How old a memory is never enters. `docs/recal
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
 from mnemic.policy.text.common_words import is_common_word
 from mnemic.policy.text.names import display_name
 from mnemic.policy.text.words import bare, folded_words, words
+from mnemic.state.query import MemoryQuery
 
 _FIRST_PERSON = re.compile(r"\b(?:i|me|my|mine|myself)\b", re.IGNORECASE)
 
@@ -43,6 +44,35 @@ WEIGHTS = Weights()
 PLAIN = Weights(insight=1, repeated=1, named=0, importance=0, neighbour=0, session=0, related=0)
 #: Memories that come along with the results they are related to.
 MOST_RELATED = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingContext:
+    """Whom a question means, and how much of what it may bring."""
+
+    names: Set[str]
+    #: The asker, where their own affairs are meant.
+    self_id: str | None
+    top_k: int
+    #: Results of a category, at most.
+    rag_lengths: Mapping[str, int]
+
+
+def ranking_context(request: MemoryQuery, user_id: str | None, rag_lengths: Mapping[str, int]) -> RankingContext:
+    """What the ranking goes by, for a request of this user."""
+    self_id = user_id if speaks_of_self(request.query) else None
+    names = {*named_words(request.query), *own_names(self_id)}
+    lengths = {name: most for name, most in rag_lengths.items() if most < request.top_k + MOST_RELATED}
+    return RankingContext(names=names, self_id=self_id, top_k=request.top_k, rag_lengths=lengths)
+
+
+def branch_weights(weights: Weights, request: MemoryQuery, *, has_vector: bool, by_rank: bool) -> Weights:
+    """A branch that is left out leaves its share to the other; ranks count alike in both."""
+    if request.search_type == "semantic":
+        return replace(weights, text=0, meaning=1)
+    if request.search_type == "text" or not has_vector:
+        return replace(weights, text=1, meaning=0)
+    return replace(weights, text=0.5, meaning=0.5) if by_rank else weights
 
 
 def named_words(question: str) -> list[str]:

@@ -3,63 +3,23 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Literal, NamedTuple
 from uuid import UUID
 
-from mnemic.policy.recall.ranking import MOST_RELATED, Weights
-from mnemic.state.records import Explanation, Found, Kind
+from mnemic.policy.recall.ranking import MOST_RELATED, RankingContext, Weights
+from mnemic.state.query import Candidate, Links
+from mnemic.state.records import Explanation, Found
 
 #: A message beyond one piece is no short way to say what its facts say.
 _LONG_BYTES = 1000
-#: Of a session as many messages tell how well it fits.
-_TELLING = 3
+#: So many messages of a session decide how well it fits.
+_BEST_OF_SESSION = 3
 _UNIMPORTANT = 2
-
-
-class Candidate(NamedTuple):
-    """What the search statement brings of one memory or message."""
-
-    item_id: UUID
-    kind: Kind | Literal["message"]
-    category: str
-    scope_key: str
-    subject: str
-    #: Who it is about, or who said it.
-    user_id: str | None
-    content: str
-    dated: datetime
-    importance: int
-    session_id: str | None
-    #: Of a message, its number in its session.
-    place: int | None
-    text: float | None
-    similarity: float | None
-    #: Both in one figure from 0 to 1; None: no candidate, but related to one.
-    fused: float | None
-    #: The messages a fact was formed from, as far as they are visible; asked for where messages are candidates.
-    sources: Sequence[UUID] | None
-
-
-#: Of a candidate: what it is related to, and how strongly.
-Links = Mapping[UUID, Sequence[tuple[UUID, float]]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """Whom a question means, and how much of what it may bring."""
-
-    names: Set[str]
-    #: The asker, where their own affairs are meant.
-    self_id: str | None
-    top_k: int
-    #: Results of a category, at most.
-    rag_lengths: Mapping[str, int]
 
 
 @dataclass(slots=True)
 class _Scored:
     item: Candidate
+    #: What it would have alone: both branches, and what its own fields add.
     own: float
     score: float
     #: What was added, by name.
@@ -73,35 +33,35 @@ class _Scored:
 
 def reciprocal(candidates: Sequence[Candidate], weights: Weights, k: int) -> list[Candidate]:
     """The candidates with the sum of their reciprocal ranks by words and by meaning, scaled to 0..1."""
-    sums = dict.fromkeys((one.item_id for one in candidates), 0.0)
-    by_words = sorted((-one.text, one.item_id) for one in candidates if one.text)
-    by_meaning = sorted((-one.similarity, one.item_id) for one in candidates if one.similarity is not None)
+    sums = dict.fromkeys((item.item_id for item in candidates), 0.0)
+    by_words = sorted((-item.text, item.item_id) for item in candidates if item.text)
+    by_meaning = sorted((-item.similarity, item.item_id) for item in candidates if item.similarity is not None)
     for weight, order in ((weights.text, by_words), (weights.meaning, by_meaning)):
         for rank, (_, item_id) in enumerate(order, start=1):
             sums[item_id] += weight * (k + 1) / (k + rank)
-    return [one if one.fused is None else one._replace(fused=sums[one.item_id]) for one in candidates]
+    return [item if item.fused is None else item._replace(fused=sums[item.item_id]) for item in candidates]
 
 
-def ranked(candidates: Sequence[Candidate], links: Links, asked: Asked, weights: Weights) -> list[Found]:
+def ranked(candidates: Sequence[Candidate], links: Links, context: RankingContext, weights: Weights) -> list[Found]:
     """The best of them, best first, and behind them up to two that they are related to; every score is explained."""
-    scored = [_own(one, asked, weights) for one in candidates if one.fused is not None]
-    messages = {one.item.item_id: one for one in scored if one.item.kind == "message"}
+    scored = [_own(item, context, weights) for item in candidates if item.fused is not None]
+    messages = {entry.item.item_id: entry for entry in scored if entry.item.kind == "message"}
     if messages:
-        _tell_once(scored, messages, weights)
-    front = _allowed(sorted(scored, key=lambda one: one.order), asked)
+        _dedupe_message_and_facts(scored, messages, weights)
+    front = _allowed(sorted(scored, key=lambda entry: entry.order), context)
     if links:
-        _add_related(front, links, {one.item.item_id for one in scored}, weights)
-    best = front[: asked.top_k]
-    return [*(_found(one) for one in best), *_along(best, candidates, links, asked)]
+        _add_related(front, links, {entry.item.item_id for entry in scored}, weights)
+    best = front[: context.top_k]
+    return [*(_found(entry) for entry in best), *_companions(best, candidates, links, context)]
 
 
-def _own(item: Candidate, asked: Asked, weights: Weights) -> _Scored:
+def _own(item: Candidate, context: RankingContext, weights: Weights) -> _Scored:
     fused = item.fused or 0.0
     added: dict[str, float] = {}
     if item.kind == "insight":
         added["insight"] = (weights.insight - 1) * fused
-    is_asker = item.user_id is not None and item.user_id == asked.self_id
-    if is_asker or asked.names & {*item.subject.lower().split()}:
+    is_asker = item.user_id is not None and item.user_id == context.self_id
+    if is_asker or context.names & {*item.subject.lower().split()}:
         added["named"] = weights.named
     if item.importance != _UNIMPORTANT:
         added["important"] = weights.importance * (item.importance - _UNIMPORTANT)
@@ -113,78 +73,83 @@ def _own(item: Candidate, asked: Asked, weights: Weights) -> _Scored:
 
 
 @dataclass(slots=True)
-class _Telling:
-    """One way to tell what a message says: its own, or that of a fact formed from it."""
+class _Wording:
+    """One way to say what a message says: its own, or that of a fact formed from it."""
 
-    one: _Scored
+    entry: _Scored
     is_message: bool
     is_long: bool
-    source: float = 0.0
-    repeats: bool = False
 
     @property
     def order(self) -> tuple[bool, float, bool, UUID]:
-        return self.is_long, -self.one.own, not self.is_message, self.one.item.item_id
+        return self.is_long, -self.entry.own, not self.is_message, self.entry.item.item_id
 
 
-def _tell_once(scored: Sequence[_Scored], messages: Mapping[UUID, _Scored], weights: Weights) -> None:
+def _dedupe_message_and_facts(scored: Sequence[_Scored], messages: Mapping[UUID, _Scored], weights: Weights) -> None:
     """Of a message and its facts the one that fits best speaks for all; what it makes superfluous counts less."""
     near, within = _neighbours(messages.values()), _sessions(messages.values())
-    most_within = max(within.values(), default=0.0)
-    turns: dict[UUID, list[_Telling]] = {
-        item_id: [_Telling(one, True, _is_long(one.item))] for item_id, one in messages.items()
-    }
-    for one in scored:
-        for source in one.item.sources or ():
-            if source in turns:
-                turns[source].append(_Telling(one, False, False))
-    told: dict[UUID, tuple[bool, float, dict[str, float]]] = {}
-    for message_id, turn in turns.items():
-        said = messages[message_id]
+    best_session = max(within.values(), default=0.0)
+    best: dict[UUID, tuple[bool, float, dict[str, float]]] = {}
+    for message_id, wordings in _wordings(scored, messages).items():
+        message = messages[message_id]
         added = {
             "neighbour": weights.neighbour * near.get(message_id, 0.0),
-            "in_session": weights.session * within[said.item.session_id] / most_within if most_within else 0.0,
+            "in_session": weights.session * within[message.item.session_id] / best_session if best_session else 0.0,
         }
-        for telling, taken, repeats in _spoken(turn, said):
-            total = telling.own + taken + sum(added.values())
-            known = told.get(telling.item.item_id)
+        for entry, source, repeats in _shares(wordings, message):
+            total = entry.own + source + sum(added.values())
+            known = best.get(entry.item.item_id)
             if known is None or (repeats, total) > known[:2]:
-                told[telling.item.item_id] = repeats, total, {"source": taken, **added}
-    for one in scored:
-        if one.item.item_id in told:
-            repeats, total, added = told[one.item.item_id]
+                best[entry.item.item_id] = repeats, total, {"source": source, **added}
+    for entry in scored:
+        if entry.item.item_id in best:
+            repeats, total, added = best[entry.item.item_id]
             repeated = (weights.repeated - 1) * total if repeats else 0.0
-            one.added |= {**added, "repeated": repeated}
-            one.score = total + repeated
+            entry.added |= {**added, "repeated": repeated}
+            entry.score = total + repeated
 
 
-def _spoken(turn: list[_Telling], said: _Scored) -> Iterable[tuple[_Scored, float, bool]]:
-    """Each way to tell a turn with what it takes over from the message, and whether it repeats another."""
-    first, *others = sorted(turn, key=lambda telling: telling.order)
-    yield first.one, max(said.own - first.one.own, 0.0), False
-    is_said = not _is_long(said.item)
-    for telling in others:
-        yield telling.one, 0.0, telling.is_message or (is_said and said.own >= telling.one.own)
+def _wordings(scored: Iterable[_Scored], messages: Mapping[UUID, _Scored]) -> dict[UUID, list[_Wording]]:
+    """By message: itself, and the facts formed from it."""
+    wordings = {item_id: [_Wording(entry, True, _is_long(entry.item))] for item_id, entry in messages.items()}
+    for entry in scored:
+        for source in entry.item.sources or ():
+            if source in wordings:
+                wordings[source].append(_Wording(entry, False, False))
+    return wordings
+
+
+def _shares(wordings: list[_Wording], message: _Scored) -> Iterable[tuple[_Scored, float, bool]]:
+    """Each wording with what it takes over from the message, and whether it repeats another."""
+    first, *others = sorted(wordings, key=lambda wording: wording.order)
+    yield first.entry, max(message.own - first.entry.own, 0.0), False
+    is_short = not _is_long(message.item)
+    for wording in others:
+        repeats = wording.is_message or (is_short and message.own >= wording.entry.own)
+        yield wording.entry, 0.0, repeats
 
 
 def _neighbours(messages: Iterable[_Scored]) -> dict[UUID, float]:
     """The best own score beside each message that has a neighbour among them."""
-    at = {(one.item.session_id, one.item.place): one.own for one in messages}
+    at = {(entry.item.session_id, entry.item.place): entry.own for entry in messages}
     beside: dict[UUID, float] = {}
-    for one in messages:
-        session, place = one.item.session_id, one.item.place or 0
+    for entry in messages:
+        session, place = entry.item.session_id, entry.item.place or 0
         own = [at[session, other] for other in (place - 1, place + 1) if (session, other) in at]
         if own:
-            beside[one.item.item_id] = max(own)
+            beside[entry.item.item_id] = max(own)
     return beside
 
 
 def _sessions(messages: Iterable[_Scored]) -> dict[str | None, float]:
     """A third of the sum of each session's three best."""
     owns: defaultdict[str | None, list[float]] = defaultdict(list)
-    for one in messages:
-        owns[one.item.session_id].append(one.own)
-    return {session: sum(sorted(values, reverse=True)[:_TELLING]) / _TELLING for session, values in owns.items()}
+    for entry in messages:
+        owns[entry.item.session_id].append(entry.own)
+    return {
+        session: sum(sorted(values, reverse=True)[:_BEST_OF_SESSION]) / _BEST_OF_SESSION
+        for session, values in owns.items()
+    }
 
 
 def _is_long(item: Candidate) -> bool:
@@ -194,54 +159,62 @@ def _is_long(item: Candidate) -> bool:
 # -- what is returned
 
 
-def _allowed(ordered: Iterable[_Scored], asked: Asked) -> list[_Scored]:
+def _allowed(ordered: Iterable[_Scored], context: RankingContext) -> list[_Scored]:
     """No more of a category than its length; many more than asked for, since relations may change their order."""
     counts: defaultdict[str, int] = defaultdict(int)
     allowed: list[_Scored] = []
-    for one in ordered:
-        category = one.item.category
+    for entry in ordered:
+        category = entry.item.category
         counts[category] += 1
-        if counts[category] <= asked.rag_lengths.get(category, asked.top_k):
-            allowed.append(one)
-    return allowed[: 2 * asked.top_k + 10]
+        if counts[category] <= context.rag_lengths.get(category, context.top_k):
+            allowed.append(entry)
+    return allowed[: 2 * context.top_k + 10]
 
 
 def _add_related(front: list[_Scored], links: Links, candidates: Set[UUID], weights: Weights) -> None:
-    for one in front:
-        strengths = [strength for other, strength in links.get(one.item.item_id, ()) if other in candidates]
+    for entry in front:
+        strengths = [strength for other, strength in links.get(entry.item.item_id, ()) if other in candidates]
         if strengths:
-            one.added["related"] = weights.related * max(strengths)
-            one.score += one.added["related"]
-    front.sort(key=lambda one: one.order)
+            entry.added["related"] = weights.related * max(strengths)
+            entry.score += entry.added["related"]
+    front.sort(key=lambda entry: entry.order)
 
 
-def _along(best: Sequence[_Scored], candidates: Iterable[Candidate], links: Links, asked: Asked) -> list[Found]:
+def _companions(
+    best: Sequence[_Scored], candidates: Iterable[Candidate], links: Links, context: RankingContext
+) -> list[Found]:
     """What the results are related to and does not stand among them."""
-    returned = {one.item.item_id for one in best}
-    closest: dict[UUID, tuple[float, UUID]] = {}
-    for one in best:
-        for other, strength in links.get(one.item.item_id, ()):
-            if other not in returned and strength * one.score > closest.get(other, (-1.0,))[0]:
-                closest[other] = strength * one.score, one.item.item_id
+    closest = _closest(best, links)
     if not closest:
         return []
     counts: defaultdict[str, int] = defaultdict(int)
-    for one in best:
-        counts[one.item.category] += 1
-    along: list[Found] = []
+    for entry in best:
+        counts[entry.item.category] += 1
+    companions: list[Found] = []
     eligible = {item.item_id: item for item in candidates if item.item_id in closest}
     for item in sorted(eligible.values(), key=lambda item: (-closest[item.item_id][0], item.item_id)):
         counts[item.category] += 1
-        if counts[item.category] <= asked.rag_lengths.get(item.category, counts[item.category]):
+        if counts[item.category] <= context.rag_lengths.get(item.category, counts[item.category]):
             score, related_to = closest[item.item_id]
-            bare = item._replace(text=None, similarity=None, fused=0.0)
-            found = _found(_Scored(bare, 0.0, score, {"related": score}))
-            along.append(replace(found, related_to=related_to))
-    return along[:MOST_RELATED]
+            unscored = item._replace(text=None, similarity=None, fused=0.0)
+            found = _found(_Scored(unscored, 0.0, score, {"related": score}))
+            companions.append(replace(found, related_to=related_to))
+    return companions[:MOST_RELATED]
 
 
-def _found(one: _Scored) -> Found:
-    item, added = one.item, {name: value for name, value in one.added.items() if value}
+def _closest(best: Sequence[_Scored], links: Links) -> dict[UUID, tuple[float, UUID]]:
+    """What is related to a result: how closely, and to which one."""
+    returned = {entry.item.item_id for entry in best}
+    closest: dict[UUID, tuple[float, UUID]] = {}
+    for entry in best:
+        for other, strength in links.get(entry.item.item_id, ()):
+            if other not in returned and strength * entry.score > closest.get(other, (-1.0,))[0]:
+                closest[other] = strength * entry.score, entry.item.item_id
+    return closest
+
+
+def _found(entry: _Scored) -> Found:
+    item, added = entry.item, {name: value for name, value in entry.added.items() if value}
     return Found(
         item_id=item.item_id,
         kind=item.kind,
@@ -251,7 +224,7 @@ def _found(one: _Scored) -> Found:
         content=item.content,
         dated=item.dated,
         importance=item.importance,
-        score=one.score,
+        score=entry.score,
         session_id=item.session_id,
         explanation=Explanation(
             text=item.text,

@@ -1,4 +1,4 @@
-"""What a refinement may do to memories: pure rules (seed C; the bounds of a misled session)."""
+"""What a refinement may do to memories, so that a misled session stays within bounds."""
 
 import re
 from collections.abc import Sequence
@@ -18,31 +18,31 @@ _GROUPED = re.compile(r"(?<=\d)[,.'](?=\d{3}(?!\d))")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff]")
 
 
-def given_up(old: Sequence[str], new: str, *, about: Sequence[str] = ()) -> list[bool]:
-    """Which of the texts that a new one replaces it takes away, for it keeps hardly any of their telling words.
+def lost_memories(old: Sequence[str], new: str, *, about: Sequence[str] = ()) -> list[bool]:
+    """Which of the texts that a new one replaces are lost, because it keeps hardly any of their telling words.
 
-    Each is looked at by itself, so that a long one does not stand in for short ones; and all of them together, so that
-    one word which they share does not stand in for them: where it keeps too little of that, all are taken away. One
-    memory said anew keeps a third of its words, two put together a quarter, and many a tenth. One without a
-    telling word, such as an emoji, is kept by any text, and lost where there is none.
+    Each is compared by itself, so that a long one does not stand in for short ones; and all of them together, so that
+    one word which they share does not stand in for them: where it keeps too little of that, all are lost. One memory
+    rewritten keeps a third of its words, two merged a quarter, and many a tenth. One without a telling word, such as
+    an emoji, is kept by any text, and lost where there is none.
 
     Args:
         old: the texts that it replaces.
         new: the text; empty where they are deleted.
-        about: names of those whom they are about, which tell nothing of them.
+        about: names of the people whom they are about; a name tells nothing of its bearer.
     """
     if not new:
         return [True] * len(old)
     names = set().union(*map(_telling, about))
-    told = [words - names or words for words in map(_telling, old)]
+    telling = [words - names or words for words in map(_telling, old)]
     kept, share = _telling(new), least_kept(len(old))
 
     def is_lost(words: set[str]) -> bool:
         return bool(words) and len(words & kept) < share * len(words)
 
-    if is_lost(set().union(*told)):
+    if is_lost(set().union(*telling)):
         return [True] * len(old)
-    return [is_lost(words) for words in told]
+    return [is_lost(words) for words in telling]
 
 
 def least_kept(memories: int) -> float:
@@ -51,12 +51,12 @@ def least_kept(memories: int) -> float:
 
 
 def _telling(text: str) -> set[str]:
-    said = {word[:_STEM] for word in folded_words(text) if word not in FUNCTION_WORDS and not _UNSPACED.search(word)}
-    return said | set(_NUMBER.findall(_GROUPED.sub("", text))) | set(_UNSPACED.findall(text))
+    stems = {word[:_STEM] for word in folded_words(text) if word not in FUNCTION_WORDS and not _UNSPACED.search(word)}
+    return stems | set(_NUMBER.findall(_GROUPED.sub("", text))) | set(_UNSPACED.findall(text))
 
 
 def removable(percent: int, memories: int) -> int:
-    """How many of so many memories a session may take away without keeping them elsewhere, rounded up."""
+    """How many of so many memories a session may remove without keeping them elsewhere, rounded up."""
     return -(-percent * memories // 100)
 
 

@@ -1,13 +1,18 @@
-"""How long a text is for a model, without a tokenizer: the database computes the same from the number of characters."""
+"""How long a text is for a model, without a tokenizer, and what fits into a budget.
 
-from collections.abc import Mapping
-from typing import Final
+The database computes the same length from the number of characters.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from mnemic.state.records import Role
 
+Item = TypeVar("Item")
+
 #: English text has about four characters a token; the estimate needs to be the same everywhere more than exact.
 CHARS_PER_TOKEN = 4
-#: What a role's words count towards the next formation (seed D): users say what is worth remembering, agents repeat.
+#: What a role's words count towards the next formation: users say what is worth remembering, agents repeat.
 ROLE_WEIGHTS: Final[Mapping[Role, float]] = {"user": 1.0, "tool": 0.5, "assistant": 0.2, "other": 0.5}
 
 
@@ -19,3 +24,15 @@ def count_tokens(text: str) -> int:
 def weighted_tokens(role: Role, text: str) -> float:
     """Estimated tokens of a message, weighted by who speaks."""
     return ROLE_WEIGHTS[role] * count_tokens(text)
+
+
+def fit(items: Sequence[Item], *, tokens: Callable[[Item], int], budget: int) -> list[Item]:
+    """The items that fit, in rank order: one that is too long is passed over, and smaller ones may still follow."""
+    chosen: list[Item] = []
+    left = budget
+    for item in items:
+        size = tokens(item)
+        if size <= left:
+            chosen.append(item)
+            left -= size
+    return chosen

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -13,7 +13,18 @@ from rich.text import Text
 
 from mnemic.policy.governance.audit_export import CheckedExport, check_export
 from mnemic.service.cli.options import Agent, AsJson, Concerned, OfSession, Session, User, person, to_time
-from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, acting, columns, emit, plain, say, show, show_text
+from mnemic.service.cli.terminal import (
+    acting,
+    columns,
+    emit,
+    exit_if_wrong,
+    plain,
+    report,
+    say,
+    show,
+    show_text,
+)
+from mnemic.service.cli.time_machine import time_machine
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.audit import AuditProblem
@@ -37,17 +48,12 @@ async def verify(agent: OneAgent = None, anchors: Anchors = None, as_json: AsJso
     async with Administration.open() as administration:
         problems = await administration.verify(agent, anchors)
     if as_json:
-        emit([_told(problem) for problem in problems])
+        emit([{**asdict(problem), "explanation": problem.explanation} for problem in problems])
     else:
         _show_problems(problems)
     if anchors is None:
         say("without --anchors nobody sees whether the end was cut off, or all of it written anew")
-    if problems:
-        raise typer.Exit(EXIT_FOUND_WRONG)
-
-
-def _told(problem: AuditProblem) -> dict[str, object]:
-    return {**asdict(problem), "explanation": problem.explanation}
+    exit_if_wrong(problems)
 
 
 def _show_problems(problems: Sequence[AuditProblem]) -> None:
@@ -111,8 +117,7 @@ async def check(file: Export, as_json: AsJson = False) -> None:
         emit(checked)
     else:
         _show_check(checked)
-    if checked.problems:
-        raise typer.Exit(EXIT_FOUND_WRONG)
+    exit_if_wrong(checked.problems)
 
 
 def _show_check(checked: CheckedExport) -> None:
@@ -142,27 +147,12 @@ async def log(
 ) -> None:
     """List what was done to memories, newest first: ids and figures, no contents."""
     moment = None if since is None else to_time(since, "--since")
-    found = await _operations(agent, user, session, moment, limit)
-    if as_json:
-        emit(found)
-    elif found:
-        _list(found)
-    else:
-        say("no operations")
+    async with time_machine(agent, user, session) as (machine, whose):
+        found = await machine.operations(whose, session_id=session, since=moment, limit=limit)
+    report(found, _list_operations, as_json=as_json, nothing="no operations")
 
 
-async def _operations(
-    agent: str, user: str | None, session: str | None, since: datetime | None, limit: int
-) -> list[Operation]:
-    if user is None:
-        async with Administration.open() as administration:
-            return await administration.operations(agent, session_id=session, since=since, limit=limit)
-    who = person(agent, user, session=session)
-    async with Mnemic.open() as memory:
-        return await memory.operations(who, session_id=session, since=since, limit=limit)
-
-
-def _list(operations: Sequence[Operation]) -> None:
+def _list_operations(operations: Sequence[Operation]) -> None:
     table = columns("when (UTC), and its operation", "rows", "why, by", "what")
     table.columns[0].no_wrap = True  # an id is there to be copied
     for operation in operations:

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, person
-from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, acting, columns, day, emit, plain, say, show
+from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, acting, columns, day, emit, plain, report, say, show
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import ALL_KINDS, HistoryEvent, Kind, Memory
 
@@ -38,12 +38,7 @@ async def memories(
     kinds: list[Kind] = [name for name in ALL_KINDS if kind is None or name in kind]
     async with Mnemic.open() as memory:
         found = await memory.memories(person(agent, user, group, session), kinds, with_closed=closed)
-    if as_json:
-        emit(found)
-    elif found:
-        list_memories(found)
-    else:
-        say("no memories")
+    report(found, list_memories, as_json=as_json, nothing="no memories")
 
 
 def list_memories(found: Sequence[Memory]) -> None:
@@ -55,8 +50,8 @@ def list_memories(found: Sequence[Memory]) -> None:
             marks = [mark for mark in ("protected", "pinned") if getattr(memory, mark)]
             state = [] if memory.state == "active" else [f"{memory.state}{_until(memory)}"]
             what = ", ".join([memory.kind, *marks, *state])
-            said = plain(memory.content) if memory.state != "purged" else _dim(_ERASED)
-            table.add_row(day(memory.valid_from), what, Text("\n").join([said, _dim(memory.id)]))
+            text = plain(memory.content) if memory.state != "purged" else _dim(_ERASED)
+            table.add_row(day(memory.valid_from), what, Text("\n").join([text, _dim(memory.id)]))
         show(*([""] if number else []), plain(scope_key, "bold"), table)
 
 

@@ -2,13 +2,14 @@
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, Final, cast
 
 import typer
 
 from mnemic.policy.text.names import display_name
 from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity
-from mnemic.service.cli.terminal import columns, day, emit, plain, say, show, show_text
+from mnemic.service.cli.terminal import columns, day, emit, plain, report, say, show, show_text
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Scope
@@ -72,19 +73,14 @@ async def query(
             threshold=threshold,
             budget_tokens=budget,
         )
-    if as_json:
-        emit(found)
-    elif found:
-        _list(found, explain=explain)
-    else:
-        say("nothing found")
+    report(found, partial(_list, explain=explain), as_json=as_json, nothing="nothing found")
 
 
 def _list(found: Sequence[Found], *, explain: bool) -> None:
     table = columns("date", "score", "kind", "category", "")
     for item in found:
-        said = f"{display_name(item.subject)}: {item.content}" if item.kind == "message" else item.content
-        table.add_row(day(item.dated), f"{item.score:.2f}", item.kind, plain(item.category), plain(said))
+        text = f"{display_name(item.subject)}: {item.content}" if item.kind == "message" else item.content
+        table.add_row(day(item.dated), f"{item.score:.2f}", item.kind, plain(item.category), plain(text))
         if explain:
             table.add_row("", "", "", "", plain(grounds(item), style="dim"))
     show(table)

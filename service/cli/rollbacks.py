@@ -11,7 +11,7 @@ from rich.text import Text
 
 from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, columns, emit, plain, say, show, show_text, withheld
 from mnemic.state.errors import InvalidInputError, RollbackRefusedError
-from mnemic.state.rollback import LaterOperation, Rollback, StateChange
+from mnemic.state.rollback import LaterOperation, Rollback, RollbackOptions, StateChange
 
 
 class RollBack(Protocol):
@@ -21,30 +21,24 @@ class RollBack(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What was said on the command line about how to do it."""
+class Request:
+    """How the command line wants it done."""
 
-    cascade: bool = False
-    skip_erased: bool
+    options: RollbackOptions
     yes: bool
-    dry_run: bool
     as_json: bool
 
     def __post_init__(self) -> None:
-        if self.yes and self.dry_run:
+        if self.yes and self.options.dry_run:
             raise InvalidInputError("--yes does it and --dry-run does not: say one of them")
 
-    def meets_refusal(self, planned: Rollback) -> bool:
-        """Whether what a dry run met stands against doing it."""
-        return planned.refused_by(cascade=self.cascade, skip_erased=self.skip_erased) is not None
 
-
-async def carry_out(roll_back: RollBack, wanted: Wanted, undo_with: Sequence[str]) -> None:
+async def carry_out(roll_back: RollBack, request: Request, undo_with: Sequence[str]) -> None:
     """Shows the dry run; does it where that was said beforehand, or is said now at a terminal.
 
     Args:
         roll_back: what to do.
-        wanted: how.
+        request: how.
         undo_with: the options with which `mnemic undo` undoes it again.
 
     Raises:
@@ -52,11 +46,12 @@ async def carry_out(roll_back: RollBack, wanted: Wanted, undo_with: Sequence[str
         typer.Exit: something stands against it, or nobody said that it is to be done.
     """
     planned = await roll_back(dry_run=True)
-    if not wanted.as_json:
-        _show(planned, is_refused=wanted.meets_refusal(planned))
-    why_not = _why_not(planned, wanted)
-    done = planned if why_not is not None else await _do(roll_back, planned, wanted)
-    if wanted.as_json:
+    is_refused = planned.refused_by(request.options) is not None
+    if not request.as_json:
+        _show(planned, is_refused=is_refused)
+    why_not = _why_not(planned, request, is_refused=is_refused)
+    done = planned if why_not is not None else await _do(roll_back, planned, request)
+    if request.as_json:
         emit(done)
     elif done.op_id:
         show_text(f"done; to undo it: {shlex.join(['mnemic', 'undo', str(done.op_id), *undo_with])}")
@@ -65,23 +60,22 @@ async def carry_out(roll_back: RollBack, wanted: Wanted, undo_with: Sequence[str
         raise typer.Exit(EXIT_FOUND_WRONG)
 
 
-def _why_not(planned: Rollback, wanted: Wanted) -> str | None:
+def _why_not(planned: Rollback, request: Request, *, is_refused: bool) -> str | None:
     """Why it is not done; empty: nor shall it be. None: it is to be done."""
-    is_refused = wanted.meets_refusal(planned)
-    if wanted.yes and (is_refused or not planned.changes_nothing):
+    if request.yes and (is_refused or not planned.changes_nothing):
         return None
     if is_refused:
         return "as things stand it is refused"
-    if wanted.dry_run or planned.changes_nothing:
+    if request.options.dry_run or planned.changes_nothing:
         return ""
-    return withheld("Do it?", yes=wanted.yes, as_json=wanted.as_json)
+    return withheld("Do it?", yes=request.yes, as_json=request.as_json)
 
 
-async def _do(roll_back: RollBack, planned: Rollback, wanted: Wanted) -> Rollback:
+async def _do(roll_back: RollBack, planned: Rollback, request: Request) -> Rollback:
     try:
         return await roll_back(dry_run=False)
     except RollbackRefusedError:
-        if wanted.as_json:
+        if request.as_json:
             emit(planned)
         raise
 
@@ -115,8 +109,8 @@ def _show_memories(what: str, changes: Sequence[StateChange]) -> None:
     show(plain(f"{_counted(len(changes), 'memory', 'memories')} {what}", "bold"), table)
 
 
-def _counted(number: int, one: str, more: str) -> str:
-    return f"{number} {one if number == 1 else more}"
+def _counted(number: int, singular: str, plural: str) -> str:
+    return f"{number} {singular if number == 1 else plural}"
 
 
 def _sort(change: StateChange) -> tuple[str, str, str, str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
@@ -24,12 +23,13 @@ from mnemic.service.cli.options import (
     to_moment,
     to_time,
 )
-from mnemic.service.cli.rollbacks import Wanted, carry_out
-from mnemic.service.cli.terminal import columns, emit, plain, say, show
+from mnemic.service.cli.rollbacks import Request, carry_out
+from mnemic.service.cli.terminal import columns, plain, report, show
 from mnemic.service.governance.administration import Administration
+from mnemic.service.governance.time_machine import TimeMachine
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.rollback import PastMemory
+from mnemic.state.rollback import PastMemory, RollbackOptions
 
 Operations = Annotated[
     list[UUID] | None,
@@ -65,24 +65,27 @@ async def undo(
     as_json: AsJson = False,
 ) -> None:
     """Undo operations, rollbacks too, or all that agents did in a session since a moment, or a refinement."""
-    wanted = Wanted(cascade=cascade, skip_erased=skip_erased, yes=yes, dry_run=dry_run, as_json=as_json)
+    options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
+    request = Request(options=options, yes=yes, as_json=as_json)
     moment = None if since is None else to_time(since, "--since")
-    _require_one(ops, moment, refinement)
-    if (moment and session is None) or (session is not None and not (moment or user)):
+    _require_one_way(ops, moment, refinement)
+    if session is not None and not (moment or user):
         raise InvalidInputError(_WHAT)
-    who = _Who(agent, user, session, actor)
-    switches = {"cascade": cascade, "skip_erased": skip_erased}
-    async with who.time_machine() as (machine, whose):
+    undo_with = _options(agent, user, actor, session)
+    async with time_machine(agent, user, session, actor) as (machine, whose):
+        switches = {"cascade": cascade, "skip_erased": skip_erased}
         if refinement:
             roll_back = partial(machine.undo_refinement, whose, refinement, **switches)
         elif ops:
             roll_back = partial(machine.undo, whose, *ops, **switches)
-        else:
+        elif session is not None and moment is not None:
             roll_back = partial(machine.undo_session, whose, session, moment, **switches)
-        await carry_out(roll_back, wanted, who.again)
+        else:
+            raise InvalidInputError(_WHAT)
+        await carry_out(roll_back, request, undo_with)
 
 
-def _require_one(*ways: object) -> None:
+def _require_one_way(*ways: object) -> None:
     named = sum(bool(way) for way in ways)
     if named != 1:
         raise InvalidInputError(f"only one of them: {_WHAT}" if named else _WHAT)
@@ -101,13 +104,14 @@ async def restore(
     as_json: AsJson = False,
 ) -> None:
     """Give a scope key back the memories that it had at a moment."""
-    wanted = Wanted(skip_erased=skip_erased, yes=yes, dry_run=dry_run, as_json=as_json)
+    options = RollbackOptions(skip_erased=skip_erased, dry_run=dry_run)
+    request = Request(options=options, yes=yes, as_json=as_json)
     moment = to_moment(at, "--at")
     refuse_blind(user, _ALONE, session=session)
-    who = _Who(agent, user, session, actor)
-    async with who.time_machine() as (machine, whose):
+    undo_with = _options(agent, user, actor, session)
+    async with time_machine(agent, user, session, actor) as (machine, whose):
         roll_back = partial(machine.restore, whose, scope_key, moment, skip_erased=skip_erased)
-        await carry_out(roll_back, wanted, who.again)
+        await carry_out(roll_back, request, undo_with)
 
 
 async def as_of(
@@ -125,60 +129,47 @@ async def as_of(
     refuse_blind(user, _ALONE, session=session, group=group)
     if user is None:
         async with Administration.open() as administration:
-            _tell(await administration.as_of(agent, scope_key, moment, with_closed=closed), _list_blind, as_json)
+            _print(await administration.as_of(agent, scope_key, moment, with_closed=closed), _list_blind, as_json)
     else:
         who = person(agent, user, group, session)
         async with Mnemic.open() as memory:
-            _tell(await memory.as_of(who, scope_key, moment, with_closed=closed), list_memories, as_json)
+            _print(await memory.as_of(who, scope_key, moment, with_closed=closed), list_memories, as_json)
 
 
-@dataclass(frozen=True)
-class _Who:
-    """Who rolls back: the person concerned, or an administrator."""
+@asynccontextmanager
+async def time_machine(
+    agent: str, user: str | None, session: str | None, actor: str | None = None
+) -> AsyncIterator[tuple[TimeMachine[Any], Any]]:
+    """The Time Machine of the person concerned, or of an administrator, and whose memories to name to it.
 
-    agent: str
-    user: str | None
-    session: str | None
-    actor: str | None
-
-    def __post_init__(self) -> None:
-        if self.user is not None and self.actor is not None:
-            raise InvalidInputError("--actor goes without --user: a person acts in their own name")
-
-    @asynccontextmanager
-    async def time_machine(self) -> AsyncIterator[tuple[Any, Any]]:
-        """Whose methods roll back, and what they are told of whose memories it is."""
-        if self.user is None:
-            actor = ADMINISTRATOR if self.actor is None else self.actor
-            async with Administration.open(actor=actor) as administration:
-                yield administration, self.agent
-        else:
-            who = person(self.agent, self.user, None, self.session)
-            async with Mnemic.open() as memory:
-                yield memory, who
-
-    @property
-    def again(self) -> list[str]:
-        """The options with which they undo it again."""
-        named = {"--agent": self.agent, "--user": self.user, "--actor": self.actor}
-        if self.user is not None:
-            named["--session"] = self.session
-        return [word for option, given in named.items() if given is not None for word in (option, given)]
+    Raises:
+        InvalidInputError: an actor beside a person.
+    """
+    if user is None:
+        async with Administration.open(actor=ADMINISTRATOR if actor is None else actor) as administration:
+            yield administration, agent
+        return
+    if actor is not None:
+        raise InvalidInputError("--actor goes without --user: a person acts in their own name")
+    who = person(agent, user, session=session)
+    async with Mnemic.open() as memory:
+        yield memory, who
 
 
-def _tell(found: Sequence[Any], show_all: Any, as_json: bool) -> None:
-    if as_json:
-        emit(found)
-    elif found:
-        show_all(found)
-    else:
-        say("no memories at that moment")
+def _options(agent: str, user: str | None, actor: str | None, session: str | None) -> list[str]:
+    """The options with which it is undone again."""
+    named = {"--agent": agent, "--user": user, "--actor": actor, "--session": session if user else None}
+    return [word for option, given in named.items() if given is not None for word in (option, given)]
+
+
+def _print(found: Sequence[Any], show_all: Any, as_json: bool) -> None:
+    report(found, show_all, as_json=as_json, nothing="no memories at that moment")
 
 
 def _list_blind(found: Sequence[PastMemory]) -> None:
     table = columns("kind", "category", "state", "tokens", "importance", "protected", "id")
     table.columns[-1].no_wrap = True  # an id is there to be copied
-    for one in found:
-        marks = [str(one.tokens), str(one.importance), "yes" if one.protected else ""]
-        table.add_row(one.kind, plain(one.category), one.state, *marks, plain(one.id, "dim"))
+    for memory in found:
+        marks = [str(memory.tokens), str(memory.importance), "yes" if memory.protected else ""]
+        table.add_row(memory.kind, plain(memory.category), memory.state, *marks, plain(memory.id, "dim"))
     show(table)

@@ -2,28 +2,26 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
 
-from mnemic.service.asked import AGENT_ID, OPERATION_IDS, OPERATIONS, PAST, ROLLING, SESSION_SINCE, SWITCH
-from mnemic.service.governance import rolling_back
-from mnemic.service.governance.administration_audit import AuditOfAgents
-from mnemic.service.governance.administration_refining import RefinementOfAgents
-from mnemic.state.checking import checked
-from mnemic.state.errors import ConfigurationError
-from mnemic.state.identity import split_scope_key
-from mnemic.state.rollback import Operation, PastMemory, Rollback
+from mnemic.operations.governance import audit, retention, rollback
+from mnemic.operations.governance.actor import Actor
+from mnemic.policy.governance.anchors import Anchor, Anchors
+from mnemic.service.governance.time_machine import TimeMachine
+from mnemic.state.audit import AuditProblem
+from mnemic.state.checking import AnyId, Limit, check_arguments, to_uuid, validate
+from mnemic.state.identity import HostId
+from mnemic.state.refinement import Refinement
+from mnemic.state.rollback import Moment, PastMemory
 from mnemic.state.settings import Settings
-from mnemic.storage import erasure, time_machine
+from mnemic.storage import refinements
 from mnemic.storage.database import Database
 from mnemic.storage.opening import open_administration
 
-#: Messages of one transaction, so that none holds the agent's head for long.
-_FORGOTTEN_AT_ONCE = 1000
 
-
-class Administration(AuditOfAgents, RefinementOfAgents):
+class Administration(TimeMachine[str]):
     """Governance of any agent of a database, as its role `mnemic_admin`, which has no right to any content."""
 
     def __init__(self, database: Database, settings: Settings, actor: str) -> None:
@@ -45,105 +43,18 @@ class Administration(AuditOfAgents, RefinementOfAgents):
             InvalidInputError: no actor's id.
             MnemicError: the database cannot be had.
         """
-        chosen, who = Settings(**settings), checked(AGENT_ID, actor)
+        chosen, who = Settings(**settings), validate(HostId, actor)
         async with open_administration(chosen) as database:
             yield cls(database, chosen, who)
 
-    # -- the Time Machine
+    def _acting(self, whose: str) -> Actor:
+        return Actor.administrator(self._database, validate(HostId, whose), self._actor)
 
-    def _transact(self, agent: str) -> rolling_back.Transact:
-        return rolling_back.as_administrator(self._database, agent, self._actor)
+    # -- the past
 
-    async def operations(
-        self, agent_id: str, *, session_id: str | None = None, since: datetime | None = None, limit: int = 100
-    ) -> list[Operation]:
-        """What was done to an agent's memories, newest first.
-
-        Raises:
-            InvalidInputError: a value that cannot be used.
-        """
-        agent = checked(AGENT_ID, agent_id)
-        asked = checked(OPERATIONS, {"session_id": session_id, "since": since, "limit": limit})
-        async with self._database.administered(agent, self._actor) as scoped:
-            return await time_machine.operations(
-                scoped, None, session_id=asked["session_id"], since=asked["since"], most=asked["limit"]
-            )
-
-    async def undo(
-        self,
-        agent_id: str,
-        *op_ids: UUID | str,
-        cascade: bool = False,
-        skip_erased: bool = False,
-        dry_run: bool = False,
-    ) -> Rollback:
-        """Undoes operations of an agent as one; a rollback too, which does the undone again.
-
-        Args:
-            op_ids: as `operations` tells them.
-            cascade: undoes later operations on the same memories too.
-            skip_erased: leaves memories as they are whose contents were erased.
-            dry_run: tells what it would do, and what stands against it. Where later operations stand against it, they
-                alone are told; `cascade=True` with `dry_run=True` tells the rest.
-
-        Raises:
-            UnknownOperationError: the agent has no such operation.
-            RollbackConflictError: a memory was changed later, or has a living twin; nothing was written.
-            ContentErasedError: contents were erased; nothing was written.
-            RollbackStoppedError: of many memories a part is rolled back; the same call goes on.
-            InvalidInputError: a value that cannot be used.
-        """
-        agent = checked(AGENT_ID, agent_id)
-        ops = checked(OPERATION_IDS, {"op_ids": list(op_ids)}, strict=None)["op_ids"]
-        how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        return await rolling_back.undo(self._transact(agent), None, ops, how)
-
-    async def undo_session(
-        self,
-        agent_id: str,
-        session_id: str,
-        since: datetime,
-        *,
-        cascade: bool = False,
-        skip_erased: bool = False,
-        dry_run: bool = False,
-    ) -> Rollback:
-        """Undoes as one operation all that agents did in a session since a moment.
-
-        Raises:
-            UnknownOperationError: nothing was done there since.
-            RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
-        """
-        agent = checked(AGENT_ID, agent_id)
-        asked = checked(SESSION_SINCE, {"session_id": session_id, "since": since})
-        how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        return await rolling_back.undo_session(self._transact(agent), None, asked["session_id"], asked["since"], how)
-
-    async def restore(
-        self,
-        agent_id: str,
-        scope_key: str,
-        moment: int | datetime,
-        *,
-        skip_erased: bool = False,
-        dry_run: bool = False,
-    ) -> Rollback:
-        """Gives a scope key back the memories that it had at a moment, protection included.
-
-        Args:
-            moment: a seq of the history: an operation's `last_seq` is the moment after it, `first_seq - 1` the one
-                before. Or a time, which within an operation means the moment before it.
-
-        Raises:
-            RollbackConflictError, ContentErasedError, RollbackStoppedError: as `undo`.
-            InvalidInputError: a seq lies within an operation, or a value cannot be used.
-        """
-        agent, (key, at) = checked(AGENT_ID, agent_id), _past(scope_key, moment)
-        how = checked(ROLLING, {"skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        return await rolling_back.restore(self._transact(agent), key, at, how, administers=True)
-
+    @check_arguments
     async def as_of(
-        self, agent_id: str, scope_key: str, moment: int | datetime, *, with_closed: bool = False
+        self, agent_id: HostId, scope_key: str, moment: Moment, *, with_closed: bool = False
     ) -> list[PastMemory]:
         """The memories of a scope key as they were at a moment, without what they say.
 
@@ -154,20 +65,92 @@ class Administration(AuditOfAgents, RefinementOfAgents):
         Raises:
             InvalidInputError: a value that cannot be used.
         """
-        agent, (key, at) = checked(AGENT_ID, agent_id), _past(scope_key, moment)
-        closed = checked(SWITCH, with_closed)
-        async with self._database.administered(agent, self._actor) as scoped:
-            found = await time_machine.as_of_blind(scoped, key, await time_machine.seq_of(scoped, key, at))
-        return [one for one in found if closed or one.state in ("active", "purged")]
+        return await rollback.as_of_blind(self._acting(agent_id), scope_key, moment, with_closed=with_closed)
 
-    # -- retention
+    @check_arguments
+    async def refinements(self, agent_id: HostId, *, limit: Limit = 100) -> list[Refinement]:
+        """An agent's refinements, newest first, those too that have not ended: figures only.
+
+        Raises:
+            InvalidInputError: a value that cannot be used.
+        """
+        async with self._acting(agent_id).transaction() as scoped:
+            return await refinements.listed(scoped, None, most=limit)
+
+    # -- the audit
+
+    @check_arguments
+    async def verify(self, agent_id: HostId | None = None, anchors: Path | str | None = None) -> list[AuditProblem]:
+        """All that is wrong with an agent's history, or with every agent's; nothing, where it is as it was written.
+
+        Checked are the chain, its head, the contents against their digests, and today's memories, relations and search
+        entries against what the history leaves. Only anchors tell whether its end was cut off or all of it rewritten.
+
+        Args:
+            agent_id: None: every agent of the database, and of the anchors.
+            anchors: a file that `anchor` has written.
+
+        Raises:
+            ConfigurationError: anchors without MNEMIC_ANCHOR_KEY.
+            InvalidInputError: the agent has no history and no anchors, or the file cannot be read.
+        """
+        known = Anchors()
+        if anchors is not None:
+            known = await audit.read_file(Path(anchors), audit.anchor_key(self._settings))
+        return await audit.verify(self._database, self._actor, agent_id, known)
+
+    @check_arguments
+    async def anchor(self, agent_id: HostId, anchors: Path | str) -> Anchor:
+        """Signs what the agent's history hashes to now and adds it to a file, which is made where there is none.
+
+        Keep the file where nobody who owns the database can write, and the key where they cannot read.
+
+        Returns:
+            The anchor.
+
+        Raises:
+            ConfigurationError: MNEMIC_ANCHOR_KEY is missing.
+            BrokenAuditError: the history has problems, or contradicts the anchors in the file; nothing was written.
+            InvalidInputError: the agent has no history, or the file cannot be written.
+        """
+        return await audit.anchor(self._acting(agent_id), Path(anchors), audit.anchor_key(self._settings))
+
+    # -- protection and retention
+
+    @check_arguments
+    async def protect(self, agent_id: HostId, memory_id: AnyId) -> bool:
+        """Makes a living memory constitutional: nobody changes, merges or forgets it until an administrator lifts that.
+
+        An erasure by the person concerned takes it all the same.
+
+        Returns:
+            Whether it was unprotected before.
+
+        Raises:
+            UnknownMemoryError: the agent has no living memory of this id.
+            InvalidInputError: a value that cannot be used.
+        """
+        return await retention.set_protection(self._acting(agent_id), to_uuid(memory_id), protected=True)
+
+    @check_arguments
+    async def unprotect(self, agent_id: HostId, memory_id: AnyId) -> bool:
+        """Lifts the protection of a living memory, whoever protected it.
+
+        Returns:
+            Whether it was protected before.
+
+        Raises:
+            UnknownMemoryError, InvalidInputError: as `protect`.
+        """
+        return await retention.set_protection(self._acting(agent_id), to_uuid(memory_id), protected=False)
 
     @property
     def purges(self) -> bool:
         """Whether the setting `retention_purge_after_days` is on, as `purge` needs it."""
         return self._settings.retention_purge_after_days is not None
 
-    async def forget_messages(self, agent_id: str) -> int:
+    @check_arguments
+    async def forget_messages(self, agent_id: HostId) -> int:
         """Takes the words of the agent's messages whose days after formation (`forget_after_days`) are over.
 
         Returns:
@@ -176,14 +159,10 @@ class Administration(AuditOfAgents, RefinementOfAgents):
         Raises:
             InvalidInputError: no agent's id.
         """
-        agent, total = checked(AGENT_ID, agent_id), 0
-        while gone := await self._database.administer(
-            agent, self._actor, lambda scoped: erasure.forget_messages(scoped, _FORGOTTEN_AT_ONCE)
-        ):
-            total += gone
-        return total
+        return await retention.forget_messages(self._acting(agent_id))
 
-    async def purge(self, agent_id: str) -> list[UUID]:
+    @check_arguments
+    async def purge(self, agent_id: HostId) -> list[UUID]:
         """Erases the agent's memories that expired longer ago than the setting `retention_purge_after_days`.
 
         Returns:
@@ -193,14 +172,4 @@ class Administration(AuditOfAgents, RefinementOfAgents):
             ConfigurationError: the setting is off, as it is by default.
             InvalidInputError: no agent's id.
         """
-        agent, days = checked(AGENT_ID, agent_id), self._settings.retention_purge_after_days
-        if days is None:
-            raise ConfigurationError("nothing is purged: set MNEMIC_RETENTION_PURGE_AFTER_DAYS to say after how long")
-        after = timedelta(days=days)
-        return await erasure.purge_expired(self._database, agent, self._actor, after)
-
-
-def _past(scope_key: object, moment: object) -> tuple[str, int | datetime]:
-    past = checked(PAST, {"scope_key": scope_key, "moment": moment})
-    split_scope_key(past["scope_key"])
-    return past["scope_key"], past["moment"]
+        return await retention.purge(self._acting(agent_id), self._settings.retention_purge_after_days)

@@ -1,238 +1,149 @@
-"""The Time Machine for the person concerned: their own memories rolled back, looked at as they were, and erased."""
+"""Rollback as methods that `Mnemic` and `Administration` share: they differ in whose memories they act on."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from datetime import datetime
+from typing import Final, Generic, TypeVar
 from uuid import UUID
 
-from mnemic.service.asked import (
-    MEMORY_IDS,
-    OPERATION_IDS,
-    OPERATIONS,
-    PAST,
-    PROGRESS,
-    ROLLING,
-    SESSION_SINCE,
-    SWITCH,
-)
-from mnemic.service.base import MemoryBase
-from mnemic.service.governance import rolling_back
-from mnemic.service.governance.own import owner
-from mnemic.state.checking import checked
-from mnemic.state.erasure import Erasure
+from pydantic import AwareDatetime
+
+from mnemic.operations.governance import rollback
+from mnemic.operations.governance.actor import Actor
+from mnemic.state.checking import AnyId, Limit, check_arguments, to_uuid
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Identity, scope_key, to_identity
-from mnemic.state.records import Memory
-from mnemic.state.rollback import Operation, Rollback
-from mnemic.storage import erasure, time_machine
-from mnemic.storage.erasure import Progress
-from mnemic.storage.memories import STANDING
+from mnemic.state.identity import HostId
+from mnemic.state.rollback import Moment, Operation, Rollback, RollbackOptions
+
+#: The identity of the person concerned, for `Mnemic`; the id of an agent, for `Administration`.
+Whose = TypeVar("Whose")
+#: Operations that may be named to be undone at once; of a session's there may be more.
+MAX_OPERATIONS: Final = 1000
 
 
-class OwnTimeMachine(MemoryBase):
-    """Rollback and erasure of what belongs to the identity's user and session; for all else there is `Administration`.
+class TimeMachine(ABC, Generic[Whose]):
+    """What was done to memories, and how it is rolled back. No agent's tool reaches it.
 
-    A rollback is an operation of its own: it is audited, announced, and can be undone. No agent's tool reaches it.
+    A rollback is an operation of its own: it is audited, announced, and can be undone. `Mnemic` takes the identity of
+    the person concerned and rolls back what belongs to that user and session. `Administration` takes an agent's id and
+    rolls back anything of that agent.
     """
 
-    def _transact(self, who: Identity) -> rolling_back.Transact:
-        return rolling_back.as_person(self.resources.database, who)
+    @abstractmethod
+    def _acting(self, whose: Whose) -> Actor:
+        """Who acts on these memories."""
 
+    @check_arguments
     async def operations(
         self,
-        identity: Identity,
+        whose: Whose,
         *,
-        session_id: str | None = None,
-        since: datetime | None = None,
-        limit: int = 100,
+        session_id: HostId | None = None,
+        since: AwareDatetime | None = None,
+        limit: Limit = 100,
     ) -> list[Operation]:
-        """What was done to the person's memories, newest first.
+        """What was done to memories, newest first.
 
         Args:
+            whose: the identity of the person concerned; for `Administration` the id of an agent.
             session_id: only what was done in this session.
             since: only what was done since then.
+            limit: operations at most.
 
         Raises:
             InvalidInputError: no user and no session in the identity, or a value that cannot be used.
         """
-        who, own = owner(identity)
-        asked = checked(OPERATIONS, {"session_id": session_id, "since": since, "limit": limit})
-        async with self.resources.database.scoped(who) as scoped:
-            return await time_machine.operations(
-                scoped, own, session_id=asked["session_id"], since=asked["since"], most=asked["limit"]
-            )
+        return await rollback.operations(self._acting(whose), session_id=session_id, since=since, limit=limit)
 
+    @check_arguments
     async def undo(
-        self,
-        identity: Identity,
-        *op_ids: UUID | str,
-        cascade: bool = False,
-        skip_erased: bool = False,
-        dry_run: bool = False,
+        self, whose: Whose, *op_ids: AnyId, cascade: bool = False, skip_erased: bool = False, dry_run: bool = False
     ) -> Rollback:
-        """Undoes operations on the person's memories as one; a rollback too, which does the undone again.
+        """Undoes operations as one; a rollback too, which does the undone again.
 
-        Of an operation on shared memories too, the person's part alone is undone.
+        Of an operation on shared memories too, a person undoes their own part alone.
 
         Args:
-            op_ids: as `operations` tells them.
+            whose: as in `operations`.
+            op_ids: as `operations` returns them.
             cascade: undoes later operations on the same memories too.
             skip_erased: leaves memories as they are whose contents were erased.
-            dry_run: tells what it would do, and what stands against it. Where later operations stand against it, they
-                alone are told; `cascade=True` with `dry_run=True` tells the rest.
+            dry_run: changes nothing, and returns what would be done and what stands against it. Where later operations
+                stand against it, they alone are returned; `cascade=True` with `dry_run=True` returns the rest.
 
         Raises:
-            UnknownOperationError: no such operation on this person's memories.
-            RollbackConflictError: a memory was changed later, has a living twin, or is protected; nothing was written.
+            UnknownOperationError: no such operation on these memories.
+            RollbackConflictError: a memory was changed later, has a living twin, or is protected (which stops a person
+                only); nothing was written.
             ContentErasedError: contents were erased; nothing was written.
             RollbackStoppedError: of many memories a part is rolled back; the same call goes on.
             InvalidInputError: no user and no session in the identity, or a value that cannot be used.
         """
-        who, own = owner(identity)
-        ops = checked(OPERATION_IDS, {"op_ids": list(op_ids)}, strict=None)["op_ids"]
-        how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        return await rolling_back.undo(self._transact(who), own, ops, how)
+        options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
+        return await rollback.undo(self._acting(whose), _operation_ids(op_ids), options)
 
+    @check_arguments
     async def undo_session(
         self,
-        identity: Identity,
-        session_id: str,
-        since: datetime,
+        whose: Whose,
+        session_id: HostId,
+        since: AwareDatetime,
         *,
         cascade: bool = False,
         skip_erased: bool = False,
         dry_run: bool = False,
     ) -> Rollback:
-        """Undoes as one operation all that agents did in a session since a moment, to the person's memories.
+        """Undoes as one operation all that agents did in a session since a moment.
 
         Raises:
             UnknownOperationError: nothing was done there since.
             RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
         """
-        who, own = owner(identity)
-        asked = checked(SESSION_SINCE, {"session_id": session_id, "since": since})
-        how = checked(ROLLING, {"cascade": cascade, "skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        return await rolling_back.undo_session(self._transact(who), own, asked["session_id"], asked["since"], how)
+        options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
+        return await rollback.undo_session(self._acting(whose), session_id, since, options)
 
-    async def restore(
+    @check_arguments
+    async def undo_refinement(
         self,
-        identity: Identity,
-        scope_key: str,
-        moment: int | datetime,
+        whose: Whose,
+        refinement_id: AnyId,
         *,
+        cascade: bool = False,
         skip_erased: bool = False,
         dry_run: bool = False,
     ) -> Rollback:
-        """Gives one of the person's scope keys back the memories that it had at a moment.
+        """Undoes as one operation all that a refinement did; one that protected memories needs an administrator.
+
+        Raises:
+            UnknownOperationError: no such refinement of these memories, or one that changed none.
+            RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
+        """
+        options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
+        return await rollback.undo_refinement(self._acting(whose), to_uuid(refinement_id), options)
+
+    @check_arguments
+    async def restore(
+        self, whose: Whose, scope_key: str, moment: Moment, *, skip_erased: bool = False, dry_run: bool = False
+    ) -> Rollback:
+        """Gives a scope key back the memories that it had at a moment; for an administrator protection included.
 
         Args:
+            whose: as in `operations`.
+            scope_key: of a person, their user's or their session's.
             moment: a seq of the history: an operation's `last_seq` is the moment after it, `first_seq - 1` the one
                 before. Or a time, which within an operation means the moment before it.
+            skip_erased: as in `undo`.
+            dry_run: as in `undo`.
 
         Raises:
             RollbackConflictError, ContentErasedError, RollbackStoppedError: as `undo`.
             InvalidInputError: the scope key is not the person's own, a seq lies within an operation, or a value cannot
                 be used.
         """
-        who, own = owner(identity)
-        past = checked(PAST, {"scope_key": scope_key, "moment": moment})
-        how = checked(ROLLING, {"skip_erased": skip_erased, "dry_run": dry_run}, strict=None)
-        if past["scope_key"] not in own:
-            raise InvalidInputError(
-                "scope_key: a person restores their own user's and session's key; an administrator restores what is "
-                "shared (`Administration.restore`, or `mnemic restore` without --user)"
-            )
-        return await rolling_back.restore(
-            self._transact(who), past["scope_key"], past["moment"], how, administers=False
-        )
+        options = RollbackOptions(skip_erased=skip_erased, dry_run=dry_run)
+        return await rollback.restore(self._acting(whose), scope_key, moment, options)
 
-    async def as_of(
-        self, identity: Identity, scope_key: str, moment: int | datetime, *, with_closed: bool = False
-    ) -> list[Memory]:
-        """The memories of one of the identity's scope keys as they were at a moment, newest first.
 
-        Of those erased since, no more than a row with the state `purged` and without content.
-
-        Args:
-            moment: as in `restore`; a seq within an operation is taken literally.
-            with_closed: those too that were superseded, absorbed or soft-deleted by then.
-
-        Raises:
-            CategoryRefusedError: the identity's role has no allowlist.
-            InvalidInputError: the scope key is none of the identity's, or a value cannot be used.
-        """
-        who = to_identity(identity)
-        past, closed = checked(PAST, {"scope_key": scope_key, "moment": moment}), checked(SWITCH, with_closed)
-        key = past["scope_key"]
-        if key not in who.scope_keys:
-            raise InvalidInputError("scope_key: none of this identity's")
-        allowlist = self.resources.categories.of_role(who.role)
-        async with self.resources.database.scoped(who, categories=allowlist.categories) as scoped:
-            found = await time_machine.as_of(
-                scoped, key, await time_machine.seq_of(scoped, key, past["moment"]), with_closed=closed
-            )
-        return [memory for memory in found if allowlist.standing or memory.kind not in STANDING]
-
-    async def erase(
-        self,
-        identity: Identity,
-        *memory_ids: UUID | str,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-    ) -> Erasure:
-        """Erases memories of the person for good, protected ones too, with every kept message that says what they say.
-
-        Gone are contents, vectors, and what the history holds of them; ids, times and digests stay, so that the audit
-        chain still verifies. With a memory goes where its words live on among the person's own: what replaced it or was
-        replaced by it, what it was merged into or made of, a consolidation that took it in (docs/erasure.md). What
-        others said and what is shared stays. Threads stay as they are: delete them with
-        `prune_threads(..., keep_latest=False)`.
-
-        An erasure that was broken off goes on with the next one.
-
-        Args:
-            memory_ids: what `memories` lists, with `with_closed` those too that are no longer in force, or messages of
-                the person that `query` found.
-            dry_run: erases nothing, and tells what goes, and what stays and why.
-            progress: told after each step how much is erased, and how much is left.
-
-        Returns:
-            What was erased; unknown, foreign and erased ids are left out.
-
-        Raises:
-            InvalidInputError: no user and no session in the identity, or no ids.
-        """
-        who, own = owner(identity)
-        wanted = checked(MEMORY_IDS, {"memory_ids": list(memory_ids)}, strict=None)["memory_ids"]
-        return await self._erase(who, own, wanted, dry_run, progress)
-
-    async def erase_person(
-        self, identity: Identity, *, dry_run: bool = False, progress: Progress | None = None
-    ) -> Erasure:
-        """Erases all that the agent has of the identity's user: memories of and about them, and what they said.
-
-        Their messages go with the answers to them, sessions in which nobody else spoke go whole, and so does every
-        memory that any of it went into, in shared scope keys too. Their threads go as well. What other people said
-        stays (docs/erasure.md).
-
-        It is done in steps, between which others write; one that was broken off goes on where it is called again.
-
-        Args:
-            dry_run: as in `erase`.
-            progress: as in `erase`.
-
-        Raises:
-            InvalidInputError: no user in the identity.
-        """
-        who, _ = owner(identity)
-        if who.user_id is None:
-            raise InvalidInputError("user_id: erasing a person needs the person's id")
-        own = [scope_key("user", who.user_id)]
-        return await self._erase(who, own, None, dry_run, progress)
-
-    async def _erase(
-        self, who: Identity, own: Sequence[str], ids: Sequence[UUID] | None, dry_run: bool, progress: Progress | None
-    ) -> Erasure:
-        tell = checked(PROGRESS, progress)
-        if checked(SWITCH, dry_run):
-            return await erasure.foretell(self.resources.database, who, own, ids)
-        return await erasure.erase(self.resources.database, who, own, ids, tell)
+def _operation_ids(op_ids: Sequence[UUID | str]) -> list[UUID]:
+    if not 0 < len(op_ids) <= MAX_OPERATIONS:
+        raise InvalidInputError(f"op_ids: name 1 to {MAX_OPERATIONS} operations; `operations` lists them")
+    return [to_uuid(op_id) for op_id in op_ids]

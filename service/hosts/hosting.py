@@ -105,7 +105,7 @@ class Hosting(MemoryBase):
         async def recall(state: Any, runtime: Runtime[Any]) -> MemoryState:
             identity = identity_of(runtime)
             recalled = await recall_turn(self.graphs.recall, identity, _conversation(state, messages_key), options)
-            if options.identity(identity).role != identity.role:
+            if options.in_role(identity).role != identity.role:
                 del recalled["memory_revision"]  # the host observes in its own role, which was told of nothing here
             return recalled
 

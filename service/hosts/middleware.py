@@ -116,7 +116,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         )
 
     def _identity(self, runtime: Runtime[Any]) -> Identity:
-        return self._options.recall.identity(identity_of(runtime))
+        return self._options.recall.in_role(identity_of(runtime))
 
 
 def _has_context(request: ModelRequest[Any]) -> bool:

@@ -48,7 +48,7 @@ language sql stable set search_path = mnemic, pg_temp as $$
 $$;
 
 -- Begins one act of a session, unless that has ended, or has passed to somebody else.
-create function begin_knife(p_refinement uuid, p_holder uuid, p_op uuid, p_actor text, p_reason text)
+create function begin_act(p_refinement uuid, p_holder uuid, p_op uuid, p_actor text, p_reason text)
 returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -215,8 +215,8 @@ create policy service on refinements to mnemic_app
 create policy administrator on refinements for select to mnemic_admin
     using (agent_id = (select nullif(current_setting('mnemic.agent_id', true), '')));
 
-revoke execute on function in_refinement, begin_knife, protect_in_refinement, record_session, lapse_session,
+revoke execute on function in_refinement, begin_act, protect_in_refinement, record_session, lapse_session,
     indexed_text from public;
 grant select, insert, update on refinements to mnemic_app;
 grant select on refinements to mnemic_admin;
-grant execute on function in_refinement, begin_knife, protect_in_refinement, indexed_text to mnemic_app;
+grant execute on function in_refinement, begin_act, protect_in_refinement, indexed_text to mnemic_app;

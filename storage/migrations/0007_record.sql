@@ -189,7 +189,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
 $$;
 
 -- Begins one act of a session, unless that has ended, or has passed to somebody else.
-create or replace function begin_knife(p_refinement uuid, p_holder uuid, p_op uuid, p_actor text, p_reason text)
+create or replace function begin_act(p_refinement uuid, p_holder uuid, p_op uuid, p_actor text, p_reason text)
 returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare

@@ -169,3 +169,7 @@ select scope_key, count(*) from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'reflection'
    and not protected
  group by scope_key;
+
+-- set_protection --
+-- Protects a memory of any scope key, or lifts that.
+select set_protection(%(agent_id)s, %(memory_id)s, %(protected)s, %(actor)s);

@@ -31,9 +31,9 @@ returning steps, model_tokens, extract(epoch from clock_timestamp() - started_at
 update refinements set model_tokens = model_tokens + %(tokens)s
  where agent_id = %(agent_id)s and id = %(id)s and holder = %(holder)s and ended is null;
 
--- begin_knife --
+-- begin_act --
 with patient as materialized (select set_config('lock_timeout', %(head)s, true)), begun as materialized (
-    select begin_knife(%(id)s, %(holder)s, %(op_id)s, %(actor)s, %(reason)s) as is_running from patient)
+    select begin_act(%(id)s, %(holder)s, %(op_id)s, %(actor)s, %(reason)s) as is_running from patient)
 select is_running, set_config('lock_timeout', %(lock)s, true) from begun;
 
 -- removed --

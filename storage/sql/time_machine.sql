@@ -13,7 +13,7 @@ select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, min(h.seq) as 
 having %(since)s::timestamptz is null or max(h.ts) >= %(since)s
  order by max(h.seq) desc limit %(most)s;
 
--- of_session --
+-- operations_of_session --
 -- What agents did to memories and relations in a session since a moment; rollbacks are nobody's conversation.
 select distinct h.op_id from history h
  where h.agent_id = %(agent_id)s and (%(keys)s::text[] is null or h.scope_key = any(%(keys)s))

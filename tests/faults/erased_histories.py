@@ -167,7 +167,7 @@ class History:
         claim = await begun(self.db, self.who, KEY)
         try:
             async with self.db.scoped(self.who, only=KEY) as scoped:
-                await refinements.begin_knife(scoped, claim, reason)
+                await refinements.begin_act(scoped, claim, reason)
                 await act(scoped)
         finally:
             await ended(self.db, self.who, claim)

@@ -15,10 +15,9 @@ from mnemic.state.errors import DatabaseUnavailableError
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import IndexedText, ScopeSettings
-from mnemic.state.settings import Settings
 from mnemic.storage import history, inbox, memories, scopes
 from mnemic.storage.database import Database, Scoped
-from mnemic.storage.search import search
+from tests.support.asking import searched
 from tests.support.worlds import MODEL, direction, identity, memory, message
 
 Fault = Literal["none", "error", "timeout", "cut", "killed", "forgotten"]
@@ -257,15 +256,8 @@ async def _everything(scoped: Scoped, _: Deed) -> list[str]:
 
 def _searching(search_type: Literal["hybrid", "semantic", "text"]) -> Callable[[Scoped, Deed], Awaitable[list[str]]]:
     async def found(scoped: Scoped, _: Deed) -> list[str]:
-        results = await search(
-            scoped,
-            MemoryQuery(query="Which ferry leaves?", search_type=search_type, top_k=10),
-            direction(0),
-            model=MODEL,
-            settings=Settings(),
-            categories=["profile", "message"],
-            rag_lengths={},
-        )
+        request = MemoryQuery(query="Which ferry leaves?", search_type=search_type, top_k=10)
+        results = await searched(scoped, request, direction(0), ["profile", "message"])
         return [one.content for one in results]
 
     return found

@@ -190,7 +190,7 @@ def audit_problems(clone: Clone) -> list[tuple[Any, ...]]:
 
 
 def happened(superuser: psycopg.Connection) -> Mapping[str, int]:
-    """How many memories the knife has dealt with, by what it did."""
+    """How many memories refinements have dealt with, by what it did."""
     rows = superuser.execute("select event from mnemic.history where reason <> 'formation' and memory_id is not null")
     return Counter(event for (event,) in rows if event in DONE)
 

@@ -16,6 +16,8 @@ from tests.faults.traps import EMBEDDINGS, REFINE, TrappedModel, await_no_transa
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases
 
+pytestmark = pytest.mark.thorough
+
 
 def ended_unheard(scene: Scene) -> None:
     """The victim dies once its session has ended, and nobody hears of it."""
@@ -96,8 +98,10 @@ def die_and_finish(
     return run
 
 
-@pytest.mark.parametrize("others", [1, 2], ids=["again", "again twice at once"])
-@pytest.mark.parametrize("where", STRIKES)
+@pytest.mark.parametrize(
+    ("where", "others"),
+    [*((where, 1) for where in STRIKES), ("in the first turn", 2), ("merging", 2), ("completing", 2)],
+)
 def test_a_refinement_killed_here_is_ended_by_the_next_and_does_everything_once(
     die_and_finish: DieAndFinish, clean_db: Clone, where: str, others: int
 ) -> None:

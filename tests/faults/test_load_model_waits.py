@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mnemic.operations.refinement import edits as knife
+from mnemic.operations.refinement import edits
 from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import DatabaseUnavailableError
@@ -125,7 +125,11 @@ def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str, asking: st
 
 @pytest.mark.parametrize(
     ("node", "step"),
-    [("extract_facts", FACTS), ("extract_reflections", REFLECTIONS), ("write_consolidation", CONSOLIDATION)],
+    [
+        ("formation.extract_facts", FACTS),
+        ("formation.extract_reflections", REFLECTIONS),
+        ("consolidation.write", CONSOLIDATION),
+    ],
 )
 async def test_control_a_node_that_holds_its_transaction_is_seen_by_the_model(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch, node: str, step: str
@@ -162,7 +166,7 @@ async def test_no_connection_is_held_at_any_request_of_a_refinement(clean_db: Cl
 async def test_control_a_turn_that_holds_its_transaction_is_seen_by_the_model(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holding_a_transaction(monkeypatch, "take_turn", "run_turn_metered")
+    holding_a_transaction(monkeypatch, "refinement.agent", "run_turn_metered")
     watch = await refine(clean_db)
 
     assert [(what, taken, busy[0][0]) for what, taken, busy in watch.held] == [(REFINE, 1, "idle in transaction")] * 2
@@ -171,13 +175,13 @@ async def test_control_a_turn_that_holds_its_transaction_is_seen_by_the_model(
 async def test_control_an_update_that_embeds_in_its_transaction_is_seen_by_the_embedder(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    embed = knife._vector
+    embed = edits._embedded
 
     async def careless(refining: Any, *rest: Any) -> Any:
         async with refining.resources.database.scoped(refining.identity):
             return await embed(refining, *rest)
 
-    monkeypatch.setattr(knife, "_vector", careless)
+    monkeypatch.setattr(edits, "_embedded", careless)
     watch = await refine(clean_db)
 
     assert [(what, taken) for what, taken, _ in watch.held] == [(EMBEDDINGS, 1)]
@@ -235,7 +239,7 @@ async def test_formations_that_wait_for_a_model_leave_the_pool_to_recalls(clean_
 async def test_control_where_a_transaction_waits_for_the_model_callers_are_turned_away(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holding_a_transaction(monkeypatch, "extract_facts")
+    holding_a_transaction(monkeypatch, "formation.extract_facts")
     turned_away, degraded = await crowd(clean_db, patience=1)
 
     assert {type(error) for error in turned_away} == {DatabaseUnavailableError}

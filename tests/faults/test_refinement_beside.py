@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.operations.refinement.editor import Core
+from mnemic.operations.refinement.session import CoreMemoryEditor
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError
@@ -70,7 +70,7 @@ async def protect(mnemic: Mnemic, clone: Clone) -> None:
         await administration.protect(AGENT, core.id)
 
 
-#: What happens, whom the knife is set to, and what the refusal says.
+#: What happens, which memory is updated, and what the refusal says.
 CHANGES: dict[str, tuple[Meanwhile, str, str]] = {
     "absorbed": (absorb, "reflection", "there is no memory [{}]"),
     "rewritten": (rewrite, "consolidation", "[{}] was changed by somebody else meanwhile"),
@@ -79,8 +79,8 @@ CHANGES: dict[str, tuple[Meanwhile, str, str]] = {
 }
 
 
-async def cut_meanwhile(clone: Clone, model: TrappedModel, change: str) -> tuple[list[str], list[str], list[str]]:
-    """What the knife is answered when its memory changed while the model thought, and the texts before and after that.
+async def update_meanwhile(clone: Clone, model: TrappedModel, change: str) -> tuple[list[str], list[str], list[str]]:
+    """What an update is answered when its memory changed while the model thought, and the texts before and after that.
 
     Returns:
         The answers to it and to a look afterwards; what the memories say once it changed; and at the end.
@@ -103,7 +103,7 @@ async def cut_meanwhile(clone: Clone, model: TrappedModel, change: str) -> tuple
             (number,) = [number for number, marks, _ in shown(request) if marks.startswith(kind)]
             asyncio.run_coroutine_threadsafe(meanwhile(mnemic, clone), loop).result(timeout=20)
             texts.extend(_texts(clone))
-            new = "Ana wants answers in the knife's own words."
+            new = "Ana wants answers in a model's own words."
             return calling(("update_memory", {"id": number, "content": new}))
 
         texts: list[str] = []
@@ -122,26 +122,27 @@ def _texts(clone: Clone) -> list[str]:
 async def test_what_changed_while_the_model_thought_is_refused_and_stays(
     clean_db: Clone, model: TrappedModel, change: str
 ) -> None:
-    told, then, now = await cut_meanwhile(clean_db, model, change)
+    told, then, now = await update_meanwhile(clean_db, model, change)
 
     assert re.match(re.escape("Refused: " + CHANGES[change][2]).replace(r"\{\}", r"\d"), told[0]), told
-    assert "knife" not in " ".join(now)
+    assert "model" not in " ".join(now)
     assert now == then
     if change == "rewritten":
         assert "Ana wants the newest words of all of them." in told[1]
     assert audit_problems(clean_db) == []
 
 
-async def test_control_a_knife_that_looks_at_no_version_overwrites_it(
+@pytest.mark.thorough
+async def test_control_an_update_that_looks_at_no_version_overwrites_it(
     clean_db: Clone, model: TrappedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worsen(monkeypatch, refinements, rewrite=("version = %(version)s", "version >= %(version)s"))
-    monkeypatch.setattr(Core, "_require_unchanged", lambda self, entry: None)
-    told, then, now = await cut_meanwhile(clean_db, model, "rewritten")
+    monkeypatch.setattr(CoreMemoryEditor, "_require_unchanged", lambda self, entry: None)
+    told, then, now = await update_meanwhile(clean_db, model, "rewritten")
 
     assert "is changed" in told[0]
     assert now != then
-    assert "knife" in " ".join(now)
+    assert "model" in " ".join(now)
 
 
 # -- writers beside a session
@@ -222,6 +223,7 @@ def lost_or_doubled(clone: Clone) -> dict[str, Any]:
     return wrong
 
 
+@pytest.mark.thorough
 async def test_beside_formations_and_consolidations_nothing_is_lost_or_doubled(
     clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection
 ) -> None:
@@ -232,6 +234,7 @@ async def test_beside_formations_and_consolidations_nothing_is_lost_or_doubled(
     assert {event for (event,) in done} >= {"ADD", "ABSORB", "MERGE", "SESSION"}
 
 
+@pytest.mark.thorough
 async def test_control_a_merge_of_what_was_taken_in_meanwhile_doubles_it(
     clean_db: Clone, model: TrappedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

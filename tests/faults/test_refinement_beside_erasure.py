@@ -84,6 +84,7 @@ async def test_what_a_model_read_before_an_erasure_is_not_written_after_it(
     assert problems(clean_db) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("repeat", REPEATS)
 async def test_control_a_session_that_goes_on_writes_it_again(fresh_db: Clone, repeat: str) -> None:
     with scripted_model() as model, fresh_db.as_superuser() as superuser:
@@ -142,6 +143,7 @@ async def test_what_was_rewritten_in_words_of_its_own_stays(clean_db: Clone, sup
     assert living(superuser) == {MAY, MINE}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("function", "text", "moved"),
     [
@@ -155,6 +157,7 @@ async def test_control_without_the_rule_they_stay(fresh_db: Clone, function: str
         assert "memories" in places(superuser)
 
 
+@pytest.mark.thorough
 async def test_control_where_old_words_count_what_was_rewritten_goes(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as superuser:
         rule = "o.event in ('MERGE', 'UPDATE')"

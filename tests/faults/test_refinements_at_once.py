@@ -88,6 +88,7 @@ def assert_one_was_refused(outcomes: list[Any]) -> None:
     assert [outcome["ended"] for outcome in outcomes if isinstance(outcome, dict)] == ["completed"]
 
 
+@pytest.mark.thorough
 async def test_of_two_refinements_at_once_one_is_refused_and_another_scope_key_goes_on(
     clean_db: Clone, model: TrappedModel
 ) -> None:
@@ -95,10 +96,11 @@ async def test_of_two_refinements_at_once_one_is_refused_and_another_scope_key_g
         first = await stack.enter_async_context(settled(clean_db, model))
         second = await stack.enter_async_context(scripted_resources(clean_db, model))
         await remember(first.database, ANA, memory("The ferry leaves at nine.", kind="core", key="agent:harbor"))
-        for _ in range(20):
+        for _ in range(5):
             assert_one_was_refused(await both_at_once(model, Mnemic(first), Mnemic(second)))
 
 
+@pytest.mark.thorough
 async def test_control_where_nobody_looks_both_run(
     fresh_db: Clone, model: TrappedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,8 +117,9 @@ async def test_control_where_nobody_looks_both_run(
 # -- frozen
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_fenced", [True, False], ids=["", "control: unfenced"])
-def test_a_refinement_frozen_past_its_lease_cuts_nothing_any_more(
+def test_a_refinement_frozen_past_its_lease_changes_nothing_any_more(
     fresh_db: Clone, model: TrappedModel, is_fenced: bool
 ) -> None:
     """It wakes while another run holds its session, and has a turn's answer to execute."""
@@ -132,7 +135,7 @@ def test_a_refinement_frozen_past_its_lease_cuts_nothing_any_more(
         assert other.do("refinements", ANA) == []  # it is open
         freeze_in(model, REFINE, REFINING, sleeper)
         if not is_fenced:
-            mutate(superuser, "begin_knife", "and holder = p_holder", "")
+            mutate(superuser, "begin_act", "and holder = p_holder", "")
         expire_leases(superuser)
         model.at(REFINE, hold)
         REFINING.ask(other)
@@ -151,6 +154,7 @@ def test_a_refinement_frozen_past_its_lease_cuts_nothing_any_more(
         assert done == {"DEDUP": 1, "MERGE": 5, "UPDATE": 1}
 
 
+@pytest.mark.thorough
 def test_a_refinement_frozen_in_its_transaction_is_ended_by_the_server(fresh_db: Clone, model: TrappedModel) -> None:
     settings = scripted_settings(fresh_db, model, lock_timeout_seconds=60)
     _settle(fresh_db, model)
@@ -209,6 +213,7 @@ async def test_a_refinement_whose_model_fails_goes_on_without_a_wait(
     check_refined_once(clean_db)
 
 
+@pytest.mark.thorough
 async def test_control_a_session_that_is_not_released_has_to_be_waited_for(
     clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,13 +259,14 @@ async def test_a_cancelled_refinement_goes_on_without_a_wait(
     check_refined_once(clean_db)
 
 
+@pytest.mark.thorough
 async def test_a_refinement_cancelled_at_any_moment_goes_on_without_a_wait(
     clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection
 ) -> None:
     """A twentieth of these moments lie between two nodes of the graph, where no node hears of it."""
     moments = random.Random(5)
     async with settled(clean_db, model) as resources:
-        for _ in range(150):
+        for _ in range(60):
             running = asyncio.create_task(Mnemic(resources).refine(ANA, KEY, force=True))
             await asyncio.sleep(moments.uniform(0, 0.06))
             running.cancel()
@@ -270,6 +276,7 @@ async def test_a_refinement_cancelled_at_any_moment_goes_on_without_a_wait(
     check_refined_once(clean_db)
 
 
+@pytest.mark.thorough
 async def test_control_a_host_that_leaves_the_graph_between_two_nodes_keeps_the_session(
     clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection
 ) -> None:
@@ -285,6 +292,7 @@ async def test_control_a_host_that_leaves_the_graph_between_two_nodes_keeps_the_
 # -- without its database
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", [REFINE, EMBEDDINGS])
 @pytest.mark.parametrize("is_killed", [True, False], ids=["kill -9", "restart"])
 def test_a_refinement_outlives_its_database(

@@ -109,6 +109,7 @@ async def test_the_context_reaches_the_host_and_no_checkpoint(
     assert CANARY not in saved
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("durability", DURABILITIES)
 async def test_control_a_channel_of_the_hosts_own_making_is_saved(
     fresh_db: Clone, model: LoopbackModel, durability: Durability

@@ -23,6 +23,8 @@ _ID = "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"
 _SESSION: dict[str, Any] = {"session_id": "s1", "since": datetime(2026, 3, 2, 9, 0, tzinfo=UTC)}
 _MOMENT: dict[str, Any] = {"scope_key": "user:ana", "moment": 0}
 _SWITCHES = ("cascade", "skip_erased", "dry_run")
+#: Methods that `Mnemic` and `Administration` share.
+_SHARED = ("operations", "undo", "undo_session", "undo_refinement", "restore")
 _PROCEDURE: dict[str, Any] = {"title": "Make tea", "steps": ["Boil the water.", "Add the tea."]}
 
 
@@ -145,7 +147,7 @@ def _undo(switch: str) -> Act:
 
 
 def _governing(method: str, argument: str, **others: Any) -> Governing:
-    given = {"agent_id": "harbor", **others}
+    given = {"whose" if method in _SHARED else "agent_id": "harbor", **others}
     return lambda administration, value: getattr(administration, method)(**{**given, argument: value})
 
 
@@ -251,25 +253,25 @@ ASKING: dict[str, Act] = {
 }
 #: The Time Machine and what else belongs to the person concerned.
 ROLLING_BACK: dict[str, Act] = {
-    "operations: identity": _of("operations"),
+    "operations: whose": _of("operations"),
     **{f"operations: {argument}": _of("operations", argument) for argument in ("session_id", "since", "limit")},
-    "undo: identity": lambda memory, _, value: memory.undo(value, _ID),
+    "undo: whose": lambda memory, _, value: memory.undo(value, _ID),
     "undo: op_ids": lambda memory, who, value: memory.undo(who, value),
     "undo: one of several": lambda memory, who, value: memory.undo(who, _ID, value),
     **{f"undo: {switch}": _undo(switch) for switch in _SWITCHES},
-    "undo_session: identity": _of("undo_session", **_SESSION),
+    "undo_session: whose": _of("undo_session", **_SESSION),
     **{
         f"undo_session: {argument}": _of("undo_session", argument, **_SESSION)
         for argument in ("session_id", "since", *_SWITCHES)
     },
     "refinements: identity": _of("refinements"),
     "refinements: limit": _of("refinements", "limit"),
-    "undo_refinement: identity": _of("undo_refinement", refinement_id=_ID),
+    "undo_refinement: whose": _of("undo_refinement", refinement_id=_ID),
     **{
         f"undo_refinement: {argument}": _of("undo_refinement", argument, refinement_id=_ID)
         for argument in ("refinement_id", *_SWITCHES)
     },
-    "restore: identity": _of("restore", **_MOMENT),
+    "restore: whose": _of("restore", **_MOMENT),
     **{
         f"restore: {argument}": _of("restore", argument, **_MOMENT)
         for argument in ("scope_key", "moment", "skip_erased", "dry_run")
@@ -287,18 +289,18 @@ ROLLING_BACK: dict[str, Act] = {
 }
 #: Those of `Administration`.
 GOVERNING: dict[str, Governing] = {
-    "operations: agent_id": _governing("operations", "agent_id"),
+    "operations: whose": _governing("operations", "whose"),
     **{f"operations: {argument}": _governing("operations", argument) for argument in ("session_id", "since", "limit")},
-    "undo: agent_id": lambda administration, value: administration.undo(value, _ID),
+    "undo: whose": lambda administration, value: administration.undo(value, _ID),
     "undo: op_ids": lambda administration, value: administration.undo("harbor", value),
     **{f"undo: {switch}": _governing_undo(switch) for switch in _SWITCHES},
     **{
         f"undo_session: {argument}": _governing("undo_session", argument, **_SESSION)
-        for argument in ("agent_id", "session_id", "since", *_SWITCHES)
+        for argument in ("whose", "session_id", "since", *_SWITCHES)
     },
     **{
         f"undo_refinement: {argument}": _governing("undo_refinement", argument, refinement_id=_ID)
-        for argument in ("agent_id", "refinement_id", *_SWITCHES)
+        for argument in ("whose", "refinement_id", *_SWITCHES)
     },
     "refinements: agent_id": _governing("refinements", "agent_id"),
     "refinements: limit": _governing("refinements", "limit"),
@@ -309,7 +311,7 @@ GOVERNING: dict[str, Governing] = {
     },
     **{
         f"restore: {argument}": _governing("restore", argument, **_MOMENT)
-        for argument in ("agent_id", "scope_key", "moment", "skip_erased", "dry_run")
+        for argument in ("whose", "scope_key", "moment", "skip_erased", "dry_run")
     },
     **{
         f"as_of: {argument}": _governing("as_of", argument, **_MOMENT)

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from mnemic.operations.refinement.session import Refining
+from mnemic.operations.refinement.session import RefinementSession
 from mnemic.policy.text.search_text import search_text
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
@@ -25,7 +25,7 @@ from mnemic.state.refinement import RefinementResult
 from mnemic.storage import inbox, memories, refinements
 from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Claim
-from mnemic.tools.refinement_tools import make_knife
+from mnemic.tools.refinement import refinement_tools
 from tests.hostile.misbehaving import Call, Misbehaving
 from tests.support.loopback import Request
 from tests.support.worlds import MORNING, identity, memory, message, operate
@@ -210,7 +210,7 @@ class World:
         self.last[pair] = row
 
     def _old_tools(self, pair: Pair) -> Any:
-        """Calls the knife of the last session of this scope key, from the thread in which the model answers."""
+        """Calls the tools of the last session of this scope key, from the thread in which the model answers."""
 
         def call(calls: Sequence[Call]) -> None:
             if pair in self.last:
@@ -223,14 +223,14 @@ class World:
         return call
 
     async def _use_old(self, pair: Pair, calls: Sequence[Call]) -> None:
-        refining = Refining(
+        refining = RefinementSession(
             resources=self.service.resources,
             settings=self.service.settings,
             identity=person(pair[0]),
             claim=Claim(self.last[pair][0], pair[1], self.last[pair][1]),
         )
-        refining.handles.numbered(await refining.read(refinements.ledger))
-        tools = {tool.name: tool for tool in make_knife(refining)}
+        refining.handles.number(await refining.read(refinements.ledger))
+        tools = {tool.name: tool for tool in refinement_tools(refining)}
         for name, arguments in calls:
             if name in tools and name != "search_memories" and isinstance(arguments, dict):
                 asked = {"type": "tool_call", "id": "call_1", "name": name, "args": arguments}

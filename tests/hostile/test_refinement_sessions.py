@@ -11,8 +11,7 @@ import psycopg
 import pytest
 
 from mnemic.nodes.refinement import close as close_refinement
-from mnemic.operations.refinement.editor import Core
-from mnemic.operations.refinement.session import Refining
+from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession
 from mnemic.service.governance.administration import Administration
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import refinements
@@ -23,6 +22,7 @@ from tests.support.mutating import mutate
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
 
+pytestmark = pytest.mark.thorough
 AGENTS = tuple(f"agent{number}" for number in range(8))
 FENCES = "and holder = p_holder and ended is null\n        and until > clock_timestamp()"
 
@@ -51,8 +51,8 @@ async def misbehave(world: World, sessions: int, *, seed: int = 7) -> None:
     assert await world.administration.verify() == []
 
 
-@pytest.mark.parametrize("sessions", [200, pytest.param(1000, marks=pytest.mark.slow)])
-async def test_whatever_a_model_does_with_the_knife_it_stays_in_its_bounds(
+@pytest.mark.parametrize("sessions", [96, pytest.param(1000, marks=pytest.mark.slow)])
+async def test_whatever_a_model_does_with_the_tools_it_stays_in_its_bounds(
     clean_db: Clone, superuser: psycopg.Connection, sessions: int
 ) -> None:
     async with opened(clean_db, superuser) as world:
@@ -83,11 +83,11 @@ async def caught(clone: Clone, *mutation: str) -> str:
     return str(failure.value).splitlines()[0]
 
 
-LIVING = Core._living
+LIVING = CoreMemoryEditor._living
 
 
-def as_free(self: Core, number: int) -> LedgerEntry | None:
-    """For the knife nothing is protected."""
+def as_free(self: CoreMemoryEditor, number: int) -> LedgerEntry | None:
+    """As if nothing were protected."""
     entry = LIVING(self, number)
     return replace(entry, protected=False) if entry else None
 
@@ -95,7 +95,7 @@ def as_free(self: Core, number: int) -> LedgerEntry | None:
 async def test_control_without_the_check_and_without_the_guard_a_protected_memory_changes(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Core, "_living", as_free)
+    monkeypatch.setattr(CoreMemoryEditor, "_living", as_free)
     guard = "new.protected or (tg_op = 'UPDATE' and old.protected)"
 
     assert await caught(fresh_db, "guard_memory", guard, "false") == "a protected memory changed"
@@ -104,7 +104,7 @@ async def test_control_without_the_check_and_without_the_guard_a_protected_memor
 async def test_the_guard_alone_keeps_protected_memories_too(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Core, "_living", as_free)
+    monkeypatch.setattr(CoreMemoryEditor, "_living", as_free)
     async with opened(clean_db, superuser, AGENTS[:3]) as world:
         await misbehave(world, 30)
 
@@ -112,13 +112,13 @@ async def test_the_guard_alone_keeps_protected_memories_too(
 async def test_control_a_session_that_sees_more_scope_keys_changes_them(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Refining, "_key", None)
+    monkeypatch.setattr(RefinementSession, "_key", None)
 
     assert await caught(fresh_db) == "rows of another scope key changed"
 
 
 async def test_control_without_fencing_the_tools_of_an_old_session_go_on(fresh_db: Clone) -> None:
-    assert await caught(fresh_db, "begin_knife", FENCES, "") == "a change after the session's end"
+    assert await caught(fresh_db, "begin_act", FENCES, "") == "a change after the session's end"
 
 
 async def test_control_a_session_that_is_not_closed_is_seen(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ async def test_control_a_session_that_is_not_closed_is_seen(fresh_db: Clone, mon
     assert await caught(fresh_db) == "no reason"
 
 
-@pytest.mark.parametrize("reason", ["dedup", "merge", "update", "delete", "protect", "refinement"])
+@pytest.mark.parametrize("reason", ["merge", "protect"])
 async def test_control_what_is_left_out_of_the_undoing_is_seen(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from mnemic.models.chat import ChatModels
 from mnemic.models.structured import structured
-from mnemic.models.tool_turn import tool_turn
+from mnemic.models.tool_calls import tool_turn
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelError, ModelOutputError
 from mnemic.state.records import Usage

@@ -45,11 +45,13 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=["json_schema", pytest.param("function_calling", marks=pytest.mark.thorough)])
+@pytest.fixture
 async def memory(
     clean_db: Clone, model: LoopbackModel, file: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[Mnemic]:
-    async with scripted_memory(clean_db, model, categories_file=file, structured_output=request.param) as opened:
+    async with scripted_memory(
+        clean_db, model, categories_file=file, structured_output=getattr(request, "param", "json_schema")
+    ) as opened:
         yield opened
 
 
@@ -68,6 +70,7 @@ def offered(model: LoopbackModel, output: str) -> list[list[str]]:
     return enums({key: request[key] for key in ("response_format", "tools") if key in request})
 
 
+@pytest.mark.parametrize("memory", ["json_schema", "function_calling"], indirect=True)
 async def test_a_model_is_offered_the_categories_in_force(memory: Mnemic, model: LoopbackModel, file: Path) -> None:
     await say(memory, SESSION, "I cook soup.")
     await memory.configure_agent(SESSION, extraction="single")

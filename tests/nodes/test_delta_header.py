@@ -11,11 +11,10 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from psycopg.conninfo import make_conninfo
 
 from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember as remember_fact
-from mnemic.operations.explicit.remember_procedure import remember_procedure
+from mnemic.operations.explicit.remember import remember_procedure
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.memory_context import PREAMBLE, render_context
 from mnemic.service.memory import Mnemic
@@ -279,17 +278,6 @@ async def test_it_is_one_statement_of_a_recall_and_one_of_an_observation(
     assert (len(recalling), len(observing)) == (4, 5)
     assert sum("thread_revisions" in statement for statement in recalling) == 1
     assert sum("insert into thread_revisions" in statement for statement in observing) == 1
-
-
-async def test_a_recall_that_tells_of_changes_runs_where_nothing_can_be_written(
-    clean_db: Clone, model: LoopbackModel
-) -> None:
-    async with scripted_resources(clean_db, model) as resources:
-        await told(Mnemic(resources))
-        await remember(resources.database, THERE, fact(BEES))
-    reading = make_conninfo(clean_db.service_dsn, options="-c default_transaction_read_only=on")
-    async with scripted_memory(clean_db, model, database_url=reading) as reader:
-        assert len(header(await reader.recall(HERE))) == 2
 
 
 @pytest.mark.parametrize("revision", [-1, 2, 2**63, 2**70, True, 1.0, "1", [1]])

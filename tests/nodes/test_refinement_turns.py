@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.nodes.refinement import open as open_refinement
-from mnemic.nodes.refinement import tools as use_knife
-from mnemic.operations.refinement.session import Refining, refining_of
+from mnemic.nodes.refinement import tools as tools_node
+from mnemic.operations.refinement import open as open_refinement
+from mnemic.operations.refinement.session import RefinementSession, refinement_session
 from mnemic.policy.refinement.batching import batches
 from mnemic.service.memory import Mnemic
 from mnemic.storage import refinements
@@ -60,7 +60,7 @@ async def test_the_agent_is_shown_who_it_is_how_much_there_is_and_every_memory(
     assert request["model"] == "own-voice"
     assert "<persona>\nI am &lt;Harbor&gt;, a patient pilot.\n</persona>" in prompt
     assert "core memory of the scope user, kept for:\n<owner>\nAna\n</owner>" in prompt
-    assert "16 tokens now, target 77. Protected: 8 tokens, at most 19. You may take away at most 1 memories" in prompt
+    assert "16 tokens now, target 77. Protected: 8 tokens, at most 19. You may remove at most 1 memories" in prompt
     ledger = prompt[prompt.index("<ledger>") : prompt.index("</ledger>")].splitlines()[1:]
     assert [line.partition(", stored ")[0] for line in ledger[:2]] == [
         "[1] core, profile, since 2026-03-02",
@@ -112,48 +112,34 @@ async def test_a_long_memory_is_shown_batch_by_batch(clean_db: Clone, model: Loo
 
 # -- limits
 
+LIMITS: dict[str, tuple[dict[str, Any], int]] = {
+    "steps": ({"refinement_steps": 4}, 4),
+    "tokens": ({"refinement_model_tokens": 2500}, 3),
+    "time": ({}, 1),
+}
 
-async def test_a_session_ends_at_its_limit_of_turns(clean_db: Clone, model: LoopbackModel) -> None:
-    async with scripted_memory(clean_db, model, refinement_steps=4) as service:
+
+@pytest.mark.parametrize("limit", LIMITS)
+async def test_a_session_ends_at_its_limits_and_its_journal_says_so(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection, limit: str
+) -> None:
+    settings, turns = LIMITS[limit]
+
+    def again(_: Any) -> Reply:
+        if limit == "time":
+            superuser.execute("update mnemic.refinements set started_at = started_at - interval '61 minutes'")
+        return Reply(message=calling(search(query="answers")), usage=(900, 100))
+
+    async with scripted_memory(clean_db, model, **settings) as service:
         await keep(service, SHORT, SHORT.replace(" ", "  "))
-        model.answer(offering("complete_refinement"), calling(search(query="answers")))
-        result = await service.refine(ANA, KEY, force=True)
-        (journal,) = await service.memories(ANA, ["journal"])
-
-    assert (result["ended"], len(model.chat_requests)) == ("steps", 4)
-    assert journal.content == (
-        "Refinement: 2 \u2192 1 memories, about 9 tokens saved. It was ended at its limit of turns."
-    )
-
-
-async def test_a_session_ends_at_its_limit_of_tokens(clean_db: Clone, model: LoopbackModel) -> None:
-    async with scripted_memory(clean_db, model, refinement_model_tokens=2500) as service:
-        await keep(service, SHORT, SHORT.replace(" ", "  "))
-        again = Reply(message=calling(search(query="answers")), usage=(900, 100))
         model.answer(offering("complete_refinement"), again)
         result = await service.refine(ANA, KEY, force=True)
         (journal,) = await service.memories(ANA, ["journal"])
         (row,) = await service.refinements(ANA)
 
-    assert (result["ended"], len(model.chat_requests), row.model_tokens) == ("tokens", 3, 3000)
-    assert journal.content.endswith("It was ended at its limit of tokens.")
-
-
-async def test_a_session_ends_at_its_limit_of_time(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    await keep(memory, SHORT, SHORT.replace(" ", "  "))
-
-    def slowly(_: Any) -> Any:
-        superuser.execute("update mnemic.refinements set started_at = started_at - interval '61 minutes'")
-        return calling(search(query="answers"))
-
-    model.answer(offering("complete_refinement"), slowly)
-    result = await memory.refine(ANA, KEY, force=True)
-    (journal,) = await memory.memories(ANA, ["journal"])
-
-    assert (result["ended"], len(model.chat_requests)) == ("time", 1)
-    assert journal.content.endswith("It was ended at its limit of time.")
+    assert (result["ended"], len(model.chat_requests), row.model_tokens) == (limit, turns, 1000 * turns)
+    assert "limit of" in journal.content
+    assert journal.content.startswith("Refinement: 2 \u2192 1 memories, about 9 tokens saved. ")
 
 
 async def test_a_turn_without_a_call_ends_a_session_of_one_batch(memory: Mnemic, model: LoopbackModel) -> None:
@@ -187,19 +173,19 @@ async def test_only_what_was_shown_may_be_named(clean_db: Clone, model: Loopback
 
     assert [answer.partition(" [")[0] for answer in blind] == ["Refused: there is no memory"] * 4
     assert [line[:3] for line in found.splitlines()[1:-1]] == ["[2]"]
-    assert gone.startswith("[2] is gone.")
+    assert gone.startswith("[2] is deleted.")
     assert left == THINGS[:7]
 
 
 async def test_control_where_all_is_numbered_at_once_what_was_not_shown_is_changed(
     clean_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def numbering(*given: Any) -> Refining:
-        refining = await refining_of(*given)
-        refining.handles.numbered(await refining.read(refinements.ledger))
+    async def numbering(*given: Any) -> RefinementSession:
+        refining = await refinement_session(*given)
+        refining.handles.number(await refining.read(refinements.ledger))
         return refining
 
-    monkeypatch.setattr(use_knife, "refining_of", numbering)
+    monkeypatch.setattr(tools_node, "refinement_session", numbering)
 
     blind, *_ = await named_blindly(clean_db, model)
 
@@ -219,27 +205,26 @@ async def test_numbers_stay_the_same_from_batch_to_batch(clean_db: Clone, model:
     assert [line[:3] for line in told.splitlines()[1:-1]] == ["[1]", "[2]", "[3]"]
 
 
+@pytest.mark.parametrize("blocks", [False, True], ids=["", "control: on the event loop"])
 async def test_while_a_long_memory_is_cut_into_batches_others_go_on(
-    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, blocks: bool
 ) -> None:
     await keep(memory, SHORT)
     loop, went_on = asyncio.get_running_loop(), threading.Event()
+    found: list[bool] = []
 
     def waiting(entries: Any, *, tokens: int) -> Any:
         """Needs somebody else on the event loop to go on meanwhile."""
         loop.call_soon_threadsafe(went_on.set)
-        return batches(entries, tokens=tokens) if went_on.wait(timeout=20) else []
+        found.append(went_on.wait(timeout=0.1 if blocks else 20))
+        return batches(entries, tokens=tokens)
+
+    async def here(act: Any, *given: Any, **named: Any) -> Any:
+        return act(*given, **named)
 
     monkeypatch.setattr(open_refinement, "batches", waiting)
+    if blocks:
+        monkeypatch.setattr(asyncio, "to_thread", here)
     await play(memory, model)
 
-    assert went_on.is_set()
-    assert len(model.chat_requests) == 1  # none where nobody went on
-
-
-async def test_control_on_the_event_loop_nobody_goes_on_meanwhile() -> None:
-    loop, went_on = asyncio.get_running_loop(), threading.Event()
-
-    loop.call_soon_threadsafe(went_on.set)
-
-    assert not went_on.wait(timeout=0.05)
+    assert found == [not blocks]

@@ -14,7 +14,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from mnemic.operations.recall import access_tracker as uses_module
-from mnemic.operations.recall.access_tracker import Uses
+from mnemic.operations.recall.access_tracker import AccessTracker
 from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
@@ -63,7 +63,7 @@ def counted(superuser: psycopg.Connection) -> dict[str, int]:
 
 def test_a_memory_counts_once_per_session_and_day() -> None:
     calendar, memory_id = Calendar(), uuid4()
-    noted = Uses(today=calendar)
+    noted = AccessTracker(today=calendar)
     for _ in range(3):
         noted.note(HERE, [memory_id, memory_id])
     assert noted.taken(HERE) == {memory_id}
@@ -78,7 +78,7 @@ def test_a_memory_counts_once_per_session_and_day() -> None:
 
 
 def test_without_a_session_it_counts_once_per_user() -> None:
-    noted, memory_id = Uses(), uuid4()
+    noted, memory_id = AccessTracker(), uuid4()
     for who in (identity("ana"), identity("ana"), identity("ben"), identity("ana", agent="other")):
         noted.note(who, [memory_id])
     assert [len(noted.taken(identity(user))) for user in ("ana", "ben")] == [1, 1]
@@ -86,7 +86,7 @@ def test_without_a_session_it_counts_once_per_user() -> None:
 
 
 def test_the_role_that_asked_does_not_matter() -> None:
-    noted, memory_id = Uses(), uuid4()
+    noted, memory_id = AccessTracker(), uuid4()
     noted.note(HERE.model_copy(update={"role": "planner", "actor_id": "tool"}), [memory_id])
     noted.note(HERE, [memory_id])
     assert noted.taken(HERE) == {memory_id}
@@ -94,7 +94,7 @@ def test_the_role_that_asked_does_not_matter() -> None:
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uses_module, "MOST_NOTED", 100)
-    noted = Uses()
+    noted = AccessTracker()
     for number in range(1000):
         noted.note(identity(f"u{number}"), [uuid4() for _ in range(7)])
         assert len(noted._counted) < 107
@@ -196,7 +196,7 @@ async def test_a_database_that_is_away_keeps_nobody_from_closing(
     clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     reading = make_conninfo(clean_db.service_dsn, options="-c default_transaction_read_only=on")
-    noted = Uses()
+    noted = AccessTracker()
     for number in range(5):
         noted.note(identity(f"u{number}"), [uuid4()])
     async with scripted_resources(clean_db, model, database_url=reading) as resources:
@@ -223,6 +223,7 @@ async def test_foreign_and_unknown_ids_count_for_nothing(db: Database, superuser
     assert counted(superuser) == {"Ana's.": 1, "Ben's.": 1}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("held_by", ["the policies", "the statement", "neither"])
 async def test_statement_and_policies_each_keep_foreign_memories_from_being_counted(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, held_by: str
@@ -261,6 +262,7 @@ async def count_all_at_once(db: Database, rounds: int) -> list[MnemicError]:
     return met
 
 
+@pytest.mark.thorough
 async def test_turns_that_end_at_once_do_not_deadlock_and_none_is_lost(fresh_db: Clone) -> None:
     see_deadlocks_quickly(fresh_db)
     async with fresh_db.database(PATIENT) as db:
@@ -269,6 +271,7 @@ async def test_turns_that_end_at_once_do_not_deadlock_and_none_is_lost(fresh_db:
         assert sum(counted(connection).values()) == 20 * 8 * 40
 
 
+@pytest.mark.thorough
 async def test_without_their_order_they_would(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     see_deadlocks_quickly(fresh_db)
     shuffled = uses._SQL["count"].replace("order by id", "order by random()")
@@ -281,7 +284,7 @@ async def test_without_their_order_they_would(fresh_db: Clone, monkeypatch: pyte
 
 def test_what_waits_is_bounded_and_asks_to_be_written() -> None:
     """A process that only recalls never observes."""
-    noted, calendar = Uses(today=(day := Calendar())), day
+    noted, calendar = AccessTracker(today=(day := Calendar())), day
     times = [noted.note(identity("ana", session=f"s{number}"), [uuid4()]) for number in range(uses_module.MOST_WAITING)]
     assert times == [False] * (uses_module.MOST_WAITING - 1) + [True]
     calendar.day = TUESDAY

@@ -1,11 +1,15 @@
 """A search happens for messages that ask for the past, and rarely for others."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.recall.heuristics import NAMES_NEEDED, decide_search, unknown_names
+from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
 from mnemic.policy.text.words import WORD
+from mnemic.state.records import Standing
+from tests.prompts.test_memory_context import memory
 
 
 @pytest.mark.parametrize(
@@ -32,7 +36,7 @@ from mnemic.policy.text.words import WORD
     ],
 )
 def test_a_recall_phrase_is_enough(message: str) -> None:
-    assert decide_search(message).reason == "phrase"
+    assert search_reason(message) == "phrase"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +55,7 @@ def test_a_recall_phrase_is_enough(message: str) -> None:
     ],
 )
 def test_a_question_about_the_past_is_enough(message: str) -> None:
-    assert decide_search(message).reason == "past_question"
+    assert search_reason(message) == "past_question"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +71,7 @@ def test_a_question_about_the_past_is_enough(message: str) -> None:
     ],
 )
 def test_a_question_about_ones_own_affairs_is_enough(message: str) -> None:
-    assert decide_search(message).reason == "own_question"
+    assert search_reason(message) == "own_question"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +86,7 @@ def test_a_question_about_ones_own_affairs_is_enough(message: str) -> None:
     ],
 )
 def test_a_question_for_advice_or_about_the_world_is_not(message: str) -> None:
-    assert decide_search(message).reason is None
+    assert search_reason(message) is None
 
 
 @pytest.mark.parametrize(
@@ -108,36 +112,45 @@ def test_a_question_for_advice_or_about_the_world_is_not(message: str) -> None:
     ],
 )
 def test_an_ordinary_message_does_not_search(message: str) -> None:
-    decision = decide_search(message)
-    assert decision.reason is None
-    assert len(unknown_names(decision.names, "")) < NAMES_NEEDED
+    assert search_reason(message) is None
 
 
 def test_an_explicit_request_always_searches() -> None:
-    assert decide_search("ok", asked=True).reason == "asked"
-    assert decide_search("ok, ask Einar", asked=True).names == ("Einar",)
+    assert search_reason("ok", always=True) == "asked"
+
+
+NAMES = "I think that Sunniva Berg saw Einar with Agnete in New York."
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"), [((), "names"), (("Sunniva is Einar Hovde's deputy.",), "names"), ((NAMES,), None)]
+)
+def test_two_names_that_the_standing_memory_does_not_know_are_a_reason(
+    known: Sequence[str], reason: str | None
+) -> None:
+    standing = [
+        Standing(scope_key="user:ana", reflections=tuple(memory("reflection", text, "user:ana") for text in known))
+    ]
+    assert search_reason(NAMES, standing) == reason
+    assert search_reason("I think that Einar left.", standing) is None
 
 
 def test_names_are_candidates_within_sentences_and_adjacent_ones_are_one() -> None:
-    decision = decide_search(
-        "Yesterday I met Sunniva Berg in New York, and Jean-Luc at NASA in May. Einar's there, einar!"
-    )
-    assert decision.reason is None
-    assert decision.names == ("Sunniva Berg", "New York", "Jean Luc")
+    message = "Yesterday I met Sunniva Berg in New York, and Jean-Luc at NASA in May. Einar's there, einar!"
+    assert candidate_names(message) == ("Sunniva Berg", "New York", "Jean Luc")
 
 
 def test_names_that_the_standing_memory_knows_are_no_reason() -> None:
-    names = decide_search("I think that Sunniva Berg saw Einar with Agnete in New York.").names
+    names = candidate_names(NAMES)
     assert unknown_names(names, "einar hovde's deputy is SUNNIVA.") == ("Agnete", "New York")
     assert unknown_names(names, "Sunnivas new boat") == ("Sunniva Berg", "Einar", "Agnete", "New York")
 
 
 @given(st.text())
-def test_names_are_distinct_and_asking_changes_nothing_else(message: str) -> None:
-    decision = decide_search(message)
-    assert len({name.casefold() for name in decision.names}) == len(decision.names)
-    assert decide_search(message, asked=True).names == decision.names
-    assert unknown_names(decision.names, message) == ()
+def test_names_are_distinct_and_their_own_message_knows_them(message: str) -> None:
+    names = candidate_names(message)
+    assert len({name.casefold() for name in names}) == len(names)
+    assert unknown_names(names, message) == ()
 
 
 @given(st.lists(st.sampled_from(["Ana", "Oslo", "New York", "Liv Berg"]), unique=True), st.text())

@@ -2,7 +2,7 @@
 
 from mnemic.policy.formation.bands import same_fact
 from mnemic.policy.formation.sharing import is_pasted, is_personal
-from mnemic.policy.recall.heuristics import decide_search, unknown_names
+from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
 from mnemic.policy.text.degenerate import is_degenerate
 from mnemic.policy.text.details import details
 from mnemic.policy.text.hygiene import clean_text, clip_text, strip_recalled
@@ -34,7 +34,7 @@ def test_judgement_comes_back(hostile: str) -> None:
 
 
 def test_reading_comes_back(hostile: str) -> None:
-    decision = decide_search(hostile)
-    assert unknown_names(decision.names, hostile) == ()
+    search_reason(hostile)
+    assert unknown_names(candidate_names(hostile), hostile) == ()
     assert max(map(len, pieces(hostile)), default=0) <= 1000
     assert "".join("".join(sentences(hostile)).split()) == "".join(hostile.split())

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from mnemic.policy.recall.ranking import PLAIN, WEIGHTS
-from mnemic.policy.recall.scoring import Asked, Candidate, Links, ranked, reciprocal
+from mnemic.policy.recall.ranking import PLAIN, WEIGHTS, RankingContext
+from mnemic.policy.recall.scoring import ranked, reciprocal
+from mnemic.state.query import Candidate, Links
 from mnemic.state.records import Found
 
 DAY = datetime(2026, 3, 2, tzinfo=UTC)
-PLAINLY = Asked(names=frozenset(), self_id=None, top_k=10, rag_lengths={})
+PLAINLY = RankingContext(names=frozenset(), self_id=None, top_k=10, rag_lengths={})
 
 
 def candidate(number: int, **changes: Any) -> Candidate:

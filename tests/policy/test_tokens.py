@@ -1,10 +1,10 @@
-"""Lengths are counted as the database counts them."""
+"""Lengths are counted as the database counts them; ranked items fill a budget without ever breaking it."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.text.tokens import ROLE_WEIGHTS, count_tokens, weighted_tokens
+from mnemic.policy.text.tokens import ROLE_WEIGHTS, count_tokens, fit, weighted_tokens
 from mnemic.state.records import Role
 
 
@@ -28,3 +28,17 @@ def test_two_texts_together_never_count_more_than_apart(a: str, b: str) -> None:
 @given(st.sampled_from(sorted(ROLE_WEIGHTS)), st.text())
 def test_nobody_weighs_more_than_a_user(role: Role, text: str) -> None:
     assert 0 <= weighted_tokens(role, text) <= weighted_tokens("user", text) == count_tokens(text)
+
+
+def test_a_long_item_is_passed_over_for_smaller_ones_behind_it() -> None:
+    assert fit(["aaa", "bbbbbbbbb", "cc", "d", "e"], tokens=len, budget=6) == ["aaa", "cc", "d"]
+
+
+@given(st.lists(st.integers(0, 50)), st.integers(-5, 200))
+def test_the_budget_holds_and_rank_order_stays(sizes: list[int], budget: int) -> None:
+    ranked = list(enumerate(sizes))
+    chosen = fit(ranked, tokens=lambda item: item[1], budget=budget)
+    assert sum(size for _, size in chosen) <= max(0, budget)
+    assert chosen == sorted(chosen)
+    left = budget - sum(size for _, size in chosen)
+    assert all(size > left for rank, size in ranked if (rank, size) not in chosen)

@@ -20,8 +20,6 @@ from tests.support.worlds import AGENT, identity, message, remember
 from tests.support.worlds import memory as stored
 
 BO = identity("bo", session="s9")
-#: Nobody's own: an agent and a group are shared.
-NOBODY = (identity(None), identity(None, groups=["crew"]))
 
 
 async def kept(service: Mnemic, model: LoopbackModel, who: Identity, text: str) -> uuid.UUID:
@@ -61,22 +59,6 @@ async def test_erasing_a_person_takes_their_settings_and_nobody_elses(
     assert [one.id for one in await memory.memories(BO, ["fact"])] == [his]
     named = superuser.execute("select scope_key, name from mnemic.scopes where extraction_guidance is not null")
     assert named.fetchall() == [("user:bo", "Somebody")]
-
-
-@pytest.mark.parametrize("who", NOBODY)
-async def test_without_a_person_there_is_nothing_of_ones_own(memory: Mnemic, who: Identity) -> None:
-    with pytest.raises(InvalidInputError, match="user_id"):
-        await memory.erase(who, uuid.uuid4())
-    with pytest.raises(InvalidInputError, match="user_id"):
-        await memory.erase_person(who)
-    with pytest.raises(InvalidInputError, match="user_id"):
-        await memory.erase_person(identity(None, session="s1"))
-
-
-@pytest.mark.parametrize("ids", [[], [None], ["no id"], [[uuid.uuid4()]], [uuid.uuid4(), 5], [{"a": 1}]])
-async def test_what_are_no_ids_is_refused(memory: Mnemic, ids: Any) -> None:
-    with pytest.raises(InvalidInputError, match=r"^memory_ids: "):
-        await memory.erase(ANA, *ids)
 
 
 async def test_a_session_alone_takes_its_own_memories_and_no_persons_words(

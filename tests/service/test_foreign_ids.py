@@ -77,6 +77,7 @@ async def test_each_scope_is_seen_by_those_who_belong_to_it(known: Mnemic) -> No
     assert await seen_by(known, identity("ana", agent="museum", groups=["crew"], session="s-ana")) == set()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fallen", ["policies", "conditions", "policies and conditions"])
 async def test_policies_and_the_conditions_of_the_statements_are_two_walls(
     fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, fallen: str

@@ -12,8 +12,9 @@ import psycopg
 import pytest
 
 from mnemic import Administration, Rollback
-from mnemic.service.asked import Rolling
-from mnemic.service.governance import rolling_back
+from mnemic.operations.governance import rollback
+from mnemic.operations.governance.actor import Actor
+from mnemic.state.rollback import RollbackOptions
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
 from tests.support.large import load_operation
@@ -55,18 +56,17 @@ async def test_very_many_memories_are_rolled_back_while_others_write(
     clean_db: Clone, superuser: psycopg.Connection
 ) -> None:
     op_id = await asyncio.to_thread(load_operation, superuser, AGENT, MANY)
-    how = Rolling(skip_erased=False, dry_run=False)
 
     def states() -> dict[str, int]:
         counts = "select state, count(*) from mnemic.memories where scope_key = 'user:ana' group by 1"
         return dict(superuser.execute(counts).fetchall())
 
     async with clean_db.database(Settings(pool_size=4, statement_timeout_seconds=300)) as db:
-        transact = rolling_back.as_person(db, ANA)
+        actor, options = Actor.person(db, ANA), RollbackOptions()
 
         async def undo(op_id: UUID | None) -> Rollback:
             assert op_id
-            return await rolling_back.undo(transact, [KEY], [op_id], how)
+            return await rollback.undo(actor, [op_id], options)
 
         async with others_write(db, "nothing else"):
             await asyncio.sleep(5)
@@ -77,7 +77,7 @@ async def test_very_many_memories_are_rolled_back_while_others_write(
             await undo(undone.op_id)
         assert states() == {"active": MANY}
         async with others_write(db, "restore of the beginning"):
-            restored = await rolling_back.restore(transact, KEY, 0, how, administers=False)
+            restored = await rollback.restore(actor, KEY, 0, options)
         assert states() == {"soft_deleted": MANY}
         async with others_write(db, "undo of the restore"):
             await undo(restored.op_id)

@@ -176,6 +176,16 @@ async def test_a_sentence_said_twice_takes_one_line(memory: Mnemic) -> None:
     assert context["context"].count(BEES) == 1
 
 
+async def test_a_role_without_the_standing_part_is_not_listed_any_of_it(memory: Mnemic) -> None:
+    core = await memory.remember(ANA, "Ana is quitting in May.", category="goals", kind="core")
+    planner = ANA.model_copy(update={"role": "planner"})
+
+    assert core.id
+    assert (await memory.memories(planner), await memory.history(planner, core.id)) == ([], [])
+    assert [row.id for row in await memory.memories(ANA)] == [core.id]
+    assert len(await memory.history(ANA, core.id)) == 1
+
+
 @pytest.mark.parametrize("limit", [0, -1, 2**40])
 async def test_a_listing_has_bounds(memory: Mnemic, limit: int) -> None:
     with pytest.raises(InvalidInputError, match=r"^limit: "):

@@ -1,7 +1,6 @@
 """The middleware in an agent of `create_agent`, with the real OpenAI client on the wire."""
 
 import asyncio
-import logging
 import re
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +32,6 @@ from tests.support.agents import (
     requests,
     said,
     stored,
-    storing_nothing,
     system_of,
 )
 from tests.support.loopback import LoopbackModel
@@ -98,16 +96,6 @@ async def test_the_tools_come_along_and_the_unsure_model_is_answered(memory: Mne
     assert turn["messages"][-1].text == VISIBLE
 
 
-async def test_what_the_tool_told_is_not_stored_as_said(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    await remember(memory, model)
-    answers(model, calling("memory_query", query="bees on the quay"), VISIBLE)
-    await agent(memory, model).ainvoke(said(GREETING), context=FRIDAY)
-
-    assert sorted(stored(superuser)) == [("assistant", VISIBLE), ("user", GREETING)]
-
-
 async def test_the_next_turn_hears_once_what_another_session_changed(memory: Mnemic, model: LoopbackModel) -> None:
     answers(model)
     running = agent(memory, model, checkpointer=InMemorySaver())
@@ -161,6 +149,7 @@ class Leaky(MemoryMiddleware):
     state_schema = LeakyState  # type: ignore[assignment]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("durability", DURABILITIES)
 async def test_control_a_tracked_channel_is_saved(
     fresh_db: Clone, model: LoopbackModel, durability: Durability
@@ -210,23 +199,6 @@ async def test_a_subagents_instructions_are_not_stored(
     await planner.ainvoke(said("Plan the visit."), context=identity("ana"))
 
     assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (0,)
-
-
-async def test_a_turn_is_answered_all_the_same_where_the_memory_fails(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
-) -> None:
-    await remember(memory, model)
-    answers(model)
-    running = agent(memory, model, checkpointer=InMemorySaver())
-    with storing_nothing(superuser), caplog.at_level(logging.WARNING, logger="mnemic"):
-        turn = await running.ainvoke(said(f"I say {CANARY}."), THREAD, context=FRIDAY)
-
-    assert turn["messages"][-1].text == VISIBLE
-    assert "were not stored" in caplog.text
-    assert CANARY not in caplog.text
-    assert stored(superuser) == []
-    await running.ainvoke(said(GREETING), THREAD, context=FRIDAY)
-    assert len(stored(superuser)) == 4
 
 
 async def test_an_agent_may_be_invoked_synchronously_in_another_thread(

@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-from types import SimpleNamespace
 from typing import Any
 
-import psycopg
 import pytest
 from langgraph.runtime import Runtime
 
@@ -23,10 +21,8 @@ from tests.support.agents import (
     WISH,
     agent,
     answers,
-    remember,
     requests,
     said,
-    stored,
     system_of,
 )
 from tests.support.loopback import LoopbackModel
@@ -81,25 +77,6 @@ async def test_control_an_identity_that_sticks_is_seen(memory: Mnemic, model: Lo
     sticky = Sticky(memory, memory.tools(), TurnOptions(observe=False))
     found = await heard(memory, model, sticky)
     assert found["ana"] == found["ben"] != set()
-
-
-@pytest.mark.parametrize(
-    "context",
-    [
-        FRIDAY.model_dump(),
-        {"agent_id": "harbor", "user_id": "ana", "session_id": "friday", "host": "blue"},
-        SimpleNamespace(agent_id="harbor", user_id="ana", session_id="friday"),
-    ],
-)
-async def test_any_object_with_the_identitys_fields_says_whose_run_it_is(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, context: Any
-) -> None:
-    await remember(memory, model)
-    answers(model)
-    await agent(memory, model).ainvoke(said(QUESTION), context=context)
-
-    assert KEPT in system_of(requests(model)[0])
-    assert sorted(stored(superuser)) == [("assistant", VISIBLE), ("user", QUESTION)]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from langgraph.types import Command
 
 from mnemic import Mnemic
 from mnemic.operations.threads import RUNTIME, owner_of_run
+from mnemic.service.server.threads import ServerThreads
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import Identity
 from mnemic.storage.threads import ThreadOwner
@@ -147,3 +148,16 @@ def test_a_config_that_names_another_person_than_the_context_is_refused() -> Non
     for other in ({"user_id": "bo"}, {"agent_id": "museum"}, {"user_id": None}):
         with pytest.raises(RefusedIdentityError, match="agent_id and user_id"):
             owner_of_run({"configurable": {**mine, **other}})
+
+
+async def test_a_run_that_is_nobodys_does_not_take_up_somebodys_thread(memory: Mnemic) -> None:
+    await answering(memory.checkpointer()).ainvoke(said("I am Ana"), memory.thread(ANA))
+    server = ServerThreads(memory.resources.database)
+
+    async def found(**run: Any) -> bool:
+        return await server.aget_tuple({"configurable": {"thread_id": "s1", "checkpoint_ns": "", **run}}) is not None
+
+    assert not await found(**{RUNTIME: SimpleNamespace(context=None, server_info=None)})
+    assert not await found(**{RUNTIME: SimpleNamespace(context=identity("bo"), server_info=None)})
+    assert await found(**{RUNTIME: SimpleNamespace(context=ANA, server_info=None)})
+    assert await found()  # the server itself, which has let its caller at the thread

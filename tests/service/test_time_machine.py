@@ -1,441 +1,362 @@
-"""Rollback of operations and scope keys, alike on every surface: methods and commands of a person, an administrator."""
+"""Rollback at the operation, in full: as the person concerned, and as an administrator."""
 
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 
 import psycopg
 import pytest
 
-from mnemic import Administration, Identity, Mnemic, Rollback
-from mnemic.operations.run.resources import Resources
-from mnemic.service.governance import time_machine as of_the_person
-from mnemic.state.errors import InvalidInputError, MnemicError, RollbackRefusedError, UnknownOperationError
+from mnemic.operations.governance import retention, rollback
+from mnemic.operations.governance.actor import Actor
+from mnemic.policy.categories import Allowlist
+from mnemic.state.errors import (
+    ContentErasedError,
+    InvalidInputError,
+    RollbackRefusedError,
+    UnknownOperationError,
+)
+from mnemic.state.identity import Identity
+from mnemic.state.rollback import Rollback, RollbackOptions
 from mnemic.storage import memories
 from mnemic.storage.database import Database, Scoped
 from tests.support.chain import assert_chain_is_whole
-from tests.support.loopback import LoopbackModel
-from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, saved, states
-from tests.support.scripted import scripted_memory
+from tests.support.rollbacks import (
+    ANA,
+    again,
+    everything,
+    forgotten,
+    op_ids,
+    protect,
+    restore,
+    saved,
+    states,
+    undo,
+)
 from tests.support.server import Clone
-from tests.support.surfaces import WAYS, Surface
 from tests.support.worlds import MODEL, identity, operate, remember
 from tests.support.worlds import memory as new_memory
 
-#: The person's own, for what a person alone is refused.
-OWN = [way for way in WAYS if "person" in way]
 BO = identity("bo", session="s2")
 BEES, PORTO, BOAT = "Ana keeps bees.", "Ana lives in Porto.", "Ana has a boat."
 UNKNOWN = uuid.UUID(int=1)
-#: The database's own check switched off.
+ALL = Allowlist(categories=("profile", "procedural"), standing=True)
+#: The database's own check of a person's keys switched off.
 EVERY_KEY = "create or replace function mnemic.own_keys(p_keys text[]) returns text[] language sql return p_keys"
 
 
-@pytest.fixture
-def db(resources: Resources) -> Database:
-    return resources.database
+async def refused(actor: Actor, *ops: uuid.UUID, **options: bool) -> Rollback:
+    """What an undo met that was refused."""
+    with pytest.raises(RollbackRefusedError) as caught:
+        await undo(actor, *ops, **options)
+    assert caught.value.rollback.op_id is None
+    return caught.value.rollback
 
 
-async def refusal(surface: Surface, *ops: uuid.UUID, **switches: bool) -> MnemicError:
-    """The error of an undo, which leaves every row as it is."""
-    return await _refused(surface.undo(*ops, **switches))
+# -- which operations
 
 
-async def _refused(act: Awaitable[object]) -> MnemicError:
-    with pytest.raises(MnemicError) as caught:
-        await act
-    return caught.value
-
-
-# -- which operation
-
-
-async def test_the_newest_operation_is_undone(surface: Surface, db: Database, superuser: psycopg.Connection) -> None:
-    (bees,) = await saved(db, BEES)
-    await saved(db, BOAT)
-    done = await surface.undo(op_ids(superuser)[-1])
-
-    assert states(superuser) == {BEES: "active", BOAT: "soft_deleted"}
-    assert [(one.before, one.after, one.scope_key) for one in done.changes] == [("active", "soft_deleted", "user:ana")]
-    assert bees.id not in {one.memory_id for one in done.changes}
-    assert_chain_is_whole(superuser, "harbor")
-
-
-async def test_the_one_before_it_is_undone_and_the_newest_stays(
-    surface: Surface, db: Database, superuser: psycopg.Connection
+@pytest.mark.parametrize(
+    ("chosen", "bees", "porto", "boat"),
+    [
+        ([1], "soft_deleted", "active", "soft_deleted"),  # the one that stored the boat
+        ([2], "active", "active", "active"),  # the newest, which forgot the bees
+        ([1, 2], "active", "active", "soft_deleted"),
+        ([0, 2], "soft_deleted", "soft_deleted", "active"),  # bees were stored and forgotten by them: as they are
+        ([0, 1, 2], "soft_deleted", "soft_deleted", "soft_deleted"),
+    ],
+)
+async def test_operations_are_undone_as_one_and_that_is_undone_in_turn(
+    actor: Actor, db: Database, superuser: psycopg.Connection, chosen: Sequence[int], bees: str, porto: str, boat: str
 ) -> None:
-    await saved(db, BEES, PORTO)
+    kept, _ = await saved(db, BEES, PORTO)
     await saved(db, BOAT)
-    done = await surface.undo(op_ids(superuser)[0])
+    await forgotten(db, kept)
+    ops, before = op_ids(superuser), states(superuser)
+    done = await undo(actor, *(ops[place] for place in chosen))
 
-    assert states(superuser) == {BEES: "soft_deleted", PORTO: "soft_deleted", BOAT: "active"}
-    assert len(done.changes) == 2
-
-
-async def test_both_are_undone_as_one_operation(surface: Surface, db: Database, superuser: psycopg.Connection) -> None:
-    (bees,) = await saved(db, BEES)
-    await forgotten(db, bees)
-    first, second = op_ids(superuser)
-    done = await surface.undo(first, second)
-
-    assert states(superuser) == {BEES: "soft_deleted"}
-    assert done.changes == ()
-    await saved(db, PORTO)
-    await saved(db, BOAT)
-    done = await surface.undo(*op_ids(superuser)[-2:])
-    assert states(superuser) == {BEES: "soft_deleted", PORTO: "soft_deleted", BOAT: "soft_deleted"}
-    assert op_ids(superuser)[-1] == done.op_id
-    assert len(op_ids(superuser)) == 5
-
-
-async def test_an_undone_operation_is_done_again_by_undoing_the_undo(
-    surface: Surface, db: Database, superuser: psycopg.Connection
-) -> None:
-    await saved(db, BEES, PORTO)
-    undone = await surface.undo(op_ids(superuser)[0])
-    assert undone.op_id
-    redone = await surface.undo(undone.op_id)
+    assert states(superuser) == {BEES: bees, PORTO: porto, BOAT: boat}
+    assert len(done.changes) == sum(before[text] != state for text, state in states(superuser).items())
+    assert op_ids(superuser) == [*ops, done.op_id]
+    assert done.op_id
+    redone = await undo(actor, done.op_id)
+    assert states(superuser) == before
     assert redone.op_id
-    assert states(superuser) == {BEES: "active", PORTO: "active"}
-    await surface.undo(redone.op_id)
-    assert states(superuser) == {BEES: "soft_deleted", PORTO: "soft_deleted"}
+    await undo(actor, redone.op_id)
+    assert states(superuser) == {BEES: bees, PORTO: porto, BOAT: boat}
+    assert_chain_is_whole(superuser, "harbor")
 
 
 # -- what stands against it
 
 
-async def test_a_later_change_is_a_conflict_that_is_listed(
-    surface: Surface, db: Database, superuser: psycopg.Connection
-) -> None:
-    (bees,) = await saved(db, BEES)
-    await forgotten(db, bees)
-    first, later = op_ids(superuser)
-    before = everything(superuser)
-    refused = await refusal(surface, first)
-
-    assert isinstance(refused, RollbackRefusedError)
-    assert "later operations (1) changed the same memories" in str(refused)
-    assert [one.op_id for one in refused.rollback.later] == [later]
-    assert everything(superuser) == before
-
-
-async def test_a_cascade_undoes_the_later_operations_too(
-    surface: Surface, db: Database, superuser: psycopg.Connection
+async def test_a_later_operation_is_a_conflict_until_a_cascade_undoes_it_too(
+    actor: Actor, db: Database, superuser: psycopg.Connection
 ) -> None:
     bees, porto = await saved(db, BEES, PORTO)
     await forgotten(db, bees, porto)
     await saved(db, BOAT)
-    undone = await surface.undo(op_ids(superuser)[1])  # the newest on these two
-    assert undone.op_id
-    assert states(superuser) == {BEES: "active", PORTO: "active", BOAT: "active"}
-    done = await surface.undo(op_ids(superuser)[0], cascade=True)
+    first, later, _ = op_ids(superuser)
+    before = everything(superuser)
 
-    assert {one.op_id for one in done.later} == {op_ids(superuser)[1], undone.op_id}
+    assert [one.op_id for one in (await refused(actor, first)).later] == [later]
+    dry = await undo(actor, first, dry_run=True)
+    assert ([one.op_id for one in dry.later], dry.changes) == ([later], ())  # the later ones alone
+    assert everything(superuser) == before
+
+    brought_back = await undo(actor, later)
+    done = await undo(actor, first, cascade=True)
+    assert {one.op_id for one in done.later} == {later, brought_back.op_id}
     assert states(superuser) == {BEES: "soft_deleted", PORTO: "soft_deleted", BOAT: "active"}
     assert done.op_id
-    await surface.undo(done.op_id)
+    await undo(actor, done.op_id)
     assert states(superuser) == {BEES: "active", PORTO: "active", BOAT: "active"}
 
 
-async def test_a_living_twin_is_a_conflict_that_a_cascade_does_not_solve(
-    surface: Surface, db: Database, superuser: psycopg.Connection
+@pytest.mark.parametrize("twin_lives", [True, False])
+async def test_two_that_would_say_the_same_are_a_conflict_that_a_cascade_does_not_solve(
+    actor: Actor, db: Database, superuser: psycopg.Connection, twin_lives: bool
 ) -> None:
+    """One of them lives, or both would come back."""
     (bees,) = await saved(db, BEES)
     await forgotten(db, bees)
     twin = again(bees)
     await remember(db, ANA, twin)
-    before = everything(superuser)
-    refused = await refusal(surface, op_ids(superuser)[1], cascade=True)
+    if not twin_lives:
+        await forgotten(db, twin)
+    ops, before = op_ids(superuser), everything(superuser)
+    met = await refused(actor, *ops[1::2], cascade=True)
 
-    assert "say the same" in str(refused)
-    assert isinstance(refused, RollbackRefusedError)
-    assert [one.memory_id for one in refused.rollback.twins] == [twin.id]
+    assert {one.memory_id for one in met.twins} == ({twin.id} if twin_lives else {bees.id, twin.id})
     assert everything(superuser) == before
 
 
-async def test_two_that_would_come_back_in_one_place_are_each_others_twins(
-    surface: Surface, db: Database, superuser: psycopg.Connection
-) -> None:
-    (bees,) = await saved(db, BEES)
-    await forgotten(db, bees)
-    twin = again(bees)
-    await remember(db, ANA, twin)
-    await forgotten(db, twin)
-    ops = op_ids(superuser)
-    refused = await refusal(surface, ops[1], ops[3])
-    assert isinstance(refused, RollbackRefusedError)
-    assert {one.memory_id for one in refused.rollback.twins} == {bees.id, twin.id}
-    assert set(states(superuser).values()) == {"soft_deleted"}
-
-
 async def test_a_protected_memory_is_rolled_back_by_an_administrator_alone(
-    surface: Surface, db: Database, superuser: psycopg.Connection
+    actor: Actor, db: Database, superuser: psycopg.Connection
 ) -> None:
     (bees,) = await saved(db, BEES)
-    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (bees.id,))
-    first, _ = op_ids(superuser)
-    before = everything(superuser)
-    if surface.administers:
-        assert (await surface.undo(first, cascade=True)).changes
+    protect(superuser, bees)
+    before, first = everything(superuser), op_ids(superuser)[0]
+    if actor.administers:
+        assert (await undo(actor, first, cascade=True)).changes
         assert states(superuser) == {BEES: "soft_deleted"}
     else:
-        refused = await refusal(surface, first, cascade=True)
-        assert "by an administrator only" in str(refused)
-        assert isinstance(refused, RollbackRefusedError)
-        assert [one.memory_id for one in refused.rollback.protected] == [bees.id]
+        assert [one.memory_id for one in (await refused(actor, first, cascade=True)).protected] == [bees.id]
         assert everything(superuser) == before
 
 
-async def test_what_was_erased_is_named_and_left_where_that_is_wanted(
-    surface: Surface, memory: Mnemic, db: Database, superuser: psycopg.Connection
+async def test_what_was_erased_stops_it_unless_it_is_skipped(
+    actor: Actor, person: Actor, db: Database, superuser: psycopg.Connection
 ) -> None:
     bees, porto = await saved(db, BEES, PORTO)
     await forgotten(db, bees, porto)
-    await memory.erase(ANA, bees.id)
-    refused = await refusal(surface, op_ids(superuser)[1])
-    assert "was erased" in str(refused)
-    assert isinstance(refused, RollbackRefusedError)
-    assert [one.memory_id for one in refused.rollback.erased] == [bees.id]
+    await retention.erase(person, [bees.id], dry_run=False, progress=None)
+    later = op_ids(superuser)[1]
+    with pytest.raises(ContentErasedError) as caught:
+        await undo(actor, later)
+    assert [one.memory_id for one in caught.value.rollback.erased] == [bees.id]
 
-    done = await surface.undo(op_ids(superuser)[1], skip_erased=True)
+    done = await undo(actor, later, skip_erased=True)
     assert [one.memory_id for one in done.changes] == [porto.id]
     assert states(superuser) == {"": "purged", PORTO: "active"}
+
+
+@pytest.mark.parametrize("what", ["undo", "restore", "session"])
+async def test_a_dry_run_writes_nothing_and_tells_what_the_real_one_does(
+    actor: Actor, db: Database, superuser: psycopg.Connection, what: str
+) -> None:
+    began = datetime.now(UTC) - timedelta(minutes=1)
+    bees, _ = await saved(db, BEES, PORTO)
+    await forgotten(db, bees)
+    before, first = everything(superuser), op_ids(superuser)[0]
+
+    async def act(**options: bool) -> Rollback:
+        if what == "undo":
+            return await undo(actor, first, cascade=True, **options)
+        if what == "restore":
+            return await restore(actor, "user:ana", 2, **options)
+        return await rollback.undo_session(actor, "s1", began, RollbackOptions(**options))
+
+    planned = await act(dry_run=True)
+    assert everything(superuser) == before
+    done = await act()
+    assert done.op_id == op_ids(superuser)[-1]
+    assert planned == replace(done, op_id=None)
+    assert planned.changes
 
 
 # -- whose operation
 
 
-async def test_an_unknown_id_is_refused(surface: Surface, db: Database, superuser: psycopg.Connection) -> None:
-    await saved(db, BEES)
-    before = everything(superuser)
-    assert "No such operation" in str(await refusal(surface, UNKNOWN))
-    assert everything(superuser) == before
-
-
-async def test_the_ids_of_other_people_and_agents_are_as_unknown_ones(
-    surface: Surface, db: Database, superuser: psycopg.Connection
+async def test_unknown_operations_and_those_of_others_are_refused_alike(
+    actor: Actor, db: Database, superuser: psycopg.Connection
 ) -> None:
+    await saved(db, BEES)
     await saved(db, "Bo sails.", key="user:bo", who=BO)
     await saved(db, "Ana paints.", who=identity("ana", agent="museum", session="s1"))
-    unknown = str(await refusal(surface, UNKNOWN))
-
-    assert str(await refusal(surface, *op_ids(superuser, "museum"))) == unknown
-    (of_bo,) = op_ids(superuser)
-    if surface.administers:
-        assert (await surface.undo(of_bo)).changes
-    else:
-        assert str(await refusal(surface, of_bo)) == unknown
-        assert str(await refusal(surface, of_bo, cascade=True, skip_erased=True)) == unknown
-        assert (await refusal(surface, of_bo, dry_run=True)).args[0] == unknown
+    own, of_bo = op_ids(superuser)
+    foreign = op_ids(superuser, "museum")[0]
+    before, messages = everything(superuser), set[str]()
+    for ops in ([UNKNOWN], [own, UNKNOWN], [foreign], *([] if actor.administers else [[of_bo]])):
+        for options in ({}, {"cascade": True, "skip_erased": True}, {"dry_run": True}):
+            with pytest.raises(UnknownOperationError) as caught:
+                await undo(actor, *ops, **options)
+            messages.add(str(caught.value))
+    assert len(messages) == 1
+    assert everything(superuser) == before
+    if actor.administers:
+        assert (await undo(actor, of_bo)).changes  # the control
 
 
 async def test_of_an_operation_on_shared_keys_too_a_person_undoes_their_own_part(
-    surface: Surface, db: Database, superuser: psycopg.Connection
+    actor: Actor, db: Database, superuser: psycopg.Connection
 ) -> None:
-    await remember(db, ANA, new_memory(BEES), new_memory(BOAT, key="group:crew"), new_memory(PORTO, key="agent:harbor"))
+    texts = {"user:ana": BEES, "group:crew": BOAT, "agent:harbor": PORTO, "user:bo": "Bo sails."}
+    await remember(db, ANA, *(new_memory(text, key=key) for key, text in texts.items()), also=["user:bo"])
     (op,) = op_ids(superuser)
-    done = await surface.undo(op)
+    done = await undo(actor, op)
 
-    shared = "soft_deleted" if surface.administers else "active"
-    assert states(superuser) == {BEES: "soft_deleted", BOAT: shared, PORTO: shared}
-    assert len(done.changes) == (3 if surface.administers else 1)
+    expected = dict.fromkeys(texts.values(), "soft_deleted" if actor.administers else "active")
+    assert states(superuser) == {**expected, BEES: "soft_deleted"}
+    assert len(done.changes) == (4 if actor.administers else 1)
     assert done.op_id
-    await surface.undo(done.op_id)
+    await undo(actor, done.op_id)
     assert set(states(superuser).values()) == {"active"}
 
 
 @pytest.mark.parametrize("fallen", ["the service's", "the database's", "both"])
-async def test_whose_memories_are_a_persons_own_is_held_twice(
-    fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, fallen: str
-) -> None:
+async def test_whose_memories_are_a_persons_own_is_held_twice(fresh_db: Clone, fallen: str) -> None:
     """Each of the two walls alone keeps Bo's memory; with both gone the same undo reaches it."""
-    if fallen != "the database's":
-        monkeypatch.setattr(of_the_person, "owner", lambda who: (who, [*who.scope_keys, "user:bo"]))
-    async with scripted_memory(fresh_db, model) as service:
+    async with fresh_db.database() as db:
+        keys = ("user:ana", "session:s1") if fallen == "the database's" else (*ANA.scope_keys, "user:bo")
         with fresh_db.as_superuser() as superuser:
             if fallen != "the service's":
                 superuser.execute(EVERY_KEY)
-            await saved(service.resources.database, "Bo sails.", key="user:bo", who=BO)
+            await saved(db, "Bo sails.", key="user:bo", who=BO)
             (of_bo,) = op_ids(superuser)
             if fallen == "both":
-                assert (await service.undo(ANA, of_bo)).changes
+                assert (await undo(Actor(db, ANA, keys), of_bo)).changes
             else:
                 with pytest.raises(UnknownOperationError):
-                    await service.undo(ANA, of_bo)
+                    await undo(Actor(db, ANA, keys), of_bo)
 
 
-async def test_neither_a_role_nor_an_actor_gives_power(
-    memory: Mnemic, db: Database, superuser: psycopg.Connection
-) -> None:
+@pytest.mark.parametrize("role", ["owner", "supervisor", "administrator", "mnemic_admin"])
+async def test_neither_a_role_nor_an_actor_gives_power(db: Database, superuser: psycopg.Connection, role: str) -> None:
     (bees,) = await saved(db, BEES)
     await saved(db, BOAT, key="group:crew")
-    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (bees.id,))
+    protect(superuser, bees)
     first, shared, _ = op_ids(superuser)
-    for role in ("owner", "supervisor", "administrator", "mnemic_admin"):
-        mighty = ANA.model_copy(update={"role": role, "actor_id": "administrator"})
-        with pytest.raises(RollbackRefusedError, match="by an administrator only"):
-            await memory.undo(mighty, first, cascade=True)
-        with pytest.raises(UnknownOperationError):
-            await memory.undo(mighty, shared)
-        for key in ("group:crew", "agent:harbor", "user:bo", "session:s2"):
-            with pytest.raises(InvalidInputError, match="an administrator restores what is shared"):
-                await memory.restore(mighty, key, 0)
+    mighty = Actor.person(db, ANA.model_copy(update={"role": role, "actor_id": "administrator"}))
+    assert (await refused(mighty, first, cascade=True)).protected
+    with pytest.raises(UnknownOperationError):
+        await undo(mighty, shared)
+    for key in ("group:crew", "agent:harbor", "user:bo", "session:s2"):
+        with pytest.raises(InvalidInputError):
+            await restore(mighty, key, 0)
     assert states(superuser) == {BEES: "active", BOAT: "active"}
 
 
-async def test_no_tool_of_any_role_reaches_the_time_machine(memory: Mnemic) -> None:
-    roles = ["supervisor", "planner", "stylist", "researcher", "executor"]
-    names = {tool.name for role in roles for tool in memory.tools(role)}
-    assert names == {"memory_query", "remember", "remember_procedure", "forget"}
-
-
-async def test_who_is_nobody_rolls_back_nothing(memory: Mnemic) -> None:
-    nobody = Identity(agent_id="harbor")
-    for act in (
-        memory.operations(nobody),
-        memory.undo(nobody, UNKNOWN),
-        memory.undo_session(nobody, "s1", datetime.now(UTC)),
-        memory.restore(nobody, "user:ana", 0),
-    ):
-        assert "need the person's id, or a session" in str(await _refused(act))
+@pytest.mark.parametrize("who", [identity(None), identity(None, groups=["crew"])])
+def test_nobody_has_nothing_of_their_own(who: Identity) -> None:
+    with pytest.raises(InvalidInputError, match=r"^user_id: "):
+        Actor.person(None, who)  # type: ignore[arg-type]  # it comes to no database
 
 
 # -- a moment
 
 
-async def test_a_scope_key_gets_back_what_it_had(surface: Surface, db: Database, superuser: psycopg.Connection) -> None:
+async def test_a_scope_key_gets_back_what_it_had(actor: Actor, db: Database, superuser: psycopg.Connection) -> None:
     (bees,) = await saved(db, BEES)
     await saved(db, BOAT, key="group:crew")
     await forgotten(db, bees)
     await saved(db, PORTO)
-    done = await surface.restore("user:ana", 2)
+    done = await restore(actor, "user:ana", 2)
 
     assert states(superuser) == {BEES: "active", BOAT: "active", PORTO: "soft_deleted"}
     assert {(one.before, one.after) for one in done.changes} == {("soft_deleted", "active"), ("active", "soft_deleted")}
     assert done.op_id
-    await surface.undo(done.op_id)
+    await undo(actor, done.op_id)
     assert states(superuser) == {BEES: "soft_deleted", BOAT: "active", PORTO: "active"}
+    (newest,) = await rollback.operations(actor, limit=1)
+    assert (await restore(actor, "user:ana", newest.last_seq)).op_id is None  # nothing to change
 
 
-async def test_a_moment_beyond_the_head_is_refused(
-    surface: Surface, db: Database, superuser: psycopg.Connection
-) -> None:
-    await saved(db, BEES)
-    before = everything(superuser)
-    assert "come as far as 1" in str(await _refused(surface.restore("user:ana", 2)))
-    assert everything(superuser) == before
-
-
-async def test_a_time_within_an_operation_means_the_one_before(
-    surface: Surface, db: Database, superuser: psycopg.Connection
-) -> None:
-    await saved(db, BEES)
-
-    await operate(db, ANA, partial(_add, BOAT), partial(_add, PORTO))
-    first, last = _times(superuser, op_ids(superuser)[1])
-    assert first < last
-
-    await surface.restore("user:ana", first)
-    assert states(superuser) == {BEES: "active", BOAT: "soft_deleted", PORTO: "soft_deleted"}
-    await surface.restore("user:ana", last)
-    assert states(superuser) == {BEES: "active", BOAT: "active", PORTO: "active"}
-
-
-async def test_an_operations_seqs_name_the_moments_before_and_after_it(
-    surface: Surface, memory: Mnemic, administration: Administration, db: Database, superuser: psycopg.Connection
+async def test_an_operation_is_restored_whole_or_not_at_all(
+    actor: Actor, db: Database, superuser: psycopg.Connection
 ) -> None:
     await saved(db, BEES)
     await operate(db, ANA, partial(_add, BOAT), partial(_add, PORTO))
-    newest, _ = await memory.operations(ANA)
+    newest, _ = await rollback.operations(actor, limit=100)
     assert newest.last_seq - newest.first_seq == 1
+    begun = superuser.execute("select min(ts) from mnemic.history where op_id = %s", (newest.op_id,)).fetchone()
+    assert begun
+    assert begun[0] < newest.ts
 
-    await surface.restore("user:ana", newest.first_seq - 1)
-    assert states(superuser) == {BEES: "active", BOAT: "soft_deleted", PORTO: "soft_deleted"}
-    assert "lies within an operation" in str(await _refused(surface.restore("user:ana", newest.first_seq)))
-    await surface.restore("user:ana", newest.last_seq)
-    assert states(superuser) == {BEES: "active", BOAT: "active", PORTO: "active"}
-    within = await memory.as_of(ANA, "user:ana", newest.first_seq)
-    assert {one.content for one in within} == {BEES, BOAT}
-    assert len(await administration.as_of("harbor", "user:ana", newest.first_seq)) == 2
-
-
-NO_MOMENTS = [True, "2026-03-02T09:14:00Z", "1", datetime(2026, 3, 2, 9), 0.5, 1.0, -1, 2**63, None]  # noqa: DTZ001
-
-
-@pytest.mark.parametrize("moment", NO_MOMENTS, ids=repr)
-async def test_what_is_no_moment_is_told_what_one_is(
-    memory: Mnemic, administration: Administration, moment: Any
-) -> None:
-    for act in (
-        memory.restore(ANA, "user:ana", moment),
-        memory.as_of(ANA, "user:ana", moment),
-        administration.restore("harbor", "user:ana", moment),
-        administration.as_of("harbor", "user:ana", moment),
+    before_it = {BEES: "active", BOAT: "soft_deleted", PORTO: "soft_deleted"}
+    after_it = dict.fromkeys(before_it, "active")
+    for moment, expected in (
+        (newest.first_seq - 1, before_it),
+        (newest.last_seq, after_it),
+        (begun[0], before_it),
+        (newest.ts, after_it),
     ):
-        said = str(await _refused(act))
-        assert said == "moment: a seq of the history, or a datetime with its zone"
+        await restore(actor, "user:ana", moment)
+        assert states(superuser) == expected
+    for moment in (newest.first_seq, 10_000):  # within it, and beyond the head
+        with pytest.raises(InvalidInputError):
+            await restore(actor, "user:ana", moment)
+    assert states(superuser) == after_it
 
 
-@pytest.mark.parametrize("given", [(), ("no id",), (UNKNOWN, 5), ([UNKNOWN],)], ids=repr)
-async def test_what_are_no_ids_is_told_by_the_arguments_name(
-    memory: Mnemic, administration: Administration, given: Any
+async def test_a_past_moment_is_read_in_words_or_blind(
+    person: Actor, administrator: Actor, db: Database, superuser: psycopg.Connection
 ) -> None:
-    for name, act in (
-        ("op_ids", memory.undo(ANA, *given)),
-        ("op_ids", administration.undo("harbor", *given)),
-        ("memory_ids", memory.erase(ANA, *given)),
+    bees, porto = await saved(db, BEES, PORTO)
+    await forgotten(db, bees)
+    await saved(db, BOAT)
+    newest = (await rollback.operations(person, limit=1))[0]
+    past: dict[int | datetime, dict[str, str]] = {
+        0: {},
+        2: {BEES: "active", PORTO: "active"},
+        3: {BEES: "soft_deleted", PORTO: "active"},
+        newest.ts: {BEES: "soft_deleted", PORTO: "active", BOAT: "active"},
+    }
+    assert len(await rollback.as_of(db, ANA, ALL, "user:ana", 1, with_closed=False)) == 1  # within an operation
+    for moment, expected in past.items():
+        for closed in (False, True):
+            seen = {text: state for text, state in expected.items() if closed or state == "active"}
+            own = await rollback.as_of(db, ANA, ALL, "user:ana", moment, with_closed=closed)
+            blind = await rollback.as_of_blind(administrator, "user:ana", moment, with_closed=closed)
+            assert {one.content: one.state for one in own} == seen
+            assert {(one.id, one.state) for one in blind} == {(one.id, one.state) for one in own}
+    await retention.erase(person, [bees.id], dry_run=False, progress=None)
+    own = await rollback.as_of(db, ANA, ALL, "user:ana", 2, with_closed=False)
+    assert {(one.id, one.content, one.state) for one in own} == {(bees.id, "", "purged"), (porto.id, PORTO, "active")}
+    await operate(db, ANA, lambda scoped: scoped.execute("update memories set importance = 5 where content <> ''", {}))
+    weights = [await rollback.as_of_blind(administrator, "user:ana", seq, with_closed=False) for seq in (4, 7)]
+    assert [{one.importance for one in then} - {0} for then in weights] == [{2}, {5}]
+
+
+async def test_the_past_is_read_under_the_roles_allowlist_and_of_ones_own_scope_keys(
+    person: Actor, db: Database
+) -> None:
+    procedure = replace(new_memory("1. Ring the bell."), category="procedural")
+    await remember(db, ANA, new_memory(BEES), procedure, new_memory(PORTO, kind="core"))
+    await saved(db, BOAT, key="group:crew")
+    for allowlist, seen in (
+        (ALL, {BEES, PORTO, procedure.content}),
+        (Allowlist(categories=("profile",), standing=True), {BEES, PORTO}),
+        (Allowlist(categories=("profile", "procedural")), {BEES, procedure.content}),
     ):
-        assert str(await _refused(act)).startswith(f"{name}: ")
-
-
-# -- a dry run
-
-
-async def test_a_dry_run_that_meets_later_operations_tells_of_them_alone(
-    memory: Mnemic, administration: Administration, db: Database, superuser: psycopg.Connection
-) -> None:
-    bees, _ = await saved(db, BEES, BOAT)
-    await forgotten(db, bees)
-    first, later = op_ids(superuser)
-    for undo in (partial(memory.undo, ANA), partial(administration.undo, "harbor")):
-        alone = await undo(first, dry_run=True)
-        assert ([one.op_id for one in alone.later], alone.changes) == ([later], ())
-        rest = await undo(first, cascade=True, dry_run=True)
-        assert ([one.op_id for one in rest.later], len(rest.changes)) == ([later], 1)
-
-
-@pytest.mark.parametrize("what", ["undo", "restore", "session"])
-async def test_a_dry_run_writes_nothing_and_tells_what_the_real_one_does(
-    surface: Surface, db: Database, superuser: psycopg.Connection, what: str
-) -> None:
-    began = datetime.now(UTC) - timedelta(minutes=1)
-    bees, _ = await saved(db, BEES, PORTO)
-    await forgotten(db, bees)
-
-    async def act(**switches: bool) -> Rollback:
-        if what == "undo":
-            return await surface.undo(op_ids(superuser)[0], cascade=True, **switches)
-        if what == "restore":
-            return await surface.restore("user:ana", 2, **switches)
-        return await surface.undo_session("s1", began, **switches)
-
-    before = everything(superuser)
-    planned = await act(dry_run=True)
-    assert everything(superuser) == before
-    done = await act()
-    assert everything(superuser) != before
-    assert done.op_id
-    assert planned == replace(done, op_id=None)
-    assert planned.changes
-
-
-def _times(superuser: psycopg.Connection, op: uuid.UUID) -> tuple[datetime, datetime]:
-    row = superuser.execute("select min(ts), max(ts) from mnemic.history where op_id = %s", (op,)).fetchone()
-    assert row
-    return row
+        found = await rollback.as_of(db, ANA, allowlist, "user:ana", 4, with_closed=False)
+        assert {one.content for one in found} == seen
+    assert [one.content for one in await rollback.as_of(db, ANA, ALL, "group:crew", 4, with_closed=False)] == [BOAT]
+    for key in ("user:bo", "group:club", "session:s2", "agent:museum"):
+        with pytest.raises(InvalidInputError):
+            await rollback.as_of(db, ANA, ALL, key, 1, with_closed=False)
 
 
 async def _add(text: str, scoped: Scoped) -> None:

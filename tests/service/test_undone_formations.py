@@ -12,12 +12,9 @@ from mnemic.state.identity import Identity
 from tests.support.loopback import LoopbackModel
 from tests.support.rollbacks import op_ids
 from tests.support.scripted import (
-    CONSOLIDATION,
     DECISIONS,
     FACTS,
     REFLECTIONS,
-    consolidation,
-    contents,
     decision,
     decisions,
     fact,
@@ -73,26 +70,6 @@ async def test_an_undone_formation_takes_its_answer_along_and_a_redo_brings_it_a
     assert undone.op_id
     assert await memory.form(THERE) == []  # its messages stay settled
     await memory.undo(THERE, undone.op_id)
-    assert await answer(memory) == after
-
-
-async def test_an_undone_consolidation_gives_back_what_it_took_in(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    model.answer(REFLECTIONS, reflections(user=[reflection(text) for text in WISHES]))
-    await say(memory, HERE, *WISHES)
-    before = await answer(memory)
-    model.answer(CONSOLIDATION, consolidation("Ana wants short answers and works with Bo on berth 12."))
-    await memory.consolidate(HERE, KEY, force=True)
-    after = await answer(memory)
-    assert before != after
-
-    undone = await memory.undo(HERE, op_ids(superuser)[-1])
-    assert await answer(memory) == before
-    assert await contents(memory, HERE, "reflection") == sorted(WISHES)
-    assert await contents(memory, HERE, "consolidation") == []
-    assert undone.op_id
-    await memory.undo(HERE, undone.op_id)
     assert await answer(memory) == after
 
 
@@ -165,22 +142,3 @@ async def test_words_that_were_not_kept_do_not_come_back(
     assert undone.op_id
     await memory.undo(THERE, undone.op_id)
     assert OSLO in [one.content for one in await memory.query(identity("ana"), "Oslo")]
-
-
-async def test_relations_go_with_the_operation_that_made_them_and_come_back(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    def relations() -> list[tuple[object, ...]]:
-        return superuser.execute("select * from mnemic.relations order by from_id, to_id, relation_type").fetchall()
-
-    await formed(memory, model, OSLO)
-    model.answer(FACTS, facts(fact(BERGEN, 1)))
-    model.answer(DECISIONS, decisions(decision(1, "ADD")))
-    await say(memory, THERE, BERGEN, "Well.")
-    related = relations()
-    assert related
-    undone = await memory.undo(THERE, op_ids(superuser)[-1])
-    assert relations() == []
-    assert undone.op_id
-    await memory.undo(THERE, undone.op_id)
-    assert relations() == related

@@ -1,4 +1,4 @@
-"""Whoever changes the history, or memories behind its back, is found out; what only anchors find is shown too."""
+"""Whoever changes the history, or memories behind its back, is found out; what only anchors find: test_audit."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.governance.anchors import Anchors, contradictions, line_of, read_anchors, signed
-from tests.support.audited import EVENTS, KEY, REBUILT, Story, tell
+from tests.support.audited import EVENTS, Story, tell
 from tests.support.server import Clone, Server, cloned
-from tests.support.worlds import AGENT, MORNING, identity, memory, remember
+from tests.support.worlds import AGENT, identity, memory, remember
 
 Found = set[tuple[str, int | None]]
 NOBODY = "00000000-0000-0000-0000-000000000007"
@@ -153,6 +152,7 @@ def test_every_column_is_among_those_that_were_changed(world: World, table: str)
     assert {name for (name,) in names.fetchall()} - left == set(TABLES[table])
 
 
+@pytest.mark.thorough
 @given(seq=st.integers(1, len(EVENTS)), column=st.sampled_from(sorted(set(HISTORY) - {"agent_id", "seq"})))
 def test_a_change_is_named_in_whichever_row_it_is(world: World, seq: int, column: str) -> None:
     value = {"hash": "sha256('')", "event": "'X'", "actor_kind": "'x'", "run_id": "'x'"}.get(column, HISTORY[column][0])
@@ -161,6 +161,7 @@ def test_a_change_is_named_in_whichever_row_it_is(world: World, seq: int, column
         assert ("hash", seq) in found(world)
 
 
+@pytest.mark.thorough
 @given(seq=st.integers(1, len(EVENTS)), also=st.booleans())
 def test_a_deleted_row_is_missed(world: World, seq: int, also: bool) -> None:
     with tampering(world):
@@ -332,63 +333,3 @@ def test_the_head_of_an_agent_without_a_history_is_checked(world: World) -> None
         assert found(world, "lighthouse") == set()
         change(world, "update heads set hash = sha256('') where agent_id = 'lighthouse'")
         assert found(world, "lighthouse") == {("head", 0)}
-
-
-# -- what only an anchor finds
-
-
-def anchored(world: World) -> Anchors:
-    """What an administrator keeps outside of the database."""
-    lines = []
-    for seq in (9, 17):
-        statement = "select hash from history where agent_id = %s and seq = %s"
-        (row_hash,) = world.connection.execute(statement, (AGENT, seq)).fetchone() or (b"",)
-        lines.append(line_of(signed(KEY, AGENT, seq, row_hash, MORNING)).encode())
-    return read_anchors(lines, KEY)
-
-
-def against(world: World, anchors: Anchors) -> Found:
-    rows = world.connection.execute("select seq, hash from history where agent_id = %s", (AGENT,)).fetchall()
-    return {(problem.problem, problem.seq) for problem in contradictions(anchors, AGENT, dict(rows))}
-
-
-def cut(world: World, last: int, *memories: str) -> None:
-    """The tail is gone as if it had never been, and the head says so."""
-    for table in ("history", "history_contents"):
-        change(world, f"delete from {table} where agent_id = '{AGENT}' and seq > {last}")
-    for gone in memories:
-        change(world, f"delete from memories where id = '{{{gone}}}'")
-    change(
-        world,
-        f"update heads set (seq, hash) = (select seq, hash from history where agent_id = '{AGENT}' and seq = {last})"
-        f" where agent_id = '{AGENT}'",
-    )
-
-
-def test_a_cut_tail_is_seen_by_the_anchor_alone(world: World) -> None:
-    anchors = anchored(world)
-    with tampering(world):
-        cut(world, 16, "newest")
-        assert found(world) == set()
-        assert against(world, anchors) == {("cut", 17)}
-    assert against(world, anchors) == set()
-
-
-def test_all_cut_off_is_seen_by_the_anchor_alone(world: World) -> None:
-    anchors = anchored(world)
-    with tampering(world):
-        for table in ("history", "history_contents", "heads", "memories", "relations", "entries"):
-            change(world, f"delete from {table} where agent_id = '{AGENT}'")
-        assert found(world) == set()
-        assert against(world, anchors) == {("cut", 9), ("cut", 17)}
-
-
-@pytest.mark.parametrize(("first", "named"), [(1, {9, 17}), (10, {17})])
-def test_a_chain_written_anew_is_seen_by_the_anchor_alone(world: World, first: int, named: set[int]) -> None:
-    anchors = anchored(world)
-    with tampering(world):
-        change(world, f"update history set actor = 'nobody' where agent_id = '{AGENT}' and seq >= {first}")
-        assert found(world) == {("hash", seq) for seq in range(first, 18)}
-        world.connection.execute(REBUILT.format(agent=AGENT, first=first).encode())
-        assert found(world) == set()
-        assert against(world, anchors) == {("rewritten", seq) for seq in named}

@@ -13,7 +13,7 @@ from mnemic.state.records import Found, IndexedText, Kind, NewMemory, Supersessi
 from mnemic.state.settings import Settings
 from mnemic.storage import history, inbox, memories
 from mnemic.storage.database import Database, Scoped
-from mnemic.storage.search import search
+from tests.support.asking import searched
 from tests.support.server import Clone
 from tests.support.spellings import spellings
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
@@ -77,9 +77,7 @@ async def world(db: Database) -> Database:
 async def found(scoped: Scoped, request: MemoryQuery, categories: Sequence[str] = EVERY) -> list[Found]:
     """What the search brings when the check of a request's categories is left out."""
     vector = None if request.search_type == "text" else direction(0)
-    return await search(
-        scoped, request, vector, model=MODEL, settings=Settings(), categories=categories, rag_lengths={}
-    )
+    return await searched(scoped, request, vector, categories)
 
 
 async def everything(scoped: Scoped, question: str = "bees wombat") -> set[str]:

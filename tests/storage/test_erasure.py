@@ -12,10 +12,11 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
-from mnemic.service.asked import Rolling
-from mnemic.service.governance import rolling_back
+from mnemic.operations.governance import rollback
+from mnemic.operations.governance.actor import Actor
 from mnemic.state.errors import RefusedError
 from mnemic.state.records import Memory, NewMemory
+from mnemic.state.rollback import RollbackOptions
 from mnemic.state.settings import Settings
 from mnemic.storage import erasure, memories, time_machine
 from mnemic.storage.database import Database, Scoped
@@ -255,8 +256,7 @@ async def test_undo_and_erasure_at_once_neither_deadlock_nor_bring_anything_back
         ops = [await _stored(db, one) for one in kept]
 
         async def undo(op_id: uuid.UUID) -> None:
-            how = Rolling(cascade=True, skip_erased=True, dry_run=False)
-            await rolling_back.undo(rolling_back.as_person(db, ANA), MINE, [op_id], how)
+            await rollback.undo(Actor.person(db, ANA), [op_id], RollbackOptions(cascade=True, skip_erased=True))
 
         await asyncio.gather(*(act for n, op_id in enumerate(ops) for act in (undo(op_id), erase(db, kept[n].id))))
     with fresh_db.as_superuser() as superuser:

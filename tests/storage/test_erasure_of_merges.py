@@ -31,7 +31,7 @@ def core(content: str, *, key: str = MINE) -> NewMemory:
 
 
 async def merged(db: Database, session: Claim, text: str, *ids: UUID) -> UUID:
-    """What the knife makes one memory of, in a refinement that runs."""
+    """What is merged into one memory, in a refinement that runs."""
 
     made: list[UUID | None] = []
 

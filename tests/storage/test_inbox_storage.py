@@ -12,9 +12,10 @@ from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import IndexedText, Message
 from mnemic.state.settings import Settings
-from mnemic.storage import inbox, memories, search
+from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
 from tests.faults.chaos import worsen
+from tests.support.asking import searched
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, identity, memory, message
 
@@ -207,14 +208,6 @@ async def test_a_kept_message_is_found_by_its_speaker_alone_piece_by_piece(db: D
         await inbox.index_messages(scoped, MODEL, pieces)
     for who, seen in ((identity("bob"), [spoken.id]), (identity("ana", session="s1"), []), (identity("carl"), [])):
         async with db.scoped(who) as scoped:
-            found = await search.search(
-                scoped,
-                MemoryQuery(query="lighthouse"),
-                None,
-                model=MODEL,
-                settings=Settings(),
-                categories=["message"],
-                rag_lengths={},
-            )
+            found = await searched(scoped, MemoryQuery(query="lighthouse"), None, ["message"])
         assert [one.item_id for one in found] == seen
         assert all((one.kind, one.subject, one.content) == ("message", "Bob", spoken.content) for one in found)

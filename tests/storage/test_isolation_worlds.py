@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Kind, NewMemory, SearchType
-from mnemic.state.settings import Settings
-from mnemic.storage import memories, search
+from mnemic.storage import memories
 from mnemic.storage.database import Database
+from tests.support.asking import searched
 from tests.support.worlds import MODEL, direction, memory
 
 USERS, GROUPS, SESSIONS = ("ana", "bob", "carl"), ("pier", "yard"), ("s1", "s2")
@@ -77,14 +77,11 @@ async def test_every_way_to_read_returns_exactly_what_is_visible(db: Database, w
         asked_keys = [*KEYS, *(f"agent:{agent}" for agent in agents.values())]
         similar = await memories.similar(scoped, asked_keys, [direction(0)] * len(asked_keys), model=MODEL, most=50)
         found = [
-            await search.search(
+            await searched(
                 scoped,
                 MemoryQuery(query=QUESTION, top_k=50, search_type=search_type),
                 direction(0),
-                model=MODEL,
-                settings=Settings(),
-                categories=["profile", "message"],
-                rag_lengths={},
+                ["profile", "message"],
             )
             for search_type in get_args(SearchType)
         ]

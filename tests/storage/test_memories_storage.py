@@ -10,9 +10,9 @@ import pytest
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Kind, Memory, NewMemory, ScopeSettings, Supersession, Usage
-from mnemic.state.settings import Settings
-from mnemic.storage import memories, scopes, search, usage
+from mnemic.storage import memories, scopes, usage
 from mnemic.storage.database import Database, Scoped
+from tests.support.asking import searched
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, operate, remember
 
 ME = identity(groups=["pier"])
@@ -24,9 +24,7 @@ async def found(
     """By meaning where a vector is given, else by words."""
     request = MemoryQuery(query=question, top_k=20, search_type="semantic" if vector else "text")
     async with db.scoped(ME) as scoped:
-        results = await search.search(
-            scoped, request, vector, model=model, settings=Settings(), categories=["profile"], rag_lengths={}
-        )
+        results = await searched(scoped, request, vector, ["profile"], model=model)
     return [one.item_id for one in results]
 
 

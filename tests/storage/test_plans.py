@@ -11,9 +11,10 @@ from psycopg import AsyncClientCursor
 
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from mnemic.state.settings import Settings
-from mnemic.storage import memories, search
+from mnemic.storage import memories
 from mnemic.storage.database import Database, Scoped
 from mnemic.storage.statements import numbered
+from tests.support.asking import searched
 from tests.support.crowd import DIMENSIONS, ENTRIES_EACH, load_crowd
 from tests.support.server import Clone, Server, cloned
 from tests.support.worlds import MODEL, identity
@@ -102,15 +103,8 @@ def assert_only_the_visible(scans: list[Node]) -> None:
 
 
 async def run_search(scoped: Scoped, question: str = QUESTION, filters: MemoryFilters | None = None) -> None:
-    await search.search(
-        scoped,
-        MemoryQuery(query=question, top_k=5, filters=filters or MemoryFilters()),
-        VECTOR,
-        model=MODEL,
-        settings=Settings(),
-        categories=CATEGORIES,
-        rag_lengths={},
-    )
+    request = MemoryQuery(query=question, top_k=5, filters=filters or MemoryFilters())
+    await searched(scoped, request, VECTOR, CATEGORIES)
 
 
 async def test_the_semantic_branch_is_one_index_only_scan_of_the_visible_entries(database: Database) -> None:

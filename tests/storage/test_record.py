@@ -54,7 +54,7 @@ OPENING = {
     "undo": (ROLL_BACK.format(NO_CHANGES, "{}"),),
     "undo of what changed later": (ROLL_BACK.format(OF_ANOTHER_VERSION, "{}"),),
     "restore": (ROLL_BACK.format(NO_CHANGES, '{"seq": 2}'),),
-    "begin_knife": ("select begin_knife(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'ana', 'merge')",),
+    "begin_act": ("select begin_act(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'ana', 'merge')",),
 }
 
 
@@ -156,8 +156,8 @@ def test_no_reason_that_a_function_gives_is_the_services_to_claim(service: psyco
 
 @pytest.mark.parametrize("reason", ["ttl", "erasure", "undo", "formation"])
 def test_a_refinement_claims_no_act_but_its_own(service: psycopg.Connection, reason: str) -> None:
-    knife = f"select begin_knife(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'ana', '{reason}')"
-    refused(service, knife, match="no act of a refinement")
+    ids = ", ".join(["gen_random_uuid()"] * 3)
+    refused(service, f"select begin_act({ids}, 'ana', '{reason}')", match="no act of a refinement")
 
 
 @pytest.mark.parametrize("name", OPENING)

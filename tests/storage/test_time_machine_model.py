@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from hypothesis import Phase, settings
 
-from mnemic.service.governance import rolling_back
+from mnemic.operations.governance import rollback
 from tests.support.machine import run_machines
 from tests.support.server import Clone
 
@@ -34,7 +34,11 @@ SELDOM = {
 
 @pytest.mark.parametrize(
     ("machines", "steps", "expected"),
-    [(40, 50, OFTEN), pytest.param(300, 30, OFTEN | SELDOM, marks=pytest.mark.slow)],
+    [
+        (2, 25, set()),
+        pytest.param(40, 50, OFTEN, marks=pytest.mark.thorough),
+        pytest.param(300, 30, OFTEN | SELDOM, marks=pytest.mark.slow),
+    ],
 )
 def test_the_time_machine_does_what_its_model_says(
     clean_db: Clone, superuser: psycopg.Connection, machines: int, steps: int, expected: set[str]
@@ -48,11 +52,12 @@ def test_the_time_machine_does_what_its_model_says(
     assert met.keys() >= expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", [1, 2])
 def test_rollbacks_in_steps_do_what_the_model_says_of_them_as_one(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    monkeypatch.setattr(rolling_back, "STEP", step)
+    monkeypatch.setattr(rollback, "STEP", step)
     met = run_machines(
         clean_db,
         superuser,

@@ -12,6 +12,8 @@ from tests.support.machine import run_machines
 from tests.support.mutating import mutate
 from tests.support.server import Clone
 
+pytestmark = pytest.mark.thorough
+
 #: At most so many machines; each mutant is gone after a few of them.
 MOST = settings(
     max_examples=100, stateful_step_count=50, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False

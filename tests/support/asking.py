@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from mnemic.operations.recall.query import SearchSetup, search
 from mnemic.policy.recall.ranking import WEIGHTS, Weights
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, IndexedText, Message
 from mnemic.state.settings import Settings
-from mnemic.storage import inbox, search
-from mnemic.storage.database import Database
+from mnemic.storage import inbox
+from mnemic.storage.database import Database, Scoped
 from tests.support.worlds import MODEL, identity
 
 ME = identity(session="s1")
@@ -32,18 +33,22 @@ async def ask(
     **request: Any,
 ) -> list[Found]:
     """One search; what is left of the arguments are fields of the request."""
-    asked = MemoryQuery(query=question, top_k=top_k, **request)
+    wanted = MemoryQuery(query=question, top_k=top_k, **request)
+    setup = SearchSetup(model=MODEL, settings=settings or Settings(), rag_lengths=rag_lengths, weights=weights)
     async with db.scoped(who, also=also) as scoped:
-        return await search.search(
-            scoped,
-            asked,
-            vector,
-            model=MODEL,
-            settings=settings or Settings(),
-            categories=allowed if asked.categories is None else asked.categories,
-            rag_lengths=rag_lengths,
-            weights=weights,
-        )
+        return await search(scoped, setup, wanted, vector, allowed if wanted.categories is None else wanted.categories)
+
+
+async def searched(
+    scoped: Scoped,
+    request: MemoryQuery,
+    vector: Sequence[float] | None = None,
+    categories: Sequence[str] = CATEGORIES,
+    *,
+    model: str = MODEL,
+) -> list[Found]:
+    """One search in a transaction that is open, with the default settings."""
+    return await search(scoped, SearchSetup(model=model, settings=Settings()), request, vector, categories)
 
 
 async def keep(db: Database, said: Message, vector: tuple[float, ...] | None = None, *, who: Identity = ME) -> None:

@@ -3,18 +3,20 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, LiteralString
+from typing import Any
 from uuid import UUID
 
 import psycopg
 
+from mnemic.operations.governance import rollback
+from mnemic.operations.governance.actor import Actor
 from mnemic.service.governance.administration import Administration
 from mnemic.state.audit import AuditProblem
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Relation, Supersession
 from mnemic.storage import erasure, inbox, memories, scopes
-from mnemic.storage.database import Database, Scoped
-from tests.support import in_one
+from mnemic.storage.database import Database
+from tests.support.rollbacks import restore, undo
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, message, remember
 
@@ -58,17 +60,16 @@ async def problems(clone: Clone, agent: str = AGENT) -> list[AuditProblem]:
 
 async def tell(clone: Clone, db: Database) -> Story:
     """Does something of everything, so that the history has these `EVENTS`."""
+    me = Actor.person(db, ME)
     porto, lisbon, reflection, consolidation, shared, newest = await _formed(db)
     _protect(clone, consolidation.id, True)
-    async with db.scoped(ME) as scoped:
-        (superseding,) = await _operation_of(scoped, 4)
-        await in_one.undo(scoped, MINE, [superseding], cascade=False, skip_erased=False, apply=True)
+    superseding = next(one for one in await rollback.operations(me, limit=99) if one.first_seq == 4)
+    await undo(me, superseding.op_id)
     erased = await _keep(db, "Ana's locker is number nine.")
     await _forget(db, erased)
     await erasure.erase(db, ME, MINE, [erased])
     bike = await _keep(db, "Ana rides a bike.")
-    async with db.scoped(ME) as scoped:
-        await in_one.restore(scoped, "user:ana", 12, administers=False, skip_erased=False, apply=True)
+    await restore(me, "user:ana", 12)
     await remember(db, ME, shared)
     _protect(clone, consolidation.id, False)
     await remember(db, identity("bo"), newest)
@@ -113,11 +114,6 @@ async def _forget(db: Database, memory_id: UUID) -> None:
         found = await memories.one(scoped, memory_id)
         assert found is not None
         await memories.forget(scoped, found)
-
-
-async def _operation_of(scoped: Scoped, seq: int) -> tuple[UUID, ...]:
-    statement: LiteralString = "select op_id from history where agent_id = %(agent_id)s and seq = %(seq)s"
-    return tuple(op_id for (op_id,) in await scoped.tuples(statement, {"seq": seq}))
 
 
 def _protect(clone: Clone, memory_id: UUID, protected: bool) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID, uuid4
 
-from mnemic.state.rollback import Rollback
+from mnemic.policy.governance.rollback import described, require_allowed
+from mnemic.state.rollback import Plan, Rollback, RollbackOptions
 from mnemic.storage import time_machine
 from mnemic.storage.database import Scoped
-from mnemic.storage.time_machine import Plan
 
 
 async def undo(
@@ -25,11 +25,12 @@ async def restore(scoped: Scoped, key: str, seq: int, *, administers: bool, skip
 
 
 async def _done(scoped: Scoped, plan: Plan, *, cascade: bool, skip_erased: bool, apply: bool) -> Rollback:
+    rollback = described(plan)
     if not apply:
-        return plan.rollback
-    time_machine.check(plan.rollback, cascade=cascade, skip_erased=skip_erased)
-    if plan.rollback.changes_nothing:
-        return plan.rollback
+        return rollback
+    require_allowed(rollback, RollbackOptions(cascade=cascade, skip_erased=skip_erased))
+    if rollback.changes_nothing:
+        return rollback
     op_id = uuid4()
-    assert await time_machine.take(scoped, plan, plan.all_of_it, op_id=op_id, whole=None, left=0)
-    return replace(plan.rollback, op_id=op_id)
+    assert await time_machine.take_step(scoped, plan, plan.whole, op_id=op_id, whole=None, left=0)
+    return replace(rollback, op_id=op_id)

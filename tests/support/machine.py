@@ -31,9 +31,9 @@ CONTENTS = st.sampled_from(["Ana keeps bees.", "Ana sails.", "Ana is in Porto."]
 #: What is said in any case: a commitment, and a thought of the same words.
 SAID = [("core", "Ana rows."), ("reflection", "Ana rows.")]
 DRAFTS = st.lists(st.tuples(st.sampled_from(["fact", "reflection", "core"]), CONTENTS), min_size=1, max_size=3)
-#: The knife writes what others say too, and what nobody says.
+#: A refinement writes what others say too, and what nobody says.
 WORDS = CONTENTS | st.sampled_from(["Ana keeps bees and hens.", "Ana sails to Oslo."])
-#: What the knife does, to which memories, and what it writes.
+#: What a refinement does, to which memories, and what it writes.
 CUTS = st.lists(
     st.tuples(
         st.sampled_from(["merge", "merge", "repeat", "update", "update", "delete", "protect", "dedup", "other"]),
@@ -192,7 +192,7 @@ class TimeMachine(RuleBasedStateMachine):
 
     @rule(key=KEY, cuts=CUTS, is_finished=YES_OR_NO)
     def refine(self, key: int, cuts: list[tuple[str, int, str]], is_finished: bool) -> None:
-        """Some acts of the knife, in a session that is begun for them where none runs."""
+        """Some edits of a refinement, in a session that is begun for them where none runs."""
         scope_key, steps = self.both.real.keys[key], self.refinement
         if not steps.is_running(scope_key):
             steps.begin(scope_key)

@@ -10,11 +10,11 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
-from mnemic.service.asked import Rolling
-from mnemic.service.governance import rolling_back
+from mnemic.operations.governance import rollback
+from mnemic.operations.governance.actor import Actor
 from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, Memory, Message, NewMemory, Relation
-from mnemic.state.rollback import PastMemory, Rollback
+from mnemic.state.rollback import PastMemory, Rollback, RollbackOptions
 from mnemic.storage import erasure, time_machine
 from mnemic.storage.database import Database, Scoped
 from tests.support.machine_past import Link, Row, Subject
@@ -105,21 +105,16 @@ class Real:
 
         self.administer(act)
 
-    def undo(
-        self, ops: Sequence[UUID], keys: Sequence[str] | None, *, cascade: bool, skip_erased: bool, apply: bool
-    ) -> Rollback:
-        how = Rolling(cascade=cascade, skip_erased=skip_erased, dry_run=not apply)
-        return self.runner.run(rolling_back.undo(self._transact(keys is None), keys, ops, how))
-
-    def restore(self, key: str, seq: int, *, administers: bool, skip_erased: bool, apply: bool) -> Rollback:
-        how = Rolling(skip_erased=skip_erased, dry_run=not apply)
-        done = rolling_back.restore(self._transact(administers), key, seq, how, administers=administers)
-        return self.runner.run(done)
-
-    def _transact(self, administers: bool) -> rolling_back.Transact:
+    def actor(self, administers: bool) -> Actor:
         if administers:
-            return rolling_back.as_administrator(self.administration, self.agent, "keeper")
-        return rolling_back.as_person(self.service, self.who())
+            return Actor.administrator(self.administration, self.agent, "keeper")
+        return Actor.person(self.service, self.who())
+
+    def undo(self, ops: Sequence[UUID], options: RollbackOptions, *, administers: bool) -> Rollback:
+        return self.runner.run(rollback.undo(self.actor(administers), ops, options))
+
+    def restore(self, key: str, seq: int, options: RollbackOptions, *, administers: bool) -> Rollback:
+        return self.runner.run(rollback.restore(self.actor(administers), key, seq, options))
 
     def erase(self, ids: Sequence[UUID]) -> list[UUID]:
         return self._erased(ids)
@@ -132,7 +127,7 @@ class Real:
 
     def of_session(self, keys: Sequence[str] | None, since: datetime) -> list[UUID]:
         async def act(scoped: Scoped) -> list[UUID]:
-            return await time_machine.of_session(scoped, keys, "s1", since)
+            return await time_machine.operations_of_session(scoped, keys, "s1", since)
 
         return self.serve(act) if keys is not None else self.administer(act)
 

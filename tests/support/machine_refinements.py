@@ -1,4 +1,4 @@
-"""Refinements, done to the real agent and to the model: sessions, what the knife does in them, and how they end."""
+"""Refinements, done to the real agent and to the model: sessions, what is done in them, and how they end."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def _rank(row: Row) -> tuple[object, ...]:
 
 
 class _RefusedError(Exception):
-    """Takes a transaction back, as the knife does when it refuses."""
+    """Takes a transaction back, as a refinement tool does when it refuses."""
 
 
 @dataclass
@@ -78,7 +78,7 @@ class RefinementSteps:
         async def act(scoped: Scoped) -> None:
             counts = await refinements.done(scoped, session.id)
             same("what the refinement did", Counter(counts), running.done)
-            await refinements.begin_knife(scoped, session, "refinement")
+            await refinements.begin_act(scoped, session, "refinement")
             await memories.insert(scoped, [journal], model=MODEL, vectors={}, run_id=None)
             ledger = await refinements.ledger(scoped)
             await refinements.finish(scoped, session, "completed", ledger, counts, journal.id)
@@ -108,7 +108,7 @@ class RefinementSteps:
     def is_running(self, key: str) -> bool:
         return key in self._running
 
-    # -- the knife
+    # -- edits
 
     def merge(self, key: str, which: int, content: str) -> None:
         """Two or three memories become one, unless a living one says that already."""
@@ -268,7 +268,7 @@ class RefinementSteps:
         session = self._running[key].session
 
         async def operation(scoped: Scoped) -> None:
-            await refinements.begin_knife(scoped, session, reason)
+            await refinements.begin_act(scoped, session, reason)
             await act(scoped)
 
         self._both.real.serve(operation, "s1", key)

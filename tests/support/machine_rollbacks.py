@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from mnemic.state.errors import InvalidInputError, MnemicError, RollbackRefusedError
-from mnemic.state.rollback import Rollback
+from mnemic.state.rollback import Rollback, RollbackOptions
 from tests.support.machine_expected import Expected, restore, undo
 from tests.support.machine_pair import Pair, same
 from tests.support.machine_past import KEPT, Row
@@ -37,7 +37,8 @@ class RollbackSteps:
         expected = undo(self._both.past, ops, keys, cascade=cascade, skip_erased=skip_erased)
 
         def real(apply: bool) -> Rollback:
-            return self._real.undo(ops, keys, cascade=cascade, skip_erased=skip_erased, apply=apply)
+            options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=not apply)
+            return self._real.undo(ops, options, administers=not person)
 
         undone = self._roll_back("undo", expected, real, person=person, met_as=met_as)
         if undone and len(ops) == 1:
@@ -64,7 +65,8 @@ class RollbackSteps:
         expected = restore(self._both.past, key, seq, administers=administers, skip_erased=skip_erased)
 
         def real(apply: bool) -> Rollback:
-            return self._real.restore(key, seq, administers=administers, skip_erased=skip_erased, apply=apply)
+            options = RollbackOptions(skip_erased=skip_erased, dry_run=not apply)
+            return self._real.restore(key, seq, options, administers=administers)
 
         self._roll_back("restore", expected, real, person=not administers, met_as="restore")
 
@@ -75,7 +77,8 @@ class RollbackSteps:
         seqs = [at for at, op_id in own if done and op_id == done[-1]]
         if not seqs or seqs[-1] <= seq:
             return seq
-        _, error = _outcome(lambda: self._real.restore(key, seq, administers=True, skip_erased=True, apply=False))
+        dry = RollbackOptions(skip_erased=True, dry_run=True)
+        _, error = _outcome(lambda: self._real.restore(key, seq, dry, administers=True))
         same("refusal of half an operation", error, InvalidInputError)
         return seqs[0] - 1
 

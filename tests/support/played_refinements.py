@@ -49,6 +49,10 @@ def search(**given: Any) -> Call:
     return "search_memories", given
 
 
+def complete(summary: str) -> Call:
+    return "complete_refinement", {"summary": summary}
+
+
 def drafts(*new: NewMemory | str) -> list[NewMemory]:
     """Core memories of Ana that began to hold one day after the other; so the first has the number 1."""
     made = [memory(one, kind="core") if isinstance(one, str) else one for one in new]

@@ -1,18 +1,64 @@
 """What rollbacks are tested on: operations one after the other, and the whole database before and after."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from uuid import UUID
 
 import psycopg
+import pytest
 from psycopg import sql
 
+from mnemic.operations.governance import rollback
+from mnemic.operations.governance.actor import Actor
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
+from mnemic.state.rollback import Rollback, RollbackOptions
+from mnemic.state.settings import Settings
 from mnemic.storage import memories
 from mnemic.storage.database import Database, Scoped
+from mnemic.storage.opening import open_administration
+from tests.support.server import Clone
 from tests.support.worlds import identity, memory, operate, remember
 
 ANA = identity(session="s1", groups=["crew"])
+
+
+@pytest.fixture
+def person(db: Database) -> Actor:
+    """Ana, who governs her own memories."""
+    return Actor.person(db, ANA)
+
+
+@asynccontextmanager
+async def administrator_of(clone: Clone, agent_id: str) -> AsyncIterator[Actor]:
+    """An administrator of an agent, as the administrators' role."""
+    settings = Settings.model_validate({"admin_url": clone.administrator_dsn, "pool_size": 2})
+    async with open_administration(settings) as database:
+        yield Actor.administrator(database, agent_id, "keeper")
+
+
+@pytest.fixture
+async def administrator(clean_db: Clone) -> AsyncIterator[Actor]:
+    """An administrator of her agent."""
+    async with administrator_of(clean_db, ANA.agent_id) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["person", "administrator"])
+def actor(request: pytest.FixtureRequest, person: Actor, administrator: Actor) -> Actor:
+    """One after the other."""
+    return {"person": person, "administrator": administrator}[request.param]
+
+
+async def undo(actor: Actor, *op_ids: UUID, **options: bool) -> Rollback:
+    """Undoes operations as one."""
+    return await rollback.undo(actor, op_ids, RollbackOptions(**options))
+
+
+async def restore(actor: Actor, key: str, moment: object, **options: bool) -> Rollback:
+    """Gives a scope key back what it had."""
+    return await rollback.restore(actor, key, moment, RollbackOptions(**options))  # type: ignore[arg-type]
 
 
 async def saved(db: Database, *texts: str, key: str = "user:ana", who: Identity = ANA) -> list[NewMemory]:
@@ -36,6 +82,11 @@ async def forgotten(db: Database, *given: NewMemory, who: Identity = ANA) -> Non
 def again(new: NewMemory) -> NewMemory:
     """Another memory that says the same."""
     return replace(new, id=memory("").id)
+
+
+def protect(superuser: psycopg.Connection, new: NewMemory) -> None:
+    """As an administrator does."""
+    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (new.id,))
 
 
 def op_ids(superuser: psycopg.Connection, agent: str = "harbor") -> list[UUID]:

@@ -25,10 +25,19 @@ async def begun(db: Database, who: Identity, key: str = "user:ana", *, seconds: 
     return claim
 
 
+async def taken_over(db: Database, who: Identity, claim: Claim) -> Claim:
+    """The same session as another run resumes it; who had it cannot take it back."""
+    resumed = claim._replace(holder=uuid4())
+    async with db.scoped(who, only=claim.scope_key) as scoped:
+        assert await refinements.take_over(scoped, resumed, seconds=60)
+        assert not await refinements.take_over(scoped, claim, seconds=60)
+    return resumed
+
+
 async def within(db: Database, who: Identity, claim: Claim, *acts: Act, reason: str = "update") -> None:
     """One operation of it."""
     async with db.scoped(who, only=claim.scope_key) as scoped:
-        await refinements.begin_knife(scoped, claim, reason)
+        await refinements.begin_act(scoped, claim, reason)
         for act in acts:
             await act(scoped)
 
@@ -36,7 +45,7 @@ async def within(db: Database, who: Identity, claim: Claim, *acts: Act, reason: 
 async def ended(db: Database, who: Identity, claim: Claim) -> None:
     """It is over."""
     async with db.scoped(who, only=claim.scope_key) as scoped:
-        await refinements.begin_knife(scoped, claim, "refinement")
+        await refinements.begin_act(scoped, claim, "refinement")
         await refinements.finish(scoped, claim, "completed", await refinements.ledger(scoped), {}, None)
 
 
@@ -46,7 +55,7 @@ def in_a_session(key: str, act: Act) -> Act:
     async def acts(scoped: Scoped) -> None:
         claim = new(key)
         await refinements.begin(scoped, claim, [], target=1, seconds=60)
-        await refinements.begin_knife(scoped, claim, "update")
+        await refinements.begin_act(scoped, claim, "update")
         await act(scoped)
         await refinements.finish(scoped, claim, "completed", [], {}, None)
 

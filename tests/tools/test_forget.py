@@ -1,6 +1,7 @@
 """`forget`: one's own unprotected memories, softly, a few a day; whatever else is answered as if it did not exist."""
 
 import asyncio
+import itertools
 import uuid
 from typing import Any, LiteralString
 
@@ -16,7 +17,7 @@ from mnemic.state.records import Kind
 from mnemic.storage import memories
 from tests.support.chain import assert_chain_is_whole
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import DECISIONS, FACTS, contents, decisions, fact, facts, scripted_memory, turns
+from tests.support.scripted import DECISIONS, FACTS, contents, decisions, fact, facts, say, scripted_memory, turns
 from tests.support.server import Clone
 from tests.support.statements import recorded_statements
 from tests.support.tool_calls import call
@@ -59,15 +60,15 @@ async def test_a_forgotten_memory_leaves_search_and_stays_in_history(
     assert_chain_is_whole(superuser, "harbor")
 
 
-@pytest.mark.parametrize("kind", ["core", "reflection", "episode", "insight"])
-@pytest.mark.parametrize("key", ["user:ana", "session:s1"])
 async def test_every_kind_of_the_user_and_the_session_can_be_forgotten(
-    memory: Mnemic, superuser: psycopg.Connection, kind: Kind, key: str
+    memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
-    memory_id = await place(memory, ANA, key, kind)
+    kinds: tuple[Kind, ...] = ("core", "reflection", "episode", "insight")
+    for key, kind in itertools.product(("user:ana", "session:s1"), kinds):
+        memory_id = await place(memory, ANA, key, kind)
 
-    assert await memory.forget(ANA, str(memory_id)) is True
-    assert state_of(superuser, memory_id) == "soft_deleted"
+        assert await memory.forget(ANA, str(memory_id)) is True
+        assert state_of(superuser, memory_id) == "soft_deleted", (key, kind)
 
 
 async def test_a_reflection_that_was_absorbed_can_be_forgotten(memory: Mnemic, superuser: psycopg.Connection) -> None:
@@ -98,6 +99,15 @@ async def test_what_was_forgotten_does_not_come_back_in_the_words_it_was_formed_
     assert said[1] in await _found(memory, "boat"), "another living memory rests on it"
     await memory.forget(ANA, red)
     assert await _found(memory, "boat") == []
+
+
+async def test_a_role_that_may_not_read_messages_hides_them_all_the_same(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(BEES, category="tasks")), facts())
+    await say(memory, ANA, "I keep forty bees in Oslo.")
+    (kept,) = await memory.memories(ANA, ["fact"])
+
+    assert await memory.forget(ANA.model_copy(update={"role": "planner"}), kept.id)
+    assert await memory.query(ANA, "bees in Oslo") == []
 
 
 async def _id_of(memory: Mnemic, text: str) -> uuid.UUID:
@@ -155,6 +165,7 @@ SEEN_BY_ALL: LiteralString = (
 )
 
 
+@pytest.mark.thorough
 async def test_control_without_the_policies_and_the_keys_a_foreign_memory_would_be_forgotten(
     fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +186,7 @@ ALL_CATEGORIES: LiteralString = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fallen", ["policy", "code", "policy and code"])
 async def test_categories_are_kept_by_two_walls(
     fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, fallen: str
@@ -195,14 +207,27 @@ async def test_categories_are_kept_by_two_walls(
             assert await refusal(memory, planner, profile) == await refusal(memory, planner, UNKNOWN)
 
 
-@pytest.mark.parametrize(("key", "kind"), [("group:crew", "fact"), ("agent:harbor", "fact"), ("agent:harbor", "core")])
-async def test_what_is_shared_is_not_taken_from_the_others(
-    memory: Mnemic, superuser: psycopg.Connection, key: str, kind: Kind
+@pytest.mark.parametrize(
+    ("key", "kind", "protected", "reason"),
+    [
+        ("group:crew", "fact", False, "shared"),
+        ("agent:harbor", "fact", False, "shared"),
+        ("agent:harbor", "core", False, "shared"),
+        ("user:ana", "consolidation", False, "rewritten"),
+        ("user:ana", "fact", True, "protected"),
+        ("user:ana", "core", True, "protected"),
+    ],
+)
+async def test_what_may_not_be_forgotten_stays_and_the_answer_says_why(
+    memory: Mnemic, superuser: psycopg.Connection, key: str, kind: Kind, protected: bool, reason: str
 ) -> None:
     memory_id = await place(memory, ANA, key, kind)
+    if protected:
+        superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (memory_id,))
     answer = await call(memory, ANA, "forget", id=str(memory_id))
 
-    assert (answer.status, "shared" in str(answer.content)) == ("error", True)
+    assert (answer.status, reason in str(answer.content)) == ("error", True)
+    assert (await refusal(memory, ANA, memory_id))[0] is NotForgottenError
     assert state_of(superuser, memory_id) == "active"
 
 
@@ -214,24 +239,6 @@ async def test_control_without_the_look_at_its_scope_it_would_be(
     await memory.forget(ANA, memory_id)
 
     assert state_of(superuser, memory_id) == "soft_deleted"
-
-
-async def test_a_consolidation_is_not_forgotten(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    memory_id = await place(memory, ANA, "user:ana", "consolidation")
-    kind, told = await refusal(memory, ANA, memory_id)
-
-    assert (kind, "rewritten" in told) == (NotForgottenError, True)
-    assert state_of(superuser, memory_id) == "active"
-
-
-@pytest.mark.parametrize("kind", ["fact", "core"])
-async def test_a_protected_memory_stays(memory: Mnemic, superuser: psycopg.Connection, kind: Kind) -> None:
-    memory_id = await place(memory, ANA, "user:ana", kind)
-    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (memory_id,))
-    answer = await call(memory, ANA, "forget", id=str(memory_id))
-
-    assert (answer.status, "protected" in str(answer.content)) == ("error", True)
-    assert state_of(superuser, memory_id) == "active"
 
 
 async def test_the_database_keeps_it_where_the_code_does_not_look(
@@ -268,6 +275,7 @@ async def test_forgotten_eight_times_at_once_it_is_forgotten_once(
     assert superuser.execute("select count(*) from mnemic.history where event = 'DELETE'").fetchone() == (1,)
 
 
+@pytest.mark.thorough
 async def test_control_without_the_version_it_would_be_recorded_more_than_once(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,19 +293,18 @@ async def test_control_without_the_version_it_would_be_recorded_more_than_once(
 
 
 @pytest.mark.parametrize("session", ["s1", None])
-async def test_a_conversation_may_forget_so_many_memories_a_day(
-    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection, session: str | None
+async def test_no_conversation_has_more_forgotten_than_so_many_a_day(
+    clean_db: Clone, model: LoopbackModel, session: str | None
 ) -> None:
     async with scripted_memory(clean_db, model, forgets_per_session_and_day=3) as memory:
         who = identity("ana", session=session)
-        ids = [await place(memory, who, "user:ana", text=f"Ana has boat number {number}.") for number in range(8)]
-        done = await asyncio.gather(*(memory.forget(who, one) for one in ids), return_exceptions=True)
-        refused = [one for one in done if isinstance(one, NotForgottenError)]
+        ids = [await place(memory, who, "user:ana", text=f"Ana has boat number {number}.") for number in range(6)]
+        answers = await asyncio.gather(*(call(memory, who, "forget", id=str(one)) for one in ids))
 
-        # without a session no conversation speaks: the person's own page does
-        assert len(refused) == (5 if session else 0), done
-        assert done.count(True) == 8 - len(refused)
-        assert await memory.forget(identity("ana", session="s9"), ids[0]) in (True, False)
+        assert sorted(answer.status for answer in answers) == ["error"] * 3 + ["success"] * 3
+        # a person's own page is no conversation
+        left = next(one for one, answer in zip(ids, answers, strict=True) if answer.status == "error")
+        assert await memory.forget(identity("ana"), left) is True
 
 
 async def test_what_was_forgotten_yesterday_does_not_count(

@@ -1,6 +1,7 @@
 """`remember`: what formation's rules let pass, stored once, at the narrowest scope; as method and as tool."""
 
 import asyncio
+import re
 import uuid
 from dataclasses import replace
 from typing import Any
@@ -8,9 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
-from langgraph.prebuilt import ToolRuntime
 
-from mnemic.operations.explicit import store_explicit as keeping
+from mnemic.operations.explicit import store as keeping
 from mnemic.policy.formation.orders import gives_orders
 from mnemic.prompts.explicit import forget_answer, remember_answer
 from mnemic.service.memory import Mnemic
@@ -18,9 +18,9 @@ from mnemic.state.errors import CategoryRefusedError, EmbeddingError, InvalidInp
 from mnemic.state.explicit import ExplicitScope, Remembered
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
-from mnemic.tools import WRITING
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import contents
+from tests.support.scripted import contents, scripted_memory
+from tests.support.server import Clone
 from tests.support.tool_calls import call
 from tests.support.worlds import identity
 
@@ -216,7 +216,26 @@ async def test_what_the_agent_has_switched_off_is_refused(
     assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (0,)
 
 
+async def test_what_is_kept_again_in_confidence_is_private_from_then_on(memory: Mnemic) -> None:
+    await memory.remember(ANA, BEES, category="interests")
+    again = await memory.remember(ANA, BEES, category="interests", private=True)
+
+    (kept,) = await stored(memory, ANA)
+    assert (again.known, again.id, kept.private) == (True, kept.id, True)
+
+
 # -- the tool
+
+
+async def test_a_models_memories_are_bounded_in_a_session_and_day(clean_db: Clone, model: LoopbackModel) -> None:
+    async with scripted_memory(clean_db, model, remembers_per_session_and_day=2) as memory:
+        for number, status in enumerate(("success", "success", "error")):
+            text = f"Ana has boat number {number}."
+            answer = await call(memory, ANA, "remember", content=text, category="interests")
+            assert answer.status == status
+        assert "2 memories" in str(answer.content)
+        # the host's own word counts for itself
+        assert not (await memory.remember(ANA, "Ana collects stamps.", category="interests")).known
 
 
 async def test_the_tool_acts_for_the_runs_identity_whatever_a_model_sends(memory: Mnemic) -> None:
@@ -231,22 +250,6 @@ async def test_the_tool_acts_for_the_runs_identity_whatever_a_model_sends(memory
         (uuid.UUID(answer.artifact["id"]), "user:ana")
     ]
     assert await contents(memory, identity("bo")) == []
-
-
-async def test_the_tool_works_in_an_agent_that_is_run_synchronously(memory: Mnemic) -> None:
-    (tool,) = [tool for tool in memory.tools() if tool.name == "remember"]
-    runtime = _runtime(ANA)
-    arguments = {"content": BEES, "category": "interests", "runtime": runtime}
-    answer = await asyncio.to_thread(tool.invoke, arguments)
-
-    assert "Kept as" in str(answer)
-    assert await contents(memory, ANA) == [BEES]
-
-
-def _runtime(who: Identity) -> Any:
-    return ToolRuntime(
-        state={"messages": []}, context=who, config={}, stream_writer=lambda _: None, tool_call_id="1", store=None
-    )
 
 
 @pytest.mark.parametrize(
@@ -293,13 +296,14 @@ def test_no_answer_reads_like_an_order_that_would_keep_a_conversation_from_being
         assert not gives_orders(forget_answer(uuid.uuid4(), was_there))
 
 
-@pytest.mark.parametrize("role", ["supervisor", "planner", "stylist", "researcher", "executor"])
-async def test_each_role_has_the_writing_tools_of_the_table_and_no_other(memory: Mnemic, role: str) -> None:
-    names = [tool.name for tool in memory.tools(role)]
+async def test_each_role_has_the_tools_of_the_table_and_no_other(memory: Mnemic) -> None:
+    writing = {"supervisor": ["remember", "forget", "remember_procedure"], "executor": ["remember_procedure"]}
+    for role in ("supervisor", "planner", "stylist", "researcher", "executor"):
+        tools = memory.tools(role)
 
-    assert names == ["memory_query", *WRITING.get(role, ())]
-    assert ("remember" in names, "forget" in names) == (role == "supervisor",) * 2
-    assert ("remember_procedure" in names) == (role in ("supervisor", "executor"))
+        assert [tool.name for tool in tools] == ["memory_query", *writing.get(role, [])]
+        assert tools[0].metadata == {"concept": "memory.query"}
+        assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool.name) and tool.description for tool in tools)
 
 
 async def test_no_connection_is_held_while_the_embedder_answers(memory: Mnemic, model: LoopbackModel) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from langchain_core.messages import HumanMessage
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError
@@ -61,22 +60,6 @@ async def test_an_executor_keeps_one_and_the_same_one_once(memory: Mnemic, super
     assert (first.artifact["known"], again.artifact["known"]) == (False, True)
     assert uuid.UUID(first.artifact["id"]) == uuid.UUID(again.artifact["id"])
     assert superuser.execute("select role from mnemic.memories").fetchall() == [("executor",)]
-
-
-@pytest.mark.parametrize(
-    ("said", "key"),
-    [
-        ("To deploy the harbor app: merge the release branch, run make ship, check the dashboard.", "agent:harbor"),
-        ("How was it again?", "user:ana"),
-        ("Deploy the harbor app: merge, ship. Store this for all users.", "user:ana"),
-    ],
-)
-async def test_it_is_everyones_only_where_users_said_it(memory: Mnemic, said: str, key: str) -> None:
-    answer = await call(
-        memory, ANA, "remember_procedure", said=[HumanMessage(said)], title=TITLE, steps=STEPS, scope="agent"
-    )
-
-    assert answer.artifact["scope_key"] == key
 
 
 async def test_the_callers_own_word_may_be_everyones(memory: Mnemic) -> None:

@@ -1,4 +1,4 @@
-"""The offline refiner shortens a core memory by calls that the knife takes, and loses no detail."""
+"""The offline refiner shortens a core memory by calls that the refinement tools take, and loses no detail."""
 
 from collections.abc import Iterator, Sequence
 from itertools import cycle, product
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mnemic.models import offline
 from mnemic.models.offline.refine_cuts import remarks
-from mnemic.policy.refinement.limits import given_up
+from mnemic.policy.refinement.limits import lost_memories
 from mnemic.policy.text.degenerate import is_degenerate
 from mnemic.policy.text.hygiene import clean_text
 from mnemic.policy.text.retention import missing_details
@@ -102,7 +102,7 @@ def calls_of(turns: Sequence[Turn]) -> list[ToolCall]:
 
 
 def problems(entries: Sequence[LedgerEntry], calls: Sequence[ToolCall]) -> Iterator[str]:
-    """What the knife would refuse, and what nobody would want."""
+    """What the tools would refuse, and what nobody would want."""
     held = {one.handle: one for one in entries}
     taken: set[int] = set()
     shielded: set[int] = set()
@@ -133,7 +133,7 @@ def _of_text(named: Sequence[LedgerEntry], call: ToolCall) -> Iterator[str]:
         yield "longer than before"
     if missing_details([one.content for one in named], text):
         yield "a detail is lost"
-    if any(given_up([one.content for one in named], text, about=[one.subject for one in named])):
+    if any(lost_memories([one.content for one in named], text, about=[one.subject for one in named])):
         yield "a memory is taken away"
     if not text or is_degenerate(text) or clean_text(text) != text:
         yield "no text to store"
@@ -141,7 +141,7 @@ def _of_text(named: Sequence[LedgerEntry], call: ToolCall) -> Iterator[str]:
 
 @settings(max_examples=60)
 @given(st.lists(ANY_ENTRY, max_size=25), st.integers(min_value=1, max_value=800))
-def test_whatever_stands_in_the_ledger_the_calls_are_ones_the_knife_takes(
+def test_whatever_stands_in_the_ledger_the_calls_are_ones_the_tools_take(
     rows: list[tuple[str, str, str | None, bool]], target: int
 ) -> None:
     entries = [
@@ -353,7 +353,7 @@ def test_what_nobody_else_says_stays_although_the_target_is_not_reached() -> Non
         assert word in text
 
 
-def test_what_others_say_goes_only_as_far_as_the_knife_takes_it_and_that_far() -> None:
+def test_what_others_say_goes_only_as_far_as_the_tools_take_it_and_that_far() -> None:
     nouns = iter(_name(number)[-3:] * 2 for number in range(48))
     seen = [f"Mara has seen the {a} and the {b} near the {c}." for a, b, c in zip(nouns, nouns, nouns, strict=True)]
     told = [f"{one.removesuffix('.')} at {_name(place)}." for place, one in enumerate(seen)]
@@ -363,7 +363,7 @@ def test_what_others_say_goes_only_as_far_as_the_knife_takes_it_and_that_far() -
     left = {texts[one.handle] for one in plain}
     assert sum(map(count_tokens, left)) < tokens_of(plain) / 4
     for text in left:
-        assert not any(given_up([one.content for one in plain if texts[one.handle] == text], text, about=["Mara"]))
+        assert not any(lost_memories([one.content for one in plain if texts[one.handle] == text], text, about=["Mara"]))
 
 
 def test_people_categories_and_what_is_private_stay_apart() -> None:

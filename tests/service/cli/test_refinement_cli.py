@@ -4,34 +4,44 @@ import asyncio
 import json
 import re
 import shlex
+from typing import Any
 
 import psycopg
 import pytest
 
 from tests.service.cli.conftest import Command
 from tests.support.loopback import LoopbackModel
-from tests.support.played_refinements import DONE, keep_in, merge, protect, script
+from tests.support.played_refinements import BOTH, DONE, KEY, keep_in, merge, protect, script
 from tests.support.rollbacks import ANA, everything
 from tests.support.server import Clone
 from tests.support.stored_refinements import begun
+from tests.support.worlds import expire_leases
 
 PERSON = ("--agent", "harbor", "--user", "ana")
 BLIND = ("--agent", "harbor")
-REFINE = ("refine", "user:ana", *BLIND)
+REFINE = ("refine", KEY, *BLIND)
 TEXTS = ("Ana always wants short answers.", "Ana wants answers in English.", "Ana  wants answers in English.")
-BOTH = "Ana always wants short answers in English."
 
 
 @pytest.fixture
-def three(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three core memories of Ana's, of which two are the same but for white space; no model is configured."""
+def stored(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Stores core memories of Ana's; no model is configured."""
     monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
 
-    async def store() -> None:
-        async with clean_db.database() as db:
-            await keep_in(db, *TEXTS)
+    def store(*texts: str, key: str = KEY) -> None:
+        async def keep() -> None:
+            async with clean_db.database() as db:
+                await keep_in(db, *texts, who=ANA, key=key)
 
-    asyncio.run(store())
+        asyncio.run(keep())
+
+    return store
+
+
+@pytest.fixture
+def three(stored: Any) -> None:
+    """Three of them, of which two are the same but for white space."""
+    stored(*TEXTS)
 
 
 @pytest.fixture
@@ -43,41 +53,33 @@ def scripted(three: None, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch)
     return model
 
 
-def held(clone: Clone, *, seconds: int) -> None:
-    """A session of somebody else's that is held for so long."""
+def held(clone: Clone) -> None:
+    """A session of somebody else's that runs."""
 
     async def begin() -> None:
         async with clone.database() as db:
-            await begun(db, ANA, seconds=seconds)
+            await begun(db, ANA, seconds=600)
 
     asyncio.run(begin())
+
+
+def listed(mnemic: Command, *words: Any) -> Any:
+    return json.loads(mnemic("refinements", *words, "--json").stdout)
 
 
 def test_it_is_one_line_of_figures_and_says_how_it_is_undone(
     mnemic: Command, scripted: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    result = mnemic(*REFINE, "--force")
-    assert (result.exit_code, result.stdout) == (
-        0,
-        "3 → 1 memories, 24 → 11 tokens; target 5,000, 1 protected, ended: completed\n",
-    )
-    assert "offline" not in result.stderr
+    result = mnemic(*REFINE, "--force", "--actor", "keeper")
+
+    assert (result.exit_code, result.stdout.count("\n"), "offline" in result.stderr) == (0, 1, False)
+    for figures in ("3 → 1 memories", "24 → 11 tokens", "target 5,000", "1 protected", "ended: completed"):
+        assert figures in result.stdout
+    assert listed(mnemic, *BLIND)[0]["actor"] == "keeper"
     command = shlex.split(result.stderr.rpartition("to undo it: ")[2])
     assert mnemic(*command[1:], "--yes").exit_code == 0
     living = superuser.execute("select content from mnemic.memories where state = 'active' order by 1").fetchall()
     assert [content for (content,) in living] == sorted(TEXTS)
-
-
-def test_the_audit_names_who_had_it_begun(mnemic: Command, three: None, superuser: psycopg.Connection) -> None:
-    assert mnemic(*REFINE, "--force", "--actor", "keeper").exit_code == 0
-    assert superuser.execute("select actor from mnemic.refinements").fetchall() == [("keeper",)]
-
-
-def test_where_the_offline_rules_did_it_it_says_so(mnemic: Command, three: None) -> None:
-    result = mnemic(*REFINE, "--force")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("3 → ")
-    assert "the offline rules did it: MNEMIC_AGENT_MODEL" in result.stderr
 
 
 def test_json_is_the_result(mnemic: Command, scripted: LoopbackModel) -> None:
@@ -88,213 +90,147 @@ def test_json_is_the_result(mnemic: Command, scripted: LoopbackModel) -> None:
     assert (told["duplicates"], told["merged"], told["protected"], told["memories_after"]) == (1, 2, 1, 1)
 
 
+def test_it_says_where_the_offline_rules_did_it(mnemic: Command, three: None) -> None:
+    assert "MNEMIC_AGENT_MODEL" in mnemic(*REFINE, "--force").stderr
+
+
 def test_a_target_that_was_missed_is_said_to_be(
     mnemic: Command, scripted: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MNEMIC_REFINEMENT_TARGET_TOKENS", "10")
     script(scripted, DONE)
-    assert "24 → 16 tokens; target 10, not reached, " in mnemic(*REFINE, "--force").stdout
+    assert "target 10, not reached" in mnemic(*REFINE, "--force").stdout
 
 
-def test_where_nothing_changed_it_says_so_and_nothing_is_remembered_of_it(
-    clean_db: Clone, mnemic: Command, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
-
-    async def store() -> None:
-        async with clean_db.database() as db:
-            await keep_in(db, TEXTS[0])
-
-    asyncio.run(store())
+def test_where_nothing_changed_it_says_so_and_there_is_nothing_to_undo(mnemic: Command, stored: Any) -> None:
+    stored(TEXTS[0])
     result = mnemic(*REFINE, "--force")
-    assert result.exit_code == 0
-    assert result.stdout == "nothing changed: 8 tokens in 1 memories; target 5,000, ended: completed\n"
-    assert "to undo it" not in result.stderr
-    assert superuser.execute("select kind from mnemic.memories").fetchall() == [("core",)]
-    (told,) = json.loads(mnemic("refinements", *PERSON, "--json").stdout)
+    assert (result.exit_code, "undo" in result.stderr) == (0, False)
+    assert result.stdout.startswith("nothing changed: 8 tokens in 1 memories")
+    (told,) = listed(mnemic, *PERSON)
     assert (told["ended"], told["journal_id"]) == ("completed", None)
-    for who, whose in ((PERSON, "of this person's memories"), (BLIND, "nothing")):
+    for who in (PERSON, BLIND):
         undone = mnemic("undo", "--refinement", told["id"], *who, "--yes")
         assert (undone.exit_code, undone.stdout) == (2, "")
-        assert "this refinement changed" in undone.stderr
-        assert whose in undone.stderr
 
 
-def test_one_that_was_broken_off_for_too_long_is_closed_and_says_what_to_do(
-    clean_db: Clone, mnemic: Command, three: None, superuser: psycopg.Connection
-) -> None:
-    held(clean_db, seconds=0)
-    superuser.execute("update mnemic.refinements set started_at = now() - interval '2 hours'")
-    result = mnemic(*REFINE, "--force")
-    assert result.exit_code == 1
-    assert "ended: time" in result.stdout
-    assert "broken off ran out of time and is closed: the same command again begins a new one" in result.stderr
-    assert mnemic(*REFINE, "--force").exit_code == 0
-
-
-def test_history_leads_from_what_was_merged_to_what_it_became_and_back(
-    mnemic: Command, scripted: LoopbackModel
-) -> None:
-    mnemic(*REFINE, "--force")
-    listed = json.loads(mnemic("memories", *PERSON, "--all", "--json").stdout)
-    whole = next(one["id"] for one in listed if one["content"] == BOTH)
-    (added, *_) = json.loads(mnemic("history", whole, *PERSON, "--json").stdout)
-    assert len(added["merged_from"]) == 2
-    shown = mnemic("history", whole, *PERSON).stdout
-    for part in added["merged_from"]:
-        assert f"merged from: {part}" in shown
-        assert f"merged into: {whole}" in mnemic("history", part, *PERSON).stdout
-        assert json.loads(mnemic("history", part, *PERSON, "--json").stdout)[-1]["merged_into"] == whole
-
-
-def test_what_is_within_its_budget_is_left_as_it_is(
-    mnemic: Command, three: None, superuser: psycopg.Connection
-) -> None:
+def test_within_the_budget_nothing_is_done(mnemic: Command, three: None, superuser: psycopg.Connection) -> None:
     before = everything(superuser)
     for words in ((), ("--dry-run",)):
         result = mnemic(*REFINE, *words)
         assert (result.exit_code, result.stderr) == (0, "")
-        assert result.stdout == "not due: 24 tokens in 3 memories; --force refines them all the same\n"
+        assert re.match("not due: 24 tokens in 3 memories.*--force", result.stdout)
         assert json.loads(mnemic(*REFINE, *words, "--json").stdout)["outcome"] == "not_due"
-    assert everything(superuser) == before
-
-
-def test_nothing_is_not_due_and_force_is_not_recommended(mnemic: Command, three: None) -> None:
     assert mnemic("refine", *BLIND, "--force").stdout == "not due: 0 tokens in 0 memories\n"
+    assert everything(superuser) == before
 
 
 def test_a_dry_run_tells_what_there_is_and_writes_nothing(
     mnemic: Command, three: None, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = everything(superuser)
-    monkeypatch.setenv("MNEMIC_REFINEMENT_TARGET_TOKENS", "10")
-    told = "due: 24 tokens in 3 memories, protected 0, exact duplicates 1; target 10 tokens\n"
-    assert mnemic(*REFINE, "--dry-run", "--force").stdout == told
-    monkeypatch.setenv("MNEMIC_REFINEMENT_BUDGET_TOKENS", "10")
-    assert mnemic(*REFINE, "--dry-run").stdout == told
+    for size in ("BUDGET", "TARGET"):
+        monkeypatch.setenv(f"MNEMIC_REFINEMENT_{size}_TOKENS", "10")
+    told = mnemic(*REFINE, "--dry-run").stdout
+    for figures in ("due: 24 tokens in 3 memories", "protected 0", "exact duplicates 1", "target 10 tokens"):
+        assert figures in told
     assert json.loads(mnemic(*REFINE, "--dry-run", "--json").stdout)["outcome"] == "planned"
     assert everything(superuser) == before
+    # what a recall recommends is this command
+    recommended = mnemic("recall", *PERSON).stderr.rpartition("to compress it: ")[2]
+    assert mnemic(*shlex.split(recommended)[1:]).stdout.startswith("3 → ")
 
 
 def test_one_that_runs_keeps_others_out_and_one_broken_off_is_resumed(
     clean_db: Clone, mnemic: Command, three: None, superuser: psycopg.Connection
 ) -> None:
-    held(clean_db, seconds=600)
+    held(clean_db)
     for words in ((), ("--force",), ("--dry-run",)):
         result = mnemic(*REFINE, *words)
         assert (result.exit_code, result.stdout) == (2, "")
-        assert re.search(r"has been running for \d+ seconds: wait", result.stderr)
+        assert re.search(r"running for \d+ seconds", result.stderr)
     assert "running\n" in mnemic("refinements", *BLIND).stdout.replace(" ", "")
 
-    superuser.execute("update mnemic.refinements set until = clock_timestamp()")
+    expire_leases(superuser)
     assert "broken off" in mnemic("refinements", *PERSON).stdout
-    assert "goes on with a session that was broken off" in mnemic(*REFINE, "--dry-run").stdout
-    assert ", resumed, ended: " in mnemic(*REFINE).stdout
+    assert "broken off" in mnemic(*REFINE, "--dry-run").stdout
+    assert "resumed, ended" in mnemic(*REFINE).stdout
 
 
-@pytest.mark.parametrize("who", [PERSON, BLIND])
-def test_they_are_listed_with_figures(mnemic: Command, scripted: LoopbackModel, who: tuple[str, ...]) -> None:
-    assert mnemic("refinements", *who).stderr == "no refinements\n"
-    mnemic(*REFINE, "--force")
-    result = mnemic("refinements", *who)
-    (told,) = json.loads(mnemic("refinements", *who, "--json").stdout)
-    assert result.exit_code == 0
-    for figure in (
-        told["id"],
-        "user:ana",
-        "3 → 1 ",
-        "24 → 11 ",
-        "target 5,000",
-        "merged 2",
-        "completed",
-        "administrator",
-    ):
-        assert figure in result.stdout
-    assert (told["ended"], told["is_held"], told["tokens_after"]) == ("completed", False, 11)
-    mnemic(*REFINE, "--force")
-    assert len(json.loads(mnemic("refinements", *who, "--json", "--limit", 1).stdout)) == 1
-    assert len(json.loads(mnemic("refinements", *who, "--json").stdout)) == 2
+def test_one_that_was_broken_off_for_too_long_is_closed_and_says_what_to_do(
+    clean_db: Clone, mnemic: Command, three: None, superuser: psycopg.Connection
+) -> None:
+    held(clean_db)
+    expire_leases(superuser)
+    superuser.execute("update mnemic.refinements set started_at = now() - interval '2 hours'")
+    result = mnemic(*REFINE, "--force")
+    assert (result.exit_code, "ended: time" in result.stdout) == (1, True)
+    assert "the same command again" in result.stderr
+    assert mnemic(*REFINE, "--force").exit_code == 0
 
 
-def test_an_id_stays_on_one_line(mnemic: Command, three: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refinements_and_histories_are_listed_for_whom_they_concern(
+    mnemic: Command, scripted: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert mnemic("refinements", *BLIND).stderr == "no refinements\n"
     mnemic(*REFINE, "--force")
     monkeypatch.setenv("COLUMNS", "80")
-    (told,) = json.loads(mnemic("refinements", *BLIND, "--json").stdout)
-    assert any(told["id"] in line for line in mnemic("refinements", *BLIND).stdout.splitlines())
+    for who in (PERSON, BLIND):
+        (told,) = listed(mnemic, *who)
+        assert (told["ended"], told["is_held"], told["tokens_after"]) == ("completed", False, 11)
+        shown = mnemic("refinements", *who).stdout
+        for figure in (KEY, "3 → 1 ", "24 → 11 ", "target 5,000", "merged 2", "completed", "administrator"):
+            assert figure in shown
+        assert any(told["id"] in line for line in shown.splitlines())  # whole, to be copied
+    assert mnemic("refinements", *BLIND, "--user", "bo").stderr == "no refinements\n"
+    memories = json.loads(mnemic("memories", *PERSON, "--all", "--json").stdout)
+    whole = next(one["id"] for one in memories if one["content"] == BOTH)
+    (added, *_) = json.loads(mnemic("history", whole, *PERSON, "--json").stdout)
+    assert len(added["merged_from"]) == 2
+    for part in added["merged_from"]:
+        assert part in mnemic("history", whole, *PERSON).stdout
+        assert whole in mnemic("history", part, *PERSON).stdout
 
-
-def test_a_person_sees_their_own(mnemic: Command, three: None) -> None:
     mnemic(*REFINE, "--force")
-    assert mnemic("refinements", "--agent", "harbor", "--user", "bo").stderr == "no refinements\n"
-    assert len(json.loads(mnemic("refinements", *PERSON, "--json").stdout)) == 1  # the control
+    assert (len(listed(mnemic, *BLIND, "--limit", 1)), len(listed(mnemic, *BLIND))) == (1, 2)
 
 
 def test_nothing_of_it_says_what_a_memory_says(mnemic: Command, scripted: LoopbackModel) -> None:
-    said = ""
-    for words in (
-        (*REFINE, "--dry-run", "--force"),
-        (*REFINE, "--force"),
-        ("refinements", *PERSON),
-        ("refinements", *BLIND),
-        ("refinements", *BLIND, "--json"),
-        (*REFINE, "--force", "--json"),
-    ):
-        result = mnemic(*words)
-        assert result.exit_code == 0
-        said += result.stdout + result.stderr
+    lists = (("refinements", *PERSON), ("refinements", *BLIND), ("refinements", *BLIND, "--json"))
+    results = [mnemic(*words) for words in ((*REFINE, "--dry-run", "--force"), (*REFINE, "--force"), *lists)]
+    shown = "".join(result.stdout + result.stderr for result in results)
+    assert [result.exit_code for result in results] == [0] * 5
     for word in ("English", "short", "put together"):
-        assert word not in said
+        assert word not in shown
     assert BOTH in mnemic("memories", *PERSON).stdout  # the control
 
 
-def test_a_context_that_has_outgrown_its_budget_says_what_to_do(
-    mnemic: Command, three: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "outgrown" not in mnemic("recall", *PERSON).stderr
-    for size in ("BUDGET", "TARGET"):
-        monkeypatch.setenv(f"MNEMIC_REFINEMENT_{size}_TOKENS", "10")
-    said = mnemic("recall", *PERSON).stderr
-    assert "the core memory of user:ana has outgrown its budget" in said
-    command = shlex.split(said.rpartition("to compress it: ")[2])
-    assert mnemic(*command[1:]).stdout.startswith("3 → ")
-
-
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "named"),
     [
-        (("refine", "nonsense", *BLIND), "a scope key is written as"),
+        (("refine", "nonsense", *BLIND), "scope key"),
         (("refine", "agent:museum", *BLIND), "none of this identity's"),
-        (("refine", "user: ana", *BLIND), "SCOPE_KEY: an id is printable text"),
-        (("refine", "user:ana", "--agent", " "), "--agent: an id is printable text"),
-        (("refine", "--agent", ""), "--agent: an id is printable text"),
-        (("refine", "user:ana", *BLIND, "--actor", ""), "--actor: an id is printable text"),
-        (
-            ("refinements", *BLIND, "--session", "s1"),
-            "--session goes with --user: an administrator sees every scope key",
-        ),
-        (("refinements", *BLIND, "--group", "crew"), "--group goes with --user: an administrator sees every scope key"),
-        (("refinements", *BLIND, "--limit", 0), "limit: "),
+        (("refine", "user: ana", *BLIND), "SCOPE_KEY"),
+        (("refine", KEY, "--agent", " "), "--agent"),
+        (("refine", "--agent", ""), "--agent"),
+        ((*REFINE, "--actor", ""), "--actor"),
+        (("refinements", *BLIND, "--session", "s1"), "--session goes with --user"),
+        (("refinements", *BLIND, "--group", "crew"), "--group goes with --user"),
+        (("refinements", *BLIND, "--limit", 0), "limit"),
     ],
 )
-def test_what_cannot_be_meant_is_one_line_that_says_what_to_write(
-    mnemic: Command, three: None, superuser: psycopg.Connection, words: tuple[str, ...], said: str
+def test_what_cannot_be_meant_is_one_line_that_names_it(
+    mnemic: Command, superuser: psycopg.Connection, three: None, words: tuple[str, ...], named: str
 ) -> None:
     before = everything(superuser)
     result = mnemic(*words)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
-    assert result.stderr.count("\n") == 1
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert named in result.stderr
     assert everything(superuser) == before
 
 
-@pytest.mark.parametrize(("key", "kept"), [("group:crew", "group:crew"), ("session:s1", "session:s1")])
-def test_shared_memory_and_a_sessions_is_refined_by_its_scope_key(
-    clean_db: Clone, mnemic: Command, superuser: psycopg.Connection, key: str, kept: str
-) -> None:
-    async def store() -> None:
-        async with clean_db.database() as db:
-            await keep_in(db, *TEXTS[1:], who=ANA, key=key)
-
-    asyncio.run(store())
+@pytest.mark.parametrize("key", ["group:crew", "session:s1"])
+def test_shared_memory_and_a_sessions_is_refined_by_its_scope_key(mnemic: Command, stored: Any, key: str) -> None:
+    stored(*TEXTS[1:], key=key)
     assert mnemic("refine", key, *BLIND, "--force").stdout.startswith("2 → 1 memories")
-    assert superuser.execute("select scope_key from mnemic.refinements").fetchall() == [(kept,)]
+    assert [told["scope_key"] for told in listed(mnemic, *BLIND)] == [key]

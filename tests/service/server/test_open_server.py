@@ -37,10 +37,10 @@ NODES = {
         "consolidate",
     },
     "consolidation": {"collect", "write", "save"},
-    "recall": {"decide", "read_context", "render"},
-    "refinement": {"open", "agent", "knife", "close"},
+    "recall": {"read_context", "decide", "search", "render"},
+    "refinement": {"open", "agent", "tools", "close"},
 }
-#: Graphs that run in a node, and are drawn in its place.
+#: What runs in a node, and is drawn in its place.
 INSIDE = {"supervisor": {"recall": "recall", "observe": "formation"}, "formation": {"consolidate": "consolidation"}}
 ANA = identity("ana", session="s1")
 WISH = "Ana wants short answers."
@@ -128,12 +128,13 @@ async def test_every_graph_shows_its_forms_and_its_drawing(client: LangGraphClie
         assert schemas["context_schema"]["required"] == ["agent_id"]
         assert assistant["description"]
         names = {node["id"].split(":")[-1] for node in drawing["nodes"]}
-        assert names == _with_nested(graph) | {"__start__", "__end__"}
+        assert names == nodes(graph) | {"__start__", "__end__"}
 
 
-def _with_nested(graph: str) -> set[str]:
+def nodes(graph: str) -> set[str]:
+    """Its nodes' names, and the names within."""
     inside = INSIDE.get(graph, {})
-    return (NODES[graph] - inside.keys()).union(*map(_with_nested, inside.values()))
+    return (NODES[graph] - inside.keys()).union(*map(nodes, inside.values()))
 
 
 async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the_server(

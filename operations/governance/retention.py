@@ -1,0 +1,78 @@
+"""How long memories stay: erased for the person concerned, purged by their age, protected by an administrator."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from mnemic.operations.governance.actor import Actor
+from mnemic.state.erasure import Erasure
+from mnemic.state.errors import ConfigurationError, InvalidInputError, UnknownMemoryError
+from mnemic.state.identity import scope_key
+from mnemic.storage import erasure, memories
+from mnemic.storage.database import Scoped
+from mnemic.storage.erasure import Progress
+
+#: Messages of one transaction, so that none holds the agent's head for long.
+FORGOTTEN_AT_ONCE: Final = 1000
+
+
+async def erase(actor: Actor, memory_ids: Sequence[UUID], *, dry_run: bool, progress: Progress | None) -> Erasure:
+    """Erases memories and messages of the person for good, with what says the same (docs/erasure.md)."""
+    return await _erase(actor, actor.keys or (), memory_ids, dry_run=dry_run, progress=progress)
+
+
+async def erase_person(actor: Actor, *, dry_run: bool, progress: Progress | None) -> Erasure:
+    """Erases all that the agent has of the person.
+
+    Raises:
+        InvalidInputError: no user in the identity.
+    """
+    user_id = actor.identity.user_id
+    if user_id is None:
+        raise InvalidInputError("user_id: erasing a person needs the person's id")
+    return await _erase(actor, [scope_key("user", user_id)], None, dry_run=dry_run, progress=progress)
+
+
+async def _erase(
+    actor: Actor, keys: Sequence[str], ids: Sequence[UUID] | None, *, dry_run: bool, progress: Progress | None
+) -> Erasure:
+    if dry_run:
+        return await erasure.foretell(actor.database, actor.identity, keys, ids)
+    return await erasure.erase(actor.database, actor.identity, keys, ids, progress)
+
+
+async def forget_messages(actor: Actor) -> int:
+    """Takes the words of the agent's messages whose days after formation are over; of how many."""
+    total = 0
+    while taken := await actor.write(lambda scoped: erasure.forget_messages(scoped, FORGOTTEN_AT_ONCE)):
+        total += taken
+    return total
+
+
+async def purge(actor: Actor, days: int | None) -> list[UUID]:
+    """Erases the agent's memories that expired so many days ago; their ids.
+
+    Raises:
+        ConfigurationError: None, as the setting is by default.
+    """
+    if days is None:
+        raise ConfigurationError("nothing is purged: set MNEMIC_RETENTION_PURGE_AFTER_DAYS to say after how long")
+    who = actor.identity
+    return await erasure.purge_expired(actor.database, who.agent_id, who.actor, timedelta(days=days))
+
+
+async def set_protection(actor: Actor, memory_id: UUID, *, protected: bool) -> bool:
+    """Protects a living memory of the agent, or lifts that; whether it changed.
+
+    Raises:
+        UnknownMemoryError: the agent has no living memory of this id.
+    """
+
+    async def act(scoped: Scoped) -> bool:
+        changed = await memories.set_protection(scoped, memory_id, protected=protected)
+        if changed is None:
+            raise UnknownMemoryError
+        return changed
+
+    return await actor.write(act)

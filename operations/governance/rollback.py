@@ -1,0 +1,193 @@
+"""The Time Machine: operations looked up and undone, scope keys restored, past states read.
+
+A rollback is planned by reading, which keeps nobody waiting, and then done in bounded steps. It is an operation of its
+own: audited, announced, and undone like any other.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+from uuid import UUID, uuid4
+
+from mnemic.operations.governance.actor import Actor
+from mnemic.policy.categories import Allowlist
+from mnemic.policy.governance.rollback import described, require_allowed, steps_of
+from mnemic.state.errors import (
+    ConcurrentChangeError,
+    InvalidInputError,
+    MnemicError,
+    RollbackStoppedError,
+    UnknownOperationError,
+)
+from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.records import Memory
+from mnemic.state.rollback import Operation, PastMemory, Plan, Rollback, RollbackOptions
+from mnemic.storage import refinements, time_machine
+from mnemic.storage.database import Database, Scoped
+from mnemic.storage.memories import STANDING
+
+#: Memories and relations that one transaction changes; it holds the agent's head for a fraction of a second.
+STEP: Final = 250
+#: How often it is planned, where others change the same memories before the first step.
+PLANS: Final = 3
+
+Planner = Callable[[Scoped], Awaitable[Plan]]
+
+
+async def operations(
+    actor: Actor, *, session_id: str | None = None, since: datetime | None = None, limit: int
+) -> list[Operation]:
+    """What was done to the actor's memories, newest first."""
+    async with actor.transaction() as scoped:
+        return await time_machine.operations(scoped, actor.keys, session_id=session_id, since=since, most=limit)
+
+
+async def undo(actor: Actor, op_ids: Sequence[UUID], options: RollbackOptions) -> Rollback:
+    """Undoes operations as one; of a person only their own part.
+
+    Raises:
+        UnknownOperationError, RollbackConflictError, ContentErasedError, ConcurrentChangeError: nothing was written.
+        RollbackStoppedError: a part was done.
+    """
+
+    async def plan(scoped: Scoped) -> Plan:
+        return await time_machine.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
+
+    return await _carry_out(actor, plan, options)
+
+
+async def undo_session(actor: Actor, session_id: str, since: datetime, options: RollbackOptions) -> Rollback:
+    """Undoes as one what agents did in a session since a moment.
+
+    Raises:
+        MnemicError: as `undo`.
+    """
+
+    async def plan(scoped: Scoped) -> Plan:
+        op_ids = await time_machine.operations_of_session(scoped, actor.keys, session_id, since)
+        return await time_machine.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
+
+    return await _carry_out(actor, plan, options)
+
+
+async def undo_refinement(actor: Actor, refinement_id: UUID, options: RollbackOptions) -> Rollback:
+    """Undoes as one what a refinement did.
+
+    Raises:
+        MnemicError: as `undo`.
+    """
+
+    async def plan(scoped: Scoped) -> Plan:
+        op_ids = await refinements.operations(scoped, actor.keys, refinement_id)
+        if not op_ids:
+            is_known = await refinements.is_known(scoped, refinement_id)
+            raise UnknownOperationError(_nothing_to_undo(actor) if is_known else _NO_REFINEMENT)
+        return await time_machine.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
+
+    return await _carry_out(actor, plan, options)
+
+
+_NO_REFINEMENT: Final = "no such refinement: `refinements` (`mnemic refinements`) lists them; nothing was written"
+
+
+def _nothing_to_undo(actor: Actor) -> str:
+    changed = "nothing" if actor.administers else "none of this person's memories"
+    return f"this refinement changed {changed}: there is nothing to undo"
+
+
+async def restore(actor: Actor, key: str, moment: int | datetime, options: RollbackOptions) -> Rollback:
+    """Gives a scope key back the memories that it had at a moment.
+
+    Raises:
+        InvalidInputError: no scope key, not the person's own, or no moment of its history; nothing was written.
+        MnemicError: as `undo`.
+    """
+    split_scope_key(key)
+    if actor.keys is not None and key not in actor.keys:
+        raise InvalidInputError(
+            "scope_key: a person restores their own user's and session's key; an administrator restores what is "
+            "shared (`Administration.restore`, or `mnemic restore` without --user)"
+        )
+
+    async def plan(scoped: Scoped) -> Plan:
+        return await time_machine.plan_restore(scoped, key, moment, administers=actor.administers)
+
+    return await _carry_out(actor, plan, options)
+
+
+async def as_of(
+    database: Database,
+    identity: Identity,
+    allowlist: Allowlist,
+    key: str,
+    moment: int | datetime,
+    *,
+    with_closed: bool,
+) -> list[Memory]:
+    """The memories that a scope key of the identity had at a moment, as far as the role may read them.
+
+    Raises:
+        InvalidInputError: none of the identity's scope keys, or no moment of the history.
+    """
+    if key not in identity.scope_keys:
+        raise InvalidInputError("scope_key: none of this identity's")
+    async with database.scoped(identity, categories=allowlist.categories) as scoped:
+        found = await time_machine.as_of(scoped, key, moment, with_closed=with_closed)
+    return [memory for memory in found if allowlist.standing or memory.kind not in STANDING]
+
+
+async def as_of_blind(actor: Actor, key: str, moment: int | datetime, *, with_closed: bool) -> list[PastMemory]:
+    """As `as_of`, for an administrator: without what the memories say.
+
+    Raises:
+        InvalidInputError: no scope key, or no moment of the history.
+    """
+    split_scope_key(key)
+    async with actor.transaction() as scoped:
+        found = await time_machine.as_of_blind(scoped, key, moment)
+    return [memory for memory in found if with_closed or memory.state in ("active", "purged")]
+
+
+async def _carry_out(actor: Actor, planner: Planner, options: RollbackOptions) -> Rollback:
+    """All that stands against it is found before the first step is written."""
+    for _ in range(PLANS):
+        plan = await actor.write(planner)
+        rollback = await asyncio.to_thread(described, plan)
+        if options.dry_run:
+            return rollback
+        require_allowed(rollback, options)
+        if rollback.changes_nothing:
+            return rollback
+        op_id = await _take_steps(actor, plan)
+        if op_id is not None:
+            return replace(rollback, op_id=op_id)
+    raise ConcurrentChangeError("these memories are being changed by others; nothing was written: try again")
+
+
+async def _take_steps(actor: Actor, plan: Plan) -> UUID | None:
+    """The operation, or the rollback of these steps; None: something is not as planned, and nothing was written."""
+    steps = steps_of(plan, STEP)
+    rollback_id = plan.resumed or uuid4()
+    whole = rollback_id if plan.resumed or len(steps) > 1 else None
+    left, done = plan.whole.size, 0
+    for step in steps:
+        # the first step of a new rollback has the id of the whole
+        op_id = rollback_id if not plan.resumed and not done else uuid4()
+        act = partial(
+            time_machine.take_step, plan=plan, step=step, op_id=op_id, whole=whole, left=left - step.size
+        )  # fmt: skip
+        try:
+            is_done = await actor.write(act)
+        except MnemicError as error:
+            if done:
+                raise RollbackStoppedError(rollback_id, done=done, left=left) from error
+            raise
+        if not is_done:
+            if done:
+                raise RollbackStoppedError(rollback_id, done=done, left=left)
+            return None
+        left, done = left - step.size, done + step.size
+    return rollback_id

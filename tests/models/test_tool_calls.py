@@ -1,0 +1,389 @@
+"""One turn of a model that calls tools, over the real client, for every way in which its answer can be hostile."""
+
+import json
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.tools import BaseTool, tool
+
+from mnemic.models import tool_calls
+from mnemic.models.chat import ChatModels
+from mnemic.models.run_step import run_turn
+from mnemic.models.steps import REFINE
+from mnemic.models.tool_calls import MAX_TEXT_CHARS, NO_NAME
+from mnemic.prompts.refine import RefineInput
+from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
+from mnemic.state.records import Usage
+from mnemic.state.refinement import MAX_CALLS, Budget, ToolCall, Turn
+from mnemic.state.settings import Settings
+from tests.support.loopback import Answer, LoopbackModel, Reply, calling, offering
+from tests.support.loopback_wire import offered, schema_name
+from tests.support.loopback_wire import tool_call as wired
+
+SECRET = "Mara's diagnosis"
+INPUT = RefineInput(
+    persona=f"{SECRET}. {{{{owner}}}}",
+    scope="user",
+    owner="Mara",
+    budget=Budget(now=9000, target=5000, protected=100, most_protected=2000, removable=500),
+    batch=1,
+    batches=1,
+    ledger=(),
+)
+
+
+@tool
+def update_memory(id: int, content: str) -> str:  # noqa: A002 - what the model calls it
+    """Says one memory in fewer words."""
+    raise AssertionError("the tools are shown to the model, and not called")
+
+
+@tool
+def complete_refinement(summary: str) -> str:
+    """Ends the session."""
+    raise AssertionError("the tools are shown to the model, and not called")
+
+
+TOOLS: list[BaseTool] = [update_memory, complete_refinement]
+SHORTER = ("update_memory", {"id": 3, "content": "Mara is ill."})
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackModel]:
+    with LoopbackModel() as server:
+        yield server
+
+
+def online(server: LoopbackModel) -> ChatModels:
+    return ChatModels(Settings(base_url=server.base_url, agent_model="openai:m"))
+
+
+async def take(server: LoopbackModel, *turns: Turn) -> Turn:
+    """The model's turn after these."""
+    return (await run_turn(REFINE, INPUT, turns, TOOLS, online(server))).turn
+
+
+async def answered(server: LoopbackModel, answer: Answer) -> Turn:
+    """What becomes of this answer."""
+    server.answer(offering("complete_refinement"), answer)
+    return await take(server)
+
+
+def calls_of(turn: Turn) -> list[tuple[str, Any]]:
+    return [(call.name, call.arguments) for call in turn.calls]
+
+
+# -- a turn as it should be
+
+
+async def test_offline_the_rule_takes_the_turn_and_costs_nothing() -> None:
+    step = REFINE._replace(offline=lambda given: Turn(text=given.owner))
+    models = ChatModels(Settings())
+
+    assert await run_turn(step, INPUT, (), TOOLS, models) == (
+        Turn(text="Mara"),
+        Usage(step="refine", model="offline"),
+    )
+
+
+async def test_a_configured_model_that_fails_is_not_replaced_by_the_rule(server: LoopbackModel) -> None:
+    def rule(_: RefineInput) -> Turn:
+        raise AssertionError("the rule was asked")
+
+    server.answer(offering("complete_refinement"), 401)
+
+    with pytest.raises(ModelError, match="openai:m"):
+        await run_turn(REFINE._replace(offline=rule), INPUT, (), TOOLS, online(server))
+
+
+async def test_the_agents_model_is_shown_the_prompt_and_the_tools_and_may_call_what_it_likes(
+    server: LoopbackModel,
+) -> None:
+    server.answer(offering("complete_refinement"), calling(SHORTER, SHORTER, text="Shorter."))
+
+    turn, usage = await run_turn(REFINE, INPUT, (), TOOLS, online(server))
+
+    assert turn.text == "Shorter."
+    assert calls_of(turn) == [SHORTER, SHORTER]
+    assert usage == Usage(step="refine", model="openai:m", calls=1, input_tokens=100, output_tokens=10)
+    (request,) = server.chat_requests
+    system, user = request["messages"]
+    assert (system["role"], user["role"]) == ("system", "user")
+    assert INPUT.persona in system["content"]
+    assert offered(request) == ["update_memory", "complete_refinement"]
+    assert schema_name(request) is None
+    assert "response_format" not in request
+    assert not request.get("stream")
+
+
+async def test_earlier_turns_are_sent_back_with_their_answers(server: LoopbackModel) -> None:
+    server.answer(offering("complete_refinement"), calling())
+    first = Turn(
+        text="Shorter.",
+        calls=(
+            ToolCall(
+                id="a", name="update_memory", arguments={"id": 3, "content": "Größer"}, answer="Done. 9,000 left."
+            ),
+            ToolCall(id="b", name="update_memory", arguments=None, answer="Your arguments could not be read."),
+        ),
+    )
+    second = Turn(calls=(ToolCall(id="c", name="fly", arguments={}, answer="There is no such tool."),))
+
+    await take(server, first, Turn(text="nothing was called here"), second)
+
+    one, to_a, to_b, two, to_c = server.chat_requests[0]["messages"][2:]
+    assert [(call["id"], call["function"]["name"]) for call in one["tool_calls"]] == [
+        ("a", "update_memory"),
+        ("b", "update_memory"),
+    ]
+    assert [json.loads(call["function"]["arguments"]) for call in one["tool_calls"]] == [
+        {"id": 3, "content": "Größer"},
+        {},
+    ]
+    assert one["content"] == "Shorter."
+    assert (two["content"], two["tool_calls"][0]["function"]["name"]) == (None, "fly")
+    assert [(said["role"], said["tool_call_id"], said["content"]) for said in (to_a, to_b, to_c)] == [
+        ("tool", "a", "Done. 9,000 left."),
+        ("tool", "b", "Your arguments could not be read."),
+        ("tool", "c", "There is no such tool."),
+    ]
+
+
+# -- arguments
+
+LOOP = json.dumps({"content": f"{SECRET} " * 500})
+LONG = json.dumps({"content": " ".join(f"{SECRET} {number}" for number in range(5000))})
+UNREADABLE = {
+    "broken JSON": f'{{"id": 3, "content": {SECRET}',
+    "half of the JSON": f'{{"id": 3, "content": "{SECRET}',
+    "prose": f"please shorten {SECRET}",
+    "not a number": '{"id": NaN, "content": "x"}',
+    "infinity": '{"id": 1e999, "content": "x"}',
+    "a number without end": f'{{"id": {"9" * 5000}}}',
+    "half a character": '{"id": 3, "content": "\\ud800"}',
+    "brackets without end": "[" * 20_000,
+    "nested too deep to be sent back": '{"a":' * 400 + "1" + "}" * 400,
+    "nested as deep as can be": '{"a":' * 970 + "1" + "}" * 970,
+    "far too long": LONG,
+    "one thing repeated": LOOP,
+}
+
+
+@pytest.mark.parametrize("arguments", [pytest.param(text, id=name) for name, text in UNREADABLE.items()])
+async def test_a_call_whose_arguments_cannot_be_read_has_none_and_its_turn_can_be_sent_back(
+    server: LoopbackModel, arguments: str
+) -> None:
+    turn = await sent_back(server, calling(SHORTER, ("update_memory", arguments), text="\ud800"))
+
+    assert calls_of(turn) == [SHORTER, ("update_memory", None)]
+
+
+@pytest.mark.parametrize("arguments", [f'["{SECRET}"]', f'"{SECRET}"', "7", "true"])
+async def test_arguments_that_are_no_object_are_answered_by_one_unreadable_call(
+    server: LoopbackModel, arguments: str
+) -> None:
+    # langchain-openai keeps the whole answer, and what it cost, to itself then
+    server.answer(offering("complete_refinement"), calling(SHORTER, ("update_memory", arguments)))
+    turn, usage = await run_turn(REFINE, INPUT, (), TOOLS, online(server))
+
+    assert calls_of(turn) == [(NO_NAME, None)]
+    assert usage == Usage(step="refine", model="openai:m", calls=1)
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", "null", "[]"])
+async def test_no_arguments_are_an_empty_object(server: LoopbackModel, arguments: str) -> None:
+    assert calls_of(await answered(server, calling(("update_memory", arguments)))) == [("update_memory", {})]
+
+
+async def test_calls_that_can_be_read_go_before_those_that_cannot(server: LoopbackModel) -> None:
+    turn = await answered(server, calling(("update_memory", "{"), SHORTER))
+
+    assert calls_of(turn) == [SHORTER, ("update_memory", None)]
+
+
+async def test_no_call_of_an_answer_that_was_cut_off_is_read(server: LoopbackModel) -> None:
+    made = calling(SHORTER, ("update_memory", '{"id": 4, "content": "Mara'))
+    turn = await answered(server, Reply(message=made, finish_reason="length"))
+
+    assert calls_of(turn) == [("update_memory", None)] * 2
+
+
+# -- names, numbers, how many and how much
+
+
+async def test_tools_that_there_are_not_are_passed_on_by_name(server: LoopbackModel) -> None:
+    turn = await answered(server, calling(("drop_all", {"sure": True})))
+
+    assert calls_of(turn) == [("drop_all", {"sure": True})]
+
+
+async def test_names_that_no_provider_takes_back_are_replaced(server: LoopbackModel) -> None:
+    names = [None, "", "update memory", "update_memory\n", "näme", "\ud800", "n" * 65]
+    calls = [wired(str(place), name, "{}") for place, name in enumerate(names)]
+    turn = await answered(server, {"content": None, "tool_calls": calls})
+
+    assert calls_of(turn) == [(NO_NAME, {})] * len(names)
+
+
+async def test_call_ids_are_kept_where_they_can_be_sent_back_and_are_no_other_calls(server: LoopbackModel) -> None:
+    ids = ["toolu_01A", "toolu_01A", "", None, "x" * 65, "a b", "\ud800", "earlier", "call_2", "functions.f:0"]
+    made = [wired(call_id, "update_memory", "{}") for call_id in ids]
+    server.answer(offering("complete_refinement"), {"content": None, "tool_calls": made})
+    earlier = Turn(calls=(ToolCall("earlier", "f", {}, "x"), ToolCall("call_1", "f", {}, "x")))
+
+    turn = await take(server, earlier)
+
+    replaced = [f"call_{number}" for number in range(2, 10)]
+    assert [call.id for call in turn.calls] == ["toolu_01A", *replaced, "functions.f:0"]
+    assert len({call.id for call in turn.calls}) == len(ids)
+
+
+async def test_the_first_sixteen_calls_count(server: LoopbackModel) -> None:
+    turn = await answered(server, calling(*[("update_memory", {"id": number}) for number in range(500)]))
+
+    assert calls_of(turn) == [("update_memory", {"id": number}) for number in range(MAX_CALLS)]
+
+
+async def test_the_text_is_cleaned_and_cut(server: LoopbackModel) -> None:
+    turn = await answered(server, calling(SHORTER, text="\u202e\ud800\x00I \r\n shorten. " + "words " * 50_000))
+
+    assert turn.text.startswith("I \n shorten. words")
+    assert MAX_TEXT_CHARS - 10 < len(turn.text) <= MAX_TEXT_CHARS
+    assert calls_of(turn) == [SHORTER]
+
+
+NOTHING: dict[str, Answer] = {
+    "nothing": {"content": None},
+    "white space": " \n ",
+    "a refusal": {"content": None, "refusal": f"I will not speak of {SECRET}."},
+    "a refusal with calls": {**calling(SHORTER), "refusal": f"I will not speak of {SECRET}."},
+    "a filter": Reply(message=calling(SHORTER, text=SECRET), finish_reason="content_filter"),
+}
+
+
+async def test_who_refuses_or_makes_no_call_has_taken_a_turn_without_calls(server: LoopbackModel) -> None:
+    for name, answer in NOTHING.items():
+        assert await answered(server, answer) == Turn(), name
+    assert await answered(server, "That is all.") == Turn(text="That is all.")
+
+
+GARBLED: list[tuple[Any, list[Any]]] = [
+    ([{"id": 7, "function": {"name": "update_memory", "arguments": "{}"}}], [(NO_NAME, None)]),
+    ([{"id": "a", "function": {"name": 7, "arguments": "{}"}}], [(NO_NAME, None)]),
+    ([{"id": "a", "function": {"name": "update_memory"}}], [("update_memory", {})]),
+]
+NO_CALLS = ["none", 7, [None], [{"id": "a"}], [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}]]
+
+
+async def test_calls_that_are_garbled_cannot_be_read_and_calls_of_no_function_are_no_answer(
+    server: LoopbackModel,
+) -> None:
+    for garbled, read in GARBLED:
+        assert calls_of(await answered(server, {"content": None, "tool_calls": garbled})) == read
+    for none in NO_CALLS:
+        with pytest.raises(ModelError, match="not of the protocol"):
+            await answered(server, {"content": None, "tool_calls": none})
+
+
+# -- what was taken is sent back
+
+
+WILD = [wired(None, "\ud800" * 99, "{"), wired("x" * 999, "n", LOOP), wired("x", None, '{"a": "\\u0000"}')]
+ANSWERS: dict[str, Answer] = {
+    "no object": calling(("update_memory", "[1]")),
+    "cut off": Reply(message=calling(SHORTER), finish_reason="length"),
+    "wild": {"content": "\x00", "tool_calls": WILD * 3},
+}
+
+
+@pytest.mark.parametrize("answer", [pytest.param(answer, id=name) for name, answer in ANSWERS.items()])
+async def test_any_turn_can_be_sent_back(server: LoopbackModel, answer: Answer) -> None:
+    await sent_back(server, answer)
+
+
+async def sent_back(server: LoopbackModel, answer: Answer) -> Turn:
+    """The turn that an answer is read as, which is sent back twice."""
+    server.answer(offering("complete_refinement"), answer, answer, calling())
+    turns: list[Turn] = []
+    while not turns or turns[-1].calls:
+        turns.append(await take(server, *turns))
+
+    assert len(turns) == 3
+    check_can_be_read(server.chat_requests[2]["messages"][2:], calls=2 * len(turns[0].calls))
+    return turns[0]
+
+
+def check_can_be_read(messages: Sequence[dict[str, Any]], calls: int) -> None:
+    """As a strict provider reads them: numbered differently, each answered at once, JSON objects and no more."""
+    made = [call for message in messages for call in message.get("tool_calls", [])]
+    assert calls == len(made) > 0
+    assert [call["id"] for call in made] == [said["tool_call_id"] for said in messages if said["role"] == "tool"]
+    assert len({call["id"] for call in made}) == len(made)
+    for call in made:
+        assert isinstance(json.loads(call["function"]["arguments"], parse_constant=pytest.fail), dict)
+        assert call["function"]["name"].isascii()
+        assert 0 < len(call["function"]["name"]) <= 64
+    assert len(json.dumps(messages)) < 4000
+
+
+async def test_control_a_turn_that_is_taken_as_it_comes_is_not_taken_back(
+    server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_calls, "_numbered", lambda calls, taken: iter(calls))
+    server.answer(offering("complete_refinement"), calling(SHORTER), calling(SHORTER), calling())
+    first = await take(server)
+    second = await take(server, first)
+    await take(server, first, second)
+
+    with pytest.raises(AssertionError):
+        check_can_be_read(server.chat_requests[2]["messages"][2:], calls=2)
+
+
+async def test_control_half_a_character_cannot_be_sent(server: LoopbackModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_calls, "_arguments", lambda parsed: parsed)
+    turn = await answered(server, calling(("update_memory", UNREADABLE["half a character"])))
+
+    with pytest.raises(ModelError):
+        await take(server, turn)
+
+
+# -- failures
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "kind"),
+    [
+        (401, ModelError, "key refused (HTTP 401, scripted_code)"),
+        (b"<html>Bad gateway</html>", ModelError, "an answer that is not of the protocol"),
+        (b'{"choices": []}', ModelError, "an answer that is not of the protocol"),
+        (400, ModelOutputError, "MNEMIC_AGENT_MODEL"),  # a model that takes no tools looks the same
+    ],
+)
+async def test_a_model_that_is_away_or_refuses_is_a_typed_failure_without_contents(
+    server: LoopbackModel, answer: Answer, error: type[ModelError], kind: str
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        await answered(server, answer)
+
+    assert type(caught.value) is error
+    assert "openai:m" in str(caught.value)
+    assert kind in str(caught.value)
+    check_is_typed(caught.value)
+
+
+def check_is_typed(error: ModelError) -> None:
+    assert error.spent == Usage(step="refine", model="openai:m")
+    assert (error.__cause__, error.__context__) == (None, None)
+    assert SECRET not in "".join(traceback.format_exception(error))
+
+
+async def test_a_model_that_takes_no_tools_is_a_configuration_error() -> None:
+    class Plain(ChatModels):
+        def get(self, tier: Any, *, shown: bool = False) -> BaseChatModel:
+            return FakeListChatModel(responses=["x"])
+
+    with pytest.raises(ConfigurationError, match=r"FakeListChatModel.* MNEMIC_AGENT_MODEL"):
+        await run_turn(REFINE, INPUT, (), TOOLS, Plain(Settings()))

@@ -1,0 +1,256 @@
+"""What else a rollback moves: other words, relations, absorbed reflections, and the messages that memories rest on."""
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from mnemic.operations.governance import retention, rollback
+from mnemic.operations.governance.actor import Actor
+from mnemic.state.identity import Identity
+from mnemic.state.records import IndexedText, Message, NewMemory, Relation, Supersession
+from mnemic.storage import inbox, memories
+from mnemic.storage.database import Database, Scoped
+from tests.support.erasing import form
+from tests.support.mutating import mutate
+from tests.support.rollbacks import administrator_of, op_ids, restore, undo
+from tests.support.server import Clone
+from tests.support.stored_refinements import in_a_session
+from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, message, operate, remember
+
+ME = identity(session="s1")
+BO = identity("bo", session="s1")
+
+
+@pytest.fixture
+def person(db: Database) -> Actor:
+    return Actor.person(db, ME)
+
+
+async def last_operation(db: Database) -> UUID:
+    """The newest that changed memories of Ana's."""
+    found = await rollback.operations(Actor.person(db, ME), limit=100)
+    return next(one.op_id for one in found if {*one.events} != {"SESSION"})
+
+
+async def forget(db: Database, new: NewMemory, who: Identity = ME) -> None:
+    async def act(scoped: Scoped) -> None:
+        old = await memories.one(scoped, new.id)
+        assert old
+        await memories.forget(scoped, old)
+
+    await operate(db, who, act)
+
+
+async def reword(db: Database, new: NewMemory, content: str) -> None:
+    async def act(scoped: Scoped) -> None:
+        old = await memories.one(scoped, new.id)
+        assert old
+        await memories.rewrite_consolidation(scoped, old, content)
+
+    await operate(db, ME, in_a_session(new.scope_key, act))
+
+
+async def say(db: Database, said: Message) -> None:
+    """A message that was formed and kept."""
+    texts = [IndexedText(item_id=said.id, piece=0, text=said.content)]
+    await operate(
+        db,
+        ME,
+        lambda scoped: inbox.observe(scoped, "s1", [said]),
+        lambda scoped: inbox.index_messages(scoped, MODEL, texts),
+    )
+
+
+async def is_searched(db: Database, said: Message, who: Identity = ME) -> bool:
+    async with db.scoped(who) as scoped:
+        rows = await scoped.tuples("select distinct living from entries where item_id = %(id)s", {"id": said.id})
+    ((living,),) = rows
+    return bool(living)
+
+
+async def states(db: Database, *new: NewMemory) -> list[str]:
+    async with db.scoped(ME) as scoped:
+        return [found.state for one in new if (found := await memories.one(scoped, one.id))]
+
+
+def adding(*new: NewMemory) -> Callable[[Scoped], Awaitable[object]]:
+    return lambda scoped: memories.insert(scoped, new, model=MODEL, vectors={}, run_id=None)
+
+
+async def test_an_undone_consolidation_gives_back_what_it_took_in(person: Actor, db: Database) -> None:
+    short, quiet = (memory(text, kind="reflection") for text in ("Ana is brief.", "Ana is quiet."))
+    whole = memory("Ana is brief and quiet.", kind="consolidation")
+    await remember(db, ME, short, quiet)
+    await operate(db, ME, adding(whole), lambda scoped: memories.absorb(scoped, whole.id, [short.id, quiet.id]))
+    assert await states(db, short, quiet, whole) == ["absorbed", "absorbed", "active"]
+    await undo(person, await last_operation(db))
+    assert await states(db, short, quiet, whole) == ["active", "active", "soft_deleted"]
+
+
+async def test_a_restore_gives_two_memories_back_what_each_of_them_said(person: Actor, db: Database) -> None:
+    """One says by now what the other one said."""
+    bees, boats = memory("Ana keeps bees."), memory("Ana sails.")
+    await remember(db, ME, bees, boats)
+    for each, content in [(bees, "Nothing."), (boats, bees.content), (bees, boats.content)]:
+        await reword(db, each, content)
+    await restore(person, "user:ana", 2)
+    async with db.scoped(ME) as scoped:
+        now = {one.id: one.content for one in await memories.living(scoped, ["fact"], most=9)}
+    assert now == {bees.id: "Ana keeps bees.", boats.id: "Ana sails."}
+
+
+async def test_relations_go_with_what_was_stored_and_come_back_with_it(
+    person: Actor, db: Database, superuser: psycopg.Connection
+) -> None:
+    bees = memory("Ana keeps bees.")
+    honey = replace(memory("Ana sells honey."), relations=(Relation(to_id=bees.id, strength=0.5),))
+    await remember(db, ME, bees)
+    await remember(db, ME, honey)
+
+    def relations() -> list[tuple[object, ...]]:
+        return superuser.execute("select * from mnemic.relations").fetchall()
+
+    before = relations()
+    undone = await undo(person, await last_operation(db))
+    assert (len(before), undone.relations, relations()) == (1, 1, [])
+    assert undone.op_id
+    await undo(person, undone.op_id)
+    assert relations() == before
+
+
+async def test_a_message_leaves_search_with_the_last_memory_that_rests_on_it(
+    person: Actor, db: Database, superuser: psycopg.Connection
+) -> None:
+    said = message("I keep bees and sail.")
+    await say(db, said)
+    await remember(db, ME, memory("Ana keeps bees.", sources=[said]))
+    await remember(db, ME, memory("Ana sails.", sources=[said]))
+    undone = []
+    for op_id, searched in zip(op_ids(superuser), (True, False), strict=True):
+        undone.append((await undo(person, op_id)).op_id)
+        assert await is_searched(db, said) is searched
+    assert undone[0]
+    await undo(person, undone[0])
+    assert await is_searched(db, said)
+
+
+async def test_a_message_comes_back_with_a_superseded_memory_that_returns(
+    person: Actor, db: Database, superuser: psycopg.Connection
+) -> None:
+    said = message("I keep bees and sail.")
+    bees, boats = memory("Ana keeps bees.", sources=[said]), memory("Ana sails.", sources=[said])
+    wasps = memory("Ana keeps wasps.")
+    await say(db, said)
+    await remember(db, ME, bees, boats, wasps)
+    change = Supersession(old_id=bees.id, old_version=1, new_id=wasps.id)
+    await operate(db, ME, lambda scoped: memories.supersede(scoped, [(change, MORNING)]))
+    await forget(db, boats)
+    assert not await is_searched(db, said)
+    await undo(person, op_ids(superuser)[1])
+    assert await states(db, bees, boats) == ["active", "soft_deleted"]
+    assert await is_searched(db, said)
+
+
+async def returns_to_an_erased_consolidation(db: Database, by: str) -> None:
+    """What it had taken in stays free."""
+    person = Actor.person(db, ME)
+    short, whole = memory("Ana is brief.", kind="reflection"), memory("Ana says little.", kind="consolidation")
+    await remember(db, ME, short)
+    await operate(db, ME, adding(whole), lambda scoped: memories.absorb(scoped, whole.id, [short.id]))
+    await retention.erase(person, [whole.id], dry_run=False, progress=None)
+    assert await states(db, short, whole) == ["active", "purged"]
+    if by == "restore":
+        done = await restore(person, "user:ana", 3, skip_erased=True)
+    else:
+        done = await undo(person, await last_operation(db), skip_erased=True)
+    assert [one.memory_id for one in done.erased] == [whole.id]
+    assert done.changes == ()
+    assert await states(db, short, whole) == ["active", "purged"]
+
+
+@pytest.mark.parametrize("by", ["restore", "undo"])
+async def test_what_an_erased_consolidation_had_taken_in_never_goes_back_into_it(db: Database, by: str) -> None:
+    await returns_to_an_erased_consolidation(db, by)
+
+
+async def others_keep_what_they_said(db: Database, administrator: Actor, by: str) -> None:
+    person = Actor.person(db, ME)
+    said, mine = message("The harbor closes at ten.", user="bo"), memory("Bo told of the harbor.")
+    mine = replace(mine, source_message_ids=(said.id,))
+    formation = await form(db, ME, [said], mine, also=["user:bo"])
+    await (undo(person, formation) if by == "undo" else forget(db, mine))
+    assert await states(db, mine) == ["soft_deleted"]
+    assert await is_searched(db, said, BO)
+    await undo(person, await last_operation(db))
+    await undo(administrator, formation, cascade=True)  # whose work it is to take back the whole of it
+    assert await states(db, mine) == ["soft_deleted"]
+    assert not await is_searched(db, said, BO)
+
+
+@pytest.mark.parametrize("by", ["undo", "forget"])
+async def test_what_somebody_else_said_stays_in_their_search(db: Database, administrator: Actor, by: str) -> None:
+    await others_keep_what_they_said(db, administrator, by)
+
+
+async def others_keep_forgotten_what_they_forgot(db: Database) -> None:
+    said = message("Bo keeps a secret.", user="bo")
+    mine, his = (memory("Bo told a secret.", key=key, sources=[said]) for key in ("user:ana", "user:bo"))
+    await form(db, ME, [said], mine, his, also=["user:bo"])
+    await forget(db, mine)
+    forgotten = await last_operation(db)
+    await forget(db, his, BO)
+    assert not await is_searched(db, said, BO)
+    await undo(Actor.person(db, ME), forgotten)
+    assert await states(db, mine) == ["active"]
+    assert not await is_searched(db, said, BO)
+
+
+async def test_what_somebody_else_had_forgotten_does_not_come_back_to_their_search(db: Database) -> None:
+    await others_keep_forgotten_what_they_forgot(db)
+
+
+_OWN = "(p_keys is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("rule", ["stays free", "stays searched", "stays hidden"])
+async def test_each_rule_about_what_a_rollback_leaves_alone_is_needed(fresh_db: Clone, rule: str) -> None:
+    function, text, wrong = {
+        "stays free": ("final_row", "c.state = 'purged'::text", "false"),
+        "stays searched": ("take_step", f"{_OWN}\n       and not is_rested_on", "true and not is_rested_on"),
+        "stays hidden": ("take_step", f"{_OWN};", "true;"),
+    }[rule]
+    with fresh_db.as_superuser() as superuser:
+        mutate(superuser, function, text, wrong)
+    async with fresh_db.database() as db, administrator_of(fresh_db, AGENT) as administrator:
+        broken = {
+            "stays free": lambda: returns_to_an_erased_consolidation(db, "restore"),
+            "stays searched": lambda: others_keep_what_they_said(db, administrator, "undo"),
+            "stays hidden": lambda: others_keep_forgotten_what_they_forgot(db),
+        }
+        with pytest.raises(AssertionError):
+            await broken[rule]()
+
+
+#: Columns that never change, and those that the database sets by itself at each change.
+IDENTITY = {"agent_id", "id", "kind", "scope_key", "category", "subject_user_id", "created_at"}
+AUTOMATIC = {"content_hash", "tokens", "version", "updated_at"}
+
+
+def test_every_column_of_a_memory_is_rolled_back_or_never_changes(superuser: psycopg.Connection) -> None:
+    columns = {
+        name
+        for (name,) in superuser.execute(
+            "select attname from pg_attribute where attrelid = 'mnemic.memories'::regclass and attnum > 0"
+            " and not attisdropped"
+        )
+    }
+    found = superuser.execute("select pg_get_functiondef('mnemic.write_finals'::regproc)").fetchone()
+    assert found
+    written = set(re.findall(r"(\w+) = f\.\1\b", found[0])) - {"id"}
+    assert written | IDENTITY | AUTOMATIC == columns
+    assert not written & (IDENTITY | AUTOMATIC)

@@ -1,0 +1,369 @@
+"""Outside of a refinement SQL refuses what its tools do, to the service's own role and whatever it pretends."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from mnemic.state.errors import ConcurrentChangeError, MnemicError, RefinementOverError, RefusedError
+from mnemic.state.identity import Identity
+from mnemic.state.records import Kind, NewMemory
+from mnemic.storage import refinements
+from mnemic.storage.database import Database, Scoped
+from mnemic.storage.refinements import Claim
+from tests.support.mutating import mutate
+from tests.support.server import Clone
+from tests.support.stored_refinements import begun, ended, new, taken_over, within
+from tests.support.worlds import expire_leases, identity, memory, operate, remember
+
+ANA, MUSEUM = identity("ana"), identity("ana", agent="museum")
+KEY, SHARED = "user:ana", "agent:harbor"
+KINDS: tuple[Kind, ...] = ("fact", "reflection", "consolidation", "episode", "journal", "insight", "procedure")
+Act = Callable[[Scoped], Awaitable[object]]
+REFUSED = "in a running refinement alone"
+
+
+@pytest.fixture
+async def core(db: Database) -> NewMemory:
+    """A core memory of Ana, and others of every kind beside it."""
+    return await _stored(db)
+
+
+async def _stored(db: Database) -> NewMemory:
+    core = memory("Ana wants short answers.", kind="core")
+    await remember(db, ANA, core, *(memory(f"Ana has a {kind}.", kind=kind) for kind in KINDS))
+    await remember(db, ANA, memory("The harbour opens at eight.", kind="core", key=SHARED))
+    await remember(db, MUSEUM, memory("The museum opens at nine.", kind="core"))
+    return core
+
+
+def executing(statement: Any, **values: Any) -> Act:
+    return lambda scoped: scoped.execute(statement, values)
+
+
+def rewriting(kind: str) -> Act:
+    """Gives memories of a kind other words."""
+    return executing(f"update memories set content = 'Other words.' where kind = '{kind}' and scope_key = '{KEY}'")
+
+
+async def merging(scoped: Scoped) -> None:
+    """Stores a memory that passes for a merged one."""
+    columns = "agent_id, id, kind, scope_key, subject, category, content, importance, provenance, valid_from"
+    values = f"%(agent_id)s, gen_random_uuid(), 'core', '{KEY}', 'Ana', 'profile', 'All.', 2, 'consolidated', now()"
+    await executing(f"insert into memories ({columns}) values ({values})")(scoped)
+
+
+def protecting(core: NewMemory) -> Act:
+    """Protects it, or fails."""
+
+    async def act(scoped: Scoped) -> None:
+        statement: Any = "select protect_in_refinement(id, version) from memories where id = %(id)s"
+        if await scoped.tuples(statement, {"id": core.id}) != [(True,)]:
+            raise RefusedError(REFUSED)
+
+    return act
+
+
+def pretending(refinement_id: UUID) -> Act:
+    """Names a session in a setting of the transaction."""
+    return executing("select set_config('mnemic.refinement_id', %(id)s, true)", id=str(refinement_id))
+
+
+def acts_of_a_session(core: NewMemory) -> list[Act]:
+    """All that a session alone may do."""
+    return [rewriting("core"), rewriting("reflection"), rewriting("fact"), merging, protecting(core)]
+
+
+async def refused(db: Database, core: NewMemory, *first: Act) -> None:
+    """Each of them is refused to an operation that begins so."""
+    for act in acts_of_a_session(core):
+        with pytest.raises(RefusedError, match=REFUSED):
+            await operate(db, ANA, *first, act)
+
+
+# -- no session
+
+
+async def test_nothing_of_it_is_done_without_a_session_but_rewriting_the_consolidation(
+    db: Database, core: NewMemory, superuser: psycopg.Connection
+) -> None:
+    contents = "select to_jsonb(m) from mnemic.memories m where kind <> 'consolidation' order by id"
+    before = superuser.execute(contents).fetchall()
+    await refused(db, core)
+    await refused(db, core, pretending(uuid4()))
+    for kind in set(KINDS) - {"consolidation"}:
+        with pytest.raises(RefusedError, match=REFUSED):
+            await operate(db, ANA, rewriting(kind))
+
+    await operate(db, ANA, rewriting("consolidation"))
+
+    assert superuser.execute(contents).fetchall() == before
+    rows = superuser.execute("select content from mnemic.memories where kind = 'consolidation'").fetchall()
+    assert rows == [("Other words.",)]
+
+
+async def test_within_a_session_all_of_it_is_done(db: Database, core: NewMemory) -> None:
+    session = await begun(db, ANA)
+    for act in (protecting(core), rewriting("reflection"), rewriting("fact"), merging):
+        await within(db, ANA, session, act)
+
+
+async def test_protection_is_no_function_of_the_service_otherwise(db: Database, core: NewMemory) -> None:
+    session = await begun(db, ANA)
+    for protected in ("true", "false"):
+        setting = executing(f"select set_protection('harbor', %(id)s, {protected}, 'ana')", id=core.id)
+        with pytest.raises(RefusedError, match="permission denied"):
+            await within(db, ANA, session, setting)
+    # what it protected itself it cannot free either
+    await within(db, ANA, session, protecting(core))
+    with pytest.raises(RefusedError, match="protected"):
+        await within(db, ANA, session, executing("update memories set protected = false"))
+
+
+async def test_only_standing_memories_of_the_session_are_protected(db: Database, core: NewMemory) -> None:
+    session = await begun(db, ANA)
+    others = [memory("Ana sails.", kind="fact"), memory("Bo sails.", kind="core", key=SHARED)]
+    await remember(db, ANA, *others)
+    for one in others:
+        with pytest.raises(RefusedError):
+            await within(db, ANA, session, protecting(one))
+
+
+# -- sessions that are none
+
+
+async def _ended(db: Database, _: psycopg.Connection) -> Claim:
+    session = await begun(db, ANA)
+    await ended(db, ANA, session)
+    return session
+
+
+async def _expired(db: Database, superuser: psycopg.Connection) -> Claim:
+    session = await begun(db, ANA)
+    expire_leases(superuser)
+    return session
+
+
+async def _taken_over(db: Database, superuser: psycopg.Connection) -> Claim:
+    first = await _expired(db, superuser)
+    second = await taken_over(db, ANA, first)
+    await within(db, ANA, second, merging)
+    return first
+
+
+async def _other_agents(db: Database, _: psycopg.Connection) -> Claim:
+    return await begun(db, MUSEUM)
+
+
+@pytest.mark.parametrize("lapse", [_ended, _expired, _taken_over, _other_agents])
+async def test_a_session_that_is_over_or_another_agents_is_none(
+    db: Database, core: NewMemory, superuser: psycopg.Connection, lapse: Any
+) -> None:
+    session = await lapse(db, superuser)
+
+    with pytest.raises(RefinementOverError):
+        await within(db, ANA, session, merging)
+    await refused(db, core, pretending(session.id))
+
+
+async def test_a_session_of_another_scope_key_is_none(db: Database, core: NewMemory) -> None:
+    session = await begun(db, ANA, SHARED)
+
+    async def begin(scoped: Scoped) -> None:
+        await refinements.begin_act(scoped, session, "update")
+
+    await refused(db, core, pretending(session.id))
+    for act in (rewriting("core"), merging):
+        with pytest.raises(RefusedError):
+            await operate(db, ANA, begin, act)
+
+
+async def test_nobody_works_on_or_begins_a_session_of_a_scope_key_that_is_not_theirs(
+    db: Database, core: NewMemory, superuser: psycopg.Connection
+) -> None:
+    session = await begun(db, ANA)
+    for other in (identity("bo"), identity(None), identity("bo", groups=["crew"])):
+        with pytest.raises(RefinementOverError):
+            async with db.scoped(other) as scoped:
+                await refinements.begin_act(scoped, session, "merge")
+    await ended(db, ANA, session)
+
+    async def begin(scoped: Scoped) -> None:
+        await refinements.begin(scoped, new(), [], target=10, seconds=60)
+
+    with pytest.raises(MnemicError):
+        await operate(db, identity("bo"), begin)
+    assert superuser.execute("select count(*) from mnemic.refinements").fetchone() == (1,)
+
+
+async def test_two_sessions_never_run_on_one_scope_key(db: Database, core: NewMemory) -> None:
+    first = await begun(db, ANA)
+    with pytest.raises(ConcurrentChangeError):
+        await begun(db, ANA)
+    await begun(db, ANA, SHARED)
+    await begun(db, MUSEUM)
+    await ended(db, ANA, first)
+    await begun(db, ANA)
+
+
+async def test_a_session_begins_and_ends_in_an_operation_and_is_never_unmade(db: Database, core: NewMemory) -> None:
+    with pytest.raises(RefusedError, match="42501"):
+        async with db.scoped(ANA) as scoped:
+            await refinements.begin(scoped, new(), [], target=10, seconds=60)
+    session = await begun(db, ANA)
+    with pytest.raises(RefusedError, match="42501"):
+        async with db.scoped(ANA) as scoped:
+            await refinements.finish(scoped, session, "completed", [], {}, None)
+    for statement in ("delete from refinements", "truncate refinements"):
+        with pytest.raises(RefusedError, match="permission denied"):
+            await operate(db, ANA, executing(statement))
+
+
+async def test_a_merge_of_what_somebody_changed_meanwhile_is_to_be_done_again(db: Database, core: NewMemory) -> None:
+    async def of_yesterday(scoped: Scoped) -> None:
+        entries = [replace(entry, version=entry.version + 1) for entry in await refinements.ledger(scoped)]
+        await refinements.merge(scoped, entries, "profile", "Ana.")
+
+    with pytest.raises(ConcurrentChangeError, match="changed meanwhile"):
+        await within(db, ANA, await begun(db, ANA), of_yesterday)
+
+
+async def test_administrators_see_figures_and_begin_none(db: Database, clean_db: Clone, core: NewMemory) -> None:
+    session = await begun(db, ANA)
+    with clean_db.as_role("mnemic_admin") as admin:
+        admin.execute("select set_config('mnemic.agent_id', 'harbor', false)")
+        assert admin.execute("select id from refinements").fetchall() == [(session.id,)]
+        for statement in (
+            "update refinements set ended = 'completed', ended_at = now()",
+            "select begin_act(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'a', 'b')",
+            "select protect_in_refinement(gen_random_uuid(), 1)",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                admin.execute(statement)
+
+
+# -- controls: each guard is what keeps it out
+
+Pretence = Callable[[Act], Act]
+
+
+def _in_a_session(key: str, before: Callable[[Scoped, Claim], Awaitable[object]] | None = None) -> Pretence:
+    """The act in a transaction that has begun a session on this key, and has done that with it."""
+
+    def pretending_so(act: Act) -> Act:
+        async def acts(scoped: Scoped) -> None:
+            session = new(key)
+            await refinements.begin(scoped, session, [], target=1, seconds=60)
+            await refinements.begin_act(scoped, session, "update")
+            if before:
+                await before(scoped, session)
+            await act(scoped)
+            await _end(scoped, session)
+
+        return acts
+
+    return pretending_so
+
+
+async def _end(scoped: Scoped, session: Claim) -> None:
+    await refinements.finish(scoped, session, "completed", [], {}, None)
+
+
+def _by_a_setting(act: Act) -> Act:
+    """The act in a transaction that names a running session in a setting."""
+
+    async def acts(scoped: Scoped) -> None:
+        session = new(KEY)
+        await refinements.begin(scoped, session, [], target=1, seconds=60)
+        await pretending(session.id)(scoped)
+        await act(scoped)
+        await _end(scoped, session)
+
+    return acts
+
+
+SETTING = "nullif(current_setting('mnemic.refinement_id', true), '')::uuid"
+CONTROLS: dict[str, tuple[Pretence, tuple[str, str, str]]] = {
+    "no session": (lambda act: act, ("guard_memory", "not in_refinement(new.agent_id, new.scope_key)", "false")),
+    "an ended session": (_in_a_session(KEY, _end), ("in_refinement", "and r.ended is null", "")),
+    "an expired lease": (
+        _in_a_session(KEY, refinements.release),
+        ("in_refinement", "and r.until > clock_timestamp()", ""),
+    ),
+    "another scope key's session": (_in_a_session(SHARED), ("in_refinement", "and r.scope_key = p_key", "")),
+    "a setting": (_by_a_setting, ("in_refinement", "(open_head(p_agent)).refinement_id", SETTING)),
+}
+
+
+async def done(db: Database, core: NewMemory, pretence: Pretence) -> int:
+    """How many acts of a session an operation may do that pretends so."""
+    count = 0
+    for act in acts_of_a_session(core):
+        try:
+            await operate(db, ANA, pretence(act))
+        except (RefusedError, ConcurrentChangeError):
+            continue
+        count += 1
+    return count
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("pretence", CONTROLS)
+async def test_control_without_its_guard_a_pretended_session_edits(fresh_db: Clone, pretence: str) -> None:
+    pretended, guard = CONTROLS[pretence]
+    async with fresh_db.database() as db:
+        core = await _stored(db)
+        assert await done(db, core, pretended) == 0
+        with fresh_db.as_superuser() as superuser:
+            mutate(superuser, *guard)
+        assert await done(db, core, pretended) == (4 if pretence == "no session" else 5)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("who", "text", "wrong"),
+    [
+        (ANA, "and holder = p_holder ", ""),
+        (identity("bo"), "cardinality(own_keys(array[scope_key])) = 1", "true"),
+    ],
+    ids=["another holder", "another person"],
+)
+async def test_control_without_its_fence_a_session_is_taken_by_others(
+    fresh_db: Clone, who: Identity, text: str, wrong: str
+) -> None:
+    async with fresh_db.database() as db:
+        await _stored(db)
+        session = (await begun(db, ANA))._replace(**({"holder": uuid4()} if who == ANA else {}))  # type: ignore[arg-type]
+
+        async def begin() -> None:
+            async with db.scoped(who) as scoped:
+                await refinements.begin_act(scoped, session, "merge")
+
+        with pytest.raises(RefinementOverError):
+            await begin()
+        with fresh_db.as_superuser() as superuser:
+            mutate(superuser, "begin_act", text, wrong)
+        await begin()
+
+
+@pytest.mark.thorough
+async def test_control_without_the_agent_in_them_another_agents_session_would_protect(fresh_db: Clone) -> None:
+    async with fresh_db.database() as db:
+        core = await _stored(db)
+        session = await begun(db, MUSEUM)
+
+        async def begin(scoped: Scoped) -> None:
+            await refinements.begin_act(scoped, session, "update")
+
+        for function, text in (
+            ("begin_act", "agent_id = scoped_agent and "),
+            ("in_refinement", "r.agent_id = p_agent and "),
+        ):
+            with pytest.raises((RefusedError, RefinementOverError)):
+                await operate(db, ANA, begin, protecting(core))
+            with fresh_db.as_superuser() as superuser:
+                mutate(superuser, function, text, "")
+        await operate(db, ANA, begin, protecting(core))
