@@ -114,7 +114,7 @@ async def test_what_a_server_is_told_of_checkpoints_holds_no_words_of_memory(
     says(model, "Honey.")
     await form(memory, model, f"Ana wants {CANARY}.")
     await memory.observe(ANA, turns("I keep it.", "Well."))
-    graph = memory.graphs.supervisor() if name == "supervisor" else getattr(memory.graphs, name)
+    graph: Any = memory.graphs.supervisor() if name == "supervisor" else getattr(memory.graphs, name)
     changes = {"checkpointer": InMemorySaver(), **({"stream_channels": None} if exposed else {})}
     events = graph.copy(update=changes).astream(
         INPUTS[name], {"configurable": {"thread_id": "t1"}}, context=ANA, stream_mode="checkpoints"

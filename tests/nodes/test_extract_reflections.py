@@ -65,7 +65,7 @@ def answer(model: LoopbackModel, output: str, *drafts: Draft) -> None:
         made = [observation(content, *of, scope=scope, **given) for scope, content, of, given in drafts]
         model.answer(OBSERVATIONS, observations(*made))
         return
-    levels: dict[str, list[Any]] = {}
+    levels: dict[str, Any] = {}
     for scope, content, of, given in drafts:
         levels.setdefault(scope, []).append(reflection(content, *of, **given))
     model.answer(REFLECTIONS, reflections(**levels))
