@@ -130,9 +130,9 @@ def is_grounded(text: str, sources: Sequence[str]) -> bool:
     Words count from four letters on and by their first five, so that `deploys` rests on `deploying`; dates do not
     count, since texts are dated by whoever writes them.
     """
-    said = {word[:5] for source in sources for word in folded_words(source)}
+    known = {word[:5] for source in sources for word in folded_words(source)}
     longer = {word[:5] for word in folded_words(text) if len(word) >= 4 and word.isalpha() and word not in DATE_WORDS}
-    return 2 * len(longer & said) >= len(longer)
+    return 2 * len(longer & known) >= len(longer)
 
 
 def content_tokens(text: str) -> frozenset[str]:
