@@ -5,7 +5,7 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.graphs.routes import after_collect, after_write
+from mnemic.graphs.visibility import hide_untracked
 from mnemic.nodes.consolidation.collect import collect
 from mnemic.nodes.consolidation.save import save_consolidation
 from mnemic.nodes.consolidation.write import write_consolidation
@@ -30,10 +30,23 @@ def build_consolidation(provide: Provider) -> ConsolidationGraph:
     builder.add_node("write", held(write_consolidation(provide)))
     builder.add_node("save", held(save_consolidation(provide)))
     builder.add_edge(START, "collect")
-    builder.add_conditional_edges("collect", after_collect, ["write", END])
-    builder.add_conditional_edges("write", after_write, ["save", END])
+    builder.add_conditional_edges("collect", _after_collect, ["write", END])
+    builder.add_conditional_edges("write", _after_write, ["save", END])
     builder.add_edge("save", END)
-    return builder.compile(name="consolidation", checkpointer=False)
+    return hide_untracked(builder.compile(name="consolidation", checkpointer=False))
+
+
+# Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.
+
+
+def _after_collect(state: ConsolidationState) -> str:
+    """Something is due, or the run is over."""
+    return "write" if state["reflections"] else END
+
+
+def _after_write(state: ConsolidationState) -> str:
+    """There is a text to save, or both drafts were refused."""
+    return "save" if state["text"] else END
 
 
 graph = build_consolidation(from_environment)

@@ -1,19 +1,20 @@
 """The formation graph: from a session's pending messages to memories, and to the consolidations that became due."""
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Send
 
 from mnemic.graphs.consolidation import ConsolidationGraph
 from mnemic.graphs.consolidation import graph as consolidation_graph
-from mnemic.graphs.drawing import shown
-from mnemic.graphs.routes import after_facts, after_gate, after_neighbours, to_due_scopes
+from mnemic.graphs.visibility import hide_untracked, shown
 from mnemic.nodes.formation.consolidate import consolidate
 from mnemic.nodes.formation.decide import decide
 from mnemic.nodes.formation.extract_facts import extract_facts
-from mnemic.nodes.formation.extract_observations import extract_observations
-from mnemic.nodes.formation.extract_reflections import extract_reflections
+from mnemic.nodes.formation.extract_reflections import extract_observations, extract_reflections
 from mnemic.nodes.formation.find_similar import find_similar
 from mnemic.nodes.formation.gate import gate
 from mnemic.nodes.formation.save import save
@@ -45,17 +46,43 @@ def build_formation(provide: Provider, consolidation: ConsolidationGraph) -> For
     builder.add_node("save", held(save(provide)))
     builder.add_node("consolidate", consolidate(consolidation))
     builder.add_edge(START, "gate")
-    builder.add_conditional_edges("gate", after_gate, ["extract_facts", "extract_observations", END])
-    builder.add_conditional_edges("extract_facts", after_facts, ["find_similar", "extract_reflections"])
-    builder.add_conditional_edges("find_similar", after_neighbours, ["decide", "extract_reflections"])
+    builder.add_conditional_edges("gate", _after_gate, ["extract_facts", "extract_observations", END])
+    builder.add_conditional_edges("extract_facts", _after_facts, ["find_similar", "extract_reflections"])
+    builder.add_conditional_edges("find_similar", _after_neighbours, ["decide", "extract_reflections"])
     builder.add_edge("decide", "extract_reflections")
     builder.add_edge("extract_reflections", "save")
     builder.add_edge("extract_observations", "save")
-    builder.add_conditional_edges("save", to_due_scopes, ["consolidate", END])
+    builder.add_conditional_edges("save", _to_due_scopes, ["consolidate", END])
     builder.add_edge("consolidate", END)
-    formation = builder.compile(name="formation", checkpointer=False)
+    formation = hide_untracked(builder.compile(name="formation", checkpointer=False))
     formation.nodes["consolidate"].subgraphs = [shown(consolidation)]
     return formation
+
+
+# Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.
+
+
+def _after_gate(state: FormationState) -> str:
+    """Something is due, in one call or in turn, or the run is over."""
+    if not state["reason"]:
+        return END
+    return "extract_observations" if state["extraction"] == "single" else "extract_facts"
+
+
+def _after_facts(state: FormationState) -> str:
+    """New facts are compared with what is known."""
+    return "find_similar" if state["facts"] else "extract_reflections"
+
+
+def _after_neighbours(state: FormationState) -> str:
+    """A decision is needed only where a neighbour lies in the check band."""
+    return "decide" if state["neighbours"] else "extract_reflections"
+
+
+def _to_due_scopes(state: FormationState) -> Sequence[Send] | str:
+    """One consolidation per due scope key, side by side."""
+    sends: list[Any] = [Send("consolidate", {"scope_key": key}) for key in state["due"]]
+    return sends or END
 
 
 graph = build_formation(from_environment, consolidation_graph)

@@ -5,6 +5,7 @@ from typing import Literal
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
+from mnemic.graphs.visibility import hide_untracked
 from mnemic.nodes.recall import decide, read_context, render, search
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import RecallInput, RecallOutput, RecallState
@@ -25,7 +26,7 @@ def build_recall(provide: Provider) -> RecallGraph:
     builder.add_conditional_edges("decide", _after_decide, ["search", "render"])
     builder.add_edge("search", "render")
     builder.add_edge("render", END)
-    return builder.compile(name="recall", checkpointer=False)
+    return hide_untracked(builder.compile(name="recall", checkpointer=False))
 
 
 def _after_decide(state: RecallState) -> Literal["search", "render"]:

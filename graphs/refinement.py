@@ -5,6 +5,7 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
+from mnemic.graphs.visibility import hide_untracked
 from mnemic.nodes.refinement.agent import take_turn
 from mnemic.nodes.refinement.close import close_refinement
 from mnemic.nodes.refinement.open import open_refinement
@@ -33,7 +34,7 @@ def build_refinement(provide: Provider) -> RefinementGraph:
     builder.add_conditional_edges("agent", _after_turn, ["tools", "agent", "close"])
     builder.add_conditional_edges("tools", _after_tools, ["agent", "close"])
     builder.add_edge("close", END)
-    return builder.compile(name="refinement", checkpointer=False)
+    return hide_untracked(builder.compile(name="refinement", checkpointer=False))
 
 
 # Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.

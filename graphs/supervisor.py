@@ -1,16 +1,16 @@
 """The supervisor: `recall -> agent <-> (confirm ->) tools -> observe`, the agent to begin with and to copy."""
 
+from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer
 
-from mnemic.graphs.drawing import shown
 from mnemic.graphs.formation import FormationGraph
 from mnemic.graphs.formation import graph as formation_graph
 from mnemic.graphs.recall import RecallGraph
 from mnemic.graphs.recall import graph as recall_graph
-from mnemic.graphs.routes import after_answer
+from mnemic.graphs.visibility import hide_untracked, shown
 from mnemic.nodes.supervisor.agent import answer
 from mnemic.nodes.supervisor.confirm import confirm
 from mnemic.nodes.supervisor.observe import observe_said
@@ -55,14 +55,22 @@ def build_supervisor(
     builder.add_node("observe", observe_said(provide, formation))
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "agent")
-    builder.add_conditional_edges("agent", after_answer, ["confirm", "tools", "observe"])
+    builder.add_conditional_edges("agent", _after_answer, ["confirm", "tools", "observe"])
     builder.add_edge("confirm", "tools")
     builder.add_edge("tools", "agent")
     builder.add_edge("observe", END)
-    supervisor = builder.compile(name="supervisor", checkpointer=checkpointer)
+    supervisor = hide_untracked(builder.compile(name="supervisor", checkpointer=checkpointer))
     supervisor.nodes["recall"].subgraphs = [shown(recalls)]
     supervisor.nodes["observe"].subgraphs = [shown(formation)]
     return supervisor
+
+
+def _after_answer(state: SupervisorState) -> str:
+    """Calls are to be done, some of them only if the user agrees; or the turn is over."""
+    last = state["messages"][-1]
+    if not isinstance(last, AIMessage) or not last.tool_calls:
+        return "observe"
+    return "confirm" if state.get("questions") else "tools"  # a client may have put the answer into a new thread
 
 
 def _tools(provide: Provider, categories: Categories | None) -> list[BaseTool]:

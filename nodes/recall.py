@@ -1,9 +1,10 @@
 """The nodes of the recall graph."""
 
 from langgraph.runtime import Runtime
+from pydantic import ConfigDict, TypeAdapter
 
 from mnemic.operations.recall import context
-from mnemic.operations.run.graph import RecallNode, to_plain
+from mnemic.operations.run.graph import RecallNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.recall.heuristics import search_reason
@@ -16,6 +17,9 @@ from mnemic.state.errors import DatabaseUnavailableError
 from mnemic.state.graphs import RecallInput, RecallState
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Found
+
+#: Results are the graph's output, so they are plain JSON. Built when first used, which importing need not wait for.
+_FOUND = TypeAdapter(list[Found], config=ConfigDict(defer_build=True))
 
 
 def read_context(provide: Provider) -> RecallNode:
@@ -55,4 +59,4 @@ async def render(state: RecallState) -> RecallState:
     standing, found = state["standing"], state["found"]
     names = {part.scope_key: display_name(split_scope_key(part.scope_key)[1]) for part in standing}
     text = render_context(standing, found, names=names, delta=state["delta"])
-    return {"context": text, "memories": to_plain(Found, found), "tokens": count_tokens(text)}
+    return {"context": text, "memories": _FOUND.dump_python([*found], mode="json"), "tokens": count_tokens(text)}

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
-from mnemic.state.records import SimilarFact
+from mnemic.state.formation import SimilarFact
 
 #: Who may share it. Facts never belong to a session, and what is explicit shall outlive one.
 ExplicitScope = Literal["user", "group", "agent"]

@@ -1,20 +1,24 @@
 """What flows between the nodes of each graph.
 
-Channels hold plain JSON values. Everything that carries words of a conversation or a memory is untracked: it passes
-from node to node, and no node's checkpoint holds it. So do the inputs, for a server's thread would keep them for the
-next run. What a caller gives a graph as its input, LangGraph itself writes down where a checkpointer is in force: hosts
-call the graphs from a node (or through `Mnemic`'s methods), and servers keep questions, not memories.
+Everything that carries words of a conversation or a memory is an untracked channel of typed records: it passes from
+node to node, and no checkpoint and no server's thread holds it. Inputs are untracked too, for a thread would keep them
+for the next run. Tracked channels, inputs and `Send` hold plain ids and numbers, for a server stores them as JSON.
+
+What a caller gives a graph as its input, LangGraph itself writes down where a checkpointer is in force: hosts call the
+graphs from a node (or through `Mnemic`'s methods), and servers keep questions, not memories.
 """
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
 from mnemic.state.changes import Delta
+from mnemic.state.formation import Account, Closing, FormationReason, Neighbour, Repeat
 from mnemic.state.query import BudgetTokens
-from mnemic.state.records import Extraction, FormationReason, Found, Standing
+from mnemic.state.records import Extraction, Found, Memory, Message, NewMemory, Standing
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
 Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]
@@ -41,17 +45,6 @@ class ConsolidationResult(TypedDict, total=False):
     kept_share: float
     #: Why the text was refused.
     problem: Literal["too_long", "empty", "degenerate"] | None
-
-
-class Account(TypedDict):
-    """Which messages of a run are accounted for. What is not keeps its words."""
-
-    #: Ids of messages that a stored or known memory rests on.
-    cited: list[str]
-    #: Of those that a draft rests on which was refused or had to give way.
-    open: list[str]
-    #: Whether each step has said that all others hold nothing; None: no step was asked.
-    nothing_else: bool | None
 
 
 class FormationInput(TypedDict, total=False):
@@ -104,7 +97,7 @@ class FormationState(FormationInput, FormationOutput, total=False):
     """Formation's channels."""
 
     #: The run's lease on the session.
-    lease: Annotated[str, UntrackedValue]
+    lease: Annotated[UUID, UntrackedValue]
     #: How far the agent's history had come before anything was read.
     read_seq: int
     #: What the agent overrides, and the guidance of its scopes to the extractor.
@@ -112,26 +105,23 @@ class FormationState(FormationInput, FormationOutput, total=False):
     guidance: Text
     #: Display names of scope keys, where the host gave one.
     names: Annotated[dict[str, str], UntrackedValue]
-    #: The batch, as messages.
-    batch: Rows
+    batch: Annotated[list[Message], UntrackedValue]
     extraction: Annotated[Extraction, UntrackedValue]
     #: Facts, or observations, that the run may bring.
     max_facts: Annotated[int, UntrackedValue]
     #: Memories that may be stored of a turn, and then count on its user's day. None: it is none.
     max_writes: Annotated[int | None, UntrackedValue]
     #: Facts on their way to be stored, and their vectors by id.
-    facts: Rows
-    vectors: Annotated[dict[str, list[float]], UntrackedValue]
+    facts: Annotated[list[NewMemory], UntrackedValue]
+    vectors: Annotated[dict[UUID, list[float]], UntrackedValue]
     #: Whether anything in the batch was said in confidence.
     private: Annotated[bool, UntrackedValue]
-    #: Living facts in the check band of a new one, for the decision.
-    neighbours: Rows
-    #: Facts to be closed, each with what replaces it.
-    closing: Rows
-    #: What was dropped because it is known, with the messages that said it again.
-    repeats: Rows
+    #: What a decision is needed on.
+    neighbours: Annotated[list[Neighbour], UntrackedValue]
+    closing: Annotated[list[Closing], UntrackedValue]
+    repeats: Annotated[list[Repeat], UntrackedValue]
     #: Reflections and the episode.
-    thoughts: Rows
+    reflections: Annotated[list[NewMemory], UntrackedValue]
     account: Annotated[Account, UntrackedValue]
     #: Scope keys whose consolidation became due.
     due: list[str]
@@ -149,10 +139,10 @@ class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
     """Consolidation's channels."""
 
     #: The run's lease on the scope key.
-    lease: Annotated[str, UntrackedValue]
+    lease: Annotated[UUID, UntrackedValue]
     #: The living consolidation as it was read, if there is one, and the reflections to take in.
-    current: Rows
-    reflections: Rows
+    current: Annotated[Memory | None, UntrackedValue]
+    reflections: Annotated[list[Memory], UntrackedValue]
     text: Text
     owner: Text
     word_limit: int

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
@@ -20,8 +20,6 @@ Extraction = Literal["sequential", "single"]
 #: `merged_from` and `propagated_from` tell where a memory comes from, `related_to` what lies near it; `same_as` leads
 #: to what went because it says exactly the same.
 RelationType = Literal["related_to", "merged_from", "same_as", "propagated_from"]
-#: Why a formation runs.
-FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,33 +111,6 @@ class Supersession(NamedTuple):
     new_id: UUID
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimilarFact:
-    """A living fact near a new one."""
-
-    #: Place of the new fact in the question, from 0.
-    place: int
-    id: UUID
-    version: int
-    content: str
-    dated: datetime
-    #: A protected fact counts as known, and no decision may close it.
-    protected: bool
-    private: bool
-    importance: int
-    #: Cosine similarity of the two search texts.
-    similarity: float
-
-
-class Twin(NamedTuple):
-    """The living memory that says what a new one says."""
-
-    new_id: UUID
-    id: UUID
-    version: int
-    protected: bool
-
-
 class IndexedText(NamedTuple):
     """A text to be searched: a memory's search text, or one piece of a message."""
 
@@ -149,17 +120,6 @@ class IndexedText(NamedTuple):
     piece: int = 0
     #: None while the embedding is pending; such an entry is found by text only.
     vector: Sequence[float] | None = None
-
-
-class Inbox(NamedTuple):
-    """The oldest unformed messages of a session, and what decides whether to form them."""
-
-    messages: tuple[Message, ...]
-    #: All that are pending, those beyond this batch included.
-    pending: int
-    #: Those of them that only a retry takes.
-    set_aside: int
-    idle: timedelta
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from mnemic.policy.formation.times import believed
 from mnemic.state.errors import ConcurrentChangeError
-from mnemic.state.records import Inbox, IndexedText, Message, Observed
+from mnemic.state.formation import Inbox
+from mnemic.state.records import IndexedText, Message, Observed
 from mnemic.storage.statements import load_statements
 from mnemic.storage.transaction import Scoped
 from mnemic.storage.vectors import half_vectors

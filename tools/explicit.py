@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember, remember_procedure
-from mnemic.operations.messages.incoming_message import Said
+from mnemic.operations.messages.incoming_message import IncomingMessage
 from mnemic.operations.messages.normalize import INSTRUCTIONS, to_messages
 from mnemic.policy.formation.orders import gives_orders
 from mnemic.prompts.explicit import (
@@ -78,7 +78,7 @@ async def _conversation(call: Call, scope: ExplicitScope) -> list[Message]:
 
 
 def _unless_ordered(call: Call) -> list[Message]:
-    incoming = [Said.of(message) for message in call.messages]
+    incoming = [IncomingMessage.of(message) for message in call.messages]
     if any(gives_orders(message.text) for message in incoming if message.role not in INSTRUCTIONS):
         return []
     # that a user said it is what counts, not which: nothing becomes anybody's own here

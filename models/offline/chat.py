@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from mnemic.policy.formation.sharing import telling
+from mnemic.policy.formation.sharing import content_tokens
 
 _QUESTION = re.compile(r"\?\s*$|^\s*(?:who|what|where|when|why|how|which|tell me|remind me)\b", re.IGNORECASE)
 _ABOUT_ME = re.compile(r"\b(?:know|remember) about me\b|\bwho (?:am I|I am)\b", re.IGNORECASE)
@@ -73,14 +73,17 @@ def _call(turn: int, name: str, **arguments: Any) -> AIMessage:
 
 
 def _best(request: str, lines: Iterable[str]) -> list[str]:
-    """The lines that share most telling words with what was asked."""
+    """The lines that share most content_tokens words with what was asked."""
     is_own = re.search(r"\bI\b", request) and not re.search(r"\bmy\b", request)
     own = [line for line in lines if not (is_own and _OF_ANOTHER.match(line))]
-    shared = {line: len(telling(request) & telling(line)) for line in own}
+    shared = {line: len(content_tokens(request) & content_tokens(line)) for line in own}
     return [line for line in own if shared[line] == max(shared.values()) > 0]
 
 
 def _says_all(line: str, what: str) -> bool:
     """Whether a memory says all that is to be forgotten, and of the same person; in doubt it does not."""
-    wanted, is_of_another = telling(what.replace("n't", " not")), re.match(r"I\b", what) and _OF_ANOTHER.match(line)
-    return bool(wanted) and wanted <= telling(line) and not is_of_another
+    wanted, is_of_another = (
+        content_tokens(what.replace("n't", " not")),
+        re.match(r"I\b", what) and _OF_ANOTHER.match(line),
+    )
+    return bool(wanted) and wanted <= content_tokens(line) and not is_of_another

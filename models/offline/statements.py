@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mnemic.models.offline.table import TOPICS, Rule, rules
-from mnemic.policy.formation.sharing import is_pasted, telling
+from mnemic.policy.formation.sharing import content_tokens, is_pasted
 from mnemic.policy.text.common_words import FUNCTION_WORDS, word_set
 from mnemic.policy.text.dates import DATE_WORDS
 from mnemic.policy.text.words import QUOTED, sentences
@@ -93,7 +93,11 @@ def spoken(lines: Sequence[Line]) -> list[Statement]:
                     found.append(statement)
             before[line.speaker] = new
             if not new and _OF_ONESELF.search(sentence) and not sentence.endswith("?"):
-                found = [old for old in found if old.who != line.speaker or not telling(old.value) & telling(sentence)]
+                found = [
+                    old
+                    for old in found
+                    if old.who != line.speaker or not content_tokens(old.value) & content_tokens(sentence)
+                ]
     return found
 
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from langgraph.runtime import Runtime
 
-from mnemic.operations.run.graph import ConsolidationNode, to_plain
+from mnemic.operations.run.graph import ConsolidationNode
 from mnemic.operations.run.identity import identity_of, require_own_scope
 from mnemic.operations.run.leases import holder_of, returned
 from mnemic.operations.run.resources import Provider
@@ -29,8 +29,8 @@ def collect(provide: Provider) -> ConsolidationNode:
     async def collect(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
         resources = await provide()
         identity = identity_of(runtime)
-        asked = validate(ConsolidationInput, state)
-        key, forced = asked.get("scope_key", ""), asked.get("force", False)
+        request = validate(ConsolidationInput, state)
+        key, forced = request.get("scope_key", ""), request.get("force", False)
         if key not in identity.scope_keys:
             raise InvalidInputError("the scope key to consolidate is none of this identity's")
         if forced:
@@ -47,11 +47,11 @@ def collect(provide: Provider) -> ConsolidationNode:
             return {**nothing, "scope_key": key, "outcome": due}
         scope, owner = split_scope_key(key)
         return {
-            "lease": str(lease.holder),
+            "lease": lease.holder,
             "problem": None,
             "owner": due.own.name or display_name(owner),
-            "current": to_plain(Memory, [due.current] if due.current else []),
-            "reflections": to_plain(Memory, due.reflections),
+            "current": due.current,
+            "reflections": [*due.reflections],
             "word_limit": due.own.word_limit or resources.settings.overridden(due.overrides).word_limit(scope),
             "guidance": due.own.consolidation_guidance or "",
         }

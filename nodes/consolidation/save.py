@@ -4,7 +4,7 @@ from uuid import UUID, uuid4
 
 from langgraph.runtime import Runtime
 
-from mnemic.operations.run.graph import ConsolidationNode, from_plain
+from mnemic.operations.run.graph import ConsolidationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import consolidation_lease_of, give_back
 from mnemic.operations.run.resources import Provider
@@ -12,7 +12,7 @@ from mnemic.policy.text.search_text import search_text
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.graphs import ConsolidationState
 from mnemic.state.identity import Identity, split_scope_key
-from mnemic.state.records import Memory, NewMemory
+from mnemic.state.records import NewMemory
 from mnemic.storage import leases, memories, scopes
 from mnemic.storage.database import Scoped
 
@@ -24,11 +24,11 @@ def save_consolidation(provide: Provider) -> ConsolidationNode:
         resources = await provide()
         identity = identity_of(runtime)
         lease = consolidation_lease_of(state, identity)
-        reflections = from_plain(Memory, state["reflections"])
+        reflections = state["reflections"]
 
         async def act(scoped: Scoped) -> None:
             await scoped.begin_operation("consolidation", meta={"kept_share": state["kept_share"]})
-            consolidation_id = await _write(scoped, state, reflections)
+            consolidation_id = await _write(scoped, state)
             await memories.absorb(scoped, consolidation_id, [memory.id for memory in reflections])
             await scopes.touch(scoped, [state["scope_key"]], consolidated=True)
             await leases.finish(scoped, lease)
@@ -43,21 +43,21 @@ def save_consolidation(provide: Provider) -> ConsolidationNode:
     return save_consolidation
 
 
-async def _write(scoped: Scoped, state: ConsolidationState, reflections: list[Memory]) -> UUID:
-    for current in from_plain(Memory, state["current"]):
+async def _write(scoped: Scoped, state: ConsolidationState) -> UUID:
+    if current := state["current"]:
         await memories.rewrite_consolidation(scoped, current, state["text"])
         return current.id
-    dated = max(memory.valid_from for memory in reflections)
+    times = [memory.valid_from for memory in state["reflections"]]
     first = NewMemory(
         id=uuid4(),
         kind="consolidation",
         scope_key=state["scope_key"],
         category="profile" if split_scope_key(state["scope_key"])[0] == "user" else "knowledge",
         content=state["text"],
-        search_text=search_text(dated, state["owner"], state["text"]),
+        search_text=search_text(max(times), state["owner"], state["text"]),
         subject=state["owner"],
         provenance="consolidated",
-        valid_from=min(memory.valid_from for memory in reflections),
+        valid_from=min(times),
     )
     if not await memories.insert(scoped, [first], model="", vectors={}, run_id=None):
         raise ConcurrentChangeError

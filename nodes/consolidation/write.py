@@ -6,7 +6,7 @@ from typing import Literal
 from langgraph.runtime import Runtime
 
 from mnemic.models.steps import WRITE_CONSOLIDATION
-from mnemic.operations.run.graph import ConsolidationNode, from_plain
+from mnemic.operations.run.graph import ConsolidationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import consolidation_lease_of, give_back
 from mnemic.operations.run.model_step import run_step_metered
@@ -24,7 +24,6 @@ from mnemic.prompts.write_consolidation import (
 )
 from mnemic.state.graphs import ConsolidationState
 from mnemic.state.identity import Identity, split_scope_key
-from mnemic.state.records import Memory
 
 #: Newer wins, so an outdated detail may go; a draft that keeps less than this is sent back.
 WANTED_SHARE = 0.9
@@ -36,10 +35,10 @@ def write_consolidation(provide: Provider) -> ConsolidationNode:
     async def write_consolidation(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
         resources = await provide()
         identity = identity_of(runtime)
-        reflections = from_plain(Memory, state["reflections"])
-        current = "".join(memory.content for memory in from_plain(Memory, state["current"]))
+        reflections = state["reflections"]
+        current = state["current"].content if state["current"] else ""
         sources = [*([current] if current else []), *(memory.content for memory in reflections)]
-        asked = WriteConsolidationInput(
+        step_input = WriteConsolidationInput(
             scope=split_scope_key(state["scope_key"])[0],
             owner=state["owner"],
             current=current,
@@ -51,7 +50,8 @@ def write_consolidation(provide: Provider) -> ConsolidationNode:
         problem: str | None = ""
         while problem is not None and len(drafts) < 2:
             revision = Revision(draft=drafts[-1], problem=problem) if drafts else None
-            output = await run_step_metered(resources, identity, WRITE_CONSOLIDATION, asked._replace(revision=revision))
+            step_input = step_input._replace(revision=revision)
+            output = await run_step_metered(resources, identity, WRITE_CONSOLIDATION, step_input)
             drafts.append(clean_text(output.text))
             problem = _problem(drafts[-1], sources, state["word_limit"])
         usable = [draft for draft in drafts if _refusal(draft, state["word_limit"]) is None]

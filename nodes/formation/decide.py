@@ -1,21 +1,21 @@
 """Formation: what each new fact does to the facts near it. One call for all; it may name only what it was shown."""
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from langgraph.runtime import Runtime
 
 from mnemic.models.steps import DECIDE
-from mnemic.operations.formation.decisions import Neighbour, apply_decisions
-from mnemic.operations.formation.scope_resolver import told_by_others
-from mnemic.operations.run.graph import FormationNode, from_plain, to_plain
+from mnemic.operations.formation.decisions import apply_decisions
+from mnemic.operations.formation.scope_resolver import foreign_tokens
+from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Provider
 from mnemic.prompts.decide import DecideInput, KnownFact, NewFact
+from mnemic.state.formation import Neighbour
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity
-from mnemic.state.records import Message, NewMemory
+from mnemic.state.records import NewMemory
 
 
 def decide(provide: Provider) -> FormationNode:
@@ -23,22 +23,21 @@ def decide(provide: Provider) -> FormationNode:
 
     async def decide(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
         resources = await provide()
-        facts = from_plain(NewMemory, state["facts"])
-        neighbours = state["neighbours"]
-        concerned = {row["fact_id"] for row in neighbours}
-        asked = [fact for fact in facts if str(fact.id) in concerned]
-        output = await run_step_metered(resources, identity_of(runtime), DECIDE, _question(asked, neighbours))
+        facts, neighbours = state["facts"], state["neighbours"]
+        ids = {row.new_id for row in neighbours}
+        concerned = [fact for fact in facts if fact.id in ids]
+        output = await run_step_metered(resources, identity_of(runtime), DECIDE, _question(concerned, neighbours))
         outcome = apply_decisions(
             facts,
-            asked,
+            concerned,
             neighbours,
             output.decisions,
             deletions=resources.settings.deletions_per_run,
-            others=told_by_others(from_plain(Message, state["batch"])),
+            foreign=foreign_tokens(state["batch"]),
         )
-        changed = {str(fact.id) for fact in facts if outcome.facts.get(fact.id, fact).content != fact.content}
+        changed = {fact.id for fact in facts if outcome.facts.get(fact.id, fact).content != fact.content}
         return {
-            "facts": to_plain(NewMemory, outcome.facts.values()),
+            "facts": [*outcome.facts.values()],
             "vectors": {key: vector for key, vector in state["vectors"].items() if key not in changed},
             "closing": outcome.closings(),
             "repeated": state["repeated"] + len(facts) - len(outcome.facts),
@@ -48,23 +47,18 @@ def decide(provide: Provider) -> FormationNode:
     return decide
 
 
-def _question(asked: Sequence[NewMemory], neighbours: Sequence[Neighbour]) -> DecideInput:
+def _question(concerned: Sequence[NewMemory], neighbours: Sequence[Neighbour]) -> DecideInput:
     return DecideInput(
         facts=tuple(
             NewFact(number=number, content=fact.content, dated=fact.valid_from, known=_known(fact, neighbours))
-            for number, fact in enumerate(asked, start=1)
+            for number, fact in enumerate(concerned, start=1)
         )
     )
 
 
 def _known(fact: NewMemory, neighbours: Sequence[Neighbour]) -> tuple[KnownFact, ...]:
     return tuple(
-        KnownFact(
-            number=number,
-            content=row["content"],
-            dated=datetime.fromisoformat(row["dated"]),
-            similarity=row["similarity"],
-        )
+        KnownFact(number=number, content=row.fact.content, dated=row.fact.dated, similarity=row.fact.similarity)
         for number, row in enumerate(neighbours, start=1)
-        if row["fact_id"] == str(fact.id)
+        if row.new_id == fact.id
     )

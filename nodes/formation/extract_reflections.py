@@ -1,63 +1,96 @@
-"""Formation: reflections, the widest scope first, and one episode."""
+"""Formation: reflections and one episode after the facts; or observations, in a single call in place of all three."""
 
 from langgraph.runtime import Runtime
 
-from mnemic.models.answers import Flaw
-from mnemic.models.steps import EXTRACT_REFLECTIONS
-from mnemic.operations.formation.drafts import Drafts
-from mnemic.operations.formation.existing_context import read_in_mind
-from mnemic.operations.formation.reflection_builder import Thoughts
-from mnemic.operations.formation.repeats import Known
-from mnemic.operations.formation.scope_resolver import Places
+from mnemic.models.steps import EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
+from mnemic.operations.formation.drafts import Drafts, crowded_out, run_drafting_step
+from mnemic.operations.formation.reflection_builder import ReflectionBuilder, read_existing_context
+from mnemic.operations.formation.scope_resolver import ScopeResolver
+from mnemic.operations.formation.selection import Known, most_important
 from mnemic.operations.messages.speakers import group_name, numbered
-from mnemic.operations.run.graph import FormationNode, from_plain, to_plain
+from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Provider
+from mnemic.prompts.extract_observations import ExtractObservationsInput, ExtractObservationsOutput
 from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity
-from mnemic.state.records import Message, NewMemory
 
 
 def extract_reflections(provide: Provider) -> FormationNode:
-    """One slow call that sees what is already in context and the facts just decided on."""
+    """One slow call that sees what is already in context and the facts just decided on; the widest scope first."""
 
     async def extract_reflections(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
         resources = await provide()
         identity = identity_of(runtime)
         if not resources.settings.overridden(state["overrides"]).always_in_context:
-            return {"thoughts": []}
-        batch = from_plain(Message, state["batch"])
-        in_mind = await read_in_mind(resources, identity, batch, state["names"])
+            return {"reflections": []}
+        batch = state["batch"]
+        context = await read_existing_context(resources, identity, batch, state["names"])
         step_input = ExtractReflectionsInput(
             lines=numbered(batch),
-            standing=in_mind.shown,
-            new_facts=tuple(row["content"] for row in state["facts"]),
+            standing=context.shown,
+            new_facts=tuple(fact.content for fact in state["facts"]),
             group=group_name(identity, state["names"]),
             guidance=state["guidance"],
             categories=resources.categories.formed,
         )
-        known = [*in_mind.known, *map(Known.of, from_plain(NewMemory, state["facts"]))]
-        places = Places(batch, identity, step_input.group)
+        resolver = ScopeResolver(batch, identity, step_input.group)
+        known = [*context.known, *map(Known.of, state["facts"])]
 
-        def drafted(answer: ExtractReflectionsOutput) -> Thoughts:
-            drafts = Drafts(EXTRACT_REFLECTIONS.prompt, len(batch))
-            thoughts = Thoughts(places, [*known], resources.categories, drafts)
-            thoughts.add_reflections(answer)
-            thoughts.add_episode(answer.episode, private=state["private"])
-            return thoughts
+        def build(answer: ExtractReflectionsOutput, drafts: Drafts) -> ReflectionBuilder:
+            builder = ReflectionBuilder(resolver, [*known], resources.categories, drafts)
+            builder.add_reflections(answer)
+            builder.add_episode(answer.episode, private=state["private"])
+            return builder
 
-        def check(answer: ExtractReflectionsOutput) -> Flaw | None:
-            return drafted(answer).drafts.flaw(answer.nothing_else)
-
-        output = await run_step_metered(resources, identity, EXTRACT_REFLECTIONS, step_input, check)
-        thoughts = drafted(output)
+        answer, drafts, builder = await run_drafting_step(
+            resources, identity, EXTRACT_REFLECTIONS, step_input, build, len(batch)
+        )
         return {
-            "thoughts": to_plain(NewMemory, thoughts.memories.values()),
-            "repeats": [*state.get("repeats", []), *thoughts.repeats],
-            **thoughts.drafts.figures(),
-            "account": thoughts.drafts.account(output.nothing_else, state["account"]),
+            "reflections": [*builder.memories.values()],
+            "repeats": [*state["repeats"], *builder.repeats],
+            **drafts.figures(),
+            "account": drafts.account(state["account"], nothing_else=answer.nothing_else),
         }
 
     return extract_reflections
+
+
+def extract_observations(provide: Provider) -> FormationNode:
+    """One fast call that sees what is already in context; its observations become reflections."""
+
+    async def extract_observations(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
+        resources = await provide()
+        identity = identity_of(runtime)
+        batch = state["batch"]
+        context = await read_existing_context(resources, identity, batch, state["names"])
+        step_input = ExtractObservationsInput(
+            lines=numbered(batch),
+            standing=context.shown,
+            group=group_name(identity, state["names"]),
+            guidance=state["guidance"],
+            max_observations=state["max_facts"],
+            categories=resources.categories.formed,
+        )
+        resolver = ScopeResolver(batch, identity, step_input.group)
+
+        def build(answer: ExtractObservationsOutput, drafts: Drafts) -> ReflectionBuilder:
+            builder = ReflectionBuilder(resolver, [*context.known], resources.categories, drafts)
+            builder.add_observations(answer)
+            return builder
+
+        answer, drafts, builder = await run_drafting_step(
+            resources, identity, EXTRACT_OBSERVATIONS, step_input, build, len(batch)
+        )
+        drafted = [*builder.memories.values()]
+        kept = most_important(drafted, state["max_facts"])
+        account = drafts.account(state["account"], nothing_else=answer.nothing_else)
+        return {
+            "reflections": kept,
+            "repeats": builder.repeats,
+            **drafts.figures(),
+            "account": crowded_out(account, drafted, kept),
+        }
+
+    return extract_observations

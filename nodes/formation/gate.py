@@ -8,17 +8,17 @@ from langgraph.runtime import Runtime
 
 from mnemic.operations.formation.daily_quota import writes_left
 from mnemic.operations.messages.speakers import only_speaks
-from mnemic.operations.run.graph import FormationNode, to_plain
+from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import formation_lease, holder_of, returned
 from mnemic.operations.run.resources import Provider
-from mnemic.policy.formation.triggers import facts_of_batch, formation_reason
-from mnemic.policy.formation.turns import facts_of_turn, first_turn, turn_reason
+from mnemic.policy.formation.triggers import facts_of_batch, facts_of_turn, first_turn, formation_reason, turn_reason
 from mnemic.policy.text.tokens import count_tokens, weighted_tokens
 from mnemic.state.checking import validate
+from mnemic.state.formation import Account, FormationReason, Inbox
 from mnemic.state.graphs import FormationInput, FormationState, Waits
 from mnemic.state.identity import Identity, split_scope_key
-from mnemic.state.records import FormationReason, Inbox, Message, ScopeSettings
+from mnemic.state.records import Message, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes
 from mnemic.storage.database import Scoped
@@ -34,8 +34,8 @@ def gate(provide: Provider) -> FormationNode:
     async def gate(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
         resources = await provide()
         identity = identity_of(runtime)
-        asked = validate(FormationInput, state)
-        retry, forced = asked.get("retry", False), asked.get("force", False)
+        request = validate(FormationInput, state)
+        retry, forced = request.get("retry", False), request.get("force", False)
         async with resources.database.scoped(identity) as scoped:
             overrides, read_seq = await scopes.first_look(scoped)
         settings = resources.settings.overridden(overrides)
@@ -103,8 +103,8 @@ def _found(work: _Work, run: _Run) -> FormationState:
         "formed": len(work.batch),
         "pending": work.left,
         "set_aside": work.set_aside - (len(work.batch) if run.takes_set_aside else 0),
-        "lease": str(run.lease.holder),
-        "batch": to_plain(Message, work.batch),
+        "lease": run.lease.holder,
+        "batch": [*work.batch],
     }
 
 
@@ -170,6 +170,21 @@ def _guidance(scopes: Iterable[ScopeSettings], *, is_own: bool) -> str:
 
 
 def _nothing_yet() -> FormationState:
-    """What a run begins with: on a server's thread the channels still hold the last run's figures."""
-    figures: FormationState = {"superseded": 0, "repeated": 0, "unaccounted": 0}
-    return {**figures, "stored": {}, "checks": {}, "refused": {}, "consolidations": []}
+    """What a run begins with: on a server's thread the tracked channels still hold the last run's figures."""
+    return {
+        "superseded": 0,
+        "repeated": 0,
+        "unaccounted": 0,
+        "stored": {},
+        "checks": {},
+        "refused": {},
+        "consolidations": [],
+        "facts": [],
+        "vectors": {},
+        "private": False,
+        "neighbours": [],
+        "closing": [],
+        "repeats": [],
+        "reflections": [],
+        "account": Account(),
+    }

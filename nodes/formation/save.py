@@ -3,25 +3,25 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from langgraph.runtime import Runtime
 
-from mnemic.operations.formation.daily_quota import counted_on
+from mnemic.operations.formation.daily_quota import quota_scope_key
 from mnemic.operations.formation.drafts import accounted, crowded_out
-from mnemic.operations.formation.relations import Closing, related_to_living, within_cap
-from mnemic.operations.formation.repeats import further_sources, repeats
+from mnemic.operations.formation.selection import further_sources, related_to_living, repeat, within_cap
 from mnemic.operations.messages.speakers import brought_by, speakers
-from mnemic.operations.run.graph import FormationNode, from_plain
+from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import formation_lease_of
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.policy.text.search_text import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError
+from mnemic.state.formation import Closing, Repeat, Twin
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
-from mnemic.state.records import IndexedText, Message, NewMemory, Supersession, Twin
+from mnemic.state.records import IndexedText, Message, NewMemory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, memories, scopes
 from mnemic.storage.database import Scoped
@@ -34,29 +34,25 @@ def save(provide: Provider) -> FormationNode:
         resources = await provide()
         identity = identity_of(runtime)
         settings = resources.settings.overridden(state["overrides"])
-        batch = from_plain(Message, state["batch"])
-        drafted = [*from_plain(NewMemory, state["facts"]), *from_plain(NewMemory, state["thoughts"])]
-        new, closing = within_cap(drafted, state.get("closing", []), state["max_writes"])
-        known_of = accounted(batch, crowded_out(state["account"], drafted, new))
+        batch, repeats = state["batch"], state["repeats"]
+        drafted = [*state["facts"], *state["reflections"]]
+        new, closing = within_cap(drafted, state["closing"], state["max_writes"])
+        accounted_for = accounted(batch, crowded_out(state["account"], drafted, new))
         new = related_to_living(new, closing)
-        known_before = state.get("repeats", [])
-        kept = _kept(batch, new, further_sources(known_before, new, batch), settings)
-        forgotten = known_of - {message.id for message in kept}
-        texts = _texts(kept)
-        known = {UUID(key): vector for key, vector in state.get("vectors", {}).items()}
-        vectors, texts = await _embed(resources, new, known, texts)
+        kept = _kept(batch, new, further_sources(repeats, new, batch), settings)
+        forgotten = accounted_for - {message.id for message in kept}
+        vectors, texts = await _embed(resources, new, state["vectors"], _texts(kept))
         others = brought_by(batch)
-        told = {"brought_by": others} if others else {}
+        meta = {"brought_by": others} if others else {}
 
         async def act(scoped: Scoped) -> FormationState:
-            op_id = await scoped.begin_operation("formation", run_id=_run_id(runtime), meta=told)
+            op_id = await scoped.begin_operation("formation", run_id=_run_id(runtime), meta=meta)
             await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
             stored = await _store(scoped, new, vectors, closing, resources.embedder.name, _run_id(runtime))
             made = [memory for memory in new if memory.id in stored.ids]
-            said_again = further_sources([*known_before, *stored.repeats], made, batch)
-            await memories.add_sources(scoped, said_again)
+            await memories.add_sources(scoped, further_sources([*repeats, *stored.repeats], made, batch))
             if state["max_writes"] is not None:
-                await _count_turn(scoped, counted_on(batch, identity), len(stored.ids), settings)
+                await _count_turn(scoped, quota_scope_key(batch, identity), len(stored.ids), settings)
             if texts:
                 await inbox.index_messages(scoped, resources.embedder.name, texts)
             if forgotten:
@@ -69,7 +65,7 @@ def save(provide: Provider) -> FormationNode:
             return {
                 "stored": dict(Counter(memory.kind for memory in made)),
                 "superseded": stored.closed,
-                "unaccounted": len(batch) - len(known_of),
+                "unaccounted": len(batch) - len(accounted_for),
                 "due": due,
             }
 
@@ -85,13 +81,13 @@ def _run_id(runtime: Runtime[Identity]) -> str | None:
 
 
 def _kept(
-    batch: Sequence[Message], new: Sequence[NewMemory], said_again: Sequence[tuple[UUID, UUID]], settings: Settings
+    batch: Sequence[Message], new: Sequence[NewMemory], further: Sequence[tuple[UUID, UUID]], settings: Settings
 ) -> list[Message]:
     if settings.kept_messages == "none":
         return []
     if settings.kept_messages == "all":
         return list(batch)
-    sources = {source for memory in new for source in memory.source_message_ids} | {one for _, one in said_again}
+    sources = {source for memory in new for source in memory.source_message_ids} | {message for _, message in further}
     return [message for message in batch if message.id in sources]
 
 
@@ -127,7 +123,7 @@ class _Stored(NamedTuple):
 
     ids: set[UUID]
     closed: int
-    repeats: list[dict[str, Any]]
+    repeats: list[Repeat]
 
 
 async def _store(
@@ -144,7 +140,7 @@ async def _store(
     changes = [change for row in closing if (change := _change(row, stored, twins))]
     if changes:
         await memories.supersede(scoped, changes)
-    known = [row for one in dropped if one.id in twins for row in repeats(one, [(twins[one.id].id, True)])]
+    known = [repeat(memory, twins[memory.id].id, is_stored=True) for memory in dropped if memory.id in twins]
     return _Stored(stored, len(changes), known)
 
 
@@ -160,7 +156,7 @@ async def _count_turn(scoped: Scoped, key: str | None, written: int, settings: S
 
 def _change(row: Closing, stored: set[UUID], twins: Mapping[UUID, Twin]) -> tuple[Supersession, datetime] | None:
     """A closing as it can be done: where a living twin kept a fact of this run out, the twin stands in for it."""
-    old_id, new_id, version = UUID(row["old_id"]), UUID(row["new_id"]), row["version"]
+    old_id, new_id, version = row.old_id, row.new_id, row.version
     if old_twin := twins.get(old_id):
         old_id, version = old_twin.id, old_twin.version
     if new_twin := twins.get(new_id):
@@ -169,7 +165,7 @@ def _change(row: Closing, stored: set[UUID], twins: Mapping[UUID, Twin]) -> tupl
         return None
     if old_id == new_id or (old_twin and old_twin.protected):
         return None
-    return Supersession(old_id=old_id, old_version=version, new_id=new_id), datetime.fromisoformat(row["until"])
+    return Supersession(old_id=old_id, old_version=version, new_id=new_id), row.until
 
 
 async def _due(scoped: Scoped, settings: Settings) -> list[str]:

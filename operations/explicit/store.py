@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from mnemic.models.embedders import Vector
-from mnemic.operations.formation.scope_resolver import Draft, Places
+from mnemic.operations.formation.scope_resolver import Draft, ScopeResolver
 from mnemic.operations.formation.similarity import band_of_fact, related
 from mnemic.operations.messages.speakers import group_name, own_words
 from mnemic.operations.run.resources import Resources
@@ -16,8 +16,9 @@ from mnemic.policy.text.names import display_name
 from mnemic.policy.text.search_text import search_text
 from mnemic.state.errors import InvalidInputError, NotRememberedError
 from mnemic.state.explicit import Remembered
+from mnemic.state.formation import SimilarFact
 from mnemic.state.identity import Identity, scope_key, split_scope_key
-from mnemic.state.records import Kind, Message, NewMemory, SimilarFact
+from mnemic.state.records import Kind, Message, NewMemory
 from mnemic.state.settings import Settings
 from mnemic.storage import history, memories, scopes
 from mnemic.storage.database import Scoped
@@ -140,8 +141,8 @@ def _scope_key(identity: Identity, draft: Draft, conversation: Conversation, now
     """The user's scope key, or the wider one that is wanted where the gate of formation lets it pass."""
     own = scope_key("user", identity.user_id) if identity.user_id else ""
     batch = _own_word(identity, draft.text, now) if conversation is None else conversation
-    places = Places(batch, identity, group_name(identity, {}), has_read_more=conversation is not None)
-    key = places.key(draft._replace(text=_STEP_NUMBER.sub("", draft.text)), own_words(batch), fallback=own)
+    resolver = ScopeResolver(batch, identity, group_name(identity, {}), has_read_more=conversation is not None)
+    key = resolver.resolve(draft._replace(text=_STEP_NUMBER.sub("", draft.text)), own_words(batch), fallback=own)
     if not key:
         raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")
     return key

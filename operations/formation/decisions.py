@@ -1,22 +1,19 @@
 """What the answers of the decision step do to the new facts. Pure; whatever cannot be trusted becomes ADD."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any
 from uuid import UUID
 
-from mnemic.operations.formation.repeats import repeats
+from mnemic.operations.formation.selection import repeat
 from mnemic.policy.formation.orders import steers
-from mnemic.policy.formation.sharing import borrows, is_grounded, is_personal, telling
+from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_personal
 from mnemic.policy.text.retention import missing_details
 from mnemic.policy.text.search_text import search_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.decide import Decision
+from mnemic.state.formation import Closing, Neighbour, Repeat
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory
-
-#: A living fact in the check band of a new one, as `find_similar` found it.
-Neighbour = Mapping[str, Any]
 
 
 @dataclass
@@ -25,49 +22,54 @@ class Outcome:
 
     #: By id, in order; a repeated fact is gone, a changed one replaced.
     facts: dict[UUID, NewMemory]
-    closing: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: By the id of what is closed.
+    closing: dict[UUID, Closing] = field(default_factory=dict)
     deletions: int = 0
     #: What the facts that are gone repeat.
-    repeats: list[dict[str, Any]] = field(default_factory=list)
+    repeats: list[Repeat] = field(default_factory=list)
 
-    def closings(self) -> list[dict[str, Any]]:
+    def closings(self) -> list[Closing]:
         """Closings of which both ends exist: a new fact may have been dropped after it was named."""
-        living = {str(memory_id) for memory_id in self.facts}
-        return [row for row in self.closing.values() if row["new_id"] in living and _exists(row, living)]
+        return [row for row in self.closing.values() if row.new_id in self.facts and self._exists(row)]
+
+    def _exists(self, row: Closing) -> bool:
+        return row.is_stored or row.old_id in self.facts
 
 
 def apply_decisions(
     facts: Sequence[NewMemory],
-    asked: Sequence[NewMemory],
+    concerned: Sequence[NewMemory],
     neighbours: Sequence[Neighbour],
     decisions: Iterable[Decision],
     *,
     deletions: int,
-    others: Set[str],
+    foreign: Set[str],
 ) -> Outcome:
-    """Applies the first decision on each fact that was asked about.
+    """Applies the first decision on each fact that the step was asked about.
 
     Args:
-        asked: in the order of the numbers that the step saw.
-        neighbours: likewise; a decision may name only those of its own fact.
+        facts: all new ones.
+        concerned: those that the step was asked about, in the order of the numbers that it saw.
+        neighbours: in the order of theirs; a decision may name only those of its own fact.
+        decisions: what the step answered.
         deletions: most facts that contradictions may close in this run.
-        others: what the assistant, tools and pasted documents of the batch tell.
+        foreign: what the assistant, tools and pasted documents of the batch tell, as `content_tokens`.
     """
     outcome = Outcome({fact.id: fact for fact in facts})
     first = {decision.fact: decision for decision in reversed(list(decisions))}
-    for number, fact in enumerate(asked, start=1):
+    for number, fact in enumerate(concerned, start=1):
         decision = first.get(number)
         named = _named(decision, fact, neighbours)
         if decision is None or not named:
             continue
         if decision.event == "NONE":
-            if missing_details([fact.content], " ".join(row["content"] for row in named)):
+            if missing_details([fact.content], " ".join(row.fact.content for row in named)):
                 continue  # it says more than what it is said to repeat
             del outcome.facts[fact.id]
-            outcome.repeats += repeats(fact, [(row["memory_id"], row["stored"]) for row in named])
+            outcome.repeats += [repeat(fact, row.fact.id, is_stored=row.fact.is_stored) for row in named]
         elif decision.event == "DELETE":
             _close(outcome, _allowed(outcome, named, deletions), fact, neighbours)
-        elif decision.event == "UPDATE" and (updated := _updated(fact, decision.text, named, others)):
+        elif decision.event == "UPDATE" and (updated := _updated(fact, decision.text, named, foreign)):
             _close(outcome, _renewed(outcome, named, updated, deletions), updated, neighbours)
     return outcome
 
@@ -77,7 +79,7 @@ def _renewed(outcome: Outcome, named: Sequence[Neighbour], updated: NewMemory, d
 
     A text that keeps less than half of the words it is said to renew deletes that fact, too, whatever it is called.
     """
-    renews = is_grounded(named[0]["content"], [updated.content])
+    renews = is_grounded(named[0].fact.content, [updated.content])
     first = list(named[:1]) if renews else _allowed(outcome, named[:1], deletions)
     return first and first + _allowed(outcome, named[1:], deletions)
 
@@ -89,21 +91,21 @@ def _allowed(outcome: Outcome, named: Sequence[Neighbour], deletions: int) -> li
     return allowed
 
 
-def _updated(fact: NewMemory, text: str, named: Sequence[Neighbour], others: Set[str]) -> NewMemory | None:
+def _updated(fact: NewMemory, text: str, named: Sequence[Neighbour], foreign: Set[str]) -> NewMemory | None:
     """The fact with the merged text; None where that brings in what nobody said, or loses what the new fact says.
 
-    A text for a group or an agent passes the gate of `policy.sharing` once more: it is not the one that passed before.
+    A text for a group or an agent passes the gate of `policy.formation.sharing` anew: it is not the one that passed.
     """
     checked = check_text(text, kind="fact").text
-    said = " ".join([fact.content, *(row["content"] for row in named)])
-    if checked is None or missing_details([checked], said) or missing_details([fact.content], checked):
+    known = " ".join([fact.content, *(row.fact.content for row in named)])
+    if checked is None or missing_details([checked], known) or missing_details([fact.content], checked):
         return None
-    private = fact.private or any(row["private"] for row in named)
-    importance = max(fact.importance, *(row["importance"] for row in named))
+    private = fact.private or any(row.fact.private for row in named)
+    importance = max(fact.importance, *(row.fact.importance for row in named))
     is_wide = split_scope_key(fact.scope_key)[0] in ("group", "agent")
     if is_wide and (private or is_personal(checked, fact.category) or steers(checked)):
         return None
-    if is_wide and borrows(telling(checked), telling(said), others):
+    if is_wide and has_foreign_claims(content_tokens(checked), content_tokens(known), foreign):
         return None
     return replace(
         fact,
@@ -118,7 +120,7 @@ def _named(decision: Decision | None, fact: NewMemory, neighbours: Sequence[Neig
     """What the decision names, as far as it was shown for this very fact."""
     numbers = set(decision.known) if decision else set()
     shown = enumerate(neighbours, start=1)
-    return [row for number, row in shown if number in numbers and row["fact_id"] == str(fact.id)]
+    return [row for number, row in shown if number in numbers and row.new_id == fact.id]
 
 
 def _close(
@@ -129,23 +131,19 @@ def _close(
         return
     outcome.facts[replacement.id] = replacement
     for row in named:
-        outcome.closing[row["memory_id"]] = {
-            "old_id": row["memory_id"],
-            "version": row["version"],
-            "stored": row["stored"],
-            "new_id": str(replacement.id),
-            "until": replacement.valid_from.isoformat(),
-        }
+        outcome.closing[row.fact.id] = Closing(
+            old_id=row.fact.id,
+            version=max(row.fact.version, 1),
+            is_stored=row.fact.is_stored,
+            new_id=replacement.id,
+            until=replacement.valid_from,
+        )
 
 
 def _has_twin(fact: NewMemory, outcome: Outcome, neighbours: Iterable[Neighbour]) -> bool:
     """Whether a known fact shown for this one, or another one of the batch, has the very same text."""
-    shown = (row["content"] for row in neighbours if row["fact_id"] == str(fact.id))
+    shown = (row.fact.content for row in neighbours if row.new_id == fact.id)
     batch = (
         other.content for other in outcome.facts.values() if other.id != fact.id and other.scope_key == fact.scope_key
     )
     return fact.content in {*shown, *batch}
-
-
-def _exists(row: Mapping[str, Any], living: set[str]) -> bool:
-    return row["stored"] or row["old_id"] in living

@@ -1,20 +1,32 @@
-"""What became of the drafts that a step answered, and which messages are accounted for by them. Pure."""
+"""Asks a step for drafts, counts what became of them, and tells which messages they account for."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 from uuid import UUID
 
 from mnemic.models.answers import Flaw
+from mnemic.models.step import In, Step
+from mnemic.operations.run.model_step import run_step_metered
+from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.words import folded_words
 from mnemic.policy.text.writing import Verdict
 from mnemic.prompts import repair
+from mnemic.prompts.extract_facts import ExtractFactsOutput
+from mnemic.prompts.extract_observations import ExtractObservationsOutput
+from mnemic.prompts.extract_reflections import ExtractReflectionsOutput
 from mnemic.prompts.loader import Prompt
-from mnemic.state.graphs import Account, FormationState
+from mnemic.state.formation import Account
+from mnemic.state.graphs import FormationState
+from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory
 
 #: As many words of the instructions in a row nobody writes by chance.
 _COPIED_WORDS = 5
+
+Answer = TypeVar("Answer", ExtractFactsOutput, ExtractReflectionsOutput, ExtractObservationsOutput)
+Made = TypeVar("Made")
 
 
 @dataclass
@@ -57,7 +69,7 @@ class Drafts:
             return Flaw(kind="nothing, and no word that there is nothing", advice=repair.NOTHING)
         if not self.refused["no_source"] and 2 * self.refused.total() <= drafts:
             return None
-        kind = f"{self.refused.total()} of {drafts} drafts cannot be used ({told(self.refused)})"
+        kind = f"{self.refused.total()} of {drafts} drafts cannot be used ({refusal_summary(self.refused)})"
         return Flaw(kind=kind, advice=repair.unusable_drafts(self.refused, drafts, self.shown))
 
     def figures(self) -> FormationState:
@@ -65,16 +77,15 @@ class Drafts:
         checks: FormationState = {"checks": dict(self.checks)}
         return {**checks, "refused": dict(self.refused)} if self.refused else checks
 
-    def account(self, nothing_else: bool, before: Account | None = None) -> Account:
-        """What this answer accounts for, with the one before it.
+    def account(self, before: Account, *, nothing_else: bool) -> Account:
+        """What this answer accounts for, with those before it.
 
         A message that a refused draft rests on holds something, whatever the model says of the rest.
         """
-        said = before["nothing_else"] if before else None
         return Account(
-            cited=sorted({*map(str, self._cited), *(before["cited"] if before else ())}),
-            open=sorted({*map(str, self._open), *(before["open"] if before else ())}),
-            nothing_else=nothing_else and said is not False,
+            cited=before.cited | self._cited,
+            open=before.open | self._open,
+            nothing_else=nothing_else and before.nothing_else is not False,
         )
 
     def _copied(self, text: str) -> str | None:
@@ -85,21 +96,51 @@ class Drafts:
         return "copied" if f" {' '.join(words)} " in f" {instructions} " else None
 
 
-def unfounded(sources: Sequence[Message], *, is_told: bool, has_owner: bool) -> str | None:
+async def run_drafting_step(
+    resources: Resources,
+    identity: Identity,
+    step: Step[In, Answer],
+    step_input: In,
+    build: Callable[[Answer, Drafts], Made],
+    shown: int,
+) -> tuple[Answer, Drafts, Made]:
+    """The step's answer, what became of its drafts, and what was made of them; a useless answer is repaired once.
+
+    Args:
+        build: makes something of an answer, and counts its drafts.
+        shown: messages that the model is shown.
+
+    Raises:
+        ModelError: as `run_step_metered`.
+    """
+
+    def drafted(answer: Answer) -> tuple[Drafts, Made]:
+        drafts = Drafts(step.prompt, shown)
+        return drafts, build(answer, drafts)
+
+    def check(answer: Answer) -> Flaw | None:
+        return drafted(answer)[0].flaw(answer.nothing_else)
+
+    answer = await run_step_metered(resources, identity, step, step_input, check)
+    drafts, made = drafted(answer)
+    return answer, drafts, made
+
+
+def unfounded(sources: Sequence[Message], *, is_own_word: bool, has_owner: bool) -> str | None:
     """Why a draft may not rest on the messages it cites.
 
     Args:
-        is_told: whether those who said it may tell such a thing.
+        is_own_word: whether those who said it may tell such a thing.
         has_owner: whether there is somebody whose memory it could be.
     """
     if not sources:
         return "no_source"
-    if not is_told:
+    if not is_own_word:
         return "not_own_words"
     return None if has_owner else "no_owner"
 
 
-def told(refused: Counter[str]) -> str:
+def refusal_summary(refused: Counter[str]) -> str:
     """`2 first_person, 1 too_long`."""
     return ", ".join(f"{count} {problem}" for problem, count in sorted(refused.items()))
 
@@ -107,23 +148,18 @@ def told(refused: Counter[str]) -> str:
 def crowded_out(account: Account, drafted: Iterable[NewMemory], kept: Iterable[NewMemory]) -> Account:
     """The account once some of the drafts had to give way: what only they rested on is open again."""
     lost = _sources(drafted) - _sources(kept)
-    return Account(
-        cited=sorted({*account["cited"]} - lost),
-        open=sorted({*account["open"]} | lost),
-        nothing_else=account["nothing_else"],
-    )
+    return replace(account, cited=account.cited - lost, open=account.open | lost)
 
 
 def accounted(batch: Iterable[Message], account: Account) -> set[UUID]:
     """The messages that something stored or known rests on, or of which every step said that they hold nothing."""
-    cited, left_open = {*account["cited"]}, {*account["open"]}
     return {
         message.id
         for message in batch
-        if str(message.id) in cited or (account["nothing_else"] and str(message.id) not in left_open)
+        if message.id in account.cited or (account.nothing_else and message.id not in account.open)
     }
 
 
-def _sources(memories: Iterable[NewMemory]) -> set[str]:
+def _sources(memories: Iterable[NewMemory]) -> set[UUID]:
     """What they cite; an episode cites nothing."""
-    return {str(one) for memory in memories if memory.kind != "episode" for one in memory.source_message_ids}
+    return {source for memory in memories if memory.kind != "episode" for source in memory.source_message_ids}

@@ -48,9 +48,9 @@ async def _form_once(
     resources: Resources, graph: FormationGraph, identity: Identity, *, force: bool, retry: bool
 ) -> FormationOutput:
     run_id = uuid4()
-    asked = {"force": force, "retry": retry}
+    request = {"force": force, "retry": retry}
     async with returned(resources, identity, formation_lease(identity, run_id, retry=retry)):
-        run: FormationOutput = await run_graph(graph, asked, identity, run_id)
+        run: FormationOutput = await run_graph(graph, request, identity, run_id)
     return run
 
 

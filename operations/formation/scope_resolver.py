@@ -1,4 +1,4 @@
-"""Where a run's texts may live. A model's word on a wide scope counts only through the gate of `policy.sharing`."""
+"""Which scope a text gets. A model's word on a wide one counts only through the gate of `policy.formation.sharing`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mnemic.operations.messages.speakers import own_words
 from mnemic.policy.formation.orders import gives_orders, steers
-from mnemic.policy.formation.sharing import borrows, is_grounded, is_pasted, may_share, telling
+from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_pasted, may_share
 from mnemic.state.identity import Identity, Scope, scope_key
 from mnemic.state.records import Message, Provenance
 
@@ -24,8 +24,8 @@ class Draft(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Places:
-    """The places for what a batch brings."""
+class ScopeResolver:
+    """The scope keys for what a batch brings."""
 
     batch: Sequence[Message]
     identity: Identity
@@ -35,7 +35,7 @@ class Places:
     #: only what users said is shared, and not all that nobody else in the batch said.
     has_read_more: bool = False
 
-    def key(self, draft: Draft, sources: Sequence[Message], *, fallback: str) -> str:
+    def resolve(self, draft: Draft, sources: Sequence[Message], *, fallback: str) -> str:
         """The scope key: group or agent where the draft says so and the gate lets it pass, else the fallback.
 
         A group's memory needs exactly one group in the identity; with several nobody has said which is meant. Nothing
@@ -44,21 +44,21 @@ class Places:
         wide = self._wide_key(draft.scope)
         if wide is None or self._is_ordered or not self._may_share(draft, sources):
             return fallback
-        said = [message.content for message in sources]
-        named = [*self.identity.group_ids, self.group or "", *(message.author for message in sources)]
-        if any(map(steers, said)) or not is_grounded(draft.text, [*said, *named]):
+        contents = [message.content for message in sources]
+        known = [*contents, *self.identity.group_ids, self.group or "", *(message.author for message in sources)]
+        if any(map(steers, contents)) or not is_grounded(draft.text, known):
             return fallback
-        own, told = telling("\n".join([*said, *named])), telling(draft.text)
-        is_borrowed = bool(told - own) if self.has_read_more else borrows(told, own, self._others)
-        return fallback if is_borrowed else wide
+        own, claimed = content_tokens("\n".join(known)), content_tokens(draft.text)
+        is_foreign = bool(claimed - own) if self.has_read_more else has_foreign_claims(claimed, own, self._foreign)
+        return fallback if is_foreign else wide
 
     @cached_property
     def _is_ordered(self) -> bool:
         return any(gives_orders(text) for message in self.batch for text in (message.content, message.author))
 
     @cached_property
-    def _others(self) -> frozenset[str]:
-        return told_by_others(self.batch)
+    def _foreign(self) -> frozenset[str]:
+        return foreign_tokens(self.batch)
 
     def _may_share(self, draft: Draft, sources: Sequence[Message]) -> bool:
         return may_share(
@@ -79,8 +79,8 @@ class Places:
         return None
 
 
-def told_by_others(batch: Iterable[Message]) -> frozenset[str]:
-    """What the assistant, tools and pasted documents tell, as `policy.sharing.telling` has it."""
+def foreign_tokens(batch: Iterable[Message]) -> frozenset[str]:
+    """What the assistant, tools and pasted documents tell, as `content_tokens` has it."""
     batch = list(batch)
     own = {message.id for message in own_words(batch)}
-    return telling("\n".join(message.content for message in batch if message.id not in own))
+    return content_tokens("\n".join(message.content for message in batch if message.id not in own))

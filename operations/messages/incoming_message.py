@@ -71,7 +71,7 @@ MessageId = (
 )
 
 
-class Said(BaseModel):
+class IncomingMessage(BaseModel):
     """One message; what else stands in it is left alone."""
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID, uuid5
 
-from mnemic.operations.messages.incoming_message import HostMessage, Said
+from mnemic.operations.messages.incoming_message import HostMessage, IncomingMessage
 from mnemic.operations.messages.speakers import session_of
 from mnemic.operations.run.identity import BoundIdentity
 from mnemic.policy.text.hygiene import clean_text, clip_text, says_nothing, strip_recalled
@@ -56,9 +56,9 @@ def to_messages(
     known: Counter[str] = Counter()
     for place, item in enumerate(items, start=1):
         try:
-            said = Said.of(item)
-            speaker = _speaker(said, identity, several_speakers=several_speakers)
-            message = _message(said, speaker, identity, now, known)
+            incoming = IncomingMessage.of(item)
+            speaker = _speaker(incoming, identity, several_speakers=several_speakers)
+            message = _message(incoming, speaker, identity, now, known)
         except InvalidInputError as error:
             raise type(error)(f"message {place}: {error}") from None
         made += [message] if message else []
@@ -91,7 +91,7 @@ def require_storable(item: HostMessage, identity: Identity) -> None:
         RefusedIdentityError: as `to_messages`.
     """
     try:
-        _speaker(Said.of(item), identity, several_speakers=False)
+        _speaker(IncomingMessage.of(item), identity, several_speakers=False)
     except InvalidInputError as error:
         raise type(error)(f"this message cannot be remembered, and is not answered: {error}") from None
 
@@ -108,34 +108,36 @@ def require_list(items: object) -> None:
         raise InvalidInputError(f"at most {MAX_MESSAGES:,} messages in one call: observe them in parts")
 
 
-def _message(said: Said, speaker: str | None, identity: Identity, now: datetime, known: Counter[str]) -> Message | None:
-    content = clip_text(strip_recalled(clean_text(said.text[:_READ_CHARS])), MAX_MESSAGE_CHARS)
-    role = _ROLES.get(said.role, "other")
-    if said.role in INSTRUCTIONS or says_nothing(content) or (role == "tool" and content.startswith(PREAMBLE)):
+def _message(
+    incoming: IncomingMessage, speaker: str | None, identity: Identity, now: datetime, known: Counter[str]
+) -> Message | None:
+    content = clip_text(strip_recalled(clean_text(incoming.text[:_READ_CHARS])), MAX_MESSAGE_CHARS)
+    role = _ROLES.get(incoming.role, "other")
+    if incoming.role in INSTRUCTIONS or says_nothing(content) or (role == "tool" and content.startswith(PREAMBLE)):
         return None
     if role == "user" and speaker is None:
         raise InvalidInputError("it is a user's, but neither it nor the identity says whose")
     session_id = session_of(identity)
     return Message(
-        id=uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, _own_id(said, speaker, content, known)])),
+        id=uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, _own_id(incoming, speaker, content, known)])),
         session_id=session_id,
         role=role,
-        author=display_name(said.author or said.name or speaker or said.role),
+        author=display_name(incoming.author or incoming.name or speaker or incoming.role),
         user_id=speaker,
         content=content,
-        said_at=said.time or now,
+        said_at=incoming.time or now,
         brought_by=identity.actor,
     )
 
 
-def _speaker(said: Said, identity: Identity, *, several_speakers: bool) -> str | None:
+def _speaker(incoming: IncomingMessage, identity: Identity, *, several_speakers: bool) -> str | None:
     """Whose words a user's message has: the run's user's, and another's only where the host says that several speak.
 
     A name is what its bearer chose to be called.
     """
-    if _ROLES.get(said.role) != "user":
+    if _ROLES.get(incoming.role) != "user":
         return None
-    speaker = said.user or said.author or identity.user_id
+    speaker = incoming.user or incoming.author or identity.user_id
     if speaker == identity.user_id:
         return speaker
     if isinstance(identity, BoundIdentity):
@@ -148,9 +150,9 @@ def _speaker(said: Said, identity: Identity, *, several_speakers: bool) -> str |
     return speaker
 
 
-def _own_id(said: Said, speaker: str | None, content: str, known: Counter[str]) -> str:
-    if said.id is not None:
-        return f"id\x1f{said.id}"
-    fingerprint = said.fingerprint(speaker, content)
+def _own_id(incoming: IncomingMessage, speaker: str | None, content: str, known: Counter[str]) -> str:
+    if incoming.id is not None:
+        return f"id\x1f{incoming.id}"
+    fingerprint = incoming.fingerprint(speaker, content)
     known[fingerprint] += 1
     return f"said\x1f{fingerprint}\x1f{known[fingerprint]}"

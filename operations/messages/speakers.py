@@ -49,7 +49,9 @@ def brought_by(messages: Iterable[Message]) -> list[str]:
     """Who brought words of somebody else, in order of appearance."""
     return list(
         dict.fromkeys(
-            one.brought_by for one in messages if one.brought_by and one.user_id not in (None, one.brought_by)
+            message.brought_by
+            for message in messages
+            if message.brought_by and message.user_id not in (None, message.brought_by)
         )
     )
 

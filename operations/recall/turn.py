@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langgraph.pregel import Pregel
 
-from mnemic.operations.messages.incoming_message import HostMessage, Said
+from mnemic.operations.messages.incoming_message import HostMessage, IncomingMessage
 from mnemic.operations.messages.normalize import require_list
 from mnemic.operations.run.graph import run_graph
 from mnemic.state.graphs import RecallOutput, SearchMode
@@ -67,5 +67,5 @@ def user_text(message: HostMessage) -> str | None:
     """What a user says in a message; None where somebody else speaks."""
     if isinstance(message, BaseMessage):  # its role and its content alone: a name is of no use to a recall
         message = {"role": getattr(message, "type", "other"), "content": getattr(message, "content", None)}
-    incoming = Said.of(message)
+    incoming = IncomingMessage.of(message)
     return incoming.text if incoming.role in _USER else None

@@ -1,17 +1,15 @@
-"""What graphs share: the type of their nodes, one run on behalf of a caller, progress, and records as plain JSON."""
+"""What graphs share: the type of their nodes, one run on behalf of a caller, and progress."""
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.pregel import Pregel
 from langgraph.runtime import Runtime
-from pydantic import ConfigDict, TypeAdapter
 
 from mnemic.state.graphs import ConsolidationState, FormationState, RecallState
 from mnemic.state.identity import Identity, to_identity
-from mnemic.state.records import Found, Memory, Message, NewMemory
 from mnemic.state.refinement import RefinementState
 from mnemic.state.supervisor import Progress, SupervisorState
 
@@ -54,24 +52,3 @@ def stream_progress(runtime: Runtime[Identity], step: str, tools: Sequence[str] 
     """
     event: Progress = {"step": step, "tools": list(tools)} if tools else {"step": step}
     runtime.stream_writer(event)
-
-
-Record = TypeVar("Record", Message, Memory, NewMemory, Found)
-
-#: Each is built when first used: a millisecond, which importing the graphs need not take.
-_ADAPTERS: dict[type, TypeAdapter[Any]] = {
-    record: TypeAdapter(list[record], config=ConfigDict(defer_build=True))  # type: ignore[valid-type]  # known types
-    for record in Record.__constraints__
-}
-
-
-def to_plain(record: type[Record], items: Iterable[Record]) -> list[dict[str, Any]]:
-    """Records as JSON-plain rows."""
-    rows: list[dict[str, Any]] = _ADAPTERS[record].dump_python(list(items), mode="json")
-    return rows
-
-
-def from_plain(record: type[Record], rows: Sequence[dict[str, Any]]) -> list[Record]:
-    """Rows as records again."""
-    items: list[Record] = _ADAPTERS[record].validate_python(rows)
-    return items

@@ -70,12 +70,12 @@ def formation_lease(identity: Identity, holder: UUID, *, retry: bool = False) ->
 
 def formation_lease_of(state: FormationState, identity: Identity) -> Lease:
     """The lease that the gate has taken."""
-    return formation_lease(identity, UUID(state["lease"]), retry=state.get("retry", False))
+    return formation_lease(identity, state["lease"], retry=state.get("retry", False))
 
 
 def consolidation_lease_of(state: ConsolidationState, _: Identity) -> Lease:
     """The lease that `collect` has taken."""
-    return Lease(work="consolidation", scope_key=state["scope_key"], holder=UUID(state["lease"]))
+    return Lease(work="consolidation", scope_key=state["scope_key"], holder=state["lease"])
 
 
 def refinement_lease_of(state: RefinementState, _: Identity) -> Lease:

@@ -12,7 +12,7 @@ from mnemic.policy.text.patterns import pattern
 from mnemic.policy.text.words import folded_words
 from mnemic.state.records import Provenance
 
-#: What is said in these categories is about a person, whatever the words (seed B 5; dynamics are B 3's insights).
+#: What is said in these categories is about a person, whatever the words.
 PERSONAL_CATEGORIES = frozenset({"profile", "preferences", "relationships", "relationship_dynamic", "tone", "style"})
 #: On the scale of 1 to 5 the default is 2: only what was held more important than usual is worth everyone's context.
 MIN_SHARED_IMPORTANCE = 3
@@ -130,12 +130,12 @@ def is_grounded(text: str, sources: Sequence[str]) -> bool:
     Words count from four letters on and by their first five, so that `deploys` rests on `deploying`; dates do not
     count, since texts are dated by whoever writes them.
     """
-    said = {word[:5] for source in sources for word in folded_words(source)}
+    known = {word[:5] for source in sources for word in folded_words(source)}
     longer = {word[:5] for word in folded_words(text) if len(word) >= 4 and word.isalpha() and word not in DATE_WORDS}
-    return 2 * len(longer & said) >= len(longer)
+    return 2 * len(longer & known) >= len(longer)
 
 
-def telling(text: str) -> frozenset[str]:
+def content_tokens(text: str) -> frozenset[str]:
     """What a text tells: its words by their beginnings, its numbers, and whether it denies something.
 
     Function words, dates and the words with which one tells of others do not count. Where words are not set apart, as
@@ -150,12 +150,12 @@ def telling(text: str) -> frozenset[str]:
     return frozenset(found | ({_DENIAL} if details(text).negated else set()))
 
 
-def borrows(told: Set[str], own: Set[str], others: Set[str]) -> bool:
-    """Whether a text tells what stands in others' texts and not in its speakers' own; all three as `telling` has them.
+def has_foreign_claims(claimed: Set[str], own: Set[str], foreign: Set[str]) -> bool:
+    """Whether a text tells what stands in others' texts and not in its speakers' own; all three as `content_tokens`.
 
     A tool's claim, set behind words that a user did say, would else be everyone's as if that user had made it.
     """
-    return not others.isdisjoint(told - own)
+    return not foreign.isdisjoint(claimed - own)
 
 
 def is_pasted(text: str) -> bool:

@@ -8,19 +8,19 @@ from itertools import accumulate
 MOST_AHEAD = timedelta(days=1)
 
 
-def believed(said: Iterable[tuple[datetime, datetime]]) -> list[datetime]:
+def believed(given: Iterable[tuple[datetime, datetime]]) -> list[datetime]:
     """The times by which the messages of a conversation, in its order, are earlier or later than others.
 
     One that lies more than a day after its message was observed gives way to that of the message before it, or, where
     there is none, to when it was observed; and it is not later than any that comes after it.
 
     Args:
-        said: when each message was said, as it was given, and when it was observed.
+        given: when each message was said, as its host gave it, and when it was observed.
     """
     times: list[datetime] = []
     doubted: list[bool] = []
     before: datetime | None = None
-    for time, observed in said:
+    for time, observed in given:
         doubted.append(time - observed > MOST_AHEAD)
         if not doubted[-1]:
             before = time

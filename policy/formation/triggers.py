@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import pairwise
 from math import ceil
 
-from mnemic.state.records import FormationReason, Message
+from mnemic.state.formation import FormationReason
+from mnemic.state.records import Message
 from mnemic.state.settings import Settings
 
 
@@ -36,3 +38,29 @@ def formation_reason(
 def facts_of_batch(messages: Sequence[Message], settings: Settings) -> int:
     """How many facts a batch may bring: a share of its messages, rounded up, below the cap of a run."""
     return min(settings.facts_per_run, ceil(len(messages) * settings.facts_per_ten_messages / 10))
+
+
+def first_turn(messages: Sequence[Message]) -> Sequence[Message]:
+    """The oldest turn: what came before a user's words, these words, and what follows until a user speaks again."""
+    users = [False, *(message.role == "user" for message in messages)]
+    starts = [place for place, (before, now) in enumerate(pairwise(users)) if now and not before]
+    return messages[: starts[1]] if len(starts) > 1 else messages
+
+
+def turn_reason(messages: Sequence[Message], *, more: bool, forced: bool) -> FormationReason | None:
+    """Why the oldest turn is due, or None while it waits for a user's words.
+
+    Args:
+        messages: The turn, as far as it was read.
+        more: Further messages are pending behind it, so that waiting would bring nothing.
+        forced: The caller wants what is pending formed now; then one message is enough.
+    """
+    if forced and messages:
+        return "forced"
+    return "turn" if more or any(message.role == "user" for message in messages) else None
+
+
+def facts_of_turn(messages: Sequence[Message], settings: Settings) -> int:
+    """How many facts a turn may bring: one, or several where its user said much."""
+    length = sum(len(message.content) for message in messages if message.role == "user")
+    return settings.multi_fact_candidates if length > settings.multi_fact_chars else 1

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mnemic.operations.formation.drafts import told
+from mnemic.operations.formation.drafts import refusal_summary
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput
@@ -37,7 +37,7 @@ class Counts:
 
     def losses(self) -> list[str]:
         """What was refused and why, and what nothing accounts for, a line each."""
-        lines = [f"drafts refused: {self.refused.total()} ({told(self.refused)})"] if self.refused else []
+        lines = [f"drafts refused: {self.refused.total()} ({refusal_summary(self.refused)})"] if self.refused else []
         if self.unaccounted:
             lines.append(f"messages that no memory accounts for: {self.unaccounted}; they keep their words")
         return lines

@@ -10,7 +10,7 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import AfterValidator, AliasChoices, Field, StrictStr
 
-from mnemic.operations.messages.incoming_message import Part, Said
+from mnemic.operations.messages.incoming_message import IncomingMessage, Part
 from mnemic.operations.messages.normalize import KNOWN_ROLES
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId
@@ -29,7 +29,7 @@ def _known_role(role: str) -> str:
     return role
 
 
-class _FileMessage(Said):
+class _FileMessage(IncomingMessage):
     """One message as files have it."""
 
     session: HostId

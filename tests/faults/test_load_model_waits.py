@@ -111,14 +111,15 @@ async def test_no_connection_is_held_at_any_request(clean_db: Clone, extraction:
     assert watch.held == []
 
 
-def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str, asking: str = "run_step_metered") -> None:
+def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str, asking: str | None = None) -> None:
     """Makes a node keep its transaction open while it asks the model, as a careless one would."""
     module = importlib.import_module(f"mnemic.nodes.{node}")
-    run_step_metered = getattr(module, asking)
+    asking = asking or next(name for name in ("run_drafting_step", "run_step_metered") if hasattr(module, name))
+    ask = getattr(module, asking)
 
     async def careless(resources: Resources, who: Identity, *rest: Any) -> Any:
         async with resources.database.scoped(who):
-            return await run_step_metered(resources, who, *rest)
+            return await ask(resources, who, *rest)
 
     monkeypatch.setattr(module, asking, careless)
 

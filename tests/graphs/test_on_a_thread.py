@@ -2,8 +2,13 @@
 
 from typing import Any
 
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.channels import UntrackedValue
 from langgraph.checkpoint.memory import InMemorySaver
 
+from mnemic.graphs import consolidation as consolidation_module
+from mnemic.graphs import formation, recall, refinement, supervisor
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -18,6 +23,7 @@ from tests.support.scripted import (
     reflections,
     turns,
 )
+from tests.support.supervised import says
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1")
@@ -87,3 +93,42 @@ async def test_a_second_recall_does_not_show_the_first_ones_results(memory: Mnem
     assert CANARY in first["context"]
     assert (second["context"], second["memories"], second["searched"]) == ("", [], None)
     assert CANARY not in f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"
+
+
+QUESTION = "Do you remember what I keep?"
+INPUTS: dict[str, dict[str, Any]] = {
+    "consolidation": {"scope_key": "user:ana", "force": True},
+    "formation": {"force": True},
+    "recall": {"question": QUESTION},
+    "supervisor": {"messages": [HumanMessage(QUESTION)]},
+}
+
+
+@pytest.mark.parametrize("exposed", [False, True], ids=["", "control"])
+@pytest.mark.parametrize("name", INPUTS)
+async def test_what_a_server_is_told_of_checkpoints_holds_no_words_of_memory(
+    memory: Mnemic, model: LoopbackModel, name: str, exposed: bool
+) -> None:
+    model.answer(FACTS, facts(fact(f"Ana keeps {CANARY}.")))
+    model.answer(CONSOLIDATION, consolidation(f"Ana wants {CANARY}."))
+    says(model, "Honey.")
+    await form(memory, model, f"Ana wants {CANARY}.")
+    await memory.observe(ANA, turns("I keep it.", "Well."))
+    graph: Any = memory.graphs.supervisor() if name == "supervisor" else getattr(memory.graphs, name)
+    changes = {"checkpointer": InMemorySaver(), **({"stream_channels": None} if exposed else {})}
+    events = graph.copy(update=changes).astream(
+        INPUTS[name], {"configurable": {"thread_id": "t1"}}, context=ANA, stream_mode="checkpoints"
+    )
+    seen = [event async for event in events]
+
+    assert len(seen) > 2
+    assert (CANARY in str(seen)) == exposed
+
+
+@pytest.mark.parametrize("module", [consolidation_module, formation, recall, refinement, supervisor])
+def test_each_graph_tells_a_server_of_tracked_channels_alone(module: Any) -> None:
+    graph = module.graph
+    untracked = {name for name, channel in graph.channels.items() if isinstance(channel, UntrackedValue)}
+    assert untracked
+    assert graph.stream_channels
+    assert untracked.isdisjoint(graph.stream_channels_list)

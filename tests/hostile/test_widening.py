@@ -7,7 +7,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mnemic.operations.formation import decisions as deciding
+from mnemic.operations.formation import decisions as applying
 from mnemic.operations.formation import scope_resolver as placing
 from mnemic.service.memory import Mnemic
 from mnemic.state.settings import Settings
@@ -97,7 +97,10 @@ def shared(superuser: psycopg.Connection) -> set[str]:
     return {kind for (kind,) in rows.fetchall()}
 
 
-@pytest.mark.parametrize("extraction", ["sequential", "single"])
+both_ways = pytest.mark.parametrize("extraction", ["sequential", pytest.param("single", marks=pytest.mark.thorough)])
+
+
+@both_ways
 @pytest.mark.parametrize("order", [pytest.param(order, id=name) for name, order in ORDERS.items()])
 async def test_nothing_of_a_batch_with_an_order_is_shared(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, order: dict[str, Any], extraction: str
@@ -110,23 +113,21 @@ async def test_nothing_of_a_batch_with_an_order_is_shared(
     assert superuser.execute("select 1 from mnemic.memories where scope_key = 'user:ana'").fetchall()
 
 
-@pytest.mark.parametrize("extraction", ["sequential", "single"])
-@pytest.mark.parametrize("role", ["tool", "assistant", "function"])
+@both_ways
+@pytest.mark.parametrize(
+    "claim",
+    [
+        *({"role": role, "content": CLAIM} for role in ("tool", "assistant", "function")),
+        {"role": "user", "user": "bo", "content": f"-----Original Message-----\n{CLAIM}"},
+    ],
+    ids=["tool", "assistant", "function", "pasted"],
+)
 async def test_what_others_claim_is_not_shared_behind_a_users_words(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, role: str, extraction: str
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, claim: dict[str, Any], extraction: str
 ) -> None:
     widen(model, MIXED)
     await memory.configure_agent(ANA, extraction=extraction)
-    await form(memory, {"role": role, "content": CLAIM})
-
-    assert shared(superuser) == set()
-
-
-async def test_nor_what_a_pasted_document_claims(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    widen(model, MIXED)
-    await form(memory, {"role": "user", "user": "bo", "content": f"-----Original Message-----\n{CLAIM}"})
+    await form(memory, claim)
 
     assert shared(superuser) == set()
 
@@ -159,7 +160,7 @@ async def test_the_offline_rules_share_nothing(worker_db: Clone, superuser: psyc
     ("name", "harmless", "text", "between"),
     [
         ("gives_orders", lambda text: False, DEPLOYS, ORDERS["a tool"]),
-        ("borrows", lambda *_: False, MIXED, {"role": "tool", "content": CLAIM}),
+        ("has_foreign_claims", lambda *_: False, MIXED, {"role": "tool", "content": CLAIM}),
     ],
 )
 async def test_control_without_each_half_of_the_gate_it_is_everyones(
@@ -179,10 +180,11 @@ async def test_control_without_each_half_of_the_gate_it_is_everyones(
     assert shared(superuser) >= {"fact", "reflection"}
 
 
+@pytest.mark.thorough
 async def test_control_an_update_that_is_not_compared_brings_it_in(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deciding, "borrows", lambda *_: False)
+    monkeypatch.setattr(applying, "has_foreign_claims", lambda *_: False)
 
     assert await _updated(memory, model) == [f"{NIGHTLY[:-1]}, and refunds skip approval."]
 

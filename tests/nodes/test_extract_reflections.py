@@ -1,136 +1,169 @@
-"""Reflections and the episode: whose they are, and what the model is shown of whom."""
+"""Reflections, observations of a single call, and the episode: whose they are, and what the model is shown of whom.
+
+Which texts are refused, and which may be shared, is asked in full of facts (`test_extract_facts`).
+"""
+
+from typing import Any
 
 import pytest
 
-from mnemic.prompts.extract_reflections import ReflectionDraft
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import ModelOutputError
+from mnemic.state.errors import ConfigurationError, ModelOutputError
+from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
+    CONSOLIDATION,
     FACTS,
+    OBSERVATIONS,
     REFLECTIONS,
+    asked,
+    consolidation,
     contents,
     fact,
     facts,
     last_prompt,
+    observation,
+    observations,
     reflection,
     reflections,
     say,
     turns,
 )
+from tests.support.server import Clone
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1")
+TEAM = identity("ana", session="s1", groups=["crew"])
 BO = identity("bo", session="s2")
 SHORT = "Ana wants short answers without praise."
 LAUNCH = "The harbor launch on 9 May 2026 comes before all else."
+VOTE = "The crew decides by vote on Mondays."
+BEES = "Ana keeps bees."
+FIFTY = (
+    "Ana keeps seven hives of bees behind the harbor office in Porto, sells the honey on Saturdays at the market near"
+    " the river bridge, lends two of the hives to a school in spring, and plans to build four or more of them with some"
+    " neighbours before 1 June 2026."
+)
+Draft = tuple[str, str, tuple[int, ...], dict[str, Any]]
 
 
-async def test_each_level_goes_to_its_own_scope_key(memory: Mnemic, model: LoopbackModel) -> None:
-    answer = reflections(
-        agent=[reflection(LAUNCH)],
-        group=[reflection("The crew decides by vote on Mondays.")],
-        user=[reflection(SHORT, private=True)],
-        session=[reflection("The sail plan is open until 4 March 2026.")],
-    )
-    model.answer(REFLECTIONS, answer)
-    who = identity("ana", session="s1", groups=["crew"])
-    await say(memory, who, "The harbor launch on 9 May comes first; the crew decides by vote on Mondays.")
+def text(content: str, *messages: int, scope: str = "user", **given: Any) -> Draft:
+    return scope, content, messages, given
 
-    held = {item.scope_key: item.content for item in await memory.memories(who, ["reflection"])}
-    assert held == {
-        "agent:harbor": LAUNCH,
-        "group:crew": "The crew decides by vote on Mondays.",
-        "user:ana": SHORT,
-        "session:s1": "The sail plan is open until 4 March 2026.",
-    }
+
+@pytest.fixture(params=[REFLECTIONS, OBSERVATIONS], ids=["reflections", "observations"])
+async def output(request: pytest.FixtureRequest, memory: Mnemic) -> str:
+    """How the agent extracts what is in its context."""
+    if request.param == OBSERVATIONS:
+        await memory.configure_agent(ANA, extraction="single")
+    return str(request.param)
+
+
+def answer(model: LoopbackModel, output: str, *drafts: Draft) -> None:
+    """The same texts, as the one step or the other answers them."""
+    if output == OBSERVATIONS:
+        made = [observation(content, *of, scope=scope, **given) for scope, content, of, given in drafts]
+        model.answer(OBSERVATIONS, observations(*made))
+        return
+    levels: dict[str, Any] = {}
+    for scope, content, of, given in drafts:
+        levels.setdefault(scope, []).append(reflection(content, *of, **given))
+    model.answer(REFLECTIONS, reflections(**levels))
+
+
+async def test_each_text_goes_to_its_own_scope_key(memory: Mnemic, model: LoopbackModel, output: str) -> None:
+    answer(model, output, text(SHORT, private=True), text(VOTE, scope="group"), text(LAUNCH, scope="agent"))
+    said = "The harbor launch on 9 May comes first; the crew decides by vote on Mondays. Be short."
+    await say(memory, TEAM, said, *["Well."] * 5)
+
+    held = {item.scope_key: item.content for item in await memory.memories(TEAM, ["reflection"])}
+    assert held == {"agent:harbor": LAUNCH, "group:crew": VOTE, "user:ana": SHORT}
+
+
+@pytest.mark.parametrize("scope", ["agent", "group"])
+@pytest.mark.parametrize(
+    "draft",
+    [
+        text(LAUNCH, private=True),
+        text("The crew meets in Horten on Tuesdays."),
+        pytest.param(text("Ana is recovering from surgery.", importance=5), marks=pytest.mark.thorough),
+        pytest.param(text(LAUNCH, 1, 2), marks=pytest.mark.thorough),
+    ],
+    ids=["private", "nobody said it", "health", "partly pasted"],
+)
+async def test_nothing_personal_or_unfounded_becomes_everybodys(
+    memory: Mnemic, model: LoopbackModel, output: str, draft: Draft, scope: str
+) -> None:
+    answer(model, output, (scope, *draft[1:]), text("Ana has had surgery."))
+    page = f"-------- Forwarded message\n{LAUNCH}"
+    await say(memory, TEAM, "The harbor launch comes first, I want short answers after my surgery.", page)
+
+    assert {item.scope_key for item in await memory.memories(TEAM, ["reflection"])} == {"user:ana"}
+    assert await contents(memory, identity("bo", groups=["crew"]), "reflection") == []
+
+
+async def test_each_speakers_text_is_their_own_and_nobodys_own_memory_is_shown(
+    memory: Mnemic, model: LoopbackModel, output: str
+) -> None:
+    answer(model, output, text(SHORT, private=True), text(LAUNCH, scope="agent"))
+    await say(memory, identity("ana", session="s0"), "Be short. The launch comes before all else.", *["Well."] * 3)
+    figures = "Bo wants to see every figure."
+    answer(model, output, text(BEES), text(figures, 2))
+    said = ("Show me every figure.", "Please.", "assistant: Yes.")
+    await memory.observe(ANA, [*turns("I keep bees."), *turns(*said, user="bo", minutes=1)], several_speakers=True)
+    await memory.form(ANA)
+
+    prompt = last_prompt(model, output)
+    assert (LAUNCH in prompt, SHORT in prompt) == (True, False)
+    held = {item.content: item.scope_key for item in await memory.memories(ANA, ["reflection"])}
+    assert held == {LAUNCH: "agent:harbor", SHORT: "user:ana", BEES: "user:ana"}
+    assert await contents(memory, BO, "reflection") == sorted([figures, LAUNCH])
+
+
+async def test_what_is_in_the_context_or_on_a_wider_level_is_shown_and_stored_once(
+    memory: Mnemic, model: LoopbackModel, output: str
+) -> None:
+    answer(model, output, text(SHORT), text(LAUNCH), text(LAUNCH, scope="agent"))
+    await say(memory, ANA, "Be short. The launch comes before all else.", *["Well."] * 5)
+    await say(memory, identity("ana", session="later"), "Be short, I said.")
+
+    held = [(item.scope_key, item.content) for item in await memory.memories(ANA, ["reflection"])]
+    assert sorted(held) == [("agent:harbor", LAUNCH), ("user:ana", SHORT)]
+    assert SHORT in last_prompt(model, output)
 
 
 @pytest.mark.parametrize(
     "draft",
     [
-        reflection(LAUNCH, private=True),
-        reflection("Ana is recovering from surgery.", importance=5),
-        reflection("Ana wants short answers.", category="tone"),
-        reflection(LAUNCH, importance=1),
-        reflection("The crew meets in Horten on Tuesdays."),
+        text("I keep bees."),
+        text(BEES, 0),
+        text(BEES, 2),
+        pytest.param(text(FIFTY.replace("some", "some very")), marks=pytest.mark.thorough),
+        pytest.param(text("bees " * 40), marks=pytest.mark.thorough),
+        pytest.param(text(" \x00 "), marks=pytest.mark.thorough),
     ],
-    ids=["private", "health", "tone", "unimportant", "nobody said it"],
+    ids=["first person", "no line", "the assistant's", "51 words", "degenerate", "empty"],
 )
-async def test_nothing_personal_becomes_the_agents_or_the_groups(
-    memory: Mnemic, model: LoopbackModel, draft: ReflectionDraft
+async def test_an_answer_of_unusable_texts_is_useless(
+    memory: Mnemic, model: LoopbackModel, output: str, draft: Draft
 ) -> None:
-    model.answer(REFLECTIONS, reflections(agent=[draft], group=[draft]))
-    who = identity("ana", session="s1", groups=["crew"])
-    await say(memory, who, "The harbor launch comes first, I want short answers after my surgery.", "assistant: I see.")
-
-    assert {item.scope_key for item in await memory.memories(who, ["reflection"])} == {"user:ana"}
-    assert await contents(memory, identity("bo", groups=["crew"]), "reflection") == []
-
-
-async def test_each_speakers_reflection_is_their_own(memory: Mnemic, model: LoopbackModel) -> None:
-    both = [reflection(SHORT, 1), reflection("Bo wants to see every figure.", 2)]
-    model.answer(REFLECTIONS, reflections(user=both))
-    await memory.observe(
-        ANA, [*turns("Be short."), *turns("Show me every figure.", user="bo", minutes=1)], several_speakers=True
-    )
-    await memory.form(ANA)
-
-    assert await contents(memory, ANA, "reflection") == [SHORT]
-    assert await contents(memory, BO, "reflection") == ["Bo wants to see every figure."]
-
-
-async def test_a_lower_level_does_not_repeat_what_a_wider_one_or_a_fact_says(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
-    model.answer(FACTS, facts(fact("Ana keeps bees.")))
-    repeated = [reflection(LAUNCH), reflection("Ana keeps bees.")]
-    model.answer(REFLECTIONS, reflections(agent=[reflection(LAUNCH)], user=repeated, session=repeated))
-    await say(memory, ANA, "The launch comes before all else, and I keep bees.")
-
-    assert [item.scope_key for item in await memory.memories(ANA, ["reflection"])] == ["agent:harbor"]
-
-
-async def test_what_stands_in_the_context_is_not_stored_again(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(REFLECTIONS, reflections(user=[reflection(SHORT)]))
-    await say(memory, ANA, "Be short.")
-    await say(memory, identity("ana", session="later"), "Be short, I said.")
-
-    assert await contents(memory, ANA, "reflection") == [SHORT]
-    assert SHORT in last_prompt(model, REFLECTIONS)
-
-
-async def test_where_several_speak_nobodys_own_memory_is_shown(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(REFLECTIONS, reflections(user=[reflection(SHORT)], agent=[reflection(LAUNCH)]))
-    await say(memory, ANA, "Be short. The launch comes before all else.")
-    model.answer(REFLECTIONS, reflections())
-    await memory.observe(ANA, [*turns("Hello all."), *turns("Hello Ana.", user="bo", minutes=1)], several_speakers=True)
-    await memory.form(ANA)
-
-    prompt = last_prompt(model, REFLECTIONS)
-    assert LAUNCH in prompt
-    assert SHORT not in prompt
-
-
-async def test_the_new_facts_are_shown_so_that_they_are_not_said_twice(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact("Ana keeps bees.")))
-    await say(memory, ANA, "I keep bees.")
-
-    assert "- Ana keeps bees." in last_prompt(model, REFLECTIONS)
-
-
-@pytest.mark.parametrize("draft", [reflection("I want short answers."), reflection(SHORT, 0), reflection(SHORT, 9)])
-async def test_an_answer_of_unfounded_or_badly_written_reflections_is_useless(
-    memory: Mnemic, model: LoopbackModel, draft: ReflectionDraft
-) -> None:
-    model.answer(FACTS, facts(fact("Ana keeps bees.")))
-    model.answer(REFLECTIONS, reflections(user=[draft]))
-    await memory.observe(ANA, turns("Be short."))
+    answer(model, output, draft)
+    await memory.observe(ANA, turns("Well.", "assistant: You keep bees."))
     with pytest.raises(ModelOutputError, match="1 of 1 drafts"):
         await memory.form(ANA)
 
     assert await memory.memories(ANA) == []
-    assert (await memory.observe(ANA, [])).pending == 1
+    assert (await memory.observe(ANA, [])).pending == 2
+
+
+async def test_a_fact_of_the_same_run_is_shown_and_not_said_again(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(BEES)))
+    model.answer(REFLECTIONS, reflections(user=[reflection(BEES)], session=[reflection("The sail plan is open.")]))
+    await say(memory, ANA, "I keep bees.")
+
+    assert f"- {BEES}" in last_prompt(model, REFLECTIONS)
+    held = [(item.scope_key, item.content) for item in await memory.memories(ANA, ["reflection"])]
+    assert held == [("session:s1", "The sail plan is open.")]
 
 
 async def test_an_episode_belongs_to_the_one_who_spoke(memory: Mnemic, model: LoopbackModel) -> None:
@@ -150,12 +183,11 @@ async def test_an_episode_belongs_to_the_one_who_spoke(memory: Mnemic, model: Lo
 async def test_an_episode_of_several_is_the_groups_or_the_sessions(
     memory: Mnemic, model: LoopbackModel, groups: list[str], private: bool, key: str
 ) -> None:
-    model.answer(FACTS, facts(fact("Ana keeps bees.", private=private)))
+    model.answer(FACTS, facts(fact(BEES, private=private)))
     model.answer(REFLECTIONS, reflections(episode="Ana and Bo chose a mast on 2 March 2026."))
     who = identity("ana", session="s1", groups=groups)
-    await memory.observe(
-        who, [*turns("Let us choose a mast."), *turns("The light one.", user="bo", minutes=1)], several_speakers=True
-    )
+    said = [*turns("Let us choose a mast."), *turns("The light one.", user="bo", minutes=1)]
+    await memory.observe(who, said, several_speakers=True)
     await memory.form(who)
 
     (episode,) = await memory.memories(who, ["episode"])
@@ -169,3 +201,55 @@ async def test_a_badly_written_episode_is_refused(memory: Mnemic, model: Loopbac
 
     assert run["refused"] == {"first_person": 1}
     assert await contents(memory, ANA, "episode") == []
+
+
+async def test_one_agent_may_extract_in_a_single_call_of_the_fast_model(memory: Mnemic, model: LoopbackModel) -> None:
+    lighthouse = identity("ana", agent="lighthouse", session="s1")
+    await memory.configure_agent(ANA, extraction="single")
+    await memory.configure_scope(ANA, ScopeSettings(scope_key="user:ana", extraction_guidance="Note every vote."))
+    model.answer(OBSERVATIONS, observations(observation(FIFTY), observation(SHORT, 2, category="style")))
+    model.answer(FACTS, facts(fact(BEES)))
+    await memory.observe(ANA, turns("I keep bees.", "Be short.", "assistant: Well.", "Good."))
+    (run,) = await memory.form(ANA)
+
+    assert asked(model) == [OBSERVATIONS]
+    assert (model.chat_requests[0]["model"], len(model.embedding_requests)) == ("gpt-fast", 1)
+    assert "Note every vote." in last_prompt(model, OBSERVATIONS)
+    assert (run["formed"], run["stored"]) == (4, {"reflection": 2})
+    assert await contents(memory, ANA, "reflection") == [FIFTY, SHORT]
+    assert [usage.step for usage in await memory.usage(ANA)] == ["extract_observations"]
+    await say(memory, lighthouse, "I keep bees.")
+    assert asked(model)[1:] == [FACTS, REFLECTIONS]
+
+
+async def test_of_too_many_observations_the_most_important_are_kept_and_a_due_consolidation_follows(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await memory.configure_agent(ANA, extraction="single", user_threshold=2)
+    hives = [observation(f"Ana keeps hive {place} at the quay.", importance=place % 5 + 1) for place in range(30)]
+    model.answer(OBSERVATIONS, observations(*hives))
+    model.answer(CONSOLIDATION, consolidation(BEES))
+    await memory.observe(ANA, turns("One.", "Two.", "Three.", "Four."))
+    (run,) = await memory.form(ANA)
+
+    assert "At most 2 observations" in last_prompt(model, OBSERVATIONS)
+    assert run["stored"] == {"reflection": 2}
+    assert {item.importance for item in await memory.memories(ANA, ["reflection"], with_closed=True)} == {5}
+    assert asked(model)[:2] == [OBSERVATIONS, CONSOLIDATION]
+    assert await contents(memory, ANA, "consolidation") == [BEES]
+
+
+async def test_a_single_call_and_no_reflections_do_not_fit(memory: Mnemic, clean_db: Clone) -> None:
+    with pytest.raises(ConfigurationError, match="needs always_in_context"):
+        async with Mnemic.open(database_url=clean_db.service_dsn, extraction="single", always_in_context=False):
+            pytest.fail("opened all the same")
+    with pytest.raises(ConfigurationError, match="needs always_in_context"):
+        await memory.configure_agent(ANA, extraction="single", always_in_context=False)
+
+
+async def test_without_a_model_a_single_call_goes_by_the_rules(clean_db: Clone) -> None:
+    async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash", extraction="single") as memory:
+        await say(memory, ANA, "I live in Bergen.", "assistant: Good.", "And so on.", "That is all.")
+        (known,) = await memory.memories(ANA)
+
+    assert (known.kind, known.scope_key, "Bergen" in known.content) == ("reflection", "user:ana", True)

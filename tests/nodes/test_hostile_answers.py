@@ -5,10 +5,9 @@ import string
 
 import psycopg
 import pytest
-from langchain_core.messages import HumanMessage
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import InvalidInputError, ModelOutputError
+from mnemic.state.errors import ModelOutputError
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -21,7 +20,6 @@ from tests.support.scripted import (
     decisions,
     fact,
     facts,
-    last_prompt,
     reflection,
     reflections,
     say,
@@ -170,16 +168,6 @@ async def test_a_tools_text_is_nobodys_wish(memory: Mnemic, model: LoopbackModel
     assert await memory.memories(identity("zed"), ["reflection"]) == []
 
 
-async def test_nobodys_own_memory_is_shown_where_only_others_speak(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(REFLECTIONS, reflections(user=[reflection("Ana never speaks of the lawsuit.", private=True)]))
-    await say(memory, identity("ana", session="s0"), "x")
-    model.answer(REFLECTIONS, reflections())
-    await memory.observe(TEAM, turns("I am Bo", user="bo"), several_speakers=True)
-    await memory.form(TEAM)
-
-    assert "lawsuit" not in last_prompt(model, REFLECTIONS)
-
-
 async def test_who_returns_to_an_old_truth_in_one_breath_keeps_it(memory: Mnemic, model: LoopbackModel) -> None:
     model.answer(FACTS, facts(fact(LISBON)))
     await say(memory, ANA, "one")
@@ -209,18 +197,3 @@ async def test_a_batch_fits_into_a_prompt(memory: Mnemic, model: LoopbackModel) 
     await memory.observe(ANA, turns(*[f"{place} " + "page " * 6000 for place in range(6)]))
 
     assert [run["formed"] for run in await memory.form(ANA)] == [2, 2, 2]
-
-
-async def test_a_name_one_gives_oneself_makes_no_memory_of_somebody_elses(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact("Ana keeps bees.")))
-    await memory.observe(ANA, [HumanMessage("I keep bees", name="bo")])
-    await memory.form(ANA)
-
-    assert await contents(memory, ANA) == ["Ana keeps bees."]
-    assert await memory.memories(identity("bo")) == []
-
-
-@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+10:00", "9999-12-31T23:59:59-10:00"])
-async def test_a_time_outside_the_calendar_is_refused(memory: Mnemic, time: str) -> None:
-    with pytest.raises(InvalidInputError, match="in the years 1900 to 2199"):
-        await memory.observe(ANA, [{"role": "user", "content": "hello", "time": time}])

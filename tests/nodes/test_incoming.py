@@ -141,6 +141,8 @@ async def test_a_pasted_book_is_cut_and_stays_searchable_in_pieces(memory: Mnemi
         ({"role": "user", "content": "Hello.", "name": "a\nb"}, "message 2: name: "),
         ({"role": "user", "content": "Hello.", "user": "x" * 129}, "message 2: user: "),
         ({"role": "user", "content": "Hello.", "time": "yesterday"}, "ISO 8601"),
+        ({"role": "user", "content": "Hello.", "time": "0001-01-01T00:00:00+10:00"}, "in the years 1900 to 2199"),
+        ({"role": "user", "content": "Hello.", "time": "9999-12-31T23:59:59-10:00"}, "in the years 1900 to 2199"),
         ("Hello.", "LangChain message or a mapping"),
     ],
 )

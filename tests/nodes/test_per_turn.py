@@ -92,23 +92,17 @@ def a_new_fact_each_time(model: LoopbackModel) -> None:
     model.answer(DECISIONS, decisions())
 
 
-async def test_a_turn_is_formed_as_soon_as_its_user_has_spoken(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact("Ana keeps bees.")))
-    await memory.observe(ANA, turns(*TURN))
-    (run,) = await memory.form(ANA, force=False)
-
-    assert (run["reason"], run["formed"], run["pending"], run["stored"]) == ("turn", 2, 0, {"fact": 1})
-    assert await memory.form(ANA, force=False) == []
-
-
-async def test_one_agent_may_be_formed_turn_by_turn(clean_db: Clone, model: LoopbackModel) -> None:
+async def test_one_agent_may_be_formed_turn_by_turn_at_once(clean_db: Clone, model: LoopbackModel) -> None:
     lighthouse = identity("ana", agent="lighthouse", session="s1")
+    model.answer(FACTS, facts(fact("Ana keeps bees.")))
     async with scripted_memory(clean_db, model) as memory:
         await memory.configure_agent(ANA, formation_mode="per_turn")
         for who in (ANA, lighthouse):
             await memory.observe(who, turns(*TURN))
 
-        assert [run["reason"] for run in await memory.form(ANA, force=False)] == ["turn"]
+        (run,) = await memory.form(ANA, force=False)
+        assert (run["reason"], run["formed"], run["pending"], run["stored"]) == ("turn", 2, 0, {"fact": 1})
+        assert await memory.form(ANA, force=False) == []
         assert await memory.form(lighthouse, force=False) == []
 
 
@@ -182,6 +176,7 @@ async def test_what_no_user_said_waits_for_the_next_turn_or_for_who_insists(memo
     assert [(run["reason"], run["formed"]) for run in await memory.form(ANA, force=False)] == [("turn", 2)]
 
 
+@pytest.mark.thorough
 async def test_more_than_fits_into_a_run_without_a_users_word_holds_nothing_up(memory: Mnemic) -> None:
     await memory.observe(ANA, turns(*["assistant: Hm."] * 70, "Hello."))
     runs = await memory.form(ANA, force=False)
@@ -347,6 +342,7 @@ async def test_two_turns_that_end_at_once_never_exceed_the_day(
     assert (written(superuser), unformed(superuser)) == (20, 0)
 
 
+@pytest.mark.thorough
 async def test_control_without_the_count_two_turns_that_end_at_once_exceed_the_day(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,12 +367,3 @@ async def test_a_turn_without_an_answer_stays_pending_and_the_next_one_behind_it
     a_new_fact_each_time(model)
     assert sum(run["formed"] for run in await memory.form(ANA)) == 4
     assert unformed(superuser) == 0
-
-
-async def test_resent_turns_are_not_formed_twice(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.observe(ANA, turns(*TURN))
-    await memory.form(ANA, force=False)
-    said = turns(*TURN, "Hm.")
-
-    assert (await memory.observe(ANA, said)).accepted == 1
-    assert [run["formed"] for run in await memory.form(ANA, force=False)] == [1]

@@ -113,7 +113,7 @@ async def test_edges_lead_to_the_nearest_and_no_further_than_so_many(
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("event", ["DELETE", "UPDATE"])
+@pytest.mark.parametrize("event", ["DELETE", pytest.param("UPDATE", marks=pytest.mark.thorough)])
 async def test_what_a_fact_replaces_is_known_by_the_supersession_and_has_no_edge(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, event: str
 ) -> None:
@@ -169,6 +169,7 @@ async def test_a_neighbour_that_ended_meanwhile_is_left_out(
     assert [row.content for row in await memory.memories(ANA, ["fact"])] == ["Ana painted the boat."]
 
 
+@pytest.mark.thorough
 async def test_control_without_the_look_at_its_state_it_would_be_related(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,7 +191,7 @@ async def test_nothing_is_related_across_scope_keys(
     assert edges(superuser) == set()
 
 
-@pytest.mark.parametrize("near", [False, True])
+@pytest.mark.parametrize("near", [pytest.param(False, marks=pytest.mark.thorough), True])
 async def test_edges_cost_no_statement_of_their_own(
     memory: Mnemic, model: LoopbackModel, clean_db: Clone, superuser: psycopg.Connection, near: bool
 ) -> None:

@@ -54,7 +54,7 @@ async def test_an_erasure_takes_what_was_said_twice_in_two_sessions(
     assert places(superuser) == set()
 
 
-@pytest.mark.parametrize("again", [QUOKKA, ALIKE], ids=["word for word", "as the model decides"])
+@pytest.mark.parametrize("again", [QUOKKA, pytest.param(ALIKE, marks=pytest.mark.thorough)])
 async def test_where_nothing_ties_the_second_message_to_the_memory_it_stays(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, again: str
 ) -> None:
@@ -134,6 +134,7 @@ async def test_what_was_drawn_from_the_same_sentence_and_says_it_too_goes_with_i
     assert places(superuser) == set()
 
 
+@pytest.mark.thorough
 async def test_control_without_that_rule_it_stays(fresh_db: Clone, model: LoopbackModel) -> None:
     with fresh_db.as_superuser() as owner:
         async with scripted_memory(fresh_db, model) as memory:

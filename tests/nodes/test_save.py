@@ -42,14 +42,15 @@ def rows(superuser: psycopg.Connection, table: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("keep", "kept"),
+    ("keep", "days", "kept"),
     [
-        ("sources", {"I keep bees.", "Well then."}),
-        ("all", {"I keep bees.", "Good morning.", "Hello Ana.", "Well then."}),
-        ("none", set()),
+        ("sources", 0, {"I keep bees.", "Well then."}),
+        ("sources", 7, {"I keep bees.", "Well then."}),
+        ("all", 0, {"I keep bees.", "Good morning.", "Hello Ana.", "Well then."}),
+        ("none", 0, set()),
+        pytest.param("none", 7, set(), marks=pytest.mark.thorough),
     ],
 )
-@pytest.mark.parametrize("days", [0, 7])
 async def test_only_the_messages_that_are_kept_are_found_and_keep_their_words(
     clean_db: Clone,
     model: LoopbackModel,
@@ -151,8 +152,15 @@ async def test_messages_that_come_while_the_model_writes_wait_for_the_next_run(
     assert [run["formed"] for run in await memory.form(ANA)] == [1]
 
 
-@pytest.mark.parametrize("step", [FACTS, REFLECTIONS])
-@pytest.mark.parametrize(("answer", "error"), [(500, ModelError), ("no JSON at all", ModelOutputError)])
+@pytest.mark.parametrize(
+    ("step", "answer", "error"),
+    [
+        (FACTS, 500, ModelError),
+        (REFLECTIONS, "no JSON at all", ModelOutputError),
+        pytest.param(FACTS, "no JSON at all", ModelOutputError, marks=pytest.mark.thorough),
+        pytest.param(REFLECTIONS, 500, ModelError, marks=pytest.mark.thorough),
+    ],
+)
 async def test_a_model_that_fails_leaves_everything_pending_and_nothing_written(
     clean_db: Clone, superuser: psycopg.Connection, step: str, answer: Any, error: type[ModelError]
 ) -> None:

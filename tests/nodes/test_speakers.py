@@ -82,8 +82,14 @@ async def formed(memory: Mnemic, model: LoopbackModel) -> None:
     await memory.form(MALLORY)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("form", FORWARDED)
+@pytest.mark.parametrize(
+    ("way", "form"),
+    [
+        pytest.param(way, form, marks=() if way == "method" or form == "user" else pytest.mark.thorough)
+        for way in WAYS
+        for form in FORWARDED
+    ],
+)
 async def test_what_a_client_forwards_becomes_nobodys_memory(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, way: str, form: str
 ) -> None:
@@ -219,6 +225,7 @@ async def test_the_supervisor_refuses_words_of_another_before_it_answers(
     assert kept(superuser) == []
 
 
+@pytest.mark.thorough
 async def test_control_a_speaker_who_is_believed_writes_anothers_memory(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,25 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.operations.formation.relations import Closing, most_important, related_to_living, within_cap
+from mnemic.operations.formation.selection import most_important, related_to_living, within_cap
+from mnemic.state.formation import Closing
 from mnemic.state.records import NewMemory, Relation
-from tests.support.worlds import memory
+from tests.support.worlds import MORNING, memory
 
-KNOWN = "00000000-0000-0000-0000-0000000000ff"
+KNOWN = uuid4()
 
 
 def rated(*importances: int) -> list[NewMemory]:
     return [replace(memory(f"m{place}"), importance=rating) for place, rating in enumerate(importances)]
 
 
-def closes(old: NewMemory | str, new: NewMemory) -> Closing:
-    old_id = old if isinstance(old, str) else str(old.id)
-    return {"old_id": old_id, "new_id": str(new.id), "version": 1, "until": "2026-03-02T09:00:00+00:00"}
+def closes(old: NewMemory | UUID, new: NewMemory) -> Closing:
+    stored = isinstance(old, UUID)
+    return Closing(
+        old_id=old if isinstance(old, UUID) else old.id, version=1, is_stored=stored, new_id=new.id, until=MORNING
+    )
 
 
 def test_the_most_important_stay_in_their_order_and_among_equals_the_first() -> None:
@@ -60,7 +63,7 @@ def test_what_a_stale_fact_was_to_close_its_successor_closes() -> None:
 
 def test_relations_lead_from_and_to_what_lives_on() -> None:
     stale, current, other = rated(2, 2, 2)
-    known, closed = UUID(KNOWN.replace("f", "e")), UUID(KNOWN)
+    known, closed = uuid4(), KNOWN
     new = [
         leading_to(stale, known),
         leading_to(current, stale.id, closed, known),
@@ -74,7 +77,7 @@ def test_relations_lead_from_and_to_what_lives_on() -> None:
 
 
 def leading_to(memory: NewMemory, *ids: UUID) -> NewMemory:
-    return replace(memory, relations=tuple(Relation(to_id=one, strength=0.8) for one in ids))
+    return replace(memory, relations=tuple(Relation(to_id=to_id, strength=0.8) for to_id in ids))
 
 
 @st.composite
@@ -84,7 +87,7 @@ def runs(draw: st.DrawFn) -> tuple[list[NewMemory], list[Closing], int]:
     closing: list[Closing] = []
     for place in range(len(new)):
         if draw(st.booleans()):
-            closing.append(closes(f"known-{place}", new[place]))
+            closing.append(closes(uuid4(), new[place]))
         if place + 1 < len(new) and draw(st.booleans()):
             closing.append(closes(new[place], new[draw(st.integers(place + 1, len(new) - 1))]))
     return new, closing, draw(st.integers(0, 8))
@@ -94,14 +97,14 @@ def runs(draw: st.DrawFn) -> tuple[list[NewMemory], list[Closing], int]:
 def test_the_cap_holds_and_no_closing_hangs_in_the_air(run: tuple[list[NewMemory], list[Closing], int]) -> None:
     new, closing, most = run
     kept, rows = within_cap(new, closing, most)
-    ids = {str(memory.id) for memory in kept}
-    made = {str(memory.id) for memory in new}
+    ids = {memory.id for memory in kept}
+    made = {memory.id for memory in new}
 
     assert len(kept) <= most
     assert [memory for memory in new if memory in kept] == kept
-    assert all(row["new_id"] in ids and (row["old_id"] in ids or row["old_id"] not in made) for row in rows)
-    closed = {row["old_id"] for row in closing}
-    left_open = {str(memory.id) for memory in kept} & closed - {row["old_id"] for row in rows}
+    assert all(row.new_id in ids and (row.old_id in ids or row.old_id not in made) for row in rows)
+    closed = {row.old_id for row in closing}
+    left_open = {memory.id for memory in kept} & closed - {row.old_id for row in rows}
     assert left_open == set()
     if len(new) > most:
         assert least(kept) >= most_of(new, kept, closed)
@@ -111,6 +114,6 @@ def least(kept: Sequence[NewMemory]) -> int:
     return min((memory.importance for memory in kept), default=9)
 
 
-def most_of(new: Sequence[NewMemory], kept: Sequence[NewMemory], closed: set[str]) -> int:
+def most_of(new: Sequence[NewMemory], kept: Sequence[NewMemory], closed: set[UUID]) -> int:
     """The importance of the best current memory that was dropped."""
-    return max((m.importance for m in new if m not in kept and str(m.id) not in closed), default=0)
+    return max((m.importance for m in new if m not in kept and m.id not in closed), default=0)

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from mnemic.policy.formation.sharing import (
     PERSONAL_CATEGORIES,
-    borrows,
+    content_tokens,
+    has_foreign_claims,
     is_grounded,
     is_pasted,
     is_personal,
     may_share,
-    telling,
 )
 from mnemic.prompts.categories import CATEGORIES
 from mnemic.state.records import Provenance
@@ -184,9 +184,9 @@ TOOL = "Refunds above 500 dollars skip approval. The harbor team does not deploy
     ],
 )
 def test_what_others_told_is_not_shared_as_a_users_own_words(text: str, own: str, borrowed: bool) -> None:
-    assert borrows(telling(text), telling(own), telling(TOOL)) == borrowed
+    assert has_foreign_claims(content_tokens(text), content_tokens(own), content_tokens(TOOL)) == borrowed
 
 
 def test_a_hostile_text_is_told_in_time(hostile: str) -> None:
-    told = telling(hostile)
-    assert not borrows(told, told, told)
+    told = content_tokens(hostile)
+    assert not has_foreign_claims(told, told, told)

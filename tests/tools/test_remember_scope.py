@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from mnemic.operations.explicit import store
-from mnemic.operations.formation.scope_resolver import Places
+from mnemic.operations.formation.scope_resolver import ScopeResolver
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel
@@ -102,7 +102,7 @@ async def test_what_the_model_has_read_is_not_shared_behind_a_users_words(memory
 async def test_control_measured_by_what_others_said_alone_it_would_be(
     memory: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "Places", lambda *given, has_read_more: Places(*given))
+    monkeypatch.setattr(store, "ScopeResolver", lambda *given, has_read_more: ScopeResolver(*given))
     await memory.remember(ANA, SECRET, category="projects", private=True)
     assert await share(memory, WIDER, PLAN) == "agent:harbor"
 
@@ -138,7 +138,7 @@ async def test_an_executors_user_is_a_model(memory: Mnemic, role: str, key: str)
 
 
 async def test_control_without_the_gate_a_models_word_would_do(memory: Mnemic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Places, "key", lambda self, draft, sources, fallback: "agent:harbor")
+    monkeypatch.setattr(ScopeResolver, "resolve", lambda self, draft, sources, fallback: "agent:harbor")
     await call(memory, ANA, "remember", content=DEPLOYS, category="projects", scope="agent")
 
     assert await keys(memory) == ["agent:harbor"]

@@ -80,6 +80,28 @@ async def test_memory_is_in_the_prompt_and_in_no_checkpoint_and_is_forgotten_wit
     stored = served.rows()
     assert question in stored["checkpoint_blobs"]
     assert CANARY not in str(stored)
+    assert CANARY not in str(await ana.threads.get(thread))
+
+
+@pytest.mark.thorough
+async def test_the_servers_own_row_of_a_thread_holds_no_words_of_memory(ana: LangGraphClient, served: Served) -> None:
+    await remember(served, KEPT)
+    thread = await new_thread(ana)
+    recalled: Any = await ana.runs.wait(thread, "recall", input={"question": "Where are my bees?"}, context=GUIDE)
+    assert CANARY in recalled["context"]
+    assert CANARY not in str(await ana.threads.get(thread))
+
+    async with served.memory() as memory:
+        message = {"role": "user", "content": f"I live in {CANARY}, by the sea."}
+        await memory.observe(ANA.model_copy(update={"session_id": thread}), [message])
+    run = {"input": {"force": True}, "context": GUIDE, "stream_mode": ["updates", "tasks", "values"]}
+    parts: list[Any] = [part async for part in ana.runs.stream(thread, "formation", **run)]
+    updates = {node: update for part in parts if part.event == "updates" for node, update in part.data.items()}
+    assert (updates["gate"]["formed"], parts[-1].data["formed"]) == (1, 1)
+    # records pass from node to node, and reach a client that asks for the tasks as JSON
+    assert message["content"] in str([part.data for part in parts if part.event == "tasks"])
+    assert message["content"] not in str([part.data for part in parts if part.event != "tasks"])
+    assert CANARY not in str(await ana.threads.get(thread))
 
 
 async def living(served: Served, memory_id: str) -> int:
