@@ -9,7 +9,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings, Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import scopes, usage
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 _OF_REFINEMENT = frozenset({"refinement_budget_tokens", "refinement_target_tokens"})
 
@@ -21,7 +21,7 @@ async def configure_agent(resources: Resources, identity: Identity, overrides: d
         ConfigurationError: a name may not be overridden, or the values do not fit; nothing was written.
     """
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         given = {**await scopes.hold_agent(scoped), **overrides}
         settings = resources.settings.overridden(given)
         if overrides.keys() & _OF_REFINEMENT:

@@ -18,11 +18,9 @@ from mnemic.storage.failures import typed_error
 from mnemic.storage.pool import Pool
 from mnemic.storage.pooler import PoolerMode, pooler_mode
 from mnemic.storage.statements import array_text
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 Result = TypeVar("Result")
-
-__all__ = ["Database", "Scoped"]
 
 #: How often a write is done again when Postgres gave it up for another's sake, and the longest first pause before that.
 RETRIES: Final = 3
@@ -99,7 +97,7 @@ class Database:
         only: str | None = None,
         categories: Sequence[str] | None = None,
         for_recall: bool = False,
-    ) -> AsyncIterator[Scoped]:
+    ) -> AsyncIterator[ScopedTransaction]:
         """A transaction in which only the identity's scope keys exist; commits at the end, rolls back on an error.
 
         Args:
@@ -124,12 +122,12 @@ class Database:
         scope = {"agent_id": identity.agent_id, "scope_keys": array_text(keys), "categories": allowed}
         queued = self._pool.recalls.turn() if for_recall else nullcontext()
         async with queued, self._pool.transaction(patience, _SCOPE, {**limits, **scope}) as connection:
-            yield Scoped(connection, identity, keys, limits["lock"], limits["head"])
+            yield ScopedTransaction(connection, identity, keys, limits["lock"], limits["head"])
 
     async def write(
         self,
         identity: Identity,
-        act: Callable[[Scoped], Awaitable[Result]],
+        act: Callable[[ScopedTransaction], Awaitable[Result]],
         *,
         also: Iterable[str] = (),
         only: str | None = None,
@@ -141,7 +139,7 @@ class Database:
         is done again up to three times, after a short pause that holds no connection.
 
         Args:
-            act: reads and writes through its `Scoped` and does nothing else, for it may run more than once.
+            act: reads and writes through its `ScopedTransaction` and does nothing else, for it may run more than once.
             also: as for `scoped`.
             only: as for `scoped`.
             categories: as for `scoped`.
@@ -152,7 +150,9 @@ class Database:
         keys = tuple(also)
         return await _repeated(lambda: self.scoped(identity, also=keys, only=only, categories=categories), act)
 
-    async def administer(self, agent_id: str, actor: str, act: Callable[[Scoped], Awaitable[Result]]) -> Result:
+    async def administer(
+        self, agent_id: str, actor: str, act: Callable[[ScopedTransaction], Awaitable[Result]]
+    ) -> Result:
         """What `act` returns, once its transaction of the administrators' role is committed; done again as by `write`.
 
         Raises:
@@ -161,7 +161,7 @@ class Database:
         return await _repeated(lambda: self.administered(agent_id, actor), act)
 
     @asynccontextmanager
-    async def administered(self, agent_id: str, actor: str) -> AsyncIterator[Scoped]:
+    async def administered(self, agent_id: str, actor: str) -> AsyncIterator[ScopedTransaction]:
         """A transaction of the administrators' role on one agent, whose contents that role has no right to.
 
         Raises:
@@ -171,7 +171,7 @@ class Database:
         limits = self._pool.limits(patience)
         async with self._pool.transaction(patience, _AGENT, {**limits, "agent_id": agent_id}) as connection:
             identity = Identity(agent_id=agent_id, actor_id=actor)
-            yield Scoped(connection, identity, (), limits["lock"], limits["head"])
+            yield ScopedTransaction(connection, identity, (), limits["lock"], limits["head"])
 
     @property
     def pooler(self) -> str:
@@ -234,7 +234,8 @@ class Database:
 
 
 async def _repeated(
-    begin: Callable[[], AbstractAsyncContextManager[Scoped]], act: Callable[[Scoped], Awaitable[Result]]
+    begin: Callable[[], AbstractAsyncContextManager[ScopedTransaction]],
+    act: Callable[[ScopedTransaction], Awaitable[Result]],
 ) -> Result:
     for attempt in range(RETRIES):
         try:

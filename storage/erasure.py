@@ -15,7 +15,7 @@ from mnemic.state.erasure import Concerned, Erasure
 from mnemic.state.identity import Identity
 from mnemic.storage.database import Database
 from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 _SQL = load_statements("erasure")
 #: Memories and messages of one step: some 100 milliseconds.
@@ -127,7 +127,7 @@ class _Work:
             goes_on_from=self._begun.begun_at if self._begun.goes_on else None,
         )
 
-    async def _step(self, scoped: Scoped) -> list[tuple[UUID, bool]]:
+    async def _step(self, scoped: ScopedTransaction) -> list[tuple[UUID, bool]]:
         await scoped.wait_for_head()
         values = {"erasure_id": self._begun.id, "op_id": uuid4(), "actor": self._who.actor, "most": _STEP}
         return [(one, is_message) for one, is_message in await scoped.tuples(_SQL["step"], values)]
@@ -140,21 +140,21 @@ def _parts(ids: Sequence[UUID]) -> list[Sequence[UUID]]:
     return [ids[start : start + _PLANNED] for start in range(0, len(ids), _PLANNED)]
 
 
-async def _begin(scoped: Scoped, keys: Sequence[str]) -> _Begun | None:
+async def _begin(scoped: ScopedTransaction, keys: Sequence[str]) -> _Begun | None:
     found = await scoped.rows(_Begun, _SQL["begin"], {"keys": list(keys), "actor": scoped.identity.actor})
     return found[0] if found else None
 
 
-async def _plan(scoped: Scoped, begun: _Begun, keys: Sequence[str], ids: Sequence[UUID]) -> None:
+async def _plan(scoped: ScopedTransaction, begun: _Begun, keys: Sequence[str], ids: Sequence[UUID]) -> None:
     await scoped.execute(_SQL["plan"], {"erasure_id": begun.id, "keys": list(keys), "ids": list(ids)})
 
 
-async def _value(scoped: Scoped, name: str, begun: _Begun, most: int = 0) -> int:
+async def _value(scoped: ScopedTransaction, name: str, begun: _Begun, most: int = 0) -> int:
     ((value,),) = await scoped.tuples(_SQL[name], {"erasure_id": begun.id, "most": most})
     return int(value or 0)
 
 
-async def forget_messages(scoped: Scoped, most: int) -> int:
+async def forget_messages(scoped: ScopedTransaction, most: int) -> int:
     """As administrator: takes the words of the agent's messages whose time has come; of how many."""
     await scoped.wait_for_head()
     ((gone,),) = await scoped.tuples(_SQL["forget_messages"], {"most": most})
@@ -165,7 +165,7 @@ async def purge_expired(database: Database, agent_id: str, actor: str, after: ti
     """As administrator: erases facts, episodes and insights that expired so long ago; their ids."""
     purged: list[UUID] = []
 
-    async def act(scoped: Scoped) -> list[UUID]:
+    async def act(scoped: ScopedTransaction) -> list[UUID]:
         values = {"after": after, "op_id": uuid4(), "actor": actor, "most": _STEP,
                   "beyond": purged[-1] if purged else UUID(int=0)}  # fmt: skip
         await scoped.wait_for_head()

@@ -5,18 +5,19 @@ from uuid import UUID
 
 from mnemic.state.audit import AuditProblem, ChainRow, Head
 from mnemic.state.records import HistoryEvent
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
 from mnemic.storage.statements import load_statements
+from mnemic.storage.transaction import ScopedTransaction
 
 _SQL = load_statements("history")
 
 
-async def of_memory(scoped: Scoped, memory_id: UUID) -> list[HistoryEvent]:
+async def of_memory(scoped: ScopedTransaction, memory_id: UUID) -> list[HistoryEvent]:
     """Every audited change of one memory, oldest first; empty for an unknown or foreign id."""
     return await scoped.rows(HistoryEvent, _SQL["of_memory"], {"memory_id": memory_id})
 
 
-async def done_today(scoped: Scoped, *reasons: str) -> int:
+async def done_today(scoped: ScopedTransaction, *reasons: str) -> int:
     """Changes for these reasons since midnight (UTC) in the identity's session, or by its actor without one."""
     who = scoped.identity
     values = {"reasons": list(reasons), "session_id": who.session_id, "actor": who.actor}
@@ -24,7 +25,7 @@ async def done_today(scoped: Scoped, *reasons: str) -> int:
     return int(row[0]) if row else 0
 
 
-async def problems(scoped: Scoped) -> list[AuditProblem]:
+async def problems(scoped: ScopedTransaction) -> list[AuditProblem]:
     """As administrator: all that is wrong with the agent's history, by seq.
 
     One statement and so one moment: who writes meanwhile is in nobody's way and causes no false alarm.
@@ -32,13 +33,13 @@ async def problems(scoped: Scoped) -> list[AuditProblem]:
     return await scoped.rows(AuditProblem, _SQL["problems"], {})
 
 
-async def head(scoped: Scoped) -> Head | None:
+async def head(scoped: ScopedTransaction) -> Head | None:
     """As administrator: the newest row of the agent's history; None: there is none."""
     found = await scoped.rows(Head, _SQL["head"], {})
     return found[0] if found else None
 
 
-async def hashes(scoped: Scoped, seqs: Sequence[int]) -> dict[int, bytes]:
+async def hashes(scoped: ScopedTransaction, seqs: Sequence[int]) -> dict[int, bytes]:
     """As administrator: the hashes of those of these rows of the agent's history that are there."""
     return {row.seq: row.hash for row in await scoped.rows(Head, _SQL["hashes"], {"seqs": list(seqs)})}
 
@@ -49,13 +50,13 @@ async def agents(database: Database) -> list[str]:
         return [agent for (agent,) in await (await connection.execute(_SQL["agents"])).fetchall()]
 
 
-async def exported_head(scoped: Scoped) -> Head | None:
+async def exported_head(scoped: ScopedTransaction) -> Head | None:
     """As a person: the newest row of the agent's history; None: there is none."""
     found = await scoped.rows(Head, _SQL["exported_head"], {})
     return found[0] if found else None
 
 
-async def exported(scoped: Scoped, own: Sequence[str], *, after: int, last: int) -> list[ChainRow]:
+async def exported(scoped: ScopedTransaction, own: Sequence[str], *, after: int, last: int) -> list[ChainRow]:
     """As a person: rows of the chain, after the one up to the other; the person's own with all there is of them."""
     values = {"own": list(own), "after": after, "last": last}
     return await scoped.rows(ChainRow, _SQL["exported"], values)

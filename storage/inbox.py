@@ -12,7 +12,7 @@ from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import Inbox
 from mnemic.state.records import IndexedText, Message, Observed
 from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 from mnemic.storage.vectors import half_vectors
 
 _SQL = load_statements("inbox")
@@ -21,7 +21,7 @@ _SQL = load_statements("inbox")
 _PART, _PART_CHARS = 500, 1_000_000
 
 
-async def observe(scoped: Scoped, session_id: str, messages: Sequence[Message]) -> Observed:
+async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence[Message]) -> Observed:
     """Stores the messages the session does not have yet."""
     groups = list(scoped.identity.group_ids)
     await scoped.execute(_SQL["enter_session"], {"session_id": session_id, "group_ids": groups})
@@ -64,7 +64,9 @@ def _row(message: Message) -> dict[str, object]:
     }
 
 
-async def read_inbox(scoped: Scoped, session_id: str, *, most: int, set_aside: bool = False, skip: int = 0) -> Inbox:
+async def read_inbox(
+    scoped: ScopedTransaction, session_id: str, *, most: int, set_aside: bool = False, skip: int = 0
+) -> Inbox:
     """The oldest pending messages of a session, at most `most`: of those that were set aside, or of all others.
 
     Their times are the believed ones; the rows, and what a search finds, keep those that were given.
@@ -80,12 +82,12 @@ async def read_inbox(scoped: Scoped, session_id: str, *, most: int, set_aside: b
     return Inbox(messages=tuple(messages), pending=waiting.pending, set_aside=waiting.set_aside, idle=waiting.idle)
 
 
-async def set_aside(scoped: Scoped, message_ids: Sequence[UUID]) -> None:
+async def set_aside(scoped: ScopedTransaction, message_ids: Sequence[UUID]) -> None:
     """Leaves messages that no usable answer could be had for to a retry; they stay pending."""
     await scoped.execute(_SQL["set_aside"], {"ids": sorted(message_ids)})
 
 
-async def settle(scoped: Scoped, op_id: UUID, messages: Sequence[Message], *, read_seq: int) -> None:
+async def settle(scoped: ScopedTransaction, op_id: UUID, messages: Sequence[Message], *, read_seq: int) -> None:
     """Marks messages as formed by this operation.
 
     Args:
@@ -105,17 +107,17 @@ async def settle(scoped: Scoped, op_id: UUID, messages: Sequence[Message], *, re
         )
 
 
-async def forget_later(scoped: Scoped, message_ids: Iterable[UUID], after: timedelta) -> None:
+async def forget_later(scoped: ScopedTransaction, message_ids: Iterable[UUID], after: timedelta) -> None:
     """Lets the words of messages go so long after now, which `forget_due` does."""
     await scoped.execute(_SQL["forget_later"], {"ids": sorted(message_ids), "after": after})
 
 
-async def forget_due(scoped: Scoped) -> None:
+async def forget_due(scoped: ScopedTransaction) -> None:
     """Takes the words of visible messages whose time has come, some at a time: whoever comes next takes more."""
     await scoped.execute(_SQL["forget_due"], {"most": _PART})
 
 
-async def index_messages(scoped: Scoped, model: str, texts: Sequence[IndexedText]) -> None:
+async def index_messages(scoped: ScopedTransaction, model: str, texts: Sequence[IndexedText]) -> None:
     """Makes kept messages searchable, piece by piece."""
     values = {
         "model": model,
@@ -133,6 +135,6 @@ class _Waiting(NamedTuple):
     idle: timedelta
 
 
-async def _waiting(scoped: Scoped, session_id: str) -> _Waiting:
+async def _waiting(scoped: ScopedTransaction, session_id: str) -> _Waiting:
     (row,) = await scoped.rows(_Waiting, _SQL["waiting"], {"session_id": session_id})
     return row

@@ -10,7 +10,7 @@ from uuid import UUID
 from mnemic.state.graphs import Waits
 from mnemic.state.settings import Settings
 from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 _SQL = load_statements("leases")
 
@@ -35,7 +35,7 @@ class Lease(NamedTuple):
         return {"work": self.work, "key": self.scope_key, "holder": self.holder}
 
 
-async def claim(scoped: Scoped, lease: Lease, settings: Settings, *, forced: bool) -> int | None:
+async def claim(scoped: ScopedTransaction, lease: Lease, settings: Settings, *, forced: bool) -> int | None:
     """Takes the work up.
 
     Returns:
@@ -46,28 +46,28 @@ async def claim(scoped: Scoped, lease: Lease, settings: Settings, *, forced: boo
     return int(row[0]) if row else None
 
 
-async def renew(scoped: Scoped, lease: Lease, settings: Settings) -> bool:
+async def renew(scoped: ScopedTransaction, lease: Lease, settings: Settings) -> bool:
     """Holds the work for as long again; False where the lease has passed to somebody else, or has expired."""
     return bool(await scoped.tuples(_SQL["renew"], {**lease.values, "seconds": settings.lease_seconds}))
 
 
-async def waits_for(scoped: Scoped, lease: Lease) -> Waits:
+async def waits_for(scoped: ScopedTransaction, lease: Lease) -> Waits:
     """Why a claim was refused."""
     row = await (await scoped.execute(_SQL["waits_for"], lease.values)).fetchone()
     return "backoff" if row and row[0] else "leased"
 
 
-async def begin_anew(scoped: Scoped, lease: Lease) -> None:
+async def begin_anew(scoped: ScopedTransaction, lease: Lease) -> None:
     """Counts the tries of a held lease anew, for other messages than those that failed."""
     await scoped.execute(_SQL["begin_anew"], lease.values)
 
 
-async def finish(scoped: Scoped, lease: Lease) -> None:
+async def finish(scoped: ScopedTransaction, lease: Lease) -> None:
     """Ends a lease whose work is done; nothing happens where it has passed to somebody else."""
     await scoped.execute(_SQL["finish"], lease.values)
 
 
-async def give_back(scoped: Scoped, lease: Lease, settings: Settings, failure: Failure) -> None:
+async def give_back(scoped: ScopedTransaction, lease: Lease, settings: Settings, failure: Failure) -> None:
     """Ends a lease whose work was not done, with the wait that the failure asks for."""
     values: Mapping[str, object] = {
         **lease.values,

@@ -10,7 +10,7 @@ from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import SimilarFact, Twin
 from mnemic.state.records import Kind, Memory, NewMemory, Standing, StandingPart, State, Supersession
 from mnemic.storage.statements import array_text, load_statements
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 from mnemic.storage.vectors import half_vectors
 
 _SQL = load_statements("memories")
@@ -27,7 +27,7 @@ Vectors = Mapping[UUID, Sequence[float] | None]
 
 
 async def insert(
-    scoped: Scoped, memories: Sequence[NewMemory], *, model: str, vectors: Vectors, run_id: str | None
+    scoped: ScopedTransaction, memories: Sequence[NewMemory], *, model: str, vectors: Vectors, run_id: str | None
 ) -> set[UUID]:
     """Stores memories with their entries, sources and relations in one statement.
 
@@ -61,14 +61,14 @@ async def insert(
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def add_sources(scoped: Scoped, said_again: Sequence[tuple[UUID, UUID]]) -> None:
+async def add_sources(scoped: ScopedTransaction, said_again: Sequence[tuple[UUID, UUID]]) -> None:
     """Lets memories rest on further messages, each of which says again what its memory says."""
     if said_again:
         memory_ids, message_ids = zip(*said_again, strict=True)
         await scoped.execute(_SQL["add_sources"], {"memory_ids": [*memory_ids], "message_ids": [*message_ids]})
 
 
-async def twins(scoped: Scoped, memories: Sequence[NewMemory]) -> dict[UUID, Twin]:
+async def twins(scoped: ScopedTransaction, memories: Sequence[NewMemory]) -> dict[UUID, Twin]:
     """The living memories that say the same as these, by the id of the new one."""
     values = {"memories": json.dumps([_columns(memory) for memory in memories])}
     return {twin.new_id: twin for twin in await scoped.rows(Twin, _SQL["twins"], values)}
@@ -92,7 +92,7 @@ def _columns(memory: NewMemory) -> dict[str, object]:
     }
 
 
-async def supersede(scoped: Scoped, changes: Sequence[tuple[Supersession, datetime]]) -> None:
+async def supersede(scoped: ScopedTransaction, changes: Sequence[tuple[Supersession, datetime]]) -> None:
     """Closes facts that others replace, each with the moment it ceased to hold.
 
     Raises:
@@ -108,7 +108,7 @@ async def supersede(scoped: Scoped, changes: Sequence[tuple[Supersession, dateti
     await _all_or_nothing(scoped, "supersede", values, len(ordered))
 
 
-async def absorb(scoped: Scoped, consolidation_id: UUID, reflection_ids: Sequence[UUID]) -> None:
+async def absorb(scoped: ScopedTransaction, consolidation_id: UUID, reflection_ids: Sequence[UUID]) -> None:
     """Takes reflections out of the context and into a consolidation.
 
     Raises:
@@ -118,7 +118,7 @@ async def absorb(scoped: Scoped, consolidation_id: UUID, reflection_ids: Sequenc
     await _all_or_nothing(scoped, "absorb", values, len(reflection_ids))
 
 
-async def rewrite_consolidation(scoped: Scoped, old: Memory, content: str) -> None:
+async def rewrite_consolidation(scoped: ScopedTransaction, old: Memory, content: str) -> None:
     """Gives the living consolidation its new text.
 
     Raises:
@@ -129,7 +129,7 @@ async def rewrite_consolidation(scoped: Scoped, old: Memory, content: str) -> No
 
 
 async def standing(
-    scoped: Scoped, *, kinds: Sequence[Kind] = STANDING, always: Sequence[str] = (), most: int = 0
+    scoped: ScopedTransaction, *, kinds: Sequence[Kind] = STANDING, always: Sequence[str] = (), most: int = 0
 ) -> StandingPart:
     """What is always in context.
 
@@ -166,47 +166,49 @@ def _standing_of(key: str, memories: Sequence[Memory]) -> Standing | None:
     )
 
 
-async def living(scoped: Scoped, kinds: Sequence[Kind], *, most: int, with_closed: bool = False) -> list[Memory]:
+async def living(
+    scoped: ScopedTransaction, kinds: Sequence[Kind], *, most: int, with_closed: bool = False
+) -> list[Memory]:
     """Memories of the visible scope keys, newest first; superseded and absorbed ones too where asked."""
     values = {"kinds": list(kinds), "most": most, "with_closed": with_closed}
     return await scoped.rows(Memory, _SQL["living"], values)
 
 
 async def similar(
-    scoped: Scoped, scope_keys: Sequence[str], vectors: Sequence[Sequence[float]], *, model: str, most: int
+    scoped: ScopedTransaction, scope_keys: Sequence[str], vectors: Sequence[Sequence[float]], *, model: str, most: int
 ) -> list[SimilarFact]:
     """The nearest living facts of each new fact's own scope key, in one statement."""
     values = {"fact_keys": list(scope_keys), "vectors": half_vectors(vectors), "model": model, "most": most}
     return await scoped.rows(SimilarFact, _SQL["similar"], values)
 
 
-async def unabsorbed_counts(scoped: Scoped) -> dict[str, int]:
+async def unabsorbed_counts(scoped: ScopedTransaction) -> dict[str, int]:
     """Unabsorbed reflections by scope key."""
     return dict(await (await scoped.execute(_SQL["unabsorbed"], {})).fetchall())
 
 
-async def one(scoped: Scoped, memory_id: UUID) -> Memory | None:
+async def one(scoped: ScopedTransaction, memory_id: UUID) -> Memory | None:
     """The memory with this id, whatever its state; None where it is not to be seen."""
     found = await scoped.rows(Memory, _SQL["one"], {"id": memory_id})
     return found[0] if found else None
 
 
-async def make_private(scoped: Scoped, memory_id: UUID) -> None:
+async def make_private(scoped: ScopedTransaction, memory_id: UUID) -> None:
     """Marks a living memory as said in confidence, unless it is protected."""
     await scoped.execute(_SQL["make_private"], {"id": memory_id})
 
 
-async def see_every_category(scoped: Scoped) -> None:
+async def see_every_category(scoped: ScopedTransaction) -> None:
     """For the rest of a transaction that does what a role was allowed to ask for: sources are of any category."""
     await scoped.execute(_SQL["see_every_category"], {})
 
 
-async def see_categories(scoped: Scoped, categories: Sequence[str]) -> None:
+async def see_categories(scoped: ScopedTransaction, categories: Sequence[str]) -> None:
     """For the rest of a transaction that saw every category for a while: these alone, as when it began."""
     await scoped.execute(_SQL["see_categories"], {"categories": array_text(tuple(categories))})
 
 
-async def forget(scoped: Scoped, memory: Memory) -> None:
+async def forget(scoped: ScopedTransaction, memory: Memory) -> None:
     """Soft-deletes a memory, and takes out of search the source messages that no other living memory rests on.
 
     Raises:
@@ -215,7 +217,7 @@ async def forget(scoped: Scoped, memory: Memory) -> None:
     await _all_or_nothing(scoped, "forget", {"id": memory.id, "version": memory.version}, 1)
 
 
-async def set_protection(scoped: Scoped, memory_id: UUID, *, protected: bool) -> bool | None:
+async def set_protection(scoped: ScopedTransaction, memory_id: UUID, *, protected: bool) -> bool | None:
     """As administrator: protects a memory, or lifts that; whether it changed, None where no such memory lives."""
     values = {"memory_id": memory_id, "protected": protected, "actor": scoped.identity.actor}
     await scoped.wait_for_head()
@@ -223,7 +225,7 @@ async def set_protection(scoped: Scoped, memory_id: UUID, *, protected: bool) ->
     return None if changed is None else bool(changed)
 
 
-async def _all_or_nothing(scoped: Scoped, name: str, values: Mapping[str, object], expected: int) -> None:
+async def _all_or_nothing(scoped: ScopedTransaction, name: str, values: Mapping[str, object], expected: int) -> None:
     cursor = await scoped.execute(_SQL[name], values)
     if len(await cursor.fetchall()) != expected:
         raise ConcurrentChangeError

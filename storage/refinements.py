@@ -17,7 +17,7 @@ from mnemic.storage import leases
 from mnemic.storage.leases import Lease
 from mnemic.storage.memories import STANDING
 from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 from mnemic.storage.vectors import half_vectors
 
 _SQL = load_statements("refinements")
@@ -59,13 +59,13 @@ class Progress(NamedTuple):
     memories_before: int
 
 
-async def running(scoped: Scoped, key: str) -> Running | None:
+async def running(scoped: ScopedTransaction, key: str) -> Running | None:
     """The session of this scope key that has not ended, if there is one."""
     rows = await scoped.tuples(_SQL["running"], {"key": key})
     return Running(*rows[0]) if rows else None
 
 
-async def begin(scoped: Scoped, claim: Claim, ledger: Sequence[LedgerEntry], *, target: int) -> None:
+async def begin(scoped: ScopedTransaction, claim: Claim, ledger: Sequence[LedgerEntry], *, target: int) -> None:
     """Stores a new session, whose lease the run holds; within an operation, whose history tells of it."""
     values = {
         **_values(claim),
@@ -77,7 +77,7 @@ async def begin(scoped: Scoped, claim: Claim, ledger: Sequence[LedgerEntry], *, 
     await scoped.execute(_SQL["begin"], values)
 
 
-async def step(scoped: Scoped, claim: Claim, settings: Settings) -> Progress:
+async def step(scoped: ScopedTransaction, claim: Claim, settings: Settings) -> Progress:
     """Counts a turn that is about to begin, and holds the session for as long again.
 
     Raises:
@@ -91,13 +91,13 @@ async def step(scoped: Scoped, claim: Claim, settings: Settings) -> Progress:
     return Progress(*rows[0])
 
 
-async def spend(scoped: Scoped, claim: Claim, tokens: int) -> None:
+async def spend(scoped: ScopedTransaction, claim: Claim, tokens: int) -> None:
     """Adds what a turn's model took."""
     await scoped.execute(_SQL["spend"], {**_values(claim), "tokens": tokens})
 
 
-async def begin_act(scoped: Scoped, claim: Claim, reason: str) -> None:
-    """Opens an operation of a session; as `Scoped.begin_operation`.
+async def begin_act(scoped: ScopedTransaction, claim: Claim, reason: str) -> None:
+    """Opens an operation of a session; as `ScopedTransaction.begin_operation`.
 
     Raises:
         RefinementOverError: the session has ended, or is no longer this run's.
@@ -115,25 +115,25 @@ async def begin_act(scoped: Scoped, claim: Claim, reason: str) -> None:
         raise RefinementOverError
 
 
-async def ledger(scoped: Scoped) -> list[LedgerEntry]:
+async def ledger(scoped: ScopedTransaction) -> list[LedgerEntry]:
     """The core memory of the transaction's scope key, oldest first, numbered from 1."""
     rows = await scoped.rows(dict, _SQL["ledger"], {"kinds": list(STANDING)})
     return [LedgerEntry(**{**row, "tags": tuple(row["tags"])}, handle=place) for place, row in enumerate(rows, start=1)]
 
 
-async def find(scoped: Scoped, query: str, *, after: datetime | None, before: datetime | None) -> list[UUID]:
+async def find(scoped: ScopedTransaction, query: str, *, after: datetime | None, before: datetime | None) -> list[UUID]:
     """Core memories that have one of the query's words and hold since a time between these, the most fitting first."""
     values = {"query": query, "after": after, "before": before, "kinds": list(STANDING), "most": MOST_FOUND}
     return [memory_id for (memory_id,) in await scoped.tuples(_SQL["find"], values)]
 
 
-async def duplicates(scoped: Scoped, *, remove: bool) -> int:
+async def duplicates(scoped: ScopedTransaction, *, remove: bool) -> int:
     """How many memories say exactly what another one says; `remove`: they go, in one operation."""
     ((count,),) = await scoped.tuples(_SQL["duplicates"], {"remove": remove})
     return int(count)
 
 
-async def merge(scoped: Scoped, merged: Sequence[LedgerEntry], category: str, content: str) -> UUID | None:
+async def merge(scoped: ScopedTransaction, merged: Sequence[LedgerEntry], category: str, content: str) -> UUID | None:
     """Replaces memories by one; None where a living memory says that already.
 
     Raises:
@@ -156,7 +156,7 @@ async def merge(scoped: Scoped, merged: Sequence[LedgerEntry], category: str, co
 
 
 async def rewrite(
-    scoped: Scoped, entry: LedgerEntry, content: str, *, model: str, vector: Sequence[float] | None
+    scoped: ScopedTransaction, entry: LedgerEntry, content: str, *, model: str, vector: Sequence[float] | None
 ) -> bool:
     """Gives a core memory other words, and their vector where it is searched; False where it is not as it was read."""
     kinds: list[Kind] = list(STANDING)
@@ -169,31 +169,31 @@ async def rewrite(
     return True
 
 
-async def protect(scoped: Scoped, entry: LedgerEntry) -> bool:
+async def protect(scoped: ScopedTransaction, entry: LedgerEntry) -> bool:
     """Protects a core memory; False where it is not as it was read."""
     ((done,),) = await scoped.tuples(_SQL["protect"], {"memory_id": entry.id, "version": entry.version})
     return bool(done)
 
 
-async def originals(scoped: Scoped, claim: Claim, entry: LedgerEntry) -> list[tuple[str, str]]:
+async def originals(scoped: ScopedTransaction, claim: Claim, entry: LedgerEntry) -> list[tuple[str, str]]:
     """What a memory said when the session began, and whom it is about; of a merged one all that went into it."""
     values = {"ids": [entry.id], "id": claim.id}
     return [(content, subject) for content, subject in await scoped.tuples(_SQL["originals"], values)]
 
 
-async def count_removed(scoped: Scoped, claim: Claim, memories: int) -> tuple[int, int]:
+async def count_removed(scoped: ScopedTransaction, claim: Claim, memories: int) -> tuple[int, int]:
     """Counts memories that are taken away: all that were so far, and what there was when the session began."""
     ((removed, before),) = await scoped.tuples(_SQL["removed"], {**_values(claim), "removed": memories})
     return int(removed), int(before)
 
 
-async def done(scoped: Scoped, refinement_id: UUID) -> dict[str, int]:
+async def done(scoped: ScopedTransaction, refinement_id: UUID) -> dict[str, int]:
     """How many memories a session has dealt with, by what it did, as the history tells it."""
     return dict(await scoped.tuples(_SQL["done"], {"id": refinement_id}))
 
 
 async def finish(
-    scoped: Scoped,
+    scoped: ScopedTransaction,
     claim: Claim,
     ended: Ended,
     ledger_after: Sequence[LedgerEntry],
@@ -217,24 +217,24 @@ async def finish(
     await leases.finish(scoped, claim.lease)
 
 
-async def listed(scoped: Scoped, keys: Sequence[str] | None, *, most: int) -> list[Refinement]:
+async def listed(scoped: ScopedTransaction, keys: Sequence[str] | None, *, most: int) -> list[Refinement]:
     """Sessions of these scope keys, or of all that the transaction sees, newest first."""
     values = {"keys": None if keys is None else list(keys), "id": None, "most": most}
     return await scoped.rows(Refinement, _SQL["listed"], values)
 
 
-async def one(scoped: Scoped, refinement_id: UUID) -> Refinement:
+async def one(scoped: ScopedTransaction, refinement_id: UUID) -> Refinement:
     """A session that the transaction sees."""
     (row,) = await scoped.rows(Refinement, _SQL["listed"], {"keys": None, "id": refinement_id, "most": 1})
     return row
 
 
-async def is_known(scoped: Scoped, refinement_id: UUID) -> bool:
+async def is_known(scoped: ScopedTransaction, refinement_id: UUID) -> bool:
     """Whether the transaction sees a session of this id."""
     return bool(await scoped.rows(Refinement, _SQL["listed"], {"keys": None, "id": refinement_id, "most": 1}))
 
 
-async def operations(scoped: Scoped, keys: Sequence[str] | None, refinement_id: UUID) -> list[UUID]:
+async def operations(scoped: ScopedTransaction, keys: Sequence[str] | None, refinement_id: UUID) -> list[UUID]:
     """What a session did to memories of these scope keys, or of all, as operations."""
     values = {"keys": None if keys is None else list(keys), "id": refinement_id}
     return [op_id for (op_id,) in await scoped.tuples(_SQL["operations"], values)]

@@ -10,14 +10,14 @@ from mnemic.state.changes import Change, Changes, Known
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 _SQL = load_statements("revisions")
 #: Changes that are told at once: the next recalls tell of the others, so that no backlog keeps a turn waiting (2 s).
 MOST_CHANGES = 1000
 
 
-async def changes(scoped: Scoped, session_id: str, *, standing: bool) -> Changes:
+async def changes(scoped: ScopedTransaction, session_id: str, *, standing: bool) -> Changes:
     """What happened to the visible memories since the session was told last; writes nothing.
 
     Args:
@@ -27,12 +27,12 @@ async def changes(scoped: Scoped, session_id: str, *, standing: bool) -> Changes
     return await _read(scoped, {"session_id": session_id, "since": None, "standing": standing, "explicit": EXPLICIT})
 
 
-async def since(scoped: Scoped, seq: int, *, standing: bool) -> Changes:
+async def since(scoped: ScopedTransaction, seq: int, *, standing: bool) -> Changes:
     """What happened to the visible memories after a seq, what their agent did on purpose included; writes nothing."""
     return await _read(scoped, {"session_id": None, "since": seq, "standing": standing, "explicit": ()})
 
 
-async def _read(scoped: Scoped, asked: Mapping[str, Any]) -> Changes:
+async def _read(scoped: ScopedTransaction, asked: Mapping[str, Any]) -> Changes:
     values = {
         **asked,
         "reader": _reader(scoped.identity),
@@ -53,7 +53,7 @@ async def _read(scoped: Scoped, asked: Mapping[str, Any]) -> Changes:
     )
 
 
-async def advance(scoped: Scoped, session_id: str, revision: int) -> None:
+async def advance(scoped: ScopedTransaction, session_id: str, revision: int) -> None:
     """Moves the session's cursor up to a recall's revision; one that it has passed leaves it where it is.
 
     Raises:

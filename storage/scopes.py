@@ -8,63 +8,63 @@ from psycopg.types.json import Jsonb
 
 from mnemic.state.records import ScopeSettings
 from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 _SQL = load_statements("scopes")
 
 
-async def scope_settings(scoped: Scoped) -> dict[str, ScopeSettings]:
+async def scope_settings(scoped: ScopedTransaction) -> dict[str, ScopeSettings]:
     """The overrides of the visible scope keys that have any."""
     rows = await scoped.rows(ScopeSettings, _SQL["settings"], {})
     return {row.scope_key: row for row in rows}
 
 
-async def agent_settings(scoped: Scoped) -> dict[str, Any]:
+async def agent_settings(scoped: ScopedTransaction) -> dict[str, Any]:
     """The agent's overrides; empty for an agent not seen yet."""
     row = await (await scoped.execute(_SQL["agent_settings"], {})).fetchone()
     return dict(row[0]) if row else {}
 
 
-async def first_look(scoped: Scoped) -> tuple[dict[str, Any], int]:
+async def first_look(scoped: ScopedTransaction) -> tuple[dict[str, Any], int]:
     """The agent's overrides, and how far its history has come, for a run that is about to read."""
     ((settings, seq),) = await scoped.tuples(_SQL["first_look"], {})
     return settings, seq
 
 
-async def enter_agent(scoped: Scoped) -> None:
+async def enter_agent(scoped: ScopedTransaction) -> None:
     """An agent exists from its first use on."""
     await scoped.execute(_SQL["enter_agent"], {})
 
 
-async def hold_agent(scoped: Scoped) -> dict[str, Any]:
+async def hold_agent(scoped: ScopedTransaction) -> dict[str, Any]:
     """The agent's overrides, which nobody else changes until the transaction ends; the agent exists from now on."""
     ((settings,),) = await scoped.tuples(_SQL["hold_agent"], {})
     return dict(settings)
 
 
-async def configure_agent(scoped: Scoped, overrides: Mapping[str, Any]) -> None:
+async def configure_agent(scoped: ScopedTransaction, overrides: Mapping[str, Any]) -> None:
     """Replaces the agent's overrides."""
     await scoped.execute(_SQL["configure_agent"], {"settings": Jsonb(dict(overrides))})
 
 
-async def configure_scope(scoped: Scoped, overrides: ScopeSettings) -> None:
+async def configure_scope(scoped: ScopedTransaction, overrides: ScopeSettings) -> None:
     """Replaces what one scope key overrides."""
     await enter_agent(scoped)
     await scoped.execute(_SQL["configure_scope"], asdict(overrides))
 
 
-async def touch(scoped: Scoped, scope_keys: Sequence[str], *, consolidated: bool = False) -> None:
+async def touch(scoped: ScopedTransaction, scope_keys: Sequence[str], *, consolidated: bool = False) -> None:
     """Notes that something was stored in these scope keys."""
     await scoped.execute(_SQL["touch"], {"touched_keys": sorted(set(scope_keys)), "consolidated": consolidated})
 
 
-async def turn_writes_today(scoped: Scoped, key: str) -> int:
+async def turn_writes_today(scoped: ScopedTransaction, key: str) -> int:
     """Memories written for turns of the user with this scope key since midnight (UTC, the database's clock)."""
     row = await (await scoped.execute(_SQL["turn_writes_today"], {"counted_key": key})).fetchone()
     return int(row[0]) if row else 0
 
 
-async def count_turn_writes(scoped: Scoped, key: str, written: int) -> int:
+async def count_turn_writes(scoped: ScopedTransaction, key: str, written: int) -> int:
     """Adds to what was written for the user's turns today; the day's new total.
 
     Exact within an operation, which holds the agent's head.

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from mnemic.state.identity import split_scope_key
 from mnemic.state.query import Candidate, CandidateSearch, Links, MemoryQuery
-from mnemic.storage.database import Scoped
 from mnemic.storage.statements import array_text, load_statements, with_parts
+from mnemic.storage.transaction import ScopedTransaction
 from mnemic.storage.vectors import half_vector
 
 _SQL = load_statements("search")
@@ -23,7 +23,7 @@ _ON_REQUEST: Final = {"procedural": "procedure", "journal": "journal"}
 _COMPANIONS: Final = 20
 
 
-async def search_candidates(scoped: Scoped, search: CandidateSearch) -> tuple[list[Candidate], Links]:
+async def search_candidates(scoped: ScopedTransaction, search: CandidateSearch) -> tuple[list[Candidate], Links]:
     """What may be among the results, within the visible scope keys, and what each candidate is related to."""
     request = search.request
     values = {
@@ -72,7 +72,7 @@ def _words(request: MemoryQuery) -> dict[str, Any]:
     return {"question": question, "phrases": _QUOTED.findall(question)}
 
 
-def _filters(request: MemoryQuery, scoped: Scoped) -> dict[str, Any]:
+def _filters(request: MemoryQuery, scoped: ScopedTransaction) -> dict[str, Any]:
     wanted = request.filters.model_dump()
     return {
         **wanted,

@@ -12,8 +12,8 @@ from psycopg.types.json import Jsonb
 from mnemic.state.errors import InvalidInputError, UnknownOperationError
 from mnemic.state.records import Memory
 from mnemic.state.rollback import Operation, PastMemory, Plan, PlanRow, Step
-from mnemic.storage.database import Scoped
 from mnemic.storage.statements import load_statements
+from mnemic.storage.transaction import ScopedTransaction
 
 _SQL = load_statements("time_machine")
 #: Operations that the history of their undoing names by their ids.
@@ -21,7 +21,7 @@ MOST_NAMED = 20
 
 
 async def operations(
-    scoped: Scoped, keys: Sequence[str] | None, *, session_id: str | None, since: datetime | None, most: int
+    scoped: ScopedTransaction, keys: Sequence[str] | None, *, session_id: str | None, since: datetime | None, most: int
 ) -> list[Operation]:
     """What was done to memories of these scope keys, newest first; None: of all that the transaction sees."""
     values = {"keys": _list(keys), "session_id": session_id, "since": since, "most": most}
@@ -29,14 +29,16 @@ async def operations(
 
 
 async def operations_of_session(
-    scoped: Scoped, keys: Sequence[str] | None, session_id: str, since: datetime
+    scoped: ScopedTransaction, keys: Sequence[str] | None, session_id: str, since: datetime
 ) -> list[UUID]:
     """The operations that agents did in a session since a moment."""
     values = {"keys": _list(keys), "session_id": session_id, "since": since}
     return [op_id for (op_id,) in await scoped.tuples(_SQL["operations_of_session"], values)]
 
 
-async def plan_undo(scoped: Scoped, keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: bool) -> Plan:
+async def plan_undo(
+    scoped: ScopedTransaction, keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: bool
+) -> Plan:
     """What undoing operations as one means; reads only.
 
     Args:
@@ -56,7 +58,7 @@ async def plan_undo(scoped: Scoped, keys: Sequence[str] | None, ops: Sequence[UU
     return plan
 
 
-async def plan_restore(scoped: Scoped, key: str, moment: int | datetime, *, administers: bool) -> Plan:
+async def plan_restore(scoped: ScopedTransaction, key: str, moment: int | datetime, *, administers: bool) -> Plan:
     """What giving a scope key back the memories that it had at a moment means; reads only.
 
     Raises:
@@ -73,13 +75,15 @@ async def plan_restore(scoped: Scoped, key: str, moment: int | datetime, *, admi
 
 
 async def _plan(
-    scoped: Scoped, name: str, keys: list[str] | None, request: Mapping[str, Any], values: Mapping[str, Any]
+    scoped: ScopedTransaction, name: str, keys: list[str] | None, request: Mapping[str, Any], values: Mapping[str, Any]
 ) -> Plan:
     rows = await scoped.tuples(_SQL[name], {**values, "keys": keys})
     return Plan(rows=[*map(PlanRow._make, rows)], request=request, keys=keys)
 
 
-async def take_step(scoped: Scoped, plan: Plan, step: Step, *, op_id: UUID, whole: UUID | None, left: int) -> bool:
+async def take_step(
+    scoped: ScopedTransaction, plan: Plan, step: Step, *, op_id: UUID, whole: UUID | None, left: int
+) -> bool:
     """Does one step as an operation; False, and nothing is written, where anything is not as the plan saw it.
 
     Args:
@@ -104,7 +108,7 @@ async def take_step(scoped: Scoped, plan: Plan, step: Step, *, op_id: UUID, whol
     return bool(is_done)
 
 
-async def seq_of(scoped: Scoped, key: str, moment: int | datetime) -> int:
+async def seq_of(scoped: ScopedTransaction, key: str, moment: int | datetime) -> int:
     """The seq that a moment means: itself, or where the scope key's history stood at that time.
 
     Raises:
@@ -119,13 +123,13 @@ async def seq_of(scoped: Scoped, key: str, moment: int | datetime) -> int:
     return moment
 
 
-async def as_of(scoped: Scoped, key: str, moment: int | datetime, *, with_closed: bool) -> list[Memory]:
+async def as_of(scoped: ScopedTransaction, key: str, moment: int | datetime, *, with_closed: bool) -> list[Memory]:
     """The memories of a visible scope key at a moment; of those erased since no more than the skeleton is left."""
     seq = await seq_of(scoped, key, moment)
     return await scoped.rows(Memory, _SQL["as_of"], {"key": key, "seq": seq, "with_closed": with_closed})
 
 
-async def as_of_blind(scoped: Scoped, key: str, moment: int | datetime) -> list[PastMemory]:
+async def as_of_blind(scoped: ScopedTransaction, key: str, moment: int | datetime) -> list[PastMemory]:
     """The same for an administrator, closed ones too, without what they say."""
     seq = await seq_of(scoped, key, moment)
     return await scoped.rows(PastMemory, _SQL["as_of_blind"], {"key": key, "seq": seq})

@@ -26,7 +26,7 @@ _BEGIN: LiteralString = (
 
 
 @dataclass(frozen=True)
-class Scoped:
+class ScopedTransaction:
     """One open transaction that sees the scope keys of one identity and nothing else."""
 
     connection: AsyncConnection

@@ -25,9 +25,9 @@ from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, NewMemory, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
-from mnemic.storage.database import Scoped
 from mnemic.storage.isolation import SERVICE_ROLE
 from mnemic.storage.migrate import migrate
+from mnemic.storage.transaction import ScopedTransaction
 
 AGENT = "bench"
 ROLE = "supervisor"
@@ -158,7 +158,7 @@ class Product:
         made = await self.resources.embedder.embed([memory.search_text for memory in new])
         vectors = {memory.id: vector for memory, vector in zip(new, made, strict=True)}
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             await scoped.begin_operation("formation")
             await memories.insert(scoped, new, model=self.resources.embedder.name, vectors=vectors, run_id=None)
 

@@ -12,7 +12,7 @@ from mnemic.policy.text.search_text import pieces, search_text
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory
 from mnemic.storage import inbox, memories
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 #: What is searched: facts with the messages they came from, facts and all messages, or all messages alone.
 Kept = Literal["messages", "sources", "all"]
@@ -107,7 +107,7 @@ async def _write(
         async with resources.database.scoped(who.model_copy(update={"session_id": session})) as scoped:
             await inbox.observe(scoped, session, list(said))
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         op_id = await scoped.begin_operation("formation")
         await inbox.settle(scoped, op_id, messages, read_seq=0)
         await memories.insert(scoped, facts, model=resources.embedder.name, vectors=by_id, run_id=None)

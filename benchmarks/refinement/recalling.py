@@ -18,7 +18,7 @@ from mnemic.state.identity import Identity, scope_key
 from mnemic.state.query import MAX_TOP_K, MemoryQuery
 from mnemic.state.records import NewMemory
 from mnemic.storage import memories
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 #: Of the categories, the answerable ones.
 _ANSWERABLE = (1, 2, 3, 4)
@@ -101,7 +101,7 @@ async def _store(resources: Resources, who: Identity, facts: Sequence[_Fact]) ->
     vectors = await resources.embedder.embed([row.search_text for row in rows])
     by_id = {row.id: vector for row, vector in zip(rows, vectors, strict=True)}
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         await scoped.begin_operation("formation")
         await memories.insert(scoped, list(rows), model=resources.embedder.name, vectors=by_id, run_id=None)
 

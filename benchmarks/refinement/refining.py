@@ -13,7 +13,7 @@ from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Memory, NewMemory
 from mnemic.state.refinement import RefinementResult
 from mnemic.storage import memories
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 _MERGED = "select from_id, to_id from relations where agent_id = %(agent_id)s and relation_type = 'merged_from'"
 
@@ -60,7 +60,7 @@ async def _store(resources: Resources, who: Identity, given: Mapping[UUID, Given
         for id_, memory in given.items()
     ]
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         await scoped.begin_operation("formation")
         await memories.insert(scoped, rows, model=resources.embedder.name, vectors={}, run_id=None)
 

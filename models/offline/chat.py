@@ -73,7 +73,7 @@ def _call(turn: int, name: str, **arguments: Any) -> AIMessage:
 
 
 def _best(request: str, lines: Iterable[str]) -> list[str]:
-    """The lines that share most content_tokens words with what was asked."""
+    """The lines that share most telling words with what was asked."""
     is_own = re.search(r"\bI\b", request) and not re.search(r"\bmy\b", request)
     own = [line for line in lines if not (is_own and _OF_ANOTHER.match(line))]
     shared = {line: len(content_tokens(request) & content_tokens(line)) for line in own}

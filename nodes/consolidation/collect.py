@@ -16,8 +16,8 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, memories, scopes
-from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Lease
+from mnemic.storage.transaction import ScopedTransaction
 
 
 def collect(provide: Provider) -> ConsolidationNode:
@@ -37,7 +37,7 @@ def collect(provide: Provider) -> ConsolidationNode:
             require_own_scope(identity, key)
         lease = Lease(work="consolidation", scope_key=key, holder=holder_of(runtime))
 
-        async def act(scoped: Scoped) -> _Due | Outcome:
+        async def act(scoped: ScopedTransaction) -> _Due | Outcome:
             return await _take_up(scoped, lease, resources.settings, forced=forced)
 
         async with returned(resources, identity, lease):
@@ -68,7 +68,7 @@ class _Due(NamedTuple):
     overrides: dict[str, Any]
 
 
-async def _take_up(scoped: Scoped, lease: Lease, settings: Settings, *, forced: bool) -> _Due | Outcome:
+async def _take_up(scoped: ScopedTransaction, lease: Lease, settings: Settings, *, forced: bool) -> _Due | Outcome:
     if await _due(scoped, lease.scope_key, settings, forced=forced) is None:
         return "not_due"
     failed = await leases.claim(scoped, lease, settings, forced=forced)
@@ -82,7 +82,7 @@ async def _take_up(scoped: Scoped, lease: Lease, settings: Settings, *, forced: 
     return due._replace(reflections=due.reflections[: max(1, settings.consolidation_reflections >> failed)])
 
 
-async def _due(scoped: Scoped, key: str, settings: Settings, *, forced: bool) -> _Due | None:
+async def _due(scoped: ScopedTransaction, key: str, settings: Settings, *, forced: bool) -> _Due | None:
     """What waits in the scope key; None where that is too little, or may not be touched."""
     part = await memories.standing(scoped)
     own = (await scopes.scope_settings(scoped)).get(key) or ScopeSettings(scope_key=key)

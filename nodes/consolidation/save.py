@@ -14,7 +14,7 @@ from mnemic.state.graphs import ConsolidationState
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import NewMemory
 from mnemic.storage import leases, memories, scopes
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 
 def save_consolidation(provide: Provider) -> ConsolidationNode:
@@ -26,7 +26,7 @@ def save_consolidation(provide: Provider) -> ConsolidationNode:
         lease = consolidation_lease_of(state, identity)
         reflections = state["reflections"]
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             await scoped.begin_operation("consolidation", meta={"kept_share": state["kept_share"]})
             consolidation_id = await _write(scoped, state)
             await memories.absorb(scoped, consolidation_id, [memory.id for memory in reflections])
@@ -43,7 +43,7 @@ def save_consolidation(provide: Provider) -> ConsolidationNode:
     return save_consolidation
 
 
-async def _write(scoped: Scoped, state: ConsolidationState) -> UUID:
+async def _write(scoped: ScopedTransaction, state: ConsolidationState) -> UUID:
     if current := state["current"]:
         await memories.rewrite_consolidation(scoped, current, state["text"])
         return current.id

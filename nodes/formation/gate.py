@@ -21,8 +21,8 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Message, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes
-from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Lease
+from mnemic.storage.transaction import ScopedTransaction
 
 
 def gate(provide: Provider) -> FormationNode:
@@ -47,7 +47,7 @@ def gate(provide: Provider) -> FormationNode:
             by_turn=left is not None,
         )
 
-        async def act(scoped: Scoped) -> tuple[_Work, dict[str, ScopeSettings]]:
+        async def act(scoped: ScopedTransaction) -> tuple[_Work, dict[str, ScopeSettings]]:
             return await _take_up(scoped, run), await scopes.scope_settings(scoped)
 
         async with returned(resources, identity, run.lease):
@@ -108,7 +108,7 @@ def _found(work: _Work, run: _Run) -> FormationState:
     }
 
 
-async def _take_up(scoped: Scoped, run: _Run) -> _Work:
+async def _take_up(scoped: ScopedTransaction, run: _Run) -> _Work:
     box = await _read(scoped, run)
     reason = _reason(box, run)
     idle = _Work(pending=box.pending, set_aside=box.set_aside)
@@ -143,7 +143,7 @@ def _reason(box: Inbox, run: _Run) -> FormationReason | None:
     )
 
 
-async def _read(scoped: Scoped, run: _Run, *, failed: int = 0) -> Inbox:
+async def _read(scoped: ScopedTransaction, run: _Run, *, failed: int = 0) -> Inbox:
     """The oldest messages, or turn, as far as they fit a prompt; half after each try that brought nothing usable.
 
     The last try takes one message alone, so that no other is set aside with it; further retries take another one each.

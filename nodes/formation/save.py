@@ -24,7 +24,7 @@ from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, memories, scopes
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 
 def save(provide: Provider) -> FormationNode:
@@ -45,7 +45,7 @@ def save(provide: Provider) -> FormationNode:
         others = brought_by(batch)
         meta = {"brought_by": others} if others else {}
 
-        async def act(scoped: Scoped) -> FormationState:
+        async def act(scoped: ScopedTransaction) -> FormationState:
             op_id = await scoped.begin_operation("formation", run_id=_run_id(runtime), meta=meta)
             await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
             stored = await _store(scoped, new, vectors, closing, resources.embedder.name, _run_id(runtime))
@@ -127,7 +127,7 @@ class _Stored(NamedTuple):
 
 
 async def _store(
-    scoped: Scoped,
+    scoped: ScopedTransaction,
     new: Sequence[NewMemory],
     vectors: Mapping[UUID, Sequence[float]],
     closing: Sequence[Closing],
@@ -144,7 +144,7 @@ async def _store(
     return _Stored(stored, len(changes), known)
 
 
-async def _count_turn(scoped: Scoped, key: str | None, written: int, settings: Settings) -> None:
+async def _count_turn(scoped: ScopedTransaction, key: str | None, written: int, settings: Settings) -> None:
     """The operation holds the agent's head, so that runs of one user that end at once are counted one by one."""
     if key is None or not written:
         return
@@ -168,7 +168,7 @@ def _change(row: Closing, stored: set[UUID], twins: Mapping[UUID, Twin]) -> tupl
     return Supersession(old_id=old_id, old_version=version, new_id=new_id), row.until
 
 
-async def _due(scoped: Scoped, settings: Settings) -> list[str]:
+async def _due(scoped: ScopedTransaction, settings: Settings) -> list[str]:
     """Scope keys with enough unabsorbed reflections for a consolidation."""
     waiting = await memories.unabsorbed_counts(scoped)
     overrides = await scopes.scope_settings(scoped)

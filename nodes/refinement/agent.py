@@ -13,8 +13,8 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.refinement import Batch, Ended, RefinementState
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
-from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Progress
+from mnemic.storage.transaction import ScopedTransaction
 
 
 def take_turn(provide: Provider, make_tools: ToolFactory) -> RefinementNode:
@@ -39,7 +39,7 @@ def take_turn(provide: Provider, make_tools: ToolFactory) -> RefinementNode:
             models,
         )
 
-        async def spend(scoped: Scoped) -> None:
+        async def spend(scoped: ScopedTransaction) -> None:
             await refinements.spend(scoped, session.claim, tokens)
 
         if tokens:

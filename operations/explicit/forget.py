@@ -9,7 +9,7 @@ from mnemic.state.errors import InvalidInputError, NotForgottenError
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory
 from mnemic.storage import history, memories
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 REASON = "forget"
 
@@ -43,7 +43,7 @@ async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, b
     """
     allowlist = resources.categories.of_role(identity.role)
 
-    async def act(scoped: Scoped) -> bool:
+    async def act(scoped: ScopedTransaction) -> bool:
         await scoped.begin_operation(REASON)
         memory = await memories.one(scoped, memory_id)
         if memory is None or not is_known(memory, allowlist):
@@ -83,7 +83,7 @@ def _require_forgettable(memory: Memory) -> None:
         raise NotForgottenError("this is the consolidation of everything: it is rewritten, not forgotten")
 
 
-async def _require_room(resources: Resources, scoped: Scoped) -> None:
+async def _require_room(resources: Resources, scoped: ScopedTransaction) -> None:
     """A conversation that orders the memory about does bounded damage; without a session, an actor's are all one."""
     most = resources.settings.forgets_per_session_and_day
     if await history.done_today(scoped, REASON) >= most:

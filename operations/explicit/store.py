@@ -21,7 +21,7 @@ from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import Kind, Message, NewMemory
 from mnemic.state.settings import Settings
 from mnemic.storage import history, memories, scopes
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 #: Ours, and nothing that anybody would have said.
 _STEP_NUMBER = re.compile(r"^\d+\. ", re.MULTILINE)
@@ -57,7 +57,7 @@ async def store_explicit(
     new = _memory(identity, draft, kind, conversation, datetime.now(UTC))
     vectors = await resources.embedder.embed([new.search_text]) if kind in memories.INDEXED else []
 
-    async def act(scoped: Scoped) -> Remembered:
+    async def act(scoped: ScopedTransaction) -> Remembered:
         await scoped.begin_operation(_reason(kind))
         await scopes.enter_agent(scoped)
         if conversation is not None:
@@ -72,7 +72,7 @@ def _reason(kind: Kind) -> str:
     return "remember_procedure" if kind == "procedure" else "remember"
 
 
-async def _require_room(settings: Settings, scoped: Scoped) -> None:
+async def _require_room(settings: Settings, scoped: ScopedTransaction) -> None:
     """A conversation that orders the memory about does bounded damage; what the host itself keeps is its own affair."""
     most = settings.remembers_per_session_and_day
     if await history.done_today(scoped, *REASONS) >= most:
@@ -86,7 +86,9 @@ def _require_switched_on(settings: Settings, kind: Kind) -> None:
         raise InvalidInputError(f"this agent keeps no memory of the kind {kind}: its setting {name} is off")
 
 
-async def _store(resources: Resources, scoped: Scoped, new: NewMemory, vectors: Sequence[Vector]) -> Remembered:
+async def _store(
+    resources: Resources, scoped: ScopedTransaction, new: NewMemory, vectors: Sequence[Vector]
+) -> Remembered:
     near = await _near(resources, scoped, new, vectors)
     bands = {old.id: band_of_fact(new.content, old, resources.embedder.bands) for old in near}
     if same := next((old for old in near if bands[old.id] == "auto"), None):
@@ -101,14 +103,16 @@ async def _store(resources: Resources, scoped: Scoped, new: NewMemory, vectors: 
     return Remembered(id=new.id, scope_key=new.scope_key, near=replaceable)
 
 
-async def _known(scoped: Scoped, new: NewMemory, memory_id: UUID | None) -> Remembered:
+async def _known(scoped: ScopedTransaction, new: NewMemory, memory_id: UUID | None) -> Remembered:
     """What is said in confidence now is private from now on."""
     if memory_id and new.private:
         await memories.make_private(scoped, memory_id)
     return Remembered(id=memory_id, scope_key=new.scope_key, known=True)
 
 
-async def _near(resources: Resources, scoped: Scoped, new: NewMemory, vectors: Sequence[Vector]) -> list[SimilarFact]:
+async def _near(
+    resources: Resources, scoped: ScopedTransaction, new: NewMemory, vectors: Sequence[Vector]
+) -> list[SimilarFact]:
     """Only facts are compared by meaning; every kind is unique by its text."""
     if new.kind != "fact":
         return []

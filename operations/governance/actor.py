@@ -7,7 +7,8 @@ from typing import Self, TypeVar
 
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity, scope_key
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 
 Result = TypeVar("Result")
 
@@ -43,13 +44,13 @@ class Actor:
         """Whether it is an administrator."""
         return self.keys is None
 
-    def transaction(self) -> AbstractAsyncContextManager[Scoped]:
+    def transaction(self) -> AbstractAsyncContextManager[ScopedTransaction]:
         """A transaction of the actor's role."""
         if self.administers:
             return self.database.administered(self.identity.agent_id, self.identity.actor)
         return self.database.scoped(self.identity)
 
-    async def write(self, act: Callable[[Scoped], Awaitable[Result]]) -> Result:
+    async def write(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` returns once its transaction is committed; done again where Postgres gave it up for another."""
         if self.administers:
             return await self.database.administer(self.identity.agent_id, self.identity.actor, act)

@@ -10,8 +10,8 @@ from mnemic.state.erasure import Erasure
 from mnemic.state.errors import ConfigurationError, InvalidInputError, UnknownMemoryError
 from mnemic.state.identity import scope_key
 from mnemic.storage import erasure, memories
-from mnemic.storage.database import Scoped
 from mnemic.storage.erasure import Progress
+from mnemic.storage.transaction import ScopedTransaction
 
 #: Messages of one transaction, so that none holds the agent's head for long.
 FORGOTTEN_AT_ONCE: Final = 1000
@@ -69,7 +69,7 @@ async def set_protection(actor: Actor, memory_id: UUID, *, protected: bool) -> b
         UnknownMemoryError: the agent has no living memory of this id.
     """
 
-    async def act(scoped: Scoped) -> bool:
+    async def act(scoped: ScopedTransaction) -> bool:
         changed = await memories.set_protection(scoped, memory_id, protected=protected)
         if changed is None:
             raise UnknownMemoryError

@@ -26,15 +26,16 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory
 from mnemic.state.rollback import Operation, PastMemory, Plan, Rollback, RollbackOptions
 from mnemic.storage import refinements, time_machine
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
 from mnemic.storage.memories import STANDING
+from mnemic.storage.transaction import ScopedTransaction
 
 #: Memories and relations that one transaction changes; it holds the agent's head for a fraction of a second.
 STEP: Final = 250
 #: How often it is planned, where others change the same memories before the first step.
 PLANS: Final = 3
 
-Planner = Callable[[Scoped], Awaitable[Plan]]
+Planner = Callable[[ScopedTransaction], Awaitable[Plan]]
 
 
 async def operations(
@@ -53,7 +54,7 @@ async def undo(actor: Actor, op_ids: Sequence[UUID], options: RollbackOptions) -
         RollbackStoppedError: a part was done.
     """
 
-    async def plan(scoped: Scoped) -> Plan:
+    async def plan(scoped: ScopedTransaction) -> Plan:
         return await time_machine.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
 
     return await _carry_out(actor, plan, options)
@@ -66,7 +67,7 @@ async def undo_session(actor: Actor, session_id: str, since: datetime, options: 
         MnemicError: as `undo`.
     """
 
-    async def plan(scoped: Scoped) -> Plan:
+    async def plan(scoped: ScopedTransaction) -> Plan:
         op_ids = await time_machine.operations_of_session(scoped, actor.keys, session_id, since)
         return await time_machine.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
 
@@ -80,7 +81,7 @@ async def undo_refinement(actor: Actor, refinement_id: UUID, options: RollbackOp
         MnemicError: as `undo`.
     """
 
-    async def plan(scoped: Scoped) -> Plan:
+    async def plan(scoped: ScopedTransaction) -> Plan:
         op_ids = await refinements.operations(scoped, actor.keys, refinement_id)
         if not op_ids:
             is_known = await refinements.is_known(scoped, refinement_id)
@@ -112,7 +113,7 @@ async def restore(actor: Actor, key: str, moment: int | datetime, options: Rollb
             "shared (`Administration.restore`, or `mnemic restore` without --user)"
         )
 
-    async def plan(scoped: Scoped) -> Plan:
+    async def plan(scoped: ScopedTransaction) -> Plan:
         return await time_machine.plan_restore(scoped, key, moment, administers=actor.administers)
 
     return await _carry_out(actor, plan, options)

@@ -14,7 +14,7 @@ from mnemic.state.errors import InvalidInputError, MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Observed
 from mnemic.storage import inbox, revisions
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
 
@@ -40,7 +40,7 @@ async def observe(
     )
     session = session_of(identity)
 
-    async def act(scoped: Scoped) -> Observed:
+    async def act(scoped: ScopedTransaction) -> Observed:
         observed = await inbox.observe(scoped, session, new)
         if revision is not None:
             await revisions.advance(scoped, session, revision)

@@ -20,7 +20,7 @@ from mnemic.state.query import MAX_TOP_K, MemoryQuery
 from mnemic.state.records import Found, Memory, Standing, StandingPart
 from mnemic.state.settings import Settings
 from mnemic.storage import memories, revisions
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
 #: The shortest line of a fact, a date and hardly more, has 16 characters.
@@ -113,7 +113,7 @@ async def _vector(resources: Resources, question: str) -> Vector | None:
 # -- what changed
 
 
-async def _changes(scoped: Scoped, resources: Resources, settings: Settings) -> RecallState:
+async def _changes(scoped: ScopedTransaction, resources: Resources, settings: Settings) -> RecallState:
     """The delta header, the changes behind it, and up to where they go: one statement, for a session alone."""
     session = scoped.identity.session_id
     if session is None or not (settings.always_in_context or settings.rag):
@@ -140,7 +140,7 @@ def _row(change: Change) -> dict[str, int | str]:
 # -- the standing part
 
 
-async def read_standing(scoped: Scoped, resources: Resources, role: str) -> StandingPart:
+async def read_standing(scoped: ScopedTransaction, resources: Resources, role: str) -> StandingPart:
     """What is always in context for a role.
 
     Standing texts come to roles marked so; facts of a category that is always in context, to every role whose

@@ -15,8 +15,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.query import CandidateSearch, MemoryQuery
 from mnemic.state.records import Found
 from mnemic.state.settings import Settings
-from mnemic.storage.database import Scoped
 from mnemic.storage.search import search_candidates
+from mnemic.storage.transaction import ScopedTransaction
 
 #: Of a kept message, which may have 32,000 characters, a bullet shows the beginning; of a procedure every step counts.
 MESSAGE_CHARS = 500
@@ -67,7 +67,11 @@ def search_setup(resources: Resources, settings: Settings) -> SearchSetup:
 
 
 async def search(
-    scoped: Scoped, setup: SearchSetup, request: MemoryQuery, vector: Sequence[float] | None, categories: Sequence[str]
+    scoped: ScopedTransaction,
+    setup: SearchSetup,
+    request: MemoryQuery,
+    vector: Sequence[float] | None,
+    categories: Sequence[str],
 ) -> list[Found]:
     """The best entries of the visible scope keys, best first; related memories, at most two, come behind them.
 

@@ -16,7 +16,7 @@ from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory
 from mnemic.state.refinement import Ended, LedgerEntry, Refinement
 from mnemic.storage import memories, refinements
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
 MAX_SUMMARY_CHARS: Final = 500
@@ -51,7 +51,7 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
     journals = [_journal(session, f"Refinement: {line} {summary}".strip())] if counts else []
     vectors = {journal.id: await _embedded(session, journal.search_text) for journal in journals}
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         await refinements.begin_act(scoped, session.claim, "refinement")
         await memories.see_every_category(scoped)  # a role that refines need not be one that reads journals
         model = session.resources.embedder.name
@@ -69,7 +69,9 @@ def outcome(row: Refinement, after: Sequence[LedgerEntry], protected: int, ended
     return f"{row.memories_before} → {len(after)} memories, about {saved:,} tokens saved{kept}.{limit}"
 
 
-async def _figures(scoped: Scoped, refinement_id: UUID) -> tuple[Refinement, dict[str, int], list[LedgerEntry]]:
+async def _figures(
+    scoped: ScopedTransaction, refinement_id: UUID
+) -> tuple[Refinement, dict[str, int], list[LedgerEntry]]:
     row = await refinements.one(scoped, refinement_id)
     return row, await refinements.done(scoped, refinement_id), await refinements.ledger(scoped)
 

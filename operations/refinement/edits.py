@@ -19,14 +19,14 @@ from mnemic.prompts.refine import render_found, render_missing
 from mnemic.state.errors import RefinementRefusedError
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import memories, refinements
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 
 async def search(session: RefinementSession, query: str, after: date | None, before: date | None) -> str:
     """Core memories of the session's scope key that have one of the words, since and before a day."""
     words = clean_text(query)
 
-    async def act(scoped: Scoped) -> list[LedgerEntry]:
+    async def act(scoped: ScopedTransaction) -> list[LedgerEntry]:
         ids = await refinements.find(scoped, words, after=_midnight(after), before=_midnight(before))
         entries = {entry.id: entry for entry in await refinements.ledger(scoped)}
         return [entries[memory_id] for memory_id in ids if memory_id in entries]

@@ -13,9 +13,9 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.refinement import LedgerEntry, RefinementResult
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, refinements, scopes
-from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Lease
 from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import ScopedTransaction
 
 
 class CoreMemory(NamedTuple):
@@ -90,7 +90,7 @@ async def open_session(resources: Resources, identity: Identity, lease: Lease, *
     key = lease.scope_key
     allowed = _require_refinable(resources, identity, key)
 
-    async def act(scoped: Scoped) -> Opened | CoreMemory:
+    async def act(scoped: ScopedTransaction) -> Opened | CoreMemory:
         core = await _core_memory(scoped, key, resources.settings)
         if not core.is_due(forced=forced):
             return core
@@ -132,7 +132,7 @@ def _require_refinable(resources: Resources, identity: Identity, key: str) -> tu
     return allowlist.categories
 
 
-async def _core_memory(scoped: Scoped, key: str, settings: Settings) -> CoreMemory:
+async def _core_memory(scoped: ScopedTransaction, key: str, settings: Settings) -> CoreMemory:
     overrides = await scopes.agent_settings(scoped)
     ledger, running = await refinements.ledger(scoped), await refinements.running(scoped, key)
     return CoreMemory(overrides=overrides, settings=settings.overridden(overrides), ledger=ledger, running=running)

@@ -16,8 +16,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.refinement import Budget, Handles, LedgerEntry, RefinementState
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
-from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import ScopedTransaction
 
 Result = TypeVar("Result")
 
@@ -33,12 +33,12 @@ class RefinementSession:
     claim: Claim
     handles: Handles = field(default_factory=Handles)
 
-    async def read(self, act: Callable[[Scoped], Awaitable[Result]]) -> Result:
+    async def read(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` reads."""
         async with self.resources.database.scoped(self.identity, only=self._key, categories=self.allowed) as scoped:
             return await act(scoped)
 
-    async def write(self, act: Callable[[Scoped], Awaitable[Result]]) -> Result:
+    async def write(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` returns once it is committed; it may run more than once."""
         return await self.resources.database.write(self.identity, act, only=self._key, categories=self.allowed)
 
@@ -52,7 +52,7 @@ class RefinementSession:
             RefinementOverError: the session has ended, or is no longer this run's.
         """
 
-        async def operation(scoped: Scoped) -> tuple[Result, list[LedgerEntry]]:
+        async def operation(scoped: ScopedTransaction) -> tuple[Result, list[LedgerEntry]]:
             await refinements.begin_act(scoped, self.claim, reason)
             editor = CoreMemoryEditor(self, scoped, await refinements.ledger(scoped))
             return await act(editor), await refinements.ledger(scoped)
@@ -97,7 +97,7 @@ class RefinementSession:
 class CoreMemoryEditor:
     """The core memory inside one operation, and what may be done to it."""
 
-    def __init__(self, session: RefinementSession, scoped: Scoped, entries: Sequence[LedgerEntry]) -> None:
+    def __init__(self, session: RefinementSession, scoped: ScopedTransaction, entries: Sequence[LedgerEntry]) -> None:
         self.scoped = scoped
         #: As they are now.
         self.entries = {entry.id: entry for entry in entries}

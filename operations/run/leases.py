@@ -16,8 +16,8 @@ from mnemic.state.graphs import ConsolidationState, FormationState
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.refinement import RefinementState
 from mnemic.storage import leases
-from mnemic.storage.database import Scoped
 from mnemic.storage.leases import Failure, Lease
+from mnemic.storage.transaction import ScopedTransaction
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -54,7 +54,7 @@ async def returned(resources: Resources, identity: Identity, lease: Lease) -> As
 async def give_back(resources: Resources, identity: Identity, lease: Lease, failure: Failure) -> None:
     """Ends the lease with the wait the failure asks for; where the database is away, it expires by itself."""
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         await leases.give_back(scoped, lease, resources.settings, failure)
 
     with suppress(MnemicError):  # the failure itself is what the caller must see

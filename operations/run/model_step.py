@@ -17,7 +17,7 @@ from mnemic.state.records import Usage
 from mnemic.state.refinement import Turn
 from mnemic.state.settings import Settings
 from mnemic.storage import scopes, usage
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -115,7 +115,7 @@ async def _record(resources: Resources, identity: Identity, spent: Usage | None)
     if spent is None or not spent.calls:
         return
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         await scopes.enter_agent(scoped)  # its first turn may come before its first message is stored
         await usage.record(scoped, spent)
 

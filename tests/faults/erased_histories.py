@@ -11,7 +11,8 @@ from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Supersession
 from mnemic.storage import inbox, memories, refinements, scopes, time_machine
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support import in_one
 from tests.support.stored_refinements import begun, ended
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
@@ -84,7 +85,9 @@ class History:
         self.said += 1
         return message(f"Number {self.said}: as I told you, my {self.canary}")
 
-    async def _formed(self, *new: NewMemory, said: Message, also: Callable[[Scoped], Awaitable[object]] | None) -> None:
+    async def _formed(
+        self, *new: NewMemory, said: Message, also: Callable[[ScopedTransaction], Awaitable[object]] | None
+    ) -> None:
         """An operation of a formation."""
         async with self.db.scoped(self.who) as scoped:
             await scopes.enter_agent(scoped)
@@ -147,7 +150,7 @@ class History:
         other, said = memory(self._text(canary=False), kind="core"), message(f"More {self.said}")
         await self._formed(other, said=said, also=None)
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             entries = [one for one in await refinements.ledger(scoped) if one.id in (known.id, other.id)]
             await refinements.merge(scoped, entries, "profile", self._text(canary=self.random.random() < 0.8))
 
@@ -156,14 +159,14 @@ class History:
     async def _rewrite(self) -> None:
         if known := await self._living("core"):
 
-            async def act(scoped: Scoped) -> None:
+            async def act(scoped: ScopedTransaction) -> None:
                 (entry,) = [one for one in await refinements.ledger(scoped) if one.id == known.id]
                 text = self._text(canary=self.random.random() < 0.8)
                 await refinements.rewrite(scoped, entry, text, model=MODEL, vector=None)
 
             await self._cut("update", act)
 
-    async def _cut(self, reason: str, act: Callable[[Scoped], Awaitable[None]]) -> None:
+    async def _cut(self, reason: str, act: Callable[[ScopedTransaction], Awaitable[None]]) -> None:
         claim = await begun(self.db, self.who, KEY)
         try:
             async with self.db.scoped(self.who, only=KEY) as scoped:

@@ -16,7 +16,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import IndexedText, ScopeSettings
 from mnemic.storage import history, inbox, memories, scopes
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.asking import searched
 from tests.support.worlds import MODEL, direction, identity, memory, message
 
@@ -135,7 +136,7 @@ class Town:
             await self._fail(deed.fault, scoped)
             self._check(deed.who, await _act(second, scoped, deed))
 
-    async def _fail(self, fault: Fault, scoped: Scoped) -> None:
+    async def _fail(self, fault: Fault, scoped: ScopedTransaction) -> None:
         if fault == "error":
             raise UpsetError
         if fault == "timeout":
@@ -185,14 +186,14 @@ def tokens_in(superuser: psycopg.Connection) -> set[str]:
     return {token for (content,) in rows for token in _TOKEN.findall(content or "")}
 
 
-async def _act(name: str, scoped: Scoped, deed: Deed) -> Iterable[str]:
+async def _act(name: str, scoped: ScopedTransaction, deed: Deed) -> Iterable[str]:
     if name == "write":
         await _write(scoped, deed)
         return ()
     return await READS[name](scoped, deed)
 
 
-async def _write(scoped: Scoped, deed: Deed) -> None:
+async def _write(scoped: ScopedTransaction, deed: Deed) -> None:
     """A fact or reflection in every scope key, and a message; each names its owner."""
     who = deed.who
     said = message(
@@ -216,46 +217,48 @@ async def _write(scoped: Scoped, deed: Deed) -> None:
     await inbox.index_messages(scoped, MODEL, [text])
 
 
-async def _standing(scoped: Scoped, _: Deed) -> list[str]:
+async def _standing(scoped: ScopedTransaction, _: Deed) -> list[str]:
     return [part.text for part in (await memories.standing(scoped)).scopes]
 
 
-async def _living(scoped: Scoped, _: Deed) -> list[str]:
+async def _living(scoped: ScopedTransaction, _: Deed) -> list[str]:
     found = await memories.living(scoped, ["fact", "reflection"], most=20, with_closed=True)
     return [one.content for one in found]
 
 
-async def _similar(scoped: Scoped, _: Deed) -> list[str]:
+async def _similar(scoped: ScopedTransaction, _: Deed) -> list[str]:
     """Near facts of everybody's scope keys: what is not the asker's own has none."""
     keys = ALL_KEYS[:: len(ALL_KEYS) // 10] + list(scoped.scope_keys)
     near = await memories.similar(scoped, keys, [direction(0)] * len(keys), model=MODEL, most=3)
     return [fact.content for fact in near]
 
 
-async def _history(scoped: Scoped, deed: Deed) -> list[str]:
+async def _history(scoped: ScopedTransaction, deed: Deed) -> list[str]:
     """The history of somebody's first memory, which is often somebody else's."""
     whose = deed.whose
     events = await history.of_memory(scoped, _memory_id(whose, f"user:{whose.user_id}", _first_token(whose)))
     return [f"{event.before} {event.after}" for event in events]
 
 
-async def _inbox(scoped: Scoped, deed: Deed) -> list[str]:
+async def _inbox(scoped: ScopedTransaction, deed: Deed) -> list[str]:
     """What waits in somebody's session."""
     box = await inbox.read_inbox(scoped, deed.whose.session_id or "", most=20)
     return [one.content for one in box.messages]
 
 
-async def _names(scoped: Scoped, _: Deed) -> list[str]:
+async def _names(scoped: ScopedTransaction, _: Deed) -> list[str]:
     return [part.name or "" for part in (await scopes.scope_settings(scoped)).values()]
 
 
-async def _everything(scoped: Scoped, _: Deed) -> list[str]:
+async def _everything(scoped: ScopedTransaction, _: Deed) -> list[str]:
     """Every table without any condition: the policies alone."""
     return [row[0] for row in await (await scoped.execute(_EVERYTHING, {})).fetchall()]
 
 
-def _searching(search_type: Literal["hybrid", "semantic", "text"]) -> Callable[[Scoped, Deed], Awaitable[list[str]]]:
-    async def found(scoped: Scoped, _: Deed) -> list[str]:
+def _searching(
+    search_type: Literal["hybrid", "semantic", "text"],
+) -> Callable[[ScopedTransaction, Deed], Awaitable[list[str]]]:
+    async def found(scoped: ScopedTransaction, _: Deed) -> list[str]:
         request = MemoryQuery(query="Which ferry leaves?", search_type=search_type, top_k=10)
         results = await searched(scoped, request, direction(0), ["profile", "message"])
         return [one.content for one in results]
@@ -263,7 +266,7 @@ def _searching(search_type: Literal["hybrid", "semantic", "text"]) -> Callable[[
     return found
 
 
-READS: dict[str, Callable[[Scoped, Deed], Awaitable[list[str]]]] = {
+READS: dict[str, Callable[[ScopedTransaction, Deed], Awaitable[list[str]]]] = {
     "standing": _standing,
     "living": _living,
     "similar": _similar,

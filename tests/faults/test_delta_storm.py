@@ -16,7 +16,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import memories, opening, revisions
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.chaos import storm, worsen
 from tests.support.mutating import open_beside_the_head
 from tests.support.scripted import scripted_memory, scripted_model
@@ -41,7 +42,7 @@ begin
 end $do$;
 """
 
-Act = Callable[[Scoped], Awaitable[object]]
+Act = Callable[[ScopedTransaction], Awaitable[object]]
 
 
 @dataclass
@@ -103,7 +104,7 @@ class Writer:
             await self.operate(absorbed(thought, by=other))
 
     async def operate(self, *acts: Act) -> None:
-        async def operation(scoped: Scoped) -> None:
+        async def operation(scoped: ScopedTransaction) -> None:
             await scoped.begin_operation("formation")
             for act in acts:
                 await act(scoped)
@@ -181,7 +182,7 @@ async def test_control_with_the_revision_read_later_some_are_missed(
 ) -> None:
     read = revisions.changes
 
-    async def read_later(scoped: Scoped, session_id: str, *, standing: bool) -> Changes:
+    async def read_later(scoped: ScopedTransaction, session_id: str, *, standing: bool) -> Changes:
         changes = await read(scoped, session_id, standing=standing)
         await asyncio.sleep(0.005)
         row = await (await scoped.execute("select seq from heads where agent_id = %(agent_id)s", {})).fetchone()

@@ -15,7 +15,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Memory, Message, ScopeSettings, Supersession, Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories, scopes, usage
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.chaos import deadlocks, storm
 from tests.support.chain import assert_chain_is_whole
 from tests.support.deadlocks import see_deadlocks_quickly
@@ -75,7 +76,7 @@ class Harbour:
         ]
         thought = memory(f"{who.user_id} is at sea {uuid.uuid4()}.", kind="reflection", key=f"user:{who.user_id}")
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             await scoped.begin_operation("formation")
             vectors = {one.id: direction(chance.uniform(0, 90)) for one in new}
             await memories.insert(scoped, [*new, thought], model=MODEL, vectors=vectors, run_id=None)
@@ -96,7 +97,7 @@ class Harbour:
             waiting = [one for one in await memories.living(scoped, ["reflection"], most=4) if one.scope_key == key]
         await self.db.write(who, lambda scoped: self._absorb(scoped, key, texts, waiting))
 
-    async def _absorb(self, scoped: Scoped, key: str, texts: list[Memory], waiting: list[Memory]) -> None:
+    async def _absorb(self, scoped: ScopedTransaction, key: str, texts: list[Memory], waiting: list[Memory]) -> None:
         await scoped.begin_operation("consolidation")
         text = f"All is well {uuid.uuid4()}."
         if texts:
@@ -115,7 +116,7 @@ class Harbour:
             known = await memories.living(scoped, ["fact"], most=20)
         chosen = [fact.id for fact in chance.sample(known, min(2, len(known))) if not fact.protected]
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             await scoped.begin_operation("weighing")
             for fact_id in chosen:
                 await scoped.execute(

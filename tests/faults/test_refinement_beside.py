@@ -16,7 +16,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.records import Memory, ScopeSettings
 from mnemic.storage import memories, refinements
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.chaos import worsen
 from tests.faults.checker import what_is_wrong
 from tests.faults.jobs import Job, crates_in, job
@@ -51,7 +51,7 @@ async def rewrite(mnemic: Mnemic, _: Clone) -> None:
     """A consolidation is written anew."""
     text = await only(mnemic, "consolidation")
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         await memories.rewrite_consolidation(scoped, text, "Ana wants the newest words of all of them.")
 
     await operate(mnemic.resources.database, ANA, act)

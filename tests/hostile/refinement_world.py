@@ -23,8 +23,8 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import IndexedText, NewMemory
 from mnemic.state.refinement import RefinementResult
 from mnemic.storage import inbox, memories, refinements
-from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import ScopedTransaction
 from mnemic.tools.refinement import refinement_tools
 from tests.hostile.misbehaving import Call, Misbehaving
 from tests.support.loopback import Request
@@ -112,7 +112,7 @@ async def _seed(service: Mnemic, superuser: psycopg.Connection, who: Identity, k
     made = await service.resources.embedder.embed([one.search_text for one in new])
     vectors = {one.id: vector for one, vector in zip(new, made, strict=True)}
 
-    async def store(scoped: Scoped) -> None:
+    async def store(scoped: ScopedTransaction) -> None:
         if key == "user:ana":
             await inbox.observe(scoped, "s1", said)
             await inbox.index_messages(scoped, "m", [IndexedText(item_id=one.id, text=one.content) for one in said])

@@ -25,7 +25,8 @@ from mnemic.state.graphs import RecallOutput
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Supersession
 from mnemic.storage import memories
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     REFLECTIONS,
@@ -72,7 +73,7 @@ def fact(content: str, *, importance: int = 3, category: str = "goals", key: str
 
 
 async def set_state(db: Database, who: Identity, memory_id: UUID, state: str) -> None:
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         values = {"id": memory_id, "state": state}
         await scoped.execute(
             "update memories set state = %(state)s where agent_id = %(agent_id)s and id = %(id)s", values

@@ -9,7 +9,7 @@ from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import IndexedText, Memory, NewMemory
 from mnemic.storage import inbox, memories
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.loopback import LoopbackModel
 from tests.support.played_refinements import (
     ANA,
@@ -44,7 +44,7 @@ async def formed(resources: Resources, *texts: str) -> list[NewMemory]:
     sent = [message(f"I say that {text}") for text in texts]
     new = [replace(one, source_message_ids=(sent[place].id,)) for place, one in enumerate(drafts(*texts))]
 
-    async def form(scoped: Scoped) -> None:
+    async def form(scoped: ScopedTransaction) -> None:
         await inbox.observe(scoped, "s1", sent)
         await inbox.index_messages(scoped, "m", [IndexedText(item_id=one.id, text=one.content) for one in sent])
         await memories.insert(scoped, new, model="m", vectors={}, run_id=None)

@@ -13,7 +13,8 @@ from mnemic.operations.governance.actor import Actor
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Message, NewMemory, Relation, Supersession
 from mnemic.storage import inbox, memories
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.erasing import form
 from tests.support.mutating import mutate
 from tests.support.rollbacks import administrator_of, op_ids, restore, undo
@@ -37,7 +38,7 @@ async def last_operation(db: Database) -> UUID:
 
 
 async def forget(db: Database, new: NewMemory, who: Identity = ME) -> None:
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         old = await memories.one(scoped, new.id)
         assert old
         await memories.forget(scoped, old)
@@ -46,7 +47,7 @@ async def forget(db: Database, new: NewMemory, who: Identity = ME) -> None:
 
 
 async def reword(db: Database, new: NewMemory, content: str) -> None:
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         old = await memories.one(scoped, new.id)
         assert old
         await memories.rewrite_consolidation(scoped, old, content)
@@ -77,7 +78,7 @@ async def states(db: Database, *new: NewMemory) -> list[str]:
         return [found.state for one in new if (found := await memories.one(scoped, one.id))]
 
 
-def adding(*new: NewMemory) -> Callable[[Scoped], Awaitable[object]]:
+def adding(*new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:
     return lambda scoped: memories.insert(scoped, new, model=MODEL, vectors={}, run_id=None)
 
 

@@ -21,7 +21,8 @@ from mnemic.state.errors import (
 from mnemic.state.identity import Identity
 from mnemic.state.rollback import Rollback, RollbackOptions
 from mnemic.storage import memories
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.chain import assert_chain_is_whole
 from tests.support.rollbacks import (
     ANA,
@@ -359,6 +360,6 @@ async def test_the_past_is_read_under_the_roles_allowlist_and_of_ones_own_scope_
             await rollback.as_of(db, ANA, ALL, key, 1, with_closed=False)
 
 
-async def _add(text: str, scoped: Scoped) -> None:
+async def _add(text: str, scoped: ScopedTransaction) -> None:
     """One statement of its own, and so with a time of its own."""
     await memories.insert(scoped, [new_memory(text)], model=MODEL, vectors={}, run_id=None)

@@ -20,7 +20,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import erasure, history, inbox, memories, scopes
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.audited import administration, problems, tell
 from tests.support.erasing import expire
 from tests.support.rollbacks import restore, undo
@@ -41,7 +42,7 @@ async def roll_back(person: Actor, name: str) -> None:
         await undo(person, op_id, cascade=True, skip_erased=True)
 
 
-async def act(scoped: Scoped, name: str) -> None:
+async def act(scoped: ScopedTransaction, name: str) -> None:
     """One operation of a person's, on what the person has."""
     living = [one for one in await memories.living(scoped, ["fact", "reflection"], most=50) if not one.protected]
     if name == "keep":
@@ -57,7 +58,7 @@ async def act(scoped: Scoped, name: str) -> None:
             await scoped.execute(change, {})
 
 
-async def _keep(scoped: Scoped, key: str) -> None:
+async def _keep(scoped: ScopedTransaction, key: str) -> None:
     """A fact with a source and a relation, and a reflection."""
     said = message("So it is.", user=key.removeprefix("user:"))
     fact = memory(f"A fact {uuid.uuid4()}.", key=key, sources=[said])

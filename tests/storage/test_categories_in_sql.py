@@ -12,7 +12,8 @@ from mnemic.state.query import MemoryFilters, MemoryQuery
 from mnemic.state.records import Found, IndexedText, Kind, NewMemory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import history, inbox, memories
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.asking import searched
 from tests.support.server import Clone
 from tests.support.spellings import spellings
@@ -74,13 +75,13 @@ async def world(db: Database) -> Database:
     return db
 
 
-async def found(scoped: Scoped, request: MemoryQuery, categories: Sequence[str] = EVERY) -> list[Found]:
+async def found(scoped: ScopedTransaction, request: MemoryQuery, categories: Sequence[str] = EVERY) -> list[Found]:
     """What the search brings when the check of a request's categories is left out."""
     vector = None if request.search_type == "text" else direction(0)
     return await searched(scoped, request, vector, categories)
 
 
-async def everything(scoped: Scoped, question: str = "bees wombat") -> set[str]:
+async def everything(scoped: ScopedTransaction, question: str = "bees wombat") -> set[str]:
     """The categories of all that the service's own reading brings, asked for every category there is."""
     asked = [
         await found(scoped, MemoryQuery(query=question, categories=named, filters=filters, top_k=100))
@@ -93,7 +94,7 @@ async def everything(scoped: Scoped, question: str = "bees wombat") -> set[str]:
     return {item.category for items in asked for item in items} | {one.category for one in [*listed, *shown]}
 
 
-async def bare(scoped: Scoped, table: str) -> set[str]:
+async def bare(scoped: ScopedTransaction, table: str) -> set[str]:
     cursor = await scoped.execute(SEEN[table], {})
     return {row[0] for row in await cursor.fetchall()}
 

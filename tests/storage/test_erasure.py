@@ -19,7 +19,8 @@ from mnemic.state.records import Memory, NewMemory
 from mnemic.state.rollback import RollbackOptions
 from mnemic.state.settings import Settings
 from mnemic.storage import erasure, memories, time_machine
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support import in_one
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.erasing import (
@@ -225,7 +226,7 @@ async def test_contents_of_the_history_go_by_an_erasure_alone(db: Database, clea
                 owner.execute("delete from history_contents")
 
 
-async def _after(scoped: Scoped, *statements: LiteralString) -> None:
+async def _after(scoped: ScopedTransaction, *statements: LiteralString) -> None:
     for statement in statements:
         await scoped.execute(statement, {})
 
@@ -320,7 +321,7 @@ async def test_the_purge_takes_a_message_that_besides_only_the_erased_rests_on(
     assert problems(clean_db) == []
 
 
-async def _twice(scoped: Scoped, memory_id: uuid.UUID) -> None:
+async def _twice(scoped: ScopedTransaction, memory_id: uuid.UUID) -> None:
     """Restored after its expiry, and closed again by somebody."""
     for state in ("active", "soft_deleted"):
         await scoped.execute(f"update memories set state = '{state}' where id = '{memory_id}'", {})

@@ -9,7 +9,8 @@ import pytest
 
 from mnemic.state.records import Message, NewMemory, Supersession
 from mnemic.storage import inbox, memories, scopes
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.erasing import ANA, CANARY, erase, erase_person, expire, form, places, problems, states, told
 from tests.support.mutating import mutate
 from tests.support.server import Clone
@@ -229,7 +230,7 @@ async def test_what_somebody_remembered_for_themselves_in_a_session_of_the_perso
     assert problems(clean_db) == []
 
 
-def _storing(new: NewMemory) -> Callable[[Scoped], Awaitable[object]]:
+def _storing(new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:
     return lambda scoped: memories.insert(scoped, [new], model=MODEL, vectors={}, run_id=None)
 
 

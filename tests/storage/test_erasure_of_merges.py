@@ -12,8 +12,9 @@ import pytest
 from mnemic.state.errors import MnemicError
 from mnemic.state.records import NewMemory
 from mnemic.storage import refinements
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
 from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support import in_one
 from tests.support.erasing import ANA, CANARY, erase, erase_person, forget, form, places, problems, states
 from tests.support.mutating import mutate
@@ -35,7 +36,7 @@ async def merged(db: Database, session: Claim, text: str, *ids: UUID) -> UUID:
 
     made: list[UUID | None] = []
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         ledger = await refinements.ledger(scoped)
         made.append(await refinements.merge(scoped, [one for one in ledger if one.id in ids], "profile", text))
 
@@ -168,7 +169,7 @@ async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it
     session = await begun(db, ANA, OFFICE)
     both = await merged(db, session, "Ana keeps an animal in the shed; its key hangs by the door", hers.id, his.id)
 
-    async def rewrite(scoped: Scoped) -> None:
+    async def rewrite(scoped: ScopedTransaction) -> None:
         (entry,) = [one for one in await refinements.ledger(scoped) if one.id == third.id]
         assert await refinements.rewrite(scoped, entry, f"Green door, {CANARY}", model="", vector=None)
 

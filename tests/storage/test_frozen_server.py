@@ -16,7 +16,8 @@ from mnemic.state.settings import Settings
 from mnemic.storage import connection as connection_module
 from mnemic.storage import scopes
 from mnemic.storage.connection import connection_options
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
 from tests.support.worlds import identity
@@ -79,7 +80,7 @@ async def test_a_write_on_a_server_that_freezes_is_an_error_of_ours(fresh_db: Cl
     async with fresh_db.database(Settings(**LIMITS)) as db:
         with ExitStack() as ending:
 
-            async def act(scoped: Scoped) -> None:
+            async def act(scoped: ScopedTransaction) -> None:
                 await scopes.configure_agent(scoped, {"rag": False})
                 ending.enter_context(frozen(fresh_db))
                 if not last:

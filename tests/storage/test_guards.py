@@ -11,7 +11,8 @@ from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, Refuse
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Supersession
 from mnemic.storage import memories
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.mutating import mutate
 from tests.support.server import Clone
 from tests.support.stored_refinements import Act, in_a_session
@@ -39,7 +40,7 @@ async def stored(db: Database) -> NewMemory:
 def changing(statement: str) -> Act:
     """The statement, which must reach one row: what changes none passes every guard."""
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         cursor = await scoped.execute(statement, {})
         assert cursor.rowcount == 1
 

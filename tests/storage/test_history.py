@@ -15,7 +15,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Memory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import history, memories
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.chain import assert_chain_is_whole
 from tests.support.server import Clone
 from tests.support.stored_refinements import in_a_session
@@ -71,7 +72,7 @@ async def test_a_revival_is_a_restore(db: Database, superuser: psycopg.Connectio
     ]
 
 
-async def _act(scoped: Scoped, act: str, living: Sequence[Memory]) -> int:
+async def _act(scoped: ScopedTransaction, act: str, living: Sequence[Memory]) -> int:
     """One act; how many rows it changes."""
     if act == "add":
         count = 1 + len(living) % 2

@@ -11,7 +11,8 @@ from mnemic.state.errors import RefusedError
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Kind, Message, Relation, ScopeSettings, Usage
 from mnemic.storage import history, inbox, memories, scopes, usage
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support import in_one
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, direction, identity, memory, message, operate, remember
@@ -63,7 +64,7 @@ async def world(db: Database) -> Database:
     return db
 
 
-async def owners(scoped: Scoped, table: str) -> set[tuple[str, str]]:
+async def owners(scoped: ScopedTransaction, table: str) -> set[tuple[str, str]]:
     """The agents and owners of all rows that the transaction sees in a table, without any condition."""
     cursor = await scoped.execute(f"select distinct agent_id, {TABLES[table]} from {table}", {})
     return {(row[0], row[1]) for row in await cursor.fetchall()}

@@ -11,7 +11,8 @@ from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Kind, Memory, NewMemory, ScopeSettings, Supersession, Usage
 from mnemic.storage import memories, scopes, usage
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.asking import searched
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, operate, remember
 
@@ -64,7 +65,7 @@ async def supersede(db: Database, old_id: uuid.UUID, version: int) -> None:
     await operate(db, ME, lambda scoped: memories.supersede(scoped, [(change, MORNING + timedelta(days=1))]))
 
 
-def stale_acts(old: Memory) -> dict[str, Callable[[Scoped], Awaitable[None]]]:
+def stale_acts(old: Memory) -> dict[str, Callable[[ScopedTransaction], Awaitable[None]]]:
     change = Supersession(old_id=old.id, old_version=old.version, new_id=uuid.uuid4())
     return {
         "supersede": lambda scoped: memories.supersede(scoped, [(change, MORNING)]),
@@ -208,7 +209,7 @@ async def test_a_soft_deleted_memory_is_known_by_its_id_alone(db: Database) -> N
         await operate(db, ME, lambda scoped: memories.forget(scoped, gone))
 
 
-async def soft_delete(scoped: Scoped, memory_id: uuid.UUID) -> None:
+async def soft_delete(scoped: ScopedTransaction, memory_id: uuid.UUID) -> None:
     read = await memories.one(scoped, memory_id)
     assert read
     await memories.forget(scoped, read)

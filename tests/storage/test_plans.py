@@ -12,8 +12,9 @@ from psycopg import AsyncClientCursor
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
 from mnemic.storage.statements import numbered
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.asking import searched
 from tests.support.crowd import DIMENSIONS, ENTRIES_EACH, load_crowd
 from tests.support.server import Clone, Server, cloned
@@ -44,7 +45,7 @@ async def database(crowd: Clone) -> AsyncIterator[Database]:
 
 
 @dataclass(frozen=True)
-class Explaining(Scoped):
+class Explaining(ScopedTransaction):
     """A transaction that explains statements instead of returning rows: the plan that runs, which knows no values."""
 
     nodes: list[Node] = field(default_factory=list)
@@ -102,7 +103,7 @@ def assert_only_the_visible(scans: list[Node]) -> None:
         assert touched(scan) <= ENTRIES_EACH
 
 
-async def run_search(scoped: Scoped, question: str = QUESTION, filters: MemoryFilters | None = None) -> None:
+async def run_search(scoped: ScopedTransaction, question: str = QUESTION, filters: MemoryFilters | None = None) -> None:
     request = MemoryQuery(query=question, top_k=5, filters=filters or MemoryFilters())
     await searched(scoped, request, VECTOR, CATEGORIES)
 

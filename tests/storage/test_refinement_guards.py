@@ -12,8 +12,9 @@ from mnemic.state.errors import ConcurrentChangeError, MnemicError, RefinementOv
 from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, NewMemory
 from mnemic.storage import refinements
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
 from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.mutating import mutate
 from tests.support.server import Clone
 from tests.support.stored_refinements import begun, ended, new, take_up, taken_over, within
@@ -22,7 +23,7 @@ from tests.support.worlds import expire_leases, identity, memory, operate, remem
 ANA, MUSEUM = identity("ana"), identity("ana", agent="museum")
 KEY, SHARED = "user:ana", "agent:harbor"
 KINDS: tuple[Kind, ...] = ("fact", "reflection", "consolidation", "episode", "journal", "insight", "procedure")
-Act = Callable[[Scoped], Awaitable[object]]
+Act = Callable[[ScopedTransaction], Awaitable[object]]
 REFUSED = "in a running refinement alone"
 
 
@@ -49,7 +50,7 @@ def rewriting(kind: str) -> Act:
     return executing(f"update memories set content = 'Other words.' where kind = '{kind}' and scope_key = '{KEY}'")
 
 
-async def merging(scoped: Scoped) -> None:
+async def merging(scoped: ScopedTransaction) -> None:
     """Stores a memory that passes for a merged one."""
     columns = "agent_id, id, kind, scope_key, subject, category, content, importance, provenance, valid_from"
     values = f"%(agent_id)s, gen_random_uuid(), 'core', '{KEY}', 'Ana', 'profile', 'All.', 2, 'consolidated', now()"
@@ -59,7 +60,7 @@ async def merging(scoped: Scoped) -> None:
 def protecting(core: NewMemory) -> Act:
     """Protects it, or fails."""
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         statement: Any = "select protect_in_refinement(id, version) from memories where id = %(id)s"
         if await scoped.tuples(statement, {"id": core.id}) != [(True,)]:
             raise RefusedError(REFUSED)
@@ -172,7 +173,7 @@ async def test_a_session_that_is_over_or_another_agents_is_none(
 async def test_a_session_of_another_scope_key_is_none(db: Database, core: NewMemory) -> None:
     session = await begun(db, ANA, SHARED)
 
-    async def begin(scoped: Scoped) -> None:
+    async def begin(scoped: ScopedTransaction) -> None:
         await refinements.begin_act(scoped, session, "update")
 
     await refused(db, core, pretending(session.id))
@@ -191,7 +192,7 @@ async def test_nobody_works_on_or_begins_a_session_of_a_scope_key_that_is_not_th
                 await refinements.begin_act(scoped, session, "merge")
     await ended(db, ANA, session)
 
-    async def begin(scoped: Scoped) -> None:
+    async def begin(scoped: ScopedTransaction) -> None:
         await refinements.begin(scoped, new(), [], target=10)
 
     with pytest.raises(MnemicError):
@@ -223,7 +224,7 @@ async def test_a_session_begins_and_ends_in_an_operation_and_is_never_unmade(db:
 
 
 async def test_a_merge_of_what_somebody_changed_meanwhile_is_to_be_done_again(db: Database, core: NewMemory) -> None:
-    async def of_yesterday(scoped: Scoped) -> None:
+    async def of_yesterday(scoped: ScopedTransaction) -> None:
         entries = [replace(entry, version=entry.version + 1) for entry in await refinements.ledger(scoped)]
         await refinements.merge(scoped, entries, "profile", "Ana.")
 
@@ -250,11 +251,11 @@ async def test_administrators_see_figures_and_begin_none(db: Database, clean_db:
 Pretence = Callable[[Act], Act]
 
 
-def _in_a_session(key: str, before: Callable[[Scoped, Claim], Awaitable[object]] | None = None) -> Pretence:
+def _in_a_session(key: str, before: Callable[[ScopedTransaction, Claim], Awaitable[object]] | None = None) -> Pretence:
     """The act in a transaction that has begun a session on this key, and has done that with it."""
 
     def pretending_so(act: Act) -> Act:
-        async def acts(scoped: Scoped) -> None:
+        async def acts(scoped: ScopedTransaction) -> None:
             session = new(key)
             await take_up(scoped, session)
             await refinements.begin(scoped, session, [], target=1)
@@ -269,11 +270,11 @@ def _in_a_session(key: str, before: Callable[[Scoped, Claim], Awaitable[object]]
     return pretending_so
 
 
-async def _expire(scoped: Scoped, _: Claim) -> None:
+async def _expire(scoped: ScopedTransaction, _: Claim) -> None:
     await executing("update leases set until = clock_timestamp()")(scoped)
 
 
-async def _end(scoped: Scoped, session: Claim) -> None:
+async def _end(scoped: ScopedTransaction, session: Claim) -> None:
     """Its lease goes with it, and is taken again, so that the end alone keeps it out."""
     await refinements.finish(scoped, session, "completed", [], {}, None)
     await take_up(scoped, session)
@@ -282,7 +283,7 @@ async def _end(scoped: Scoped, session: Claim) -> None:
 def _by_a_setting(act: Act) -> Act:
     """The act in a transaction that names a running session in a setting."""
 
-    async def acts(scoped: Scoped) -> None:
+    async def acts(scoped: ScopedTransaction) -> None:
         session = new(KEY)
         await take_up(scoped, session)
         await refinements.begin(scoped, session, [], target=1)
@@ -363,7 +364,7 @@ async def test_control_without_the_agent_in_them_another_agents_session_would_pr
         core = await _stored(db)
         session = await begun(db, MUSEUM)
 
-        async def begin(scoped: Scoped) -> None:
+        async def begin(scoped: ScopedTransaction) -> None:
             await refinements.begin_act(scoped, session, "update")
 
         for function, text in (

@@ -13,7 +13,8 @@ from mnemic.state.errors import InvalidInputError, RefusedError
 from mnemic.state.records import NewMemory, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.storage.test_plans import WHO, Explaining
 from tests.support.crowd import load_crowd
 from tests.support.server import Clone
@@ -93,7 +94,7 @@ async def test_what_is_unknown_closed_or_somebody_elses_is_left_out(
     assert pairs(superuser) == {(new.id, group.id)}
 
 
-async def _forget(scoped: Scoped, memory_id: uuid.UUID) -> None:
+async def _forget(scoped: ScopedTransaction, memory_id: uuid.UUID) -> None:
     read = await memories.one(scoped, memory_id)
     assert read
     await memories.forget(scoped, read)
@@ -169,11 +170,11 @@ class ExplainingInsert(Explaining):
 
     async def execute(self, statement: LiteralString, values: Any) -> Any:
         if statement == memories._SQL["insert"]:
-            cursor = await Scoped.execute(self, "explain (analyze, format json) " + statement, values)
+            cursor = await ScopedTransaction.execute(self, "explain (analyze, format json) " + statement, values)
             ((plans,),) = await cursor.fetchall()
             self.nodes.extend(_walk(plans[0]["Plan"]))
-            return await Scoped.execute(self, "select null::uuid where false", {})
-        return await Scoped.execute(self, statement, values)
+            return await ScopedTransaction.execute(self, "select null::uuid where false", {})
+        return await ScopedTransaction.execute(self, statement, values)
 
 
 def _walk(node: dict[str, Any]) -> Sequence[dict[str, Any]]:

@@ -12,7 +12,8 @@ from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import database as database_module
 from mnemic.storage import scopes
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.server import Clone
 from tests.support.worlds import identity
@@ -33,7 +34,7 @@ class Opposite:
         return list(await asyncio.gather(self._write(KEYS), self._write(KEYS[::-1]), return_exceptions=True))
 
     async def _write(self, keys: Sequence[str]) -> str:
-        async def act(scoped: Scoped) -> str:
+        async def act(scoped: ScopedTransaction) -> str:
             self.runs += 1
             is_first_time = self.runs <= 2
             for key in keys:
@@ -81,7 +82,7 @@ async def test_without_retries_the_same_deadlock_is_an_error(rows: Clone, monkey
 async def test_a_write_is_tried_four_times_where_that_can_help(db: Database, state: str, runs: int) -> None:
     done = 0
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         nonlocal done
         done += 1
         await scoped.execute(f"do $$ begin raise exception using errcode = '{state}'; end $$", {})
@@ -94,7 +95,7 @@ async def test_a_write_is_tried_four_times_where_that_can_help(db: Database, sta
 async def test_what_we_refuse_ourselves_is_not_tried_again(db: Database) -> None:
     done = 0
 
-    async def act(_: Scoped) -> None:
+    async def act(_: ScopedTransaction) -> None:
         nonlocal done
         done += 1
         raise ConcurrentChangeError
@@ -112,7 +113,7 @@ async def test_a_row_that_comes_free_in_the_meantime_is_written(clean_db: Clone)
             connection.execute("select 1 from mnemic.agents for update")
             runs = 0
 
-            async def act(scoped: Scoped) -> None:
+            async def act(scoped: ScopedTransaction) -> None:
                 nonlocal runs
                 runs += 1
                 if runs == 3:
@@ -133,7 +134,7 @@ async def test_no_connection_is_held_between_two_tries(clean_db: Clone, monkeypa
     monkeypatch.setattr(random, "uniform", lambda *_: 60.0)  # the pause outlasts the test
     failed = asyncio.Event()
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         failed.set()
         await scoped.execute("do $$ begin raise exception using errcode = '40001'; end $$", {})
 
@@ -151,7 +152,7 @@ async def test_no_connection_is_held_between_two_tries(clean_db: Clone, monkeypa
 async def test_an_administrators_act_is_done_again_too(clean_db: Clone) -> None:
     runs = 0
 
-    async def act(_: Scoped) -> str:
+    async def act(_: ScopedTransaction) -> str:
         nonlocal runs
         runs += 1
         if runs == 1:

@@ -12,7 +12,8 @@ from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError
 from mnemic.state.records import Supersession, Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories, usage
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, memory, message, operate, remember
 
@@ -90,7 +91,7 @@ async def test_a_deadlock_asks_for_another_attempt(db: Database) -> None:
 
 
 async def test_a_cut_connection_is_an_unavailable_database(db: Database, clean_db: Clone) -> None:
-    async def cut(scoped: Scoped) -> None:
+    async def cut(scoped: ScopedTransaction) -> None:
         with clean_db.as_superuser() as connection:
             connection.execute("select pg_terminate_backend(%s)", (scoped.connection.info.backend_pid,))
         await scoped.execute("select 1", {})

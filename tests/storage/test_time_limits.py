@@ -12,7 +12,8 @@ from mnemic.state.records import Usage
 from mnemic.state.settings import Settings
 from mnemic.storage import pool as pool_module
 from mnemic.storage import scopes, usage
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.server import Clone
 from tests.support.worlds import identity, remember
 
@@ -79,7 +80,7 @@ async def test_a_row_that_somebody_holds_is_an_error_and_nothing_is_half_written
     async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
         await remember(db, ME)
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             await usage.record(scoped, Usage(step="save", model="m", calls=1))
             await scopes.configure_agent(scoped, {"rag": False})
 

@@ -11,7 +11,8 @@ from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, IndexedText, Message
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.worlds import MODEL, identity
 
 ME = identity(session="s1")
@@ -40,7 +41,7 @@ async def ask(
 
 
 async def searched(
-    scoped: Scoped,
+    scoped: ScopedTransaction,
     request: MemoryQuery,
     vector: Sequence[float] | None = None,
     categories: Sequence[str] = CATEGORIES,

@@ -16,7 +16,8 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, Memory, Message, NewMemory, Relation
 from mnemic.state.rollback import PastMemory, Rollback, RollbackOptions
 from mnemic.storage import erasure, time_machine
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.machine_past import Link, Row, Subject
 from tests.support.worlds import MORNING, memory
 
@@ -77,7 +78,7 @@ class Real:
         return Identity(agent_id=self.agent, user_id="ana", session_id=session)
 
     def serve(
-        self, act: Callable[[Scoped], Awaitable[Result]], session: str | None = "s1", only: str | None = None
+        self, act: Callable[[ScopedTransaction], Awaitable[Result]], session: str | None = "s1", only: str | None = None
     ) -> Result:
         """In one transaction of the service's role, with one scope key where `only` names it."""
 
@@ -87,7 +88,7 @@ class Real:
 
         return self.runner.run(run())
 
-    def administer(self, act: Callable[[Scoped], Awaitable[Result]]) -> Result:
+    def administer(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """In one transaction of the administrators' role."""
 
         async def run() -> Result:
@@ -97,7 +98,7 @@ class Real:
         return self.runner.run(run())
 
     def protect(self, memory_id: UUID, protected: bool) -> None:
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             await scoped.execute(
                 "select set_protection(%(agent_id)s, %(id)s, %(protected)s, 'keeper')",
                 {"id": memory_id, "protected": protected},
@@ -126,7 +127,7 @@ class Real:
         return [*self.runner.run(erasure.erase(self.service, self.who(), ["user:ana"], ids)).erased]
 
     def of_session(self, keys: Sequence[str] | None, since: datetime) -> list[UUID]:
-        async def act(scoped: Scoped) -> list[UUID]:
+        async def act(scoped: ScopedTransaction) -> list[UUID]:
             return await time_machine.operations_of_session(scoped, keys, "s1", since)
 
         return self.serve(act) if keys is not None else self.administer(act)
@@ -140,7 +141,7 @@ class Real:
     def seq_at(self, key: str, moment: datetime) -> tuple[int, int]:
         """As the person and as the administrator are told it."""
 
-        async def act(scoped: Scoped) -> int:
+        async def act(scoped: ScopedTransaction) -> int:
             return await time_machine.seq_of(scoped, key, moment)
 
         return self.serve(act), self.administer(act)

@@ -7,13 +7,13 @@ from uuid import UUID
 
 from mnemic.state.records import Memory, NewMemory
 from mnemic.storage import memories
-from mnemic.storage.database import Scoped
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.machine_agent import NOW, Entry, Real, added
 from tests.support.machine_erased import taken_in
 from tests.support.machine_past import Done, Past, Row, Subject, are_twins
 
 Item = TypeVar("Item")
-Act = Callable[[Scoped], Awaitable[object]]
+Act = Callable[[ScopedTransaction], Awaitable[object]]
 After = Mapping[Subject, Row | None]
 
 
@@ -98,7 +98,7 @@ class Pair:
             gone: the memories that take what they rest on out of search.
         """
 
-        async def operation(scoped: Scoped) -> None:
+        async def operation(scoped: ScopedTransaction) -> None:
             await scoped.begin_operation(reason)
             for act in acts:
                 await act(scoped)

@@ -10,8 +10,8 @@ import pytest
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import memories, refinements
-from mnemic.storage.database import Scoped
 from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.machine_agent import added, draft, linked
 from tests.support.machine_pair import Act, Pair, chosen, same
 from tests.support.machine_past import Row, Subject, are_twins
@@ -55,7 +55,7 @@ class RefinementSteps:
         """Begins a session; a second one of the same scope key is refused."""
         session = Claim(id=self._both.new_id(), scope_key=key, holder=self._both.new_id())
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             await scoped.begin_operation("refinement")
             await take_up(scoped, session, seconds=600)
             await refinements.begin(scoped, session, await refinements.ledger(scoped), target=10)
@@ -77,7 +77,7 @@ class RefinementSteps:
         new = draft(self._both.new_id(), "journal", key, f"A refinement of {len(self.ids)} memories.")
         journal = replace(new, category="journal", provenance="consolidated", source_session_id=None)
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             counts = await refinements.done(scoped, session.id)
             same("what the refinement did", Counter(counts), running.done)
             await refinements.begin_act(scoped, session, "refinement")
@@ -101,7 +101,7 @@ class RefinementSteps:
             running = self._running[key]
             session = running.session._replace(holder=self._both.new_id())
 
-            async def act(scoped: Scoped, session: Claim = session) -> bool:
+            async def act(scoped: ScopedTransaction, session: Claim = session) -> bool:
                 return await take_up(scoped, session, seconds=600)
 
             same("a session of what was erased is free", self._both.real.serve(act, "s1", key), True)
@@ -122,7 +122,7 @@ class RefinementSteps:
         closed = {row["id"]: {**row, "state": "soft_deleted"} for row in merged}
         made: list[UUID] = []
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             entries = [entry for entry in await self._ledger(scoped, key) if entry.id in closed]
             new_id = await refinements.merge(scoped, entries, "profile", content)
             if new_id is None:
@@ -173,7 +173,7 @@ class RefinementSteps:
             return
         vector = direction(10, 384) if row["kind"] in memories.INDEXED else None
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             (entry,) = [entry for entry in await self._ledger(scoped, key) if entry.id == row["id"]]
             assert await refinements.rewrite(scoped, entry, content, model=MODEL, vector=vector)
 
@@ -188,7 +188,7 @@ class RefinementSteps:
             return
         row = chosen(open_now, which)
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             memory = await memories.one(scoped, row["id"])
             assert memory
             await memories.forget(scoped, memory)
@@ -204,7 +204,7 @@ class RefinementSteps:
             return
         row = chosen(open_now, which)
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             (entry,) = [entry for entry in await self._ledger(scoped, key) if entry.id == row["id"]]
             assert await refinements.protect(scoped, entry)
 
@@ -228,7 +228,7 @@ class RefinementSteps:
                     link = linked(self._both.real.agent, kept["id"], key, row, "same_as", 1)
                     links[kept["id"], row["id"], "same_as"] = link
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             same("duplicates", await refinements.duplicates(scoped, remove=False), len(gone))
             same("removed duplicates", await refinements.duplicates(scoped, remove=True), len(gone))
 
@@ -242,7 +242,7 @@ class RefinementSteps:
             return
         row = chosen(open_now, which)
 
-        async def act(scoped: Scoped) -> None:
+        async def act(scoped: ScopedTransaction) -> None:
             await scoped.begin_operation("privacy")
             await memories.make_private(scoped, row["id"])
 
@@ -252,7 +252,7 @@ class RefinementSteps:
 
     # -- what all of them do
 
-    async def _ledger(self, scoped: Scoped, key: str) -> list[LedgerEntry]:
+    async def _ledger(self, scoped: ScopedTransaction, key: str) -> list[LedgerEntry]:
         """As it is shown, and as the model says."""
         rows = self._both.rows(
             lambda row: row["scope_key"] == key and row["state"] == "active" and row["kind"] in STANDING
@@ -269,7 +269,7 @@ class RefinementSteps:
     def _serve(self, key: str, reason: str, act: Act) -> None:
         session = self._running[key].session
 
-        async def operation(scoped: Scoped) -> None:
+        async def operation(scoped: ScopedTransaction) -> None:
             await refinements.begin_act(scoped, session, reason)
             await act(scoped)
 
@@ -299,7 +299,7 @@ class RefinementSteps:
         own = [op_id for op_id, done in past.operations.items() if done.refinement == refinement_id]
         touched = {change.op_id for _, change in past.touched(own, keys)}
 
-        async def act(scoped: Scoped) -> list[UUID]:
+        async def act(scoped: ScopedTransaction) -> list[UUID]:
             return await refinements.operations(scoped, keys, refinement_id)
 
         found = self._both.real.administer(act) if keys is None else self._both.real.serve(act)

@@ -16,8 +16,9 @@ from mnemic.state.records import NewMemory
 from mnemic.state.rollback import Rollback, RollbackOptions
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
 from mnemic.storage.opening import open_administration
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.server import Clone
 from tests.support.worlds import identity, memory, operate, remember
 
@@ -71,7 +72,7 @@ async def saved(db: Database, *texts: str, key: str = "user:ana", who: Identity 
 async def forgotten(db: Database, *given: NewMemory, who: Identity = ANA) -> None:
     """Soft-deletes memories in one operation."""
 
-    async def act(scoped: Scoped) -> None:
+    async def act(scoped: ScopedTransaction) -> None:
         for one in await memories.living(scoped, ["fact"], most=100):
             if one.id in {new.id for new in given}:
                 await memories.forget(scoped, one)

@@ -6,10 +6,11 @@ from uuid import uuid4
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, refinements
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
 from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import ScopedTransaction
 
-Act = Callable[[Scoped], Awaitable[object]]
+Act = Callable[[ScopedTransaction], Awaitable[object]]
 
 
 def new(key: str = "user:ana") -> Claim:
@@ -27,7 +28,7 @@ async def begun(db: Database, who: Identity, key: str = "user:ana", *, seconds: 
     return claim
 
 
-async def take_up(scoped: Scoped, claim: Claim, *, seconds: int = 60) -> bool:
+async def take_up(scoped: ScopedTransaction, claim: Claim, *, seconds: int = 60) -> bool:
     """Takes the lease of its scope key, where nobody holds it."""
     return await leases.claim(scoped, claim.lease, Settings(lease_seconds=seconds), forced=True) is not None
 
@@ -59,7 +60,7 @@ async def ended(db: Database, who: Identity, claim: Claim) -> None:
 def in_a_session(key: str, act: Act) -> Act:
     """The act inside one that begins and ends in the same transaction, for tests that are about something else."""
 
-    async def acts(scoped: Scoped) -> None:
+    async def acts(scoped: ScopedTransaction) -> None:
         claim = new(key)
         await take_up(scoped, claim)
         await refinements.begin(scoped, claim, [], target=1)

@@ -10,7 +10,8 @@ import psycopg
 from mnemic.state.identity import Identity
 from mnemic.state.records import Kind, Message, NewMemory, Role
 from mnemic.storage import memories
-from mnemic.storage.database import Database, Scoped
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 
 AGENT = "harbor"
 MODEL = "test-model"
@@ -65,7 +66,7 @@ def memory(
     )
 
 
-async def operate(db: Database, who: Identity, *acts: Callable[[Scoped], Awaitable[object]]) -> None:
+async def operate(db: Database, who: Identity, *acts: Callable[[ScopedTransaction], Awaitable[object]]) -> None:
     """One operation of the service's role, with one act after the other."""
     async with db.scoped(who) as scoped:
         await scoped.begin_operation("formation")
