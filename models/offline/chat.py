@@ -82,8 +82,6 @@ def _best(request: str, lines: Iterable[str]) -> list[str]:
 
 def _says_all(line: str, what: str) -> bool:
     """Whether a memory says all that is to be forgotten, and of the same person; in doubt it does not."""
-    wanted, is_of_another = (
-        content_tokens(what.replace("n't", " not")),
-        re.match(r"I\b", what) and _OF_ANOTHER.match(line),
-    )
+    wanted = content_tokens(what.replace("n't", " not"))
+    is_of_another = re.match(r"I\b", what) and _OF_ANOTHER.match(line)
     return bool(wanted) and wanted <= content_tokens(line) and not is_of_another

@@ -69,10 +69,9 @@ class Statement(NamedTuple):
         ours, theirs = ((given.rule.attribute, given.who.casefold(), given.topic.casefold()) for given in (self, older))
         if ours != theirs:
             return False
-        is_same_value = self.value.casefold() == older.value.casefold()
         if self.rule.is_end != older.rule.is_end:
-            return is_same_value
-        return self.rule.is_single and not self.rule.is_end and not is_same_value
+            return self.value.casefold() == older.value.casefold()
+        return self.rule.is_single and not self.rule.is_end and self.value.casefold() != older.value.casefold()
 
 
 def spoken(lines: Sequence[Line]) -> list[Statement]:
@@ -93,11 +92,8 @@ def spoken(lines: Sequence[Line]) -> list[Statement]:
                     found.append(statement)
             before[line.speaker] = new
             if not new and _OF_ONESELF.search(sentence) and not sentence.endswith("?"):
-                found = [
-                    old
-                    for old in found
-                    if old.who != line.speaker or not content_tokens(old.value) & content_tokens(sentence)
-                ]
+                words = content_tokens(sentence)
+                found = [old for old in found if old.who != line.speaker or not content_tokens(old.value) & words]
     return found
 
 
