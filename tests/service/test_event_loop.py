@@ -15,7 +15,7 @@ from mnemic import Mnemic
 from mnemic.operations.messages.normalize import to_messages
 from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.state.settings import Settings
-from mnemic.storage import database
+from mnemic.storage import transaction
 from tests.support import worlds
 from tests.support.loop_watch import Longest, longest_callback
 from tests.support.scripted import turns
@@ -130,7 +130,7 @@ async def test_many_rows_leave_the_loop_to_others(
         assert await many_rows(resources) == 300_000
     assert longest.seconds < MOST, longest
 
-    monkeypatch.setattr(database, "_ROWS_AT_ONCE", 1_000_000)
+    monkeypatch.setattr(transaction, "_ROWS_AT_ONCE", 1_000_000)
     async with longest_callback() as longest:
         assert await many_rows(resources) == 300_000
     assert longest.seconds > MOST
