@@ -8,9 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from mnemic.models.chat import ChatModels
-from mnemic.models.run_step import run_step
-from mnemic.models.step import Step
-from mnemic.models.steps import DECIDE, EXTRACT_FACTS, EXTRACT_REFLECTIONS, WRITE_CONSOLIDATION
+from mnemic.models.steps import DECIDE, EXTRACT_FACTS, EXTRACT_REFLECTIONS, WRITE_CONSOLIDATION, Step
+from mnemic.models.structured import run_step
 from mnemic.prompts.conversation import Line
 from mnemic.prompts.decide import DecideInput, DecideOutput, Decision, KnownFact, NewFact
 from mnemic.prompts.extract_facts import ExtractFactsInput, ExtractFactsOutput, FactDraft

@@ -11,9 +11,8 @@ from langchain_core.tools import BaseTool, tool
 
 from mnemic.models import tool_calls
 from mnemic.models.chat import ChatModels
-from mnemic.models.run_step import run_turn
 from mnemic.models.steps import REFINE
-from mnemic.models.tool_calls import MAX_TEXT_CHARS, NO_NAME
+from mnemic.models.tool_calls import MAX_TEXT_CHARS, NO_NAME, run_turn
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
 from mnemic.state.records import Usage
@@ -63,7 +62,7 @@ def online(server: LoopbackModel) -> ChatModels:
 
 async def take(server: LoopbackModel, *turns: Turn) -> Turn:
     """The model's turn after these."""
-    return (await run_turn(REFINE, INPUT, turns, TOOLS, online(server))).turn
+    return (await run_turn(REFINE, INPUT, turns, TOOLS, online(server))).output
 
 
 async def answered(server: LoopbackModel, answer: Answer) -> Turn:
