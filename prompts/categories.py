@@ -1,4 +1,4 @@
-"""The categories a formed memory may have (seed B 5)."""
+"""The categories a formed memory may have."""
 
 from collections.abc import Sequence
 from copy import deepcopy

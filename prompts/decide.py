@@ -36,7 +36,7 @@ class DecideInput(NamedTuple):
 
 
 class Decision(BaseModel):
-    """What happens with one new fact (seed D 6.3)."""
+    """What happens with one new fact."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 

@@ -7,17 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
-from mnemic.state.records import (
-    Kind,
-    Memory,
-    NewMemory,
-    SimilarFact,
-    Standing,
-    StandingPart,
-    State,
-    Supersession,
-    Twin,
-)
+from mnemic.state.kinds import Kind, State
+from mnemic.state.records import Memory, NewMemory, SimilarFact, Standing, StandingPart, Supersession, Twin
 from mnemic.storage.statements import array_text, load_statements
 from mnemic.storage.transaction import Scoped
 from mnemic.storage.vectors import half_vectors

@@ -18,7 +18,8 @@ from mnemic.policy.text.tokens import count_tokens, weighted_tokens
 from mnemic.state.checking import validate
 from mnemic.state.graphs import FormationInput, FormationState, Waits
 from mnemic.state.identity import Identity, split_scope_key
-from mnemic.state.records import FormationReason, Inbox, Message, ScopeSettings
+from mnemic.state.kinds import FormationReason
+from mnemic.state.records import Inbox, Message, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes
 from mnemic.storage.database import Scoped

@@ -17,7 +17,8 @@ from mnemic.policy.text.search_text import search_text
 from mnemic.state.errors import InvalidInputError, NotRememberedError
 from mnemic.state.explicit import Remembered
 from mnemic.state.identity import Identity, scope_key, split_scope_key
-from mnemic.state.records import Kind, Message, NewMemory, SimilarFact
+from mnemic.state.kinds import Kind
+from mnemic.state.records import Message, NewMemory, SimilarFact
 from mnemic.state.settings import Settings
 from mnemic.storage import history, memories, scopes
 from mnemic.storage.database import Scoped

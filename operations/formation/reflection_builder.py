@@ -16,9 +16,10 @@ from mnemic.policy.text.writing import check_text
 from mnemic.prompts.extract_observations import ExtractObservationsOutput
 from mnemic.prompts.extract_reflections import ExtractReflectionsOutput, ReflectionDraft
 from mnemic.state.identity import Scope, scope_key, split_scope_key
-from mnemic.state.records import Kind, Message, NewMemory
+from mnemic.state.kinds import Kind
+from mnemic.state.records import Message, NewMemory
 
-#: An observation says what a fact and a reflection would say together (seed A 5.8).
+#: An observation says what a fact and a reflection would say together.
 MAX_OBSERVATION_WORDS = 50
 _WIDEST_FIRST: tuple[Scope, ...] = ("agent", "group", "user")
 

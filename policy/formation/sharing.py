@@ -8,9 +8,9 @@ from mnemic.policy.text.common_words import FUNCTION_WORDS, word_set
 from mnemic.policy.text.dates_and_numbers import DATE_WORDS, find_dates, find_numbers
 from mnemic.policy.text.details import details
 from mnemic.policy.text.words import folded_words, pattern
-from mnemic.state.records import Provenance
+from mnemic.state.kinds import Provenance
 
-#: What is said in these categories is about a person, whatever the words (seed B 5; dynamics are B 3's insights).
+#: What is said in these categories is about a person, whatever the words.
 PERSONAL_CATEGORIES = frozenset({"profile", "preferences", "relationships", "relationship_dynamic", "tone", "style"})
 #: On the scale of 1 to 5 the default is 2: only what was held more important than usual is worth everyone's context.
 MIN_SHARED_IMPORTANCE = 3

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from math import ceil
 
-from mnemic.state.records import FormationReason, Message
+from mnemic.state.kinds import FormationReason
+from mnemic.state.records import Message
 from mnemic.state.settings import Settings
 
 

@@ -1,9 +1,10 @@
-"""Turns: what per-turn formation takes at a time, and how much it looks for in it (seed B 13)."""
+"""Turns: what per-turn formation takes at a time, and how much it looks for in it."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 
-from mnemic.state.records import FormationReason, Message
+from mnemic.state.kinds import FormationReason
+from mnemic.state.records import Message
 from mnemic.state.settings import Settings
 
 

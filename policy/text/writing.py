@@ -8,7 +8,7 @@ from mnemic.policy.text.common_words import is_common_word, word_set
 from mnemic.policy.text.dates_and_numbers import DATE_WORDS
 from mnemic.policy.text.hygiene import clean_text
 from mnemic.policy.text.words import WORD, Word, sentence_ends, sentences, without_quotes, words
-from mnemic.state.records import Kind
+from mnemic.state.kinds import Kind
 
 Problem = Literal["empty", "degenerate", "too_long", "first_person", "pronoun_start", "not_neutral"]
 

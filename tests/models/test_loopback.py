@@ -24,7 +24,7 @@ async def test_answers_are_routed_by_what_is_asked_and_given_in_turn() -> None:
         server.answer("weather", "rain")
         server.answer(lambda request: request["messages"][-1]["content"] == "time", "noon", lambda _: "one")
 
-        heard = [(await chat(server).ainvoke(asked)).text for asked in ("time", "weather", "time", "time")]
+        heard = [(await chat(server).ainvoke(question)).text for question in ("time", "weather", "time", "time")]
 
     assert heard == ["noon", "rain", "one", "one"]
     assert len(server.chat_requests) == 4
@@ -70,9 +70,9 @@ async def test_a_tool_call_arrives_whole(streamed: bool) -> None:
 async def test_a_request_that_fits_no_route_fails_the_test() -> None:
     async def forgotten_route() -> None:
         with LoopbackModel() as server:
-            asked = chat(server).ainvoke("hello")
+            question = chat(server).ainvoke("hello")
             with contextlib.suppress(ModelInvalidRequestError):
-                await asked
+                await question
 
     with pytest.raises(AssertionError, match="no route"):
         await forgotten_route()

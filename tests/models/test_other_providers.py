@@ -20,8 +20,8 @@ from mnemic.models.structured import structured
 from mnemic.models.tool_calls import tool_turn
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelError, ModelOutputError
-from mnemic.state.records import Usage
 from mnemic.state.settings import Tier
+from mnemic.state.usage import Usage
 from tests.support.scripted import scripted_model, scripted_resources, turns
 from tests.support.server import Clone
 from tests.support.worlds import identity

@@ -12,7 +12,7 @@ from pydantic import BaseModel, SecretStr
 
 from mnemic.models.structured import structured
 from mnemic.state.errors import ModelError, ModelOutputError
-from mnemic.state.records import Usage
+from mnemic.state.usage import Usage
 from tests.support import loopback
 from tests.support.loopback import Answer, LoopbackModel, Reply
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy.formation.triggers import facts_of_batch, formation_reason
-from mnemic.state.records import FormationReason
+from mnemic.state.kinds import FormationReason
 from mnemic.state.settings import Settings
 from tests.support.worlds import message
 

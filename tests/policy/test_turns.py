@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy.formation.turns import facts_of_turn, first_turn, turn_reason
-from mnemic.state.records import FormationReason, Message, Role
+from mnemic.state.kinds import FormationReason, Role
+from mnemic.state.records import Message
 from mnemic.state.settings import Settings
 from tests.support.worlds import message
 
@@ -80,10 +81,10 @@ def test_a_turn_is_due_once_a_user_has_spoken(
 
 
 @pytest.mark.parametrize(
-    ("said", "facts"),
+    ("texts", "facts"),
     [(["a" * 600], 1), (["a" * 601], 5), (["a" * 300, "b" * 300], 1), (["a" * 300, "b" * 301], 5), ([], 1)],
 )
-def test_a_long_turn_brings_several_facts(said: list[str], facts: int) -> None:
-    messages = [*(message(text) for text in said), message("c" * 5000, role="assistant", user=None)]
+def test_a_long_turn_brings_several_facts(texts: list[str], facts: int) -> None:
+    messages = [*(message(text) for text in texts), message("c" * 5000, role="assistant", user=None)]
 
     assert facts_of_turn(messages, SETTINGS) == facts

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy.text.writing import Problem, Verdict, check_text, is_degenerate
-from mnemic.state.records import Kind
+from mnemic.state.kinds import Kind
 
 SENTENCE_KINDS: tuple[Kind, ...] = ("fact", "reflection", "episode", "insight")
 OTHER_KINDS: tuple[Kind, ...] = ("consolidation", "core", "procedure", "journal")
