@@ -124,14 +124,6 @@ def validate(kind: type[Value], value: object, *, strict: bool | None = True) ->
         raise InvalidInputError(first_problem(error)) from None
 
 
-def checked(kind: TypeAdapter[Value], given: object, *, strict: bool | None = True) -> Value:
-    """As `validate`; goes when nothing but `service/asked.py` is left to use it."""
-    try:
-        return kind.validate_python(given, strict=strict)
-    except ValidationError as error:
-        raise InvalidInputError(first_problem(error)) from None
-
-
 def to_uuid(value: object) -> UUID:
     """An id that may be given as its text.
 

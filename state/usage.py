@@ -12,12 +12,3 @@ class Usage:
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            step=self.step,
-            model=self.model,
-            calls=self.calls + other.calls,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-        )
