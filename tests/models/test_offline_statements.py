@@ -184,7 +184,7 @@ def test_a_standing_order_is_a_reflection_and_no_fact(text: str, kept: str) -> N
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "Send me the file.",
         "Call me later.",
