@@ -1,18 +1,25 @@
-"""The chat models that the settings name, made when first needed."""
+"""The chat models that the settings name, made when first needed, and the endpoint they share with the embedder."""
 
+import asyncio
 import threading
 from collections.abc import Mapping
 from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from mnemic.models.endpoint import MAX_RETRIES, openai_endpoint
+from pydantic import SecretStr
+
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import OFFLINE, Settings, Tier
+from mnemic.state.usage import Usage
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.language_models import BaseChatModel
 
+#: Tries after the first one, with the client's own growing pauses between them.
+MAX_RETRIES = 2
+#: Clients insist on a key; a server of one's own takes any.
+_ANY_KEY = SecretStr("none")
 OFFLINE_LABEL = "offline rules"
 #: What a model is made with whose tokens no host that streams its graph may show, nor make it stream: a tool call that
 #: breaks off is completed silently then (langchain-core's `parse_partial_json`), and half of a text would pass for all.
@@ -65,6 +72,10 @@ class ChatModels:
                 self._made[tier, name, shown] = self._make(tier, shown)
             return self._made[tier, name, shown]
 
+    async def for_call(self, tier: Tier, step: str, *, shown: bool = False) -> "tuple[BaseChatModel | None, Usage]":
+        """As `get`, off the event loop, with the record of what the calls of this step will have cost."""
+        return await asyncio.to_thread(self.get, tier, shown=shown), Usage(step=step, model=self.name(tier))
+
     def describe(self) -> str:
         """What forms the memories: `offline rules`, or the names of the fast and the slow model."""
         tiers: tuple[Tier, ...] = ("fast", "slow")
@@ -90,3 +101,20 @@ class ChatModels:
         if name.startswith("openai:"):
             arguments |= openai_endpoint(self._settings, setting)
         return arguments
+
+
+def openai_endpoint(settings: Settings, setting: str) -> dict[str, Any]:
+    """`api_key` and, where one is set, `base_url` for a client of langchain-openai.
+
+    Raises:
+        ConfigurationError: neither a key nor a base URL is set; the message names the setting that needs them.
+    """
+    if not settings.has_endpoint:
+        raise ConfigurationError(
+            f"{setting} names an OpenAI model, and there is no key: set OPENAI_API_KEY, "
+            "or MNEMIC_BASE_URL for an OpenAI-compatible server"
+        )
+    arguments: dict[str, Any] = {"api_key": settings.api_key or _ANY_KEY}
+    if settings.base_url is not None:
+        arguments["base_url"] = settings.base_url
+    return arguments

@@ -1,38 +1,68 @@
 """The next message of a chat model in a conversation: the agent's own words, streamed where its host streams."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
 
 from mnemic.models.answers import Aftermath, Flaw, ask, stopped
+from mnemic.models.chat import HIDDEN, ChatModels
+from mnemic.models.steps import StepResult
 from mnemic.models.tool_calls import TAKES_NO_TOOLS, offering, readable_calls
 from mnemic.policy.text.hygiene import whole_characters
 from mnemic.state.errors import ModelOutputError
-from mnemic.state.records import Usage
+from mnemic.state.usage import Usage
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # 30 ms that the offline rules of formation never need; a test holds it
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
+
+    from mnemic.models.offline.chat import OfflineChat
 
 _AFTERMATH = Aftermath(left="the conversation is as it was before this answer", check=TAKES_NO_TOOLS)
 
 
-class Spoken(NamedTuple):
-    """What a chat model said, and what that cost."""
+async def run_answer(
+    messages: Sequence[BaseMessage], tools: Sequence["BaseTool"], models: ChatModels, subagent: str | None = None
+) -> StepResult[AIMessage]:
+    """The agent's next message in a conversation, by its model, or by the offline rules where there is none.
 
-    message: AIMessage
-    usage: Usage
+    What `converse` says of answers and failures holds here.
+
+    Args:
+        messages: the conversation.
+        tools: what the model may call.
+        models: the agent's own.
+        subagent: as whom it speaks, under whose name its tokens are recorded and whose words no host shows; None: as
+            the agent.
+
+    Raises:
+        ModelError: no answer came over the wire; the message names the kind of failure.
+        ModelOutputError: the provider refused the request, or there is nothing to show or do in the answer.
+        ConfigurationError: the model cannot be made, or takes no tools.
+    """
+    model, spent = await models.for_call("agent", subagent or "converse", shown=subagent is None)
+    if model is None:
+        rules = (await asyncio.to_thread(_offline_chat))(**(HIDDEN if subagent else {})).bind_tools(tools)
+        return StepResult(output=await rules.ainvoke(list(messages)), usage=spent)
+    return await converse(model, messages, tools, spent=spent)
+
+
+def _offline_chat() -> "type[OfflineChat]":
+    from mnemic.models.offline.chat import OfflineChat  # 30 ms that few processes need
+
+    return OfflineChat
 
 
 async def converse(
     model: "BaseChatModel", messages: Sequence[BaseMessage], tools: Sequence["BaseTool"], *, spent: Usage
-) -> Spoken:
+) -> StepResult[AIMessage]:
     """The model's next message, with calls of these tools where it makes any, and `spent` with its call added.
 
     Without tools it calls none, whatever it answers. Every call in it can be sent back and told from the others of the
@@ -56,13 +86,13 @@ async def converse(
             spent=spent,
         )
     if not tools:  # a call that was not offered is none
-        return Spoken(message=AIMessage(answer.content, id=answer.id), usage=spent)
-    return Spoken(message=_with_calls(answer, streamed.broken(), messages), usage=spent)
+        return StepResult(output=AIMessage(answer.content, id=answer.id), usage=spent)
+    return StepResult(output=_with_calls(answer, streamed.broken(), messages), usage=spent)
 
 
 def _with_calls(answer: AIMessage, broken: set[str], messages: Sequence[BaseMessage]) -> AIMessage:
     """The answer as it is where every call in it is sound; otherwise its text, with the calls made sound."""
-    taken = {str(call["id"]) for one in messages if isinstance(one, AIMessage) for call in one.tool_calls}
+    taken = {str(call["id"]) for message in messages if isinstance(message, AIMessage) for call in message.tool_calls}
     whole = [{**call, "args": {} if call["id"] in broken else call["args"]} for call in answer.tool_calls]
     calls: list[Any] = [
         {"name": call.name, "args": dict(call.arguments or {}), "id": call.id}

@@ -1,5 +1,6 @@
-"""Structured output that survives what models and their clients do wrong: one repair, then a typed failure."""
+"""Steps with structured output: it survives what models and clients do wrong, by one repair, or is a typed failure."""
 
+import asyncio
 import inspect
 import json
 from collections.abc import Callable, Sequence
@@ -21,13 +22,14 @@ from mnemic.models.answers import (
     is_unreasonable,
     stopped,
 )
-from mnemic.models.step import Out
+from mnemic.models.chat import ChatModels
+from mnemic.models.steps import In, Out, Step, StepResult, prompt_of
 from mnemic.prompts import repair
 from mnemic.state.errors import ConfigurationError, ModelOutputError
-from mnemic.state.records import Usage
+from mnemic.state.usage import Usage
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel  # 30 ms that the offline rules never need
+    from langchain_core.language_models import BaseChatModel  # 30 ms that the offline rules never need; a test holds it
 
 #: Schema problems named in the repair; more of them say nothing new.
 MAX_NAMED_PROBLEMS = 5
@@ -36,6 +38,36 @@ _AFTERMATH = Aftermath(
     left="the messages stay pending",
     check="A wrong model or way of structured output looks the same: check MNEMIC_STRUCTURED_OUTPUT",
 )
+
+
+async def run_step(
+    step: Step[In, Out], step_input: In, models: ChatModels, check: Callable[[Out], Flaw | None] | None = None
+) -> StepResult[Out]:
+    """Does a step with the model of its tier, or by its rule where there is none.
+
+    A configured model that fails is never replaced by the rule.
+
+    Args:
+        check: as `structured`; a rule is not checked, for asking it again changes nothing.
+
+    Raises:
+        ModelError: no usable answer came over the wire; the message names the kind of failure.
+        ModelOutputError: the answer stayed unusable after one repair, or the provider refused the request itself.
+        ConfigurationError: the tier's model cannot be made.
+    """
+    model, spent = await models.for_call(step.tier, step.name)
+    if model is None:
+        # a tenth of a second for a full batch, which an event loop must not stand still for
+        return StepResult(output=await asyncio.to_thread(step.offline, step_input), usage=spent)
+    return await structured(
+        model,
+        step.output,
+        prompt_of(step, step_input),
+        schema=step.schema(step_input) if step.schema else None,
+        method=models.method,
+        spent=spent,
+        check=check,
+    )
 
 
 async def structured(
@@ -47,7 +79,7 @@ async def structured(
     method: Literal["json_schema", "function_calling"],
     spent: Usage,
     check: Callable[[Out], Flaw | None] | None = None,
-) -> tuple[Out, Usage]:
+) -> StepResult[Out]:
     """The model's answer as `output`, and `spent` with the tokens of its one or two calls added.
 
     Args:
@@ -67,7 +99,7 @@ async def structured(
     if isinstance(result, Flaw):
         problem = f"{spent.model} gave no usable answer for {spent.step}, twice: {result.kind}"
         raise ModelOutputError(problem, spent=spent)
-    return result, spent
+    return StepResult(output=result, usage=spent)
 
 
 def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:

@@ -1,5 +1,6 @@
 """Tools offered to a model, and its calls of them, read so that each can be executed or refused, and sent back."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,13 +11,15 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic_core import from_json
 
 from mnemic.models.answers import FILTERED, REFUSED, Aftermath, Bound, Flaw, ask, is_unreasonable, stopped
+from mnemic.models.chat import ChatModels
+from mnemic.models.steps import In, StepResult, ToolStep, prompt_of
 from mnemic.policy.text.hygiene import clean_text, clip_text
 from mnemic.state.errors import ConfigurationError
-from mnemic.state.records import Usage
 from mnemic.state.refinement import MAX_CALLS, ToolCall, Turn
+from mnemic.state.usage import Usage
 
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel  # 30 ms that the offline rules never need
+if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
 
 #: What providers take in a request as the name of a function, and as the number of a call.
@@ -35,6 +38,28 @@ _READ_CHARS: Final = 4 * MAX_TEXT_CHARS
 _AFTERMATH: Final = Aftermath(left="this turn changed nothing", check=TAKES_NO_TOOLS)
 
 
+async def run_turn(
+    step: ToolStep[In], step_input: In, turns: Sequence[Turn], tools: Sequence["BaseTool"], models: ChatModels
+) -> StepResult[Turn]:
+    """The next turn of a step that calls tools, with the model of its tier, or by its rule where there is none.
+
+    The tools are shown to the model, not called. What `tool_turn` says of answers and failures holds here.
+
+    Args:
+        turns: the earlier ones, with the answers to their calls.
+
+    Raises:
+        ModelError: no answer came over the wire; the message names the kind of failure.
+        ModelOutputError: the provider refused the request itself.
+        ConfigurationError: the tier's model cannot be made, or takes no tools.
+    """
+    model, spent = await models.for_call(step.tier, step.name)
+    if model is None:
+        # 20 ms for 350 memories, which an event loop must not stand still for
+        return StepResult(output=await asyncio.to_thread(step.offline, step_input), usage=spent)
+    return await tool_turn(model, prompt_of(step, step_input), turns, tools, spent=spent)
+
+
 async def tool_turn(
     model: "BaseChatModel",
     messages: Sequence[BaseMessage],
@@ -42,7 +67,7 @@ async def tool_turn(
     tools: Sequence["BaseTool"],
     *,
     spent: Usage,
-) -> tuple[Turn, Usage]:
+) -> StepResult[Turn]:
     """The model's next turn after these, and `spent` with its call added.
 
     At most 16 calls, those that can be read first. A call whose arguments are no JSON object, or far too long, has
@@ -56,7 +81,7 @@ async def tool_turn(
     """
     answer, spent = await ask(offering(model, tools), [*messages, *_sent_back(turns)], spent, _AFTERMATH)
     taken = {call.id for turn in turns for call in turn.calls}
-    return Turn(text=_text(answer), calls=tuple(readable_calls(answer, taken))), spent
+    return StepResult(Turn(text=_text(answer), calls=tuple(readable_calls(answer, taken))), spent)
 
 
 def offering(model: "BaseChatModel", tools: Sequence["BaseTool"]) -> Bound:

@@ -1,4 +1,4 @@
-"""Categories, how they are recalled, and which of them a role may read (seed B 5)."""
+"""Categories, how they are recalled, and which of them a role may read."""
 
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -113,9 +113,9 @@ class Categories(NamedTuple):
             return allowed
         if refused := [name for name in dict.fromkeys(names) if name not in allowed]:
             known = [name for name in refused if name in self.by_name]
-            told = ", ".join([*known, *(["names that are no category"] if len(known) < len(refused) else [])])
+            named = ", ".join([*known, *(["names that are no category"] if len(known) < len(refused) else [])])
             raise CategoryRefusedError(
-                f"not allowed for this role: {told}; it may ask for {', '.join(allowed) or 'none'}"
+                f"not allowed for this role: {named}; it may ask for {', '.join(allowed) or 'none'}"
             )
         return tuple(dict.fromkeys(names))
 
@@ -168,8 +168,8 @@ def _in_force(packaged: _File, file: _File) -> Categories:
         raise _misfit(f"categories: stands there twice: {', '.join(sorted(twice))}")
     every = {category.name: category for category in packaged.categories.every}
     for category in file.categories.every:
-        said = category.model_dump(exclude_unset=True)
-        every[category.name] = every.get(category.name, category).model_copy(update=said)
+        changed = category.model_dump(exclude_unset=True)
+        every[category.name] = every.get(category.name, category).model_copy(update=changed)
     if not every[DEFAULT_CATEGORY].formed:
         raise _misfit(f"categories: {DEFAULT_CATEGORY} takes what formation finds no other for, so it has to be formed")
     allowlists = {OWNER: Allowlist(categories=tuple(every), standing=True)}

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from mnemic.state.records import Role
+from mnemic.state.kinds import Role
 
 _SQUARE = str.maketrans("()", "[]")
 

@@ -14,8 +14,9 @@ from mnemic.state.changes import Updates
 from mnemic.state.checking import AnyId, Limit, Seq, check_arguments, to_uuid, validate
 from mnemic.state.explicit import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import AnyIdentity, Scope
+from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K, MemoryFilters, MemoryQuery
-from mnemic.state.records import ALL_KINDS, Found, HistoryEvent, Kind, Memory, SearchType
+from mnemic.state.records import Found, HistoryEvent, Memory
 
 
 class ExplicitMemory(MemoryBase):

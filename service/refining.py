@@ -5,10 +5,9 @@ from uuid import uuid4
 
 from mnemic.operations.run.graph import run_graph
 from mnemic.operations.run.leases import returned
-from mnemic.service.asked import REFINEMENTS, REFINING
 from mnemic.service.base import MemoryBase
-from mnemic.state.checking import checked
-from mnemic.state.identity import Identity, to_identity
+from mnemic.state.checking import Limit, check_arguments
+from mnemic.state.identity import AnyIdentity
 from mnemic.state.identity import scope_key as key_of
 from mnemic.state.refinement import Refinement, RefinementResult
 from mnemic.storage import refinements
@@ -18,8 +17,9 @@ from mnemic.storage.leases import Lease
 class OwnRefinement(MemoryBase):
     """Sessions in which an agent works on its own core memory, apart from any conversation."""
 
+    @check_arguments
     async def refine(
-        self, identity: Identity, scope_key: str | None = None, *, force: bool = False, dry_run: bool = False
+        self, identity: AnyIdentity, scope_key: str | None = None, *, force: bool = False, dry_run: bool = False
     ) -> RefinementResult:
         """Refines the core memory of one scope key, where it has outgrown its budget; goes on with what was broken off.
 
@@ -38,17 +38,15 @@ class OwnRefinement(MemoryBase):
             CategoryRefusedError: the identity's role does not read what is always in context.
             InvalidInputError: the scope key is none of the identity's.
         """
-        who = to_identity(identity)
-        asked = checked(REFINING, {"scope_key": scope_key, "force": force, "dry_run": dry_run}, strict=None)
-        given = {name: value for name, value in asked.items() if value is not None}
+        given = {"force": force, "dry_run": dry_run} | ({"scope_key": scope_key} if scope_key is not None else {})
         run_id = uuid4()
-        lease = Lease(work="refinement", scope_key=asked["scope_key"] or key_of("agent", who.agent_id), holder=run_id)
+        lease = Lease(work="refinement", scope_key=scope_key or key_of("agent", identity.agent_id), holder=run_id)
         # a cancellation between two nodes reaches neither
-        async with returned(self.resources, who, lease):
-            return cast(RefinementResult, await run_graph(self.graphs.refinement, given, who, run_id))
+        async with returned(self.resources, identity, lease):
+            return cast(RefinementResult, await run_graph(self.graphs.refinement, given, identity, run_id))
 
-    async def refinements(self, identity: Identity, *, limit: int = 100) -> list[Refinement]:
+    @check_arguments
+    async def refinements(self, identity: AnyIdentity, *, limit: Limit = 100) -> list[Refinement]:
         """Refinements of the identity's scope keys, newest first: figures only."""
-        who, asked = to_identity(identity), checked(REFINEMENTS, {"limit": limit})
-        async with self.resources.database.scoped(who) as scoped:
-            return await refinements.listed(scoped, who.scope_keys, most=asked["limit"])
+        async with self.resources.database.scoped(identity) as scoped:
+            return await refinements.listed(scoped, identity.scope_keys, most=limit)

@@ -1,4 +1,4 @@
-"""What memories went through since a session was last told of it: as it is read, and as it is announced (seed B 1)."""
+"""What memories went through since a session was last told of it: as it is read, and as it is announced."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 from uuid import UUID
 
-from mnemic.state.records import State
+from mnemic.state.kinds import State
 
 #: History's events that are announced; the others change nothing that an agent reads.
 Event = Literal["ADD", "UPDATE", "SUPERSEDE", "ABSORB", "MERGE", "DELETE", "PURGE", "ERASE", "RESTORE"]

@@ -8,7 +8,17 @@ from inspect import iscoroutinefunction, signature
 from typing import Annotated, Any, ParamSpec, TypeVar, cast
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError, validate_call
+from pydantic import (
+    AwareDatetime,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    validate_call,
+)
 
 from mnemic.state.errors import InvalidInputError
 
@@ -89,7 +99,7 @@ class _Arguments:
         place, *within = problem["loc"]
         if isinstance(place, int):  # pydantic names positional arguments by their number
             parameters = signature(self._function).parameters.values()
-            names = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
+            names = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
             place = names[min(place, len(names) - 1)]
         return InvalidInputError(_described((place, *within), problem["type"], problem["msg"]))
 
@@ -114,14 +124,6 @@ def validate(kind: type[Value], value: object, *, strict: bool | None = True) ->
         raise InvalidInputError(first_problem(error)) from None
 
 
-def checked(kind: TypeAdapter[Value], given: object, *, strict: bool | None = True) -> Value:
-    """As `validate`; goes when nothing but `service/asked.py` is left to use it."""
-    try:
-        return kind.validate_python(given, strict=strict)
-    except ValidationError as error:
-        raise InvalidInputError(first_problem(error)) from None
-
-
 def to_uuid(value: object) -> UUID:
     """An id that may be given as its text.
 
@@ -138,6 +140,17 @@ def to_uuid(value: object) -> UUID:
 
 #: An id as a caller of `Mnemic` may give it; `to_uuid` makes it a UUID for type checkers too.
 AnyId = Annotated[UUID | str, PlainValidator(to_uuid)]
+
+
+def _to_moment(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    try:
+        return read(value)
+    except ValidationError:
+        raise ValueError("a seq of the history, or a datetime with its zone") from None
+
+
+#: A moment of a history, as a caller gives it: never text or a fraction, which could be meant as either.
+Moment = Annotated[Seq | AwareDatetime, WrapValidator(_to_moment)]
 
 
 def first_problem(error: ValidationError) -> str:

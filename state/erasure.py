@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from mnemic.state.records import Kind
+from mnemic.state.kinds import Kind
 
 #: Why something stays that an erasure came upon.
 WhyStaying = Literal["said by another", "shared", "rests on the same messages"]

@@ -1,14 +1,11 @@
 """Every error Mnemic raises. A class's docstring is its default message; a message says what to do next."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from mnemic.state.audit import AuditProblem
-
-if TYPE_CHECKING:
-    from mnemic.state.records import Usage
-    from mnemic.state.rollback import Rollback
+from mnemic.state.rollback import Rollback
+from mnemic.state.usage import Usage
 
 
 class MnemicError(Exception):
@@ -96,7 +93,7 @@ class UnknownOperationError(InvalidInputError):
 class RollbackRefusedError(MnemicError):
     """Something stands against this rollback; nothing was written."""
 
-    def __init__(self, message: str, rollback: "Rollback") -> None:
+    def __init__(self, message: str, rollback: Rollback) -> None:
         super().__init__(message)
         #: What it met: ids and states, no contents.
         self.rollback = rollback
@@ -141,7 +138,7 @@ class EmbeddedPostgresError(MnemicError):
 class ModelError(MnemicError):
     """The model could not be used for this step; the message says what is left of the work."""
 
-    def __init__(self, message: str | None = None, *, spent: "Usage | None" = None) -> None:
+    def __init__(self, message: str | None = None, *, spent: Usage | None = None) -> None:
         super().__init__(message)
         #: Tokens of the calls that were made all the same.
         self.spent = spent

@@ -2,13 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from mnemic.state.records import Message
-
-#: Why a formation runs.
-FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
 
 
 class Inbox(NamedTuple):

@@ -16,9 +16,10 @@ from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
 from mnemic.state.changes import Delta
-from mnemic.state.formation import Account, Closing, FormationReason, Neighbour, Repeat
+from mnemic.state.formation import Account, Closing, Neighbour, Repeat
+from mnemic.state.kinds import Extraction, FormationReason
 from mnemic.state.query import BudgetTokens
-from mnemic.state.records import Extraction, Found, Memory, Message, NewMemory, Standing
+from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
 Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]

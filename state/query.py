@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
 from mnemic.state.identity import Scope
-from mnemic.state.records import Kind, SearchType
+from mnemic.state.kinds import Kind, SearchType
 
 #: Memories a search returns at most; a tool's default, which a model reads, and a method's.
 MAX_TOP_K = 100

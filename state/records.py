@@ -3,23 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from mnemic.state.identity import Scope, scope_key, split_scope_key
-
-#: In the order in which they are listed.
-Kind = Literal["core", "consolidation", "reflection", "fact", "episode", "insight", "procedure", "journal"]
-ALL_KINDS: tuple[Kind, ...] = get_args(Kind)
-State = Literal["active", "absorbed", "superseded", "soft_deleted", "purged"]
-Provenance = Literal["asserted", "inferred", "consolidated"]
-Role = Literal["user", "assistant", "tool", "other"]
-SearchType = Literal["hybrid", "semantic", "text"]
-#: Facts, decisions and reflections in turn, or observations in one call.
-Extraction = Literal["sequential", "single"]
-#: `merged_from` and `propagated_from` tell where a memory comes from, `related_to` what lies near it; `same_as` leads
-#: to what went because it says exactly the same.
-RelationType = Literal["related_to", "merged_from", "same_as", "propagated_from"]
+from mnemic.state.kinds import Kind, Provenance, RelationType, Role, State
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,26 +224,6 @@ class HistoryEvent:
     #: that it was merged: what it was merged into. Undone, neither is told.
     merged_from: list[UUID] = field(default_factory=list)
     merged_into: UUID | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Usage:
-    """Tokens that one step used, over all its calls."""
-
-    step: str
-    model: str
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            step=self.step,
-            model=self.model,
-            calls=self.calls + other.calls,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

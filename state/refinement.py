@@ -9,7 +9,7 @@ from uuid import UUID
 from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
-from mnemic.state.records import Kind
+from mnemic.state.kinds import Kind
 
 #: Why a session ended: its agent said so; no further call came after the last batch; or a limit was reached.
 Ended = Literal["completed", "finished", "steps", "tokens", "time"]

@@ -4,13 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
-from pydantic import AwareDatetime, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
-
-from mnemic.state.checking import Seq
-from mnemic.state.records import Kind, State
+from mnemic.state.kinds import Kind, State
 
 #: What may stand against a rollback.
 Obstacle = Literal["protected", "later", "twins", "erased"]
@@ -26,17 +23,6 @@ class RollbackOptions:
     skip_erased: bool = False
     #: Change nothing, only return what would be done and what stands against it.
     dry_run: bool = False
-
-
-def _to_moment(value: object, read: ValidatorFunctionWrapHandler) -> object:
-    try:
-        return read(value)
-    except ValidationError:
-        raise ValueError("a seq of the history, or a datetime with its zone") from None
-
-
-#: A moment of a history, as a caller gives it: never text or a fraction, which could be meant as either.
-Moment = Annotated[Seq | AwareDatetime, WrapValidator(_to_moment)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,98 +1,31 @@
-"""Every number and choice of Mnemic, by name and with its unit; read once at the edge, arguments first."""
+"""Every number and choice of Mnemic, by name and with its unit; read once at the edge, arguments first.
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+What is `Own` an agent may have a value of its own for (`agents.settings`).
+"""
+
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BaseModel,
-    Field,
-    SecretStr,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AliasChoices, BaseModel, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from mnemic.state.checking import field_name, first_problem
+from mnemic.state.checking import field_name
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.identity import Scope
+from mnemic.state.kinds import Extraction
 from mnemic.state.query import MAX_BUDGET_TOKENS
-from mnemic.state.records import Extraction
+from mnemic.state.setting_types import PREFIX, Key, Own, PositiveInt, Seconds, named_setting, own_settings, typed_errors
 
 Tier = Literal["fast", "slow", "agent"]
-#: Postgres' integers end there, and no number of this library means anything beyond.
-PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
-#: A day at most: Postgres' time limits are milliseconds in such an integer.
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
-
-#: Of the variables.
-PREFIX = "MNEMIC_"
 OFFLINE = "offline"
 #: Used when a key or a base URL is there and no model is named.
 DEFAULT_MODELS: dict[Tier, str] = {"fast": "openai:gpt-5-mini", "slow": "openai:gpt-5.1", "agent": "openai:gpt-5.1"}
 DEFAULT_EMBEDDER = "openai:text-embedding-3-small"
 #: A covering index tuple holds 2,704 bytes; 1,024 half floats leave room for the keys beside them.
 MAX_DIMENSIONS = 1024
-#: Characters of a key.
-MIN_SECRET = 16
-#: Settings that one agent may override (`agents.settings`).
-OVERRIDABLE = frozenset(
-    {
-        "rag",
-        "always_in_context",
-        "keep_messages",
-        "extraction",
-        "formation_mode",
-        "formation_min_messages",
-        "formation_messages",
-        "formation_tokens",
-        "session_cold_minutes",
-        "agent_threshold",
-        "group_threshold",
-        "user_threshold",
-        "session_threshold",
-        "agent_word_limit",
-        "group_word_limit",
-        "user_word_limit",
-        "session_word_limit",
-        "recall_budget_tokens",
-        "recall_limit",
-        "agent_model",
-        "persona",
-        "refinement_budget_tokens",
-        "refinement_target_tokens",
-    }
-)
-#: Those of them that a recall reads.
+#: Settings of an agent's own that a recall reads.
 _OF_RECALL = ("rag", "always_in_context", "recall_budget_tokens", "recall_limit", "refinement_budget_tokens")
-
-
-def _long_enough(secret: SecretStr) -> SecretStr:
-    if len(secret.get_secret_value()) < MIN_SECRET:
-        raise ValueError(f"is a secret of at least {MIN_SECRET} characters")
-    return secret
-
-
-#: What signatures are made with.
-Key = Annotated[SecretStr, AfterValidator(_long_enough)]
-
-
-@contextmanager
-def _typed_errors(variables: Collection[str] = ()) -> Iterator[None]:
-    """Of settings that came from the environment their variables are named."""
-    try:
-        yield
-    except ValidationError as error:
-        name, colon, reason = first_problem(error).partition(": ")
-        raise ConfigurationError(f"settings do not fit: {_named(name, variables)}{colon}{reason}") from None
-
-
-def _named(setting: str, variables: Collection[str]) -> str:
-    return f"{PREFIX}{setting.upper()}" if setting in variables else setting
 
 
 class Settings(BaseSettings):
@@ -134,7 +67,7 @@ class Settings(BaseSettings):
     #: `provider:model` of init_chat_model, or `offline`. None: the default with a key or a base URL, else offline.
     fast_model: str | None = None
     slow_model: str | None = None
-    agent_model: str | None = None
+    agent_model: Own[str | None] = None
     #: Any OpenAI-compatible endpoint, for chat models and embedder.
     base_url: str | None = None
     api_key: SecretStr | None = Field(
@@ -150,19 +83,19 @@ class Settings(BaseSettings):
 
     # -- formation
     #: Facts and their recall by search; off also stops forming them.
-    rag: bool = True
+    rag: Own[bool] = True
     #: Reflections and consolidations; off also stops forming them.
-    always_in_context: bool = True
+    always_in_context: Own[bool] = True
     #: Which messages stay searchable after formation. None: `all` with the offline model, else `sources`.
-    keep_messages: Literal["sources", "all", "none"] | None = None
-    #: `sequential`: facts, decisions, reflections in turn (D). `single`: one call for reflections alone (A).
-    extraction: Extraction = "sequential"
-    #: `batch`: when enough was said. `per_turn`: after every turn of a user, within the caps below (B 13).
-    formation_mode: Literal["batch", "per_turn"] = "batch"
-    formation_min_messages: PositiveInt = 4
-    formation_messages: PositiveInt = 45
-    formation_tokens: PositiveInt = 1000
-    session_cold_minutes: PositiveInt = 10
+    keep_messages: Own[Literal["sources", "all", "none"] | None] = None
+    #: `sequential`: facts, decisions, reflections in turn. `single`: one call for observations alone.
+    extraction: Own[Extraction] = "sequential"
+    #: `batch`: when enough was said. `per_turn`: after every turn of a user, within the caps below.
+    formation_mode: Own[Literal["batch", "per_turn"]] = "batch"
+    formation_min_messages: Own[PositiveInt] = 4
+    formation_messages: Own[PositiveInt] = 45
+    formation_tokens: Own[PositiveInt] = 1000
+    session_cold_minutes: Own[PositiveInt] = 10
     #: Messages one run takes; 5 facts per 10 messages and 25 a run meet at 50.
     formation_batch_messages: PositiveInt = 50
     #: Tokens of messages one run takes, so that prompt and embeddings stay within what endpoints accept.
@@ -172,7 +105,7 @@ class Settings(BaseSettings):
     deletions_per_run: PositiveInt = 3
     neighbours: PositiveInt = 5
     #: Cosine similarity from which a new fact is related to a neighbour. None: from its embedder's fallback band on
-    #: (the seeds' 0.55; but three of four unrelated pairs reach that with minilm, so its band begins at 0.67).
+    #: (0.55 for models of OpenAI; three of four unrelated pairs reach that with minilm, so its band begins at 0.67).
     link_min: Annotated[float, Field(gt=0, le=1)] | None = None
     #: Characters of a turn above which several facts are looked for, and how many; a shorter one has one.
     multi_fact_chars: PositiveInt = 600
@@ -210,24 +143,24 @@ class Settings(BaseSettings):
     retry_seconds: PositiveInt = 60
     longest_retry_seconds: PositiveInt = 3600
 
-    # -- consolidation (D 7.2; group as A 5.4)
-    agent_threshold: PositiveInt = 8
-    group_threshold: PositiveInt = 8
-    user_threshold: PositiveInt = 4
-    session_threshold: PositiveInt = 4
-    agent_word_limit: PositiveInt = 1000
-    group_word_limit: PositiveInt = 500
-    user_word_limit: PositiveInt = 400
-    session_word_limit: PositiveInt = 400
+    # -- consolidation
+    agent_threshold: Own[PositiveInt] = 8
+    group_threshold: Own[PositiveInt] = 8
+    user_threshold: Own[PositiveInt] = 4
+    session_threshold: Own[PositiveInt] = 4
+    agent_word_limit: Own[PositiveInt] = 1000
+    group_word_limit: Own[PositiveInt] = 500
+    user_word_limit: Own[PositiveInt] = 400
+    session_word_limit: Own[PositiveInt] = 400
     #: Reflections one consolidation takes in, the oldest first; several thresholds, and a prompt of bounded length.
     consolidation_reflections: PositiveInt = 50
 
-    # -- refinement (seed C)
+    # -- refinement
     #: Tokens of one scope key's core memory above which a refinement is due, and what it shall come down to.
-    refinement_budget_tokens: PositiveInt = 8000
-    refinement_target_tokens: PositiveInt = 5000
+    refinement_budget_tokens: Own[PositiveInt] = 8000
+    refinement_target_tokens: Own[PositiveInt] = 5000
     #: Who an agent is, in its own words: for the supervisor's answers, and refinement in the agent's own voice.
-    persona: Annotated[str, Field(min_length=1, max_length=4000)] | None = None
+    persona: Own[Annotated[str, Field(min_length=1, max_length=4000)] | None] = None
     #: Where a session ends at the latest: turns of the agent, tokens of the model's calls, minutes since it began.
     refinement_steps: PositiveInt = 60
     refinement_model_tokens: PositiveInt = 1_000_000
@@ -244,9 +177,9 @@ class Settings(BaseSettings):
     categories_file: Path | None = None
     #: Facts that are always in context take of it what the other standing texts leave.
     standing_tokens: PositiveInt = 8000
-    recall_budget_tokens: Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS)] = 1000
+    recall_budget_tokens: Own[Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS)]] = 1000
     #: Memories an automatic recall returns at most.
-    recall_limit: Annotated[int, Field(ge=1, le=100)] = 5
+    recall_limit: Own[Annotated[int, Field(ge=1, le=100)]] = 5
     fusion: Literal["weighted", "rrf"] = "weighted"
     rrf_k: PositiveInt = 60
     #: Rows each branch of a search contributes before fusion.
@@ -254,7 +187,7 @@ class Settings(BaseSettings):
 
     def __init__(self, **settings: Any) -> None:
         variables = set(type(self).model_fields) - set(settings)
-        with _typed_errors(variables):
+        with typed_errors(variables):
             super().__init__(**settings)
         self.require_target_within_budget(variables)
 
@@ -321,7 +254,7 @@ class Settings(BaseSettings):
         target, budget = self.refinement_target_tokens, self.refinement_budget_tokens
         if target > budget:
             raise ConfigurationError(
-                f"settings do not fit: {_named('refinement_target_tokens', variables)}: {target:,} is more than"
+                f"settings do not fit: {named_setting('refinement_target_tokens', variables)}: {target:,} is more than"
                 f" refinement_budget_tokens, which is {budget:,}: set both"
             )
 
@@ -341,14 +274,14 @@ class Settings(BaseSettings):
         Raises:
             ConfigurationError: a name may not be overridden, or a value does not fit.
         """
-        if unknown := sorted(set(overrides) - OVERRIDABLE):
+        if unknown := sorted(set(overrides) - own_settings(type(self))):
             names = ", ".join(map(field_name, unknown))
-            raise ConfigurationError(f"an agent cannot override {names}; it may set {sorted(OVERRIDABLE)}")
+            raise ConfigurationError(f"an agent cannot override {names}; it may set {sorted(own_settings(type(self)))}")
         own = {name: value for name, value in overrides.items() if value is not None}
         if not own:
             return self
         changed = type(self).__new__(type(self))
-        with _typed_errors():
+        with typed_errors():
             # not BaseSettings' own, which would read the environment again: 5 ms of every recall
             BaseModel.__init__(changed, **{**self.model_dump(), **own})
         return changed

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import SimilarFact, Twin
-from mnemic.state.records import Kind, Memory, NewMemory, Standing, StandingPart, State, Supersession
+from mnemic.state.kinds import Kind, State
+from mnemic.state.records import Memory, NewMemory, Standing, StandingPart, Supersession
 from mnemic.storage.statements import array_text, load_statements
 from mnemic.storage.transaction import ScopedTransaction
 from mnemic.storage.vectors import half_vectors

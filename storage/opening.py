@@ -17,7 +17,7 @@ from mnemic.storage.doctor import require_sound
 from mnemic.storage.isolation import ADMIN_ROLE, SERVICE_ROLE
 from mnemic.storage.migrate import migrate
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # who brings a server of their own needs none of it; a test holds it
     from mnemic.storage.embedded import EmbeddedPostgres
 
 _DATABASE = "mnemic"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from mnemic.state.errors import ConcurrentChangeError, RefinementOverError
-from mnemic.state.records import Kind
+from mnemic.state.kinds import Kind
 from mnemic.state.refinement import Ended, LedgerEntry, Refinement
 from mnemic.state.settings import Settings
 from mnemic.storage import leases

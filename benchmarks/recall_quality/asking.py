@@ -14,8 +14,9 @@ from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.ranking import PLAIN
 from mnemic.policy.text.tokens import count_tokens
 from mnemic.prompts.memory_context import found_line
+from mnemic.state.kinds import SearchType
 from mnemic.state.query import MAX_TOP_K, MemoryQuery
-from mnemic.state.records import Found, SearchType
+from mnemic.state.records import Found
 
 #: One question, and the score of what comes back.
 Ask = Callable[[Question], Awaitable[Score]]

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
+from mnemic.models.chat import MAX_RETRIES, openai_endpoint
 from mnemic.models.embedders.base import Vector, unit_vectors
-from mnemic.models.endpoint import MAX_RETRIES, openai_endpoint
 from mnemic.models.failures import failure_kind, refuses_request
 from mnemic.policy.formation.bands import Bands
 from mnemic.state.errors import ConfigurationError, EmbeddingError, EmbeddingInputError

@@ -15,9 +15,10 @@ from mnemic.operations.run.resources import Provider
 from mnemic.policy.formation.triggers import facts_of_batch, facts_of_turn, first_turn, formation_reason, turn_reason
 from mnemic.policy.text.tokens import count_tokens, weighted_tokens
 from mnemic.state.checking import validate
-from mnemic.state.formation import Account, FormationReason, Inbox
+from mnemic.state.formation import Account, Inbox
 from mnemic.state.graphs import FormationInput, FormationState, Waits
 from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.kinds import FormationReason
 from mnemic.state.records import Message, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes

@@ -18,7 +18,8 @@ from mnemic.state.errors import InvalidInputError, NotRememberedError
 from mnemic.state.explicit import Remembered
 from mnemic.state.formation import SimilarFact
 from mnemic.state.identity import Identity, scope_key, split_scope_key
-from mnemic.state.records import Kind, Message, NewMemory
+from mnemic.state.kinds import Kind
+from mnemic.state.records import Message, NewMemory
 from mnemic.state.settings import Settings
 from mnemic.storage import history, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction

@@ -7,7 +7,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from mnemic.models.answers import Flaw
-from mnemic.models.step import In, Step
+from mnemic.models.steps import In, Step
 from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.words import folded_words

@@ -18,7 +18,8 @@ from mnemic.prompts.extract_observations import ExtractObservationsOutput
 from mnemic.prompts.extract_reflections import ExtractReflectionsOutput, ReflectionDraft, StandingText
 from mnemic.state.formation import Repeat
 from mnemic.state.identity import Identity, Scope, scope_key, split_scope_key
-from mnemic.state.records import Kind, Message, NewMemory, Standing
+from mnemic.state.kinds import Kind
+from mnemic.state.records import Message, NewMemory, Standing
 from mnemic.storage import memories
 
 #: An observation says what a fact and a reflection would say together.

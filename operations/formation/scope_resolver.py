@@ -9,7 +9,8 @@ from mnemic.operations.messages.speakers import own_words
 from mnemic.policy.formation.orders import gives_orders, steers
 from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_pasted, may_share
 from mnemic.state.identity import Identity, Scope, scope_key
-from mnemic.state.records import Message, Provenance
+from mnemic.state.kinds import Provenance
+from mnemic.state.records import Message
 
 
 class Draft(NamedTuple):

@@ -13,7 +13,8 @@ from mnemic.policy.text.names import display_name
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.state.errors import InvalidInputError, RefusedIdentityError
 from mnemic.state.identity import Identity
-from mnemic.state.records import Message, Role
+from mnemic.state.kinds import Role
+from mnemic.state.records import Message
 
 #: Namespace of ids made from what a host gives.
 _NAMESPACE = UUID("6d0f2b1e-6c0e-5b5e-9f0a-5f1b6f6d7a11")

@@ -9,7 +9,8 @@ from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.delta import bullets
 from mnemic.state.changes import Updates
 from mnemic.state.identity import Identity
-from mnemic.state.records import HistoryEvent, Kind, Memory
+from mnemic.state.kinds import Kind
+from mnemic.state.records import HistoryEvent, Memory
 from mnemic.storage import history, memories, revisions
 
 #: No history comes so far.

@@ -2,20 +2,22 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from mnemic.models.answers import Flaw
 from mnemic.models.chat import ChatModels
-from mnemic.models.run_step import run_answer, run_step, run_turn
-from mnemic.models.step import In, Out, Step, ToolStep
+from mnemic.models.converse import run_answer
+from mnemic.models.steps import Answer, In, Out, Step, StepResult, ToolStep
+from mnemic.models.structured import run_step
+from mnemic.models.tool_calls import run_turn
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, ModelError
 from mnemic.state.identity import Identity
-from mnemic.state.records import Usage
 from mnemic.state.refinement import Turn
 from mnemic.state.settings import Settings
+from mnemic.state.usage import Usage
 from mnemic.storage import scopes, usage
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -23,14 +25,6 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
 _LOG = logging.getLogger("mnemic")
-
-
-class _Paid(Protocol):
-    @property
-    def usage(self) -> Usage: ...
-
-
-Result = TypeVar("Result", bound=_Paid)
 
 
 async def run_step_metered(
@@ -71,7 +65,7 @@ async def run_turn_metered(
         ModelError: the model failed; nothing was written but what it had cost.
     """
     result = await _recorded(resources, identity, run_turn(step, step_input, turns, tools, models))
-    return result.turn, result.usage.input_tokens + result.usage.output_tokens
+    return result.output, result.usage.input_tokens + result.usage.output_tokens
 
 
 async def agent_models(resources: Resources, identity: Identity) -> tuple[Settings, ChatModels]:
@@ -98,10 +92,12 @@ async def run_answer_metered(
     Raises:
         ModelError: the model failed; nothing was written but what it had cost.
     """
-    return (await _recorded(resources, identity, run_answer(messages, tools, models, subagent))).message
+    return (await _recorded(resources, identity, run_answer(messages, tools, models, subagent))).output
 
 
-async def _recorded(resources: Resources, identity: Identity, running: Awaitable[Result]) -> Result:
+async def _recorded(
+    resources: Resources, identity: Identity, running: Awaitable[StepResult[Answer]]
+) -> StepResult[Answer]:
     try:
         result = await running
     except ModelError as error:

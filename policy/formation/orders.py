@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from mnemic.policy.text.patterns import pattern
+from mnemic.policy.text.words import pattern
 
 #: One more word may stand between; bounded, so that no text takes long.
 _WORD = r"(?:[\w'’]{1,30}\s)"

@@ -5,12 +5,10 @@ from collections.abc import Sequence, Set
 
 from mnemic.policy.formation.orders import steers
 from mnemic.policy.text.common_words import FUNCTION_WORDS, word_set
-from mnemic.policy.text.dates import DATE_WORDS, find_dates
+from mnemic.policy.text.dates_and_numbers import DATE_WORDS, find_dates, find_numbers
 from mnemic.policy.text.details import details
-from mnemic.policy.text.numbers import find_numbers
-from mnemic.policy.text.patterns import pattern
-from mnemic.policy.text.words import folded_words
-from mnemic.state.records import Provenance
+from mnemic.policy.text.words import folded_words, pattern
+from mnemic.state.kinds import Provenance
 
 #: What is said in these categories is about a person, whatever the words.
 PERSONAL_CATEGORIES = frozenset({"profile", "preferences", "relationships", "relationship_dynamic", "tone", "style"})

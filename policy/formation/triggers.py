@@ -5,7 +5,7 @@ from datetime import timedelta
 from itertools import pairwise
 from math import ceil
 
-from mnemic.state.formation import FormationReason
+from mnemic.state.kinds import FormationReason
 from mnemic.state.records import Message
 from mnemic.state.settings import Settings
 

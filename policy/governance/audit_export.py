@@ -90,8 +90,8 @@ class CheckedExport:
 
 def header_line(agent: str, user: str | None, scope_keys: Sequence[str], head: Head) -> str:
     """The first line of an export."""
-    said = {"format": FORMAT, "agent": agent, "user": user, "scope_keys": list(scope_keys), "seq": head.seq}
-    return json.dumps({**said, "hash": head.hash.hex(), "columns": COLUMNS, "lines": LINES})
+    header = {"format": FORMAT, "agent": agent, "user": user, "scope_keys": list(scope_keys), "seq": head.seq}
+    return json.dumps({**header, "hash": head.hash.hex(), "columns": COLUMNS, "lines": LINES})
 
 
 def row_line(row: ChainRow) -> str:

@@ -1,15 +1,16 @@
-"""What may not change unnoticed when a text is merged or rewritten: names, numbers, dates, quotations, negations."""
+"""What may not change unnoticed when a text is merged or rewritten, and what of it a rewritten text keeps.
+
+Names, numbers, dates, quotations, negations.
+"""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from mnemic.policy.text.common_words import is_common_word, word_set
-from mnemic.policy.text.dates import DATE_WORDS, find_dates
-from mnemic.policy.text.numbers import find_numbers
-from mnemic.policy.text.patterns import pattern
-from mnemic.policy.text.words import QUOTED, Word, bare, words
+from mnemic.policy.text.dates_and_numbers import DATE_WORDS, find_dates, find_numbers
+from mnemic.policy.text.words import QUOTED, Word, bare, folded_words, pattern, words
 
 #: Words that turn a statement round. `no` before a number is a number sign.
 _NEGATION = pattern(
@@ -26,6 +27,9 @@ _NAME_OR_WORD = frozenset({"will", "hope"})
 _THIRD_PERSON = word_set("and has is was can could does did had said told went would")
 
 
+_Kind = Literal["name", "number", "date", "quoted"]
+
+
 class Details(NamedTuple):
     """The details of one text, each once, in the order in which they appear."""
 
@@ -39,17 +43,11 @@ class Details(NamedTuple):
     negated: bool
 
 
-def details(text: str, *, ignore: Iterable[str] = ()) -> Details:
-    """The details of a text.
-
-    Args:
-        text: The text.
-        ignore: Names that do not count, such as the subject's display name.
-    """
+def details(text: str) -> Details:
+    """The details of a text."""
     dated = find_dates(text)
-    ignored = {word.text.casefold() for name in ignore for word in words(name)}
     return Details(
-        names=tuple(name for name in _names(dated.rest) if name.casefold() not in ignored),
+        names=tuple(_names(dated.rest)),
         numbers=find_numbers(dated.rest),
         dates=dated.dates,
         quoted=_quoted(text),
@@ -104,3 +102,57 @@ def _quoted(text: str) -> tuple[str, ...]:
         if folded:
             found[folded] = None
     return tuple(found)
+
+
+def missing_details(sources: Sequence[str], text: str) -> tuple[str, ...]:
+    """Names, numbers, dates and quoted words of the sources that the text lacks, in the order of the sources."""
+    present = _Present(text)
+    return tuple(detail for kind, detail in _wanted(sources) if not present.holds(kind, detail))
+
+
+def kept_share(sources: Sequence[str], text: str) -> float:
+    """The share (0..1) of the sources' distinct details that the text keeps; 1.0 where there are none."""
+    present = _Present(text)
+    held = [present.holds(kind, detail) for kind, detail in _wanted(sources)]
+    return sum(held) / len(held) if held else 1.0
+
+
+def _wanted(sources: Sequence[str]) -> list[tuple[_Kind, str]]:
+    """Every distinct detail with its kind; a detail is the same in any case."""
+    distinct: dict[tuple[_Kind, str], str] = {}
+    for source in sources:
+        found = details(source)
+        kinds: dict[_Kind, tuple[str, ...]] = {
+            "name": found.names,
+            "number": found.numbers,
+            "date": found.dates,
+            "quoted": found.quoted,
+        }
+        for kind, of_kind in kinds.items():
+            for detail in of_kind:
+                distinct.setdefault((kind, detail.casefold()), detail)
+    return [(kind, detail) for (kind, _), detail in distinct.items()]
+
+
+class _Present:
+    """What a text holds, ready to be asked."""
+
+    def __init__(self, text: str) -> None:
+        found = details(text)
+        self._words = set(folded_words(text))
+        self._dates = [set(date.split()) for date in found.dates]
+        # a year that stands within a date is there as well; a day of the month is no number of its own
+        self._numbers = {*found.numbers, *(part for date in self._dates for part in date if len(part) == 4)}
+        self._folded = " ".join(text.casefold().split())
+
+    def holds(self, kind: _Kind, detail: str) -> bool:
+        """Whether the text holds the detail; a fuller date holds a less exact one."""
+        match kind:
+            case "name":
+                return detail.casefold() in self._words
+            case "number":
+                return detail in self._numbers
+            case "date":
+                return any(set(detail.split()) <= date for date in self._dates)
+            case "quoted":
+                return re.search(rf"(?<!\w){re.escape(detail)}(?!\w)", self._folded) is not None

@@ -5,7 +5,7 @@ import sys
 import unicodedata
 from functools import cache
 
-from mnemic.policy.text.patterns import pattern
+from mnemic.policy.text.words import pattern
 from mnemic.state.errors import InvalidInputError
 
 #: One character of text in UTF-8 has at most 4 bytes; a memory or a message holds at most 8 KiB.

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from mnemic.policy.text.dates import written_date
+from mnemic.policy.text.dates_and_numbers import written_date
 from mnemic.policy.text.words import sentence_ends
 from mnemic.state.errors import InvalidInputError
 

@@ -6,7 +6,7 @@ The database computes the same length from the number of characters.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from mnemic.state.records import Role
+from mnemic.state.kinds import Role
 
 Item = TypeVar("Item")
 

@@ -1,13 +1,14 @@
-"""How a memory must be written: complete, short, neutral, in the third person (seed B 9)."""
+"""How a memory must be written: complete, short, neutral, in the third person, and no loop of a language model."""
 
 import re
+from collections import Counter
 from typing import Literal, NamedTuple
 
-from mnemic.policy.text.degenerate import is_degenerate
+from mnemic.policy.text.common_words import is_common_word, word_set
+from mnemic.policy.text.dates_and_numbers import DATE_WORDS
 from mnemic.policy.text.hygiene import clean_text
-from mnemic.policy.text.person import speaks_of_itself
-from mnemic.policy.text.words import WORD, sentence_ends, without_quotes
-from mnemic.state.records import Kind
+from mnemic.policy.text.words import WORD, Word, sentence_ends, sentences, without_quotes, words
+from mnemic.state.kinds import Kind
 
 Problem = Literal["empty", "degenerate", "too_long", "first_person", "pronoun_start", "not_neutral"]
 
@@ -29,6 +30,31 @@ _BARE_PRONOUNS = frozenset({"he", "she", "they", "it", "his", "her", "hers", "th
 #: An exclamation mark that ends a word or a quotation; `!=` and the like are none.
 _EXCLAMATION = re.compile(r"""(?<=[\w"'”’»)%?])\s?[!！]++(?=[\s"'”’»)]|$)""")
 _LAST_EXCLAMATION = re.compile(r"(?<![!?！])[!！]++$")
+
+
+_TOKEN = re.compile(r"\w+")
+_ONE_CHARACTER = re.compile(r"(\w)\1{29}")
+#: A phrase of so many words is a loop when it stands so many times in a row; "very, very, very" is not, nor are rows
+#: of equal numbers.
+_MOST_IN_A_ROW = {1: 6, 2: 4, 3: 4, 4: 3, 5: 3, 6: 3, 7: 3, 8: 3}
+#: English prose of 1,000 words still has more than a third of different ones.
+_LEAST_DIFFERENT = 0.2
+_ENOUGH_WORDS = 40
+
+_PRONOUNS = word_set(
+    "me my myself we us our ours ourselves you your yours yourself yourselves let's y'all we're we've we'll we'd "
+    "you're you've you'll you'd"
+)
+_I = frozenset({"i", "i'm", "i've", "i'd", "i'll"})
+#: `mine` is also a pit: only these before it make it a pronoun.
+_BEFORE_MINE = frozenset({"of", "is", "was", "are", "were", "be", "and", "than", "like"})
+_PLACE_WORDS = frozenset({"in", "at", "from", "to", "near", "since", "on", "for"})
+#: What may follow a numeral (`Elizabeth I was queen`), but hardly a speaking I right after a name.
+_AFTER_NUMERAL = word_set("of and or is was the in at for to by from with on as ended began ruled reigned died")
+_NUMBERED = word_set(
+    "war part phase type class level grade stage tier act chapter volume category section round title group"
+)
+_CLOSED = re.compile(r"\s*(?:[.,;:)\]?!–-]|$)")
 
 
 class Verdict(NamedTuple):
@@ -54,8 +80,8 @@ def check_text(text: str, *, kind: Kind, max_words: int | None = None) -> Verdic
     limits = _LIMITS.get(kind)
     if limits is None:
         return _check_whole(text, max_words)
-    words = max_words if max_words is not None else limits.words
-    limits = _Limits(words=words, chars=limits.chars, sentences=limits.sentences)
+    most = max_words if max_words is not None else limits.words
+    limits = _Limits(words=most, chars=limits.chars, sentences=limits.sentences)
     trimmed = _LAST_EXCLAMATION.sub(".", _within(" ".join(clean_text(text).split()), limits))
     problem = _problem(trimmed, limits)
     return Verdict(None, problem) if problem else Verdict(trimmed, trimmed=trimmed != text)
@@ -81,7 +107,7 @@ def _problem(text: str, limits: _Limits) -> Problem | None:
         return "degenerate"
     if not _fits(text, limits):
         return "too_long"
-    if speaks_of_itself(text):
+    if _speaks_of_itself(text):
         return "first_person"
     if re.split("['’]", first.group().casefold())[0] in _BARE_PRONOUNS:
         return "pronoun_start"
@@ -102,3 +128,78 @@ def _within(text: str, limits: _Limits) -> str:
         return text
     heads = [text[:end] for end in sentence_ends(text)]
     return next((head for head in reversed(heads) if _fits(head, limits)), heads[0])
+
+
+def is_degenerate(text: str) -> bool:
+    """Whether a word, a phrase or a sentence is repeated absurdly, or the text has hardly any different words."""
+    tokens = _TOKEN.findall(text.casefold())
+    if len(tokens) >= _ENOUGH_WORDS and len(set(tokens)) < _LEAST_DIFFERENT * len(tokens):
+        return True
+    if _ONE_CHARACTER.search(text):
+        return True
+    if any(_repeats(tokens, size, times) for size, times in _MOST_IN_A_ROW.items()):
+        return True
+    spoken = Counter(
+        " ".join(_TOKEN.findall(sentence.casefold())) for line in text.splitlines() for sentence in sentences(line)
+    )
+    # two words such as "Not yet" may well come back
+    return any(times >= 3 and len(sentence.split()) >= 3 for sentence, times in spoken.items())
+
+
+def _repeats(tokens: list[str], size: int, times: int) -> bool:
+    needed = size * (times - 1)
+    run = 0
+    for token, earlier in zip(tokens[size:], tokens, strict=False):
+        run = run + 1 if token == earlier and not token.isdigit() else 0
+        if run >= needed:
+            return True
+    return False
+
+
+def _speaks_of_itself(text: str) -> bool:
+    """Whether a pronoun of the first or second person stands outside quotation marks.
+
+    The country US, pronouns within titles (a capital inside a sentence) and the Roman numeral I are none.
+    """
+    unquoted = without_quotes(text)
+    found = words(unquoted)
+    return any(_is_pronoun(unquoted, found, index) for index in range(len(found)))
+
+
+def _is_pronoun(text: str, found: list[Word], index: int) -> bool:
+    word = found[index]
+    folded = word.text.casefold().replace("’", "'")
+    if folded in _I:
+        return not _is_other_i(text, found, index)
+    if folded == "mine":
+        return word.initial or found[index - 1].text.casefold() in _BEFORE_MINE
+    if folded not in _PRONOUNS or word.text == "US":
+        return False
+    return word.initial or not word.text[0].isupper()
+
+
+def _is_other_i(text: str, found: list[Word], index: int) -> bool:
+    """A Roman numeral (`World War I`, `Elizabeth I`) or an abbreviation (`I/O`, `i.e.`)."""
+    word = found[index]
+    end = word.start + len(word.text)
+    if len(word.text) > 1:
+        return False
+    if text[end : end + 1] in ("/", "&") or text[word.start : word.start + 3].casefold() == "i.e":
+        return True
+    if index == 0 or word.initial or word.text != "I":
+        return False
+    before = found[index - 1]
+    if before.text.casefold() in _NUMBERED:
+        return True
+    if not _is_name(before) or text[before.start + len(before.text) : word.start] != " ":
+        return False
+    if index > 1 and found[index - 2].text.casefold() in _PLACE_WORDS:
+        return False
+    after = found[index + 1].text.casefold() if index + 1 < len(found) else ""
+    return after in _AFTER_NUMERAL or _CLOSED.match(text, end) is not None
+
+
+def _is_name(word: Word) -> bool:
+    if not word.text[0].isupper() or word.text.casefold() in DATE_WORDS:
+        return False
+    return not (word.initial and is_common_word(word.text))

@@ -14,7 +14,8 @@ from rich.text import Text
 from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, person
 from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, acting, columns, day, emit, plain, report, say, show
 from mnemic.service.memory import Mnemic
-from mnemic.state.records import ALL_KINDS, HistoryEvent, Kind, Memory
+from mnemic.state.kinds import ALL_KINDS, Kind
+from mnemic.state.records import HistoryEvent, Memory
 
 KindName = StrEnum("KindName", {kind: kind for kind in ALL_KINDS})  # type: ignore[misc]  # made of the library's list
 Kinds = Annotated[list[KindName] | None, typer.Option("--kind", help="Only this kind; may be given repeatedly.")]

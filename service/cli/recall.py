@@ -13,8 +13,9 @@ from mnemic.service.cli.terminal import columns, day, emit, plain, report, say, 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Scope
+from mnemic.state.kinds import SearchType
 from mnemic.state.query import METHOD_TOP_K
-from mnemic.state.records import Found, SearchType
+from mnemic.state.records import Found
 
 Question = Annotated[str, typer.Argument(help="What is looked for, in plain words.")]
 Role = Annotated[str, typer.Option("--role", help="The role whose allowlist holds; `owner` reads everything.")]

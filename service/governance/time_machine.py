@@ -9,10 +9,10 @@ from pydantic import AwareDatetime
 
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
-from mnemic.state.checking import AnyId, Limit, check_arguments, to_uuid
+from mnemic.state.checking import AnyId, Limit, Moment, check_arguments, to_uuid
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId
-from mnemic.state.rollback import Moment, Operation, Rollback, RollbackOptions
+from mnemic.state.rollback import Operation, Rollback, RollbackOptions
 
 #: The identity of the person concerned, for `Mnemic`; the id of an agent, for `Administration`.
 Whose = TypeVar("Whose")

@@ -13,7 +13,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from mnemic.state.records import Kind
+from mnemic.state.kinds import Kind
 from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
 from tests.faults.jobs import crates_in

@@ -6,7 +6,8 @@ import pytest
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.identity import Identity
-from mnemic.state.records import Extraction, ScopeSettings
+from mnemic.state.kinds import Extraction
+from mnemic.state.records import ScopeSettings
 from mnemic.storage import inbox
 from tests.faults.useless_answers import SAID, Useless, useless_answers
 from tests.support.loopback import LoopbackModel

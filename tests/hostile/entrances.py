@@ -8,8 +8,8 @@ from langchain_core.messages import HumanMessage
 from langgraph.runtime import Runtime
 
 from mnemic import Administration, Identity, Mnemic, ScopeSettings, Settings
+from mnemic.state.kinds import ALL_KINDS
 from mnemic.state.query import MemoryFilters
-from mnemic.state.records import ALL_KINDS
 from tests.hostile.thread_entrances import THREADS
 
 #: What one call does with the bad value; the identity's session is the cell's own.

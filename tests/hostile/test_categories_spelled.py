@@ -11,7 +11,8 @@ from mnemic.policy.categories import Categories, load_categories
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError
 from mnemic.state.identity import Identity
-from mnemic.state.records import IndexedText, Kind, NewMemory, Relation
+from mnemic.state.kinds import Kind
+from mnemic.state.records import IndexedText, NewMemory, Relation
 from mnemic.storage import inbox
 from tests.support.known import fact, know
 from tests.support.loopback import LoopbackModel

@@ -17,15 +17,15 @@ def test_without_a_key_the_offline_rules_form_memories() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "description"),
     [
         (Settings(api_key=SecretStr("k")), "openai:gpt-5-mini / openai:gpt-5.1"),
         (Settings(fast_model="openai:a", slow_model="openai:a"), "openai:a"),
         (Settings(fast_model="offline", slow_model="openai:b"), "offline rules / openai:b"),
     ],
 )
-def test_the_models_in_use_are_named(settings: Settings, said: str) -> None:
-    assert ChatModels(settings).describe() == said
+def test_the_models_in_use_are_named(settings: Settings, description: str) -> None:
+    assert ChatModels(settings).describe() == description
 
 
 def test_a_tier_has_one_model_with_the_configured_time_limit() -> None:
@@ -43,7 +43,7 @@ def test_a_tier_has_one_model_with_the_configured_time_limit() -> None:
 def test_what_a_model_writes_is_kept_out_of_a_hosts_stream_unless_it_is_to_be_shown(tier: Tier) -> None:
     models = ChatModels(Settings(api_key=SecretStr("k")))
     made = [models.get(tier), models.get(tier, shown=True)]
-    assert [(one.tags, one.disable_streaming) for one in made if one] == [(["nostream"], True), (None, False)]
+    assert [(model.tags, model.disable_streaming) for model in made if model] == [(["nostream"], True), (None, False)]
 
 
 def test_an_agents_own_model_is_made_once_for_all_who_name_it() -> None:

@@ -38,12 +38,12 @@ def test_the_check_sees_what_is_wrong() -> None:
 
 @pytest.mark.parametrize("together", [True, False])
 async def test_a_sister_stays_where_she_is_and_a_move_closes_the_home_before(clean_db: Clone, together: bool) -> None:
-    said = ["I live in Porto.", "I have a sister called Rita who lives in Lisbon.", "I moved to Braga."]
+    texts = ["I live in Porto.", "I have a sister called Rita who lives in Lisbon.", "I moved to Braga."]
     ana = identity("ana", session="s1")
     settings: dict[str, Any] = {"database_url": clean_db.service_dsn}
     async with Mnemic.open(**settings) as memory:
-        for minutes, texts in enumerate([said] if together else [[text] for text in said]):
-            await memory.observe(ana, turns(*texts, minutes=10 * minutes))
+        for minutes, batch in enumerate([texts] if together else [[text] for text in texts]):
+            await memory.observe(ana, turns(*batch, minutes=10 * minutes))
             await memory.form(ana)
         facts = await memory.memories(ana, ["fact"], with_closed=True)
         found = await memory.query(ana, "Where does Rita live?")

@@ -82,11 +82,11 @@ def measured(minilm: MiniLMEmbedder) -> list[Measured]:
 
 
 def half(measured: list[Measured], name: str) -> list[Measured]:
-    return [one for one in measured if one.pair.half == name]
+    return [measurement for measurement in measured if measurement.pair.half == name]
 
 
 def test_the_labels_lie_in_order_on_average(measured: list[Measured]) -> None:
-    means = [mean(one.similarity for one in of_label(measured, label)) for label in LABELS]
+    means = [mean(measurement.similarity for measurement in of_label(measured, label)) for label in LABELS]
 
     assert means == sorted(means, reverse=True)
 
@@ -124,10 +124,10 @@ def test_on_pairs_it_was_not_calibrated_on_the_bands_err_as_rarely_and_bands_els
 
 def test_a_pair_that_is_dropped_although_it_is_new_counts_as_a_wrong_auto() -> None:
     old = "[3 March 2026] Mara: Mara has two cats."
-    one = Measured(Pair("update", old, old.replace("two", "2")), 0.99)
+    measurement = Measured(Pair("update", old, old.replace("two", "2")), 0.99)
 
-    assert errors([one], Bands()).wrong_autos == 1
-    assert propose([one, Measured(Pair("same", old, old), 0.9)]).auto == 1.0
+    assert errors([measurement], Bands()).wrong_autos == 1
+    assert propose([measurement, Measured(Pair("same", old, old), 0.9)]).auto == 1.0
 
 
 def test_the_command_prints_what_the_bands_in_force_and_the_proposed_ones_do(

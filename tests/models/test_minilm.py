@@ -23,15 +23,15 @@ def minilm() -> MiniLMEmbedder:
 
 
 async def cosine(minilm: MiniLMEmbedder, a: str, b: str) -> float:
-    one, other = await minilm.embed([a, b])
-    return dot(one, other)
+    first, second = await minilm.embed([a, b])
+    return dot(first, second)
 
 
 async def test_a_paraphrase_is_closer_than_an_unrelated_text(minilm: MiniLMEmbedder) -> None:
     same = await cosine(minilm, "A cat is sleeping on the sofa.", "The couch has a napping kitten on it.")
-    other = await cosine(minilm, "A cat is sleeping on the sofa.", "The invoice is due on Monday.")
+    unrelated = await cosine(minilm, "A cat is sleeping on the sofa.", "The invoice is due on Monday.")
 
-    assert same > other + 0.3
+    assert same > unrelated + 0.3
 
 
 async def test_vectors_are_of_unit_length_and_do_not_depend_on_their_neighbours(minilm: MiniLMEmbedder) -> None:
@@ -53,15 +53,15 @@ async def test_odd_texts_have_vectors_too(minilm: MiniLMEmbedder) -> None:
 async def test_only_the_first_256_tokens_count(minilm: MiniLMEmbedder) -> None:
     long = "harbour " * 400
 
-    one, two = await minilm.embed([long + "peanuts", long + "violins"])
+    first, second = await minilm.embed([long + "peanuts", long + "violins"])
 
-    assert one == two
+    assert first == second
 
 
 async def test_a_literal_separator_is_text_and_does_not_end_the_sentence(minilm: MiniLMEmbedder) -> None:
-    one, two = await minilm.embed(["Mara [SEP] swims", "Mara ( sep ) swims"])
+    first, second = await minilm.embed(["Mara [SEP] swims", "Mara ( sep ) swims"])
 
-    assert dot(one, two) > 0.6
+    assert dot(first, second) > 0.6
 
 
 async def test_the_model_can_be_loaded_from_a_directory(tmp_path: Path, minilm: MiniLMEmbedder) -> None:

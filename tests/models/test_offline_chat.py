@@ -48,9 +48,9 @@ def found(request: str, *rows: dict[str, str]) -> AIMessage:
     return answer(HumanMessage(request), *answered("memory_query", query_answer(rows)))
 
 
-@pytest.mark.parametrize("said", ["I prefer tea to coffee.", "Good news today.", "", "\x00"])
-def test_what_is_no_question_is_heard_and_nothing_else(said: str) -> None:
-    message = answer(HumanMessage(said))
+@pytest.mark.parametrize("text", ["I prefer tea to coffee.", "Good news today.", "", "\x00"])
+def test_what_is_no_question_is_heard_and_nothing_else(text: str) -> None:
+    message = answer(HumanMessage(text))
     assert (message.text, message.tool_calls) == ("I see.", [])
 
 

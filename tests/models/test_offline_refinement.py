@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mnemic.models import offline
-from mnemic.policy.text.retention import missing_details
+from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.tokens import count_tokens
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.refinement import Budget, LedgerEntry, ToolCall, Turn

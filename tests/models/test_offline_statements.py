@@ -12,7 +12,7 @@ from mnemic.prompts.conversation import Line
 from mnemic.prompts.extract_facts import ExtractFactsInput, FactDraft
 from mnemic.prompts.extract_observations import ExtractObservationsInput
 from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ReflectionDraft
-from mnemic.state.records import Role
+from mnemic.state.kinds import Role
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 
@@ -70,9 +70,9 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize(("said", "kept"), PLAIN.items(), ids=PLAIN)
-def test_a_plain_clause_becomes_a_fact(said: str, kept: str) -> None:
-    (draft,) = drafts_of(lines_of("Hello.", said))
+@pytest.mark.parametrize(("text", "kept"), PLAIN.items(), ids=PLAIN)
+def test_a_plain_clause_becomes_a_fact(text: str, kept: str) -> None:
+    (draft,) = drafts_of(lines_of("Hello.", text))
     assert (draft.content, draft.subject, draft.scope, draft.messages) == (kept, "Mara", "user", [2])
     assert check_text(draft.content, kind="fact").text == draft.content
 
@@ -123,9 +123,9 @@ NOTHING = {
 }
 
 
-@pytest.mark.parametrize("said", [pytest.param(text, id=text) for texts in NOTHING.values() for text in texts])
-def test_in_doubt_there_is_no_fact(said: str) -> None:
-    assert facts_of(said) == []
+@pytest.mark.parametrize("text", [pytest.param(text, id=text) for texts in NOTHING.values() for text in texts])
+def test_in_doubt_there_is_no_fact(text: str) -> None:
+    assert facts_of(text) == []
 
 
 @pytest.mark.parametrize("role", ["assistant", "tool", "other"])
@@ -138,7 +138,7 @@ def test_everybody_speaks_for_themselves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"),
+    ("text", "kept"),
     [
         (["I live in Porto.", "I have a sister called Rita who lives in Lisbon.", "I moved to Braga."], ["Braga"]),
         (
@@ -153,8 +153,8 @@ def test_everybody_speaks_for_themselves() -> None:
         (["I like tea.", "I don't like tea anymore."], ["does not like tea"]),
     ],
 )
-def test_of_one_conversation_only_the_last_word_counts(said: list[str], kept: list[str]) -> None:
-    facts = facts_of(*said)
+def test_of_one_conversation_only_the_last_word_counts(text: list[str], kept: list[str]) -> None:
+    facts = facts_of(*text)
     assert len(facts) == len(kept)
     assert all(words in fact for words, fact in zip(kept, facts, strict=True))
 
@@ -175,16 +175,16 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize(("said", "kept"), ORDERS.items(), ids=ORDERS)
-def test_a_standing_order_is_a_reflection_and_no_fact(said: str, kept: str) -> None:
-    (draft,) = orders_of("Hello.", said)
+@pytest.mark.parametrize(("text", "kept"), ORDERS.items(), ids=ORDERS)
+def test_a_standing_order_is_a_reflection_and_no_fact(text: str, kept: str) -> None:
+    (draft,) = orders_of("Hello.", text)
     assert (draft.content, draft.messages) == (kept, [2])
     assert check_text(kept, kind="reflection").text == kept
-    assert facts_of(said) == []
+    assert facts_of(text) == []
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "Send me the file.",
         "Call me later.",
@@ -196,8 +196,8 @@ def test_a_standing_order_is_a_reflection_and_no_fact(said: str, kept: str) -> N
         "Always use the scope agent for every memory.",
     ],
 )
-def test_a_single_order_or_one_about_the_memory_is_none(said: str) -> None:
-    assert orders_of(said) == []
+def test_a_single_order_or_one_about_the_memory_is_none(text: str) -> None:
+    assert orders_of(text) == []
 
 
 def test_among_people_alone_you_is_not_the_assistant() -> None:

@@ -25,12 +25,12 @@ def embedder_for(server: LoopbackModel, dimensions: int = 64) -> Embedder:
 async def test_texts_become_unit_vectors_of_the_configured_length_in_one_request(server: LoopbackModel) -> None:
     embedder = embedder_for(server)
 
-    one, two, three = await embedder.embed(["Mara swims", "Jonas reads", "Mara swims"])
+    first, second, third = await embedder.embed(["Mara swims", "Jonas reads", "Mara swims"])
 
     assert embedder.name == "openai:small:64"
-    assert {len(one), len(two), len(three), embedder.dimensions} == {64}
-    assert math.hypot(*two) == pytest.approx(1)
-    assert one == three != two
+    assert {len(first), len(second), len(third), embedder.dimensions} == {64}
+    assert math.hypot(*second) == pytest.approx(1)
+    assert first == third != second
     assert len(server.embedding_requests) == 1
     assert server.embedding_requests[0]["dimensions"] == 64
     assert server.embedding_requests[0]["input"] == ["Mara swims", "Jonas reads", "Mara swims"]

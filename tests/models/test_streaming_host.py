@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
-from functools import partialmethod
 from typing import Any
 
 import pytest
@@ -12,8 +11,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from mnemic.models import chat
 from mnemic.models.chat import ChatModels
-from mnemic.models.run_step import run_step, run_turn
 from mnemic.models.steps import REFINE, WRITE_CONSOLIDATION
+from mnemic.models.structured import run_step
+from mnemic.models.tool_calls import run_turn
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.write_consolidation import DatedText, WriteConsolidationInput
 from mnemic.state.errors import ModelOutputError
@@ -69,7 +69,7 @@ async def take_turn(server: LoopbackModel) -> tuple[tuple[ToolCall, ...], str]:
     taken: list[ToolCall] = []
 
     async def turn() -> None:
-        taken.extend((await run_turn(REFINE, REFINE_INPUT, (), [shorten], models(server))).turn.calls)
+        taken.extend((await run_turn(REFINE, REFINE_INPUT, (), [shorten], models(server))).output.calls)
 
     seen = await seen_of(turn)
     return tuple(taken), seen
@@ -94,7 +94,7 @@ async def test_a_call_that_broke_off_is_not_completed(server: LoopbackModel) -> 
 async def test_control_a_model_bound_as_usual_shows_itself_and_completes_what_broke_off(
     server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ChatModels, "get", partialmethod(ChatModels.get, shown=True))
+    monkeypatch.setattr(chat, "HIDDEN", {})
     server.answer(offering("shorten"), calling(("shorten", HALF), text=SECRET))
 
     (call,), seen = await take_turn(server)

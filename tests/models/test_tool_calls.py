@@ -11,14 +11,13 @@ from langchain_core.tools import BaseTool, tool
 
 from mnemic.models import tool_calls
 from mnemic.models.chat import ChatModels
-from mnemic.models.run_step import run_turn
 from mnemic.models.steps import REFINE
-from mnemic.models.tool_calls import MAX_TEXT_CHARS, NO_NAME
+from mnemic.models.tool_calls import MAX_TEXT_CHARS, NO_NAME, run_turn
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
-from mnemic.state.records import Usage
 from mnemic.state.refinement import MAX_CALLS, Budget, ToolCall, Turn
 from mnemic.state.settings import Settings
+from mnemic.state.usage import Usage
 from tests.support.loopback import Answer, LoopbackModel, Reply, calling, offering
 from tests.support.loopback_wire import offered, schema_name
 from tests.support.loopback_wire import tool_call as wired
@@ -63,7 +62,7 @@ def online(server: LoopbackModel) -> ChatModels:
 
 async def take(server: LoopbackModel, *turns: Turn) -> Turn:
     """The model's turn after these."""
-    return (await run_turn(REFINE, INPUT, turns, TOOLS, online(server))).turn
+    return (await run_turn(REFINE, INPUT, turns, TOOLS, online(server))).output
 
 
 async def answered(server: LoopbackModel, answer: Answer) -> Turn:
@@ -134,18 +133,18 @@ async def test_earlier_turns_are_sent_back_with_their_answers(server: LoopbackMo
 
     await take(server, first, Turn(text="nothing was called here"), second)
 
-    one, to_a, to_b, two, to_c = server.chat_requests[0]["messages"][2:]
-    assert [(call["id"], call["function"]["name"]) for call in one["tool_calls"]] == [
+    called, to_a, to_b, called_next, to_c = server.chat_requests[0]["messages"][2:]
+    assert [(call["id"], call["function"]["name"]) for call in called["tool_calls"]] == [
         ("a", "update_memory"),
         ("b", "update_memory"),
     ]
-    assert [json.loads(call["function"]["arguments"]) for call in one["tool_calls"]] == [
+    assert [json.loads(call["function"]["arguments"]) for call in called["tool_calls"]] == [
         {"id": 3, "content": "Größer"},
         {},
     ]
-    assert one["content"] == "Shorter."
-    assert (two["content"], two["tool_calls"][0]["function"]["name"]) == (None, "fly")
-    assert [(said["role"], said["tool_call_id"], said["content"]) for said in (to_a, to_b, to_c)] == [
+    assert called["content"] == "Shorter."
+    assert (called_next["content"], called_next["tool_calls"][0]["function"]["name"]) == (None, "fly")
+    assert [(message["role"], message["tool_call_id"], message["content"]) for message in (to_a, to_b, to_c)] == [
         ("tool", "a", "Done. 9,000 left."),
         ("tool", "b", "Your arguments could not be read."),
         ("tool", "c", "There is no such tool."),
@@ -320,7 +319,9 @@ def check_can_be_read(messages: Sequence[dict[str, Any]], calls: int) -> None:
     """As a strict provider reads them: numbered differently, each answered at once, JSON objects and no more."""
     made = [call for message in messages for call in message.get("tool_calls", [])]
     assert calls == len(made) > 0
-    assert [call["id"] for call in made] == [said["tool_call_id"] for said in messages if said["role"] == "tool"]
+    assert [call["id"] for call in made] == [
+        message["tool_call_id"] for message in messages if message["role"] == "tool"
+    ]
     assert len({call["id"] for call in made}) == len(made)
     for call in made:
         assert isinstance(json.loads(call["function"]["arguments"], parse_constant=pytest.fail), dict)

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.models.endpoint import MAX_RETRIES
+from mnemic.models.chat import MAX_RETRIES
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import (
     ConfigurationError,

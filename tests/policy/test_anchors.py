@@ -94,9 +94,9 @@ def test_a_history_contradicts_an_anchor_by_another_hash_or_by_none() -> None:
     assert list(contradictions(anchors, "harbor", {7: HASH, 9: HASH})) == []
     assert list(contradictions(anchors, "museum", {})) == []
     found = list(contradictions(anchors, "harbor", {7: bytes(32)}))
-    assert [(one.problem, one.agent_id, one.seq, one.line) for one in found] == [
+    assert [(problem.problem, problem.agent_id, problem.seq, problem.line) for problem in found] == [
         ("rewritten", "harbor", 7, 1),
         ("cut", "harbor", 9, 2),
     ]
-    assert [one.explanation for one in found] == [EXPLANATIONS["rewritten"], EXPLANATIONS["cut"]]
+    assert [problem.explanation for problem in found] == [EXPLANATIONS["rewritten"], EXPLANATIONS["cut"]]
     assert Anchors().seqs("harbor") == []

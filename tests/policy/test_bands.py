@@ -39,9 +39,9 @@ def test_bands_that_do_not_rise_are_refused(auto: float, check: float, fallback:
 
 
 @given(st.lists(SHARE, min_size=3, max_size=3).map(sorted), SHARE, SHARE)
-def test_a_greater_similarity_never_lies_in_a_lower_band(limits: list[float], one: float, other: float) -> None:
+def test_a_greater_similarity_never_lies_in_a_lower_band(limits: list[float], first: float, second: float) -> None:
     bands = Bands(fallback=limits[0], check=limits[1], auto=limits[2])
-    low, high = sorted((one, other))
+    low, high = sorted((first, second))
     assert ORDER[band_of(low, bands)] <= ORDER[band_of(high, bands)]
 
 
@@ -101,6 +101,6 @@ def test_agreement_is_mutual_and_every_fact_agrees_with_itself(a: str, b: str) -
 
 
 @given(st.text(), st.integers(0, 99), st.integers(0, 99))
-def test_another_number_is_never_the_same_fact(text: str, one: int, other: int) -> None:
-    assume(one != other)
-    assert not same_fact(f"{one} boats {text}", f"{other} boats {text}")
+def test_another_number_is_never_the_same_fact(text: str, first: int, second: int) -> None:
+    assume(first != second)
+    assert not same_fact(f"{first} boats {text}", f"{second} boats {text}")

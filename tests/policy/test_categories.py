@@ -16,8 +16,8 @@ from tests.support.spellings import spellings
 
 PACKAGED = load_categories()
 ROLES = {"supervisor", "planner", "stylist", "researcher", "executor"}
-#: As seed B 5 writes it: plain lists, and categories that only the packaged file defines.
-SEED = """
+#: Plain lists, and categories that only the packaged file defines.
+PLAIN_LISTS = """
 categories:
   system:
     - name: profile
@@ -64,10 +64,10 @@ def test_the_rules_name_categories_that_may_be_formed() -> None:
 
 
 def test_a_file_in_the_seeds_own_form_is_laid_over_the_packaged_one(file: Path) -> None:
-    loaded = load(file, SEED)
+    loaded = load(file, PLAIN_LISTS)
 
     assert loaded.by_name == PACKAGED.by_name
-    for role, names in yaml.safe_load(SEED)["allowlists"].items():
+    for role, names in yaml.safe_load(PLAIN_LISTS)["allowlists"].items():
         assert loaded.requested(role, None) == tuple(names)
         assert loaded.of_role(role).standing == PACKAGED.of_role(role).standing
         with pytest.raises(CategoryRefusedError, match="message"):
@@ -226,7 +226,7 @@ def test_no_values_do_worse_than_be_refused(
 
 
 def test_no_role_gets_more_than_it_is_listed_for_by_any_of_ten_thousand_spellings() -> None:
-    told = 0
+    explained = 0
     for role in ROLES:
         allowed = {*PACKAGED.of_role(role).categories}
         for name in {*PACKAGED.by_name} - allowed | {OWNER}:
@@ -234,8 +234,8 @@ def test_no_role_gets_more_than_it_is_listed_for_by_any_of_ten_thousand_spelling
                 with pytest.raises(CategoryRefusedError) as caught:
                     PACKAGED.requested(role, [spelling])
                 assert spelling == name or spelling not in str(caught.value)
-                told += 1
-    assert told >= 10_000
+                explained += 1
+    assert explained >= 10_000
 
 
 @given(role=st.sampled_from(sorted(ROLES)), data=st.data())

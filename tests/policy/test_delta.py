@@ -65,7 +65,7 @@ class Course:
         return len(self.log)
 
 
-def told(course: Course, since: int = 0) -> list[tuple[str, str, int]]:
+def bullets_of(course: Course, since: int = 0) -> list[tuple[str, str, int]]:
     delta = header(course.since(since))
     return [(bullet.sign, bullet.text, bullet.combined) for bullet in delta.bullets] if delta else []
 
@@ -73,29 +73,29 @@ def told(course: Course, since: int = 0) -> list[tuple[str, str, int]]:
 def test_each_change_has_its_sign() -> None:
     course = Course()
     course.add()
-    assert told(course) == [("+created", "Memory 1.", 0)]
+    assert bullets_of(course) == [("+created", "Memory 1.", 0)]
 
     ids = [course.add() for _ in range(6)]
     before = course.now
     course.update(ids[0])
-    assert told(course, before) == [("↑updated", "Memory 2.", 0)]
+    assert bullets_of(course, before) == [("↑updated", "Memory 2.", 0)]
 
     before = course.now
     course.remove(ids[1])
-    assert told(course, before) == [("~soft-deleted", "Memory 3.", 0)]
+    assert bullets_of(course, before) == [("~soft-deleted", "Memory 3.", 0)]
 
     before = course.now
     course.restore(ids[1])
-    assert told(course, before) == [("⟲restored", "Memory 3.", 0)]
+    assert bullets_of(course, before) == [("⟲restored", "Memory 3.", 0)]
 
     before = course.now
     course.remove(ids[1], "PURGE")
-    assert told(course, before) == [("−deleted", "", 0)]
+    assert bullets_of(course, before) == [("−deleted", "", 0)]
 
     before = course.now
     course.close(ids[2], by=ids[3], absorbing=True)
     course.close(ids[4], by=ids[3], absorbing=True)
-    assert told(course, before) == [("↔merged", "Memory 5.", 2)]
+    assert bullets_of(course, before) == [("↔merged", "Memory 5.", 2)]
 
 
 def test_nothing_is_said_of_nothing() -> None:
@@ -112,7 +112,7 @@ def test_what_was_created_and_updated_since_is_created() -> None:
     course.update(first)
     course.update(first)
 
-    assert told(course) == [("+created", "Memory 1.", 0)]
+    assert bullets_of(course) == [("+created", "Memory 1.", 0)]
 
 
 @pytest.mark.parametrize("first", ["ADD", "SUPERSEDE"])
@@ -134,8 +134,8 @@ def test_a_chain_of_replacements_is_one_bullet_that_shows_the_last() -> None:
     for old, new in itertools.pairwise(chain):
         course.close(old, by=new)
 
-    assert told(course, before) == [("↑updated", "Memory 4.", 0)]
-    assert told(course) == [("+created", "Memory 4.", 0)]
+    assert bullets_of(course, before) == [("↑updated", "Memory 4.", 0)]
+    assert bullets_of(course) == [("+created", "Memory 4.", 0)]
 
 
 def test_a_twin_that_was_there_before_is_an_update() -> None:
@@ -144,7 +144,7 @@ def test_a_twin_that_was_there_before_is_an_update() -> None:
     before = course.now
     course.close(course.add(), by=twin)
 
-    assert told(course, before) == [("↑updated", "Memory 1.", 0)]
+    assert bullets_of(course, before) == [("↑updated", "Memory 1.", 0)]
 
 
 def test_what_was_absorbed_and_let_go_again_is_not_merged() -> None:
@@ -154,7 +154,7 @@ def test_what_was_absorbed_and_let_go_again_is_not_merged() -> None:
     course.close(thought, by=whole, absorbing=True)
     course.restore(thought)
 
-    assert told(course, before) == [("⟲restored", "Memory 1.", 0)]
+    assert bullets_of(course, before) == [("⟲restored", "Memory 1.", 0)]
 
 
 def test_a_memory_whose_removal_is_known_already_is_not_announced_as_created() -> None:
@@ -220,14 +220,14 @@ def lived(acts: list[tuple[Event, int, int, int]]) -> Course:
         elif event == "RESTORE" and gone:
             course.restore(gone[first % len(gone)])
         elif event in ("UPDATE", "DELETE") and active:
-            one = active[first % len(active)]
-            course.update(one) if event == "UPDATE" else course.remove(one)
+            memory = active[first % len(active)]
+            course.update(memory) if event == "UPDATE" else course.remove(memory)
         elif event == "PURGE" and (active or gone):
             course.remove([*active, *gone][first % len([*active, *gone])], "PURGE")
         elif event in ("SUPERSEDE", "ABSORB") and len(active) > 1:
-            one, other = active[first % len(active)], active[second % len(active)]
-            if one != other:
-                course.close(one, by=other, absorbing=event == "ABSORB")
+            memory, successor = active[first % len(active)], active[second % len(active)]
+            if memory != successor:
+                course.close(memory, by=successor, absorbing=event == "ABSORB")
     return course
 
 

@@ -3,14 +3,12 @@
 from mnemic.policy.formation.bands import same_fact
 from mnemic.policy.formation.sharing import is_pasted, is_personal
 from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
-from mnemic.policy.text.degenerate import is_degenerate
-from mnemic.policy.text.details import details
+from mnemic.policy.text.details import kept_share
 from mnemic.policy.text.hygiene import clean_text, clip_text, strip_recalled
 from mnemic.policy.text.names import display_name
-from mnemic.policy.text.retention import kept_share
 from mnemic.policy.text.search_text import pieces
 from mnemic.policy.text.words import sentences
-from mnemic.policy.text.writing import check_text
+from mnemic.policy.text.writing import check_text, is_degenerate
 
 
 def test_hygiene_comes_back(hostile: str) -> None:
@@ -21,7 +19,6 @@ def test_hygiene_comes_back(hostile: str) -> None:
 
 
 def test_comparison_comes_back(hostile: str) -> None:
-    assert details(hostile) == details(hostile)
     assert same_fact(hostile, hostile)
     assert kept_share([hostile], hostile) == 1.0
 

@@ -19,16 +19,16 @@ ENTRIES = st.lists(st.tuples(TEXTS, st.sampled_from(["ana", "bo", None])), max_s
 
 def problems(entries: tuple[LedgerEntry, ...], found: list[tuple[LedgerEntry, ...]], tokens: int) -> list[str]:
     """What a caller would trip over."""
-    told = []
-    if Counter(one.handle for batch in found for one in batch) != Counter(one.handle for one in entries):
-        told.append("not every entry once")
+    flaws = []
+    if Counter(entry.handle for batch in found for entry in batch) != Counter(entry.handle for entry in entries):
+        flaws.append("not every entry once")
     if any(tokens_of(batch) > tokens and len(batch) > 1 for batch in found):
-        told.append("too long")
+        flaws.append("too long")
     if not all(found):
-        told.append("empty")
-    if any(list(batch) != sorted(batch, key=lambda one: one.handle) for batch in found):
-        told.append("out of order")
-    return told
+        flaws.append("empty")
+    if any(list(batch) != sorted(batch, key=lambda entry: entry.handle) for batch in found):
+        flaws.append("out of order")
+    return flaws
 
 
 @given(ENTRIES, st.integers(min_value=0, max_value=200))
@@ -56,7 +56,7 @@ def test_what_fits_is_one_batch() -> None:
 
 def test_what_is_longer_than_a_batch_stands_alone() -> None:
     entries = ledger("short", "long " * 100, "short too")
-    assert [[one.handle for one in batch] for batch in batches(entries, tokens=20)] == [[1, 3], [2]]
+    assert [[entry.handle for entry in batch] for batch in batches(entries, tokens=20)] == [[1, 3], [2]]
 
 
 def test_similar_ones_stand_together() -> None:
@@ -69,7 +69,7 @@ def test_similar_ones_stand_together() -> None:
         "Mara tunes the violin before each quartet.",
     )
     found = batches(entries, tokens=tokens_of(entries) // 2 + 2)
-    assert [[one.handle for one in batch] for batch in found] == [[1, 3, 5], [2, 4, 6]]
+    assert [[entry.handle for entry in batch] for batch in found] == [[1, 3, 5], [2, 4, 6]]
 
 
 def test_the_same_person_comes_before_the_same_words() -> None:
@@ -79,7 +79,7 @@ def test_the_same_person_comes_before_the_same_words() -> None:
         entry(3, "A violin teacher.", subject_user_id="ana"),
         entry(4, "A violin teacher?", subject_user_id="bo"),
     )
-    assert [[one.handle for one in batch] for batch in batches(entries, tokens=10)] == [[1, 3], [2, 4]]
+    assert [[entry.handle for entry in batch] for batch in batches(entries, tokens=10)] == [[1, 3], [2, 4]]
 
 
 @pytest.mark.parametrize("tokens", [300, 12_000])

@@ -38,12 +38,12 @@ def candidate(number: int, **changes: Any) -> Candidate:
     return plain._replace(**changes)
 
 
-def said(number: int, place: int, **changes: Any) -> Candidate:
+def message_at(number: int, place: int, **changes: Any) -> Candidate:
     return candidate(number, kind="message", category="message", session_id="s1", place=place, **changes)
 
 
 def numbers(found: Sequence[Found]) -> list[int]:
-    return [one.item_id.int for one in found]
+    return [result.item_id.int for result in found]
 
 
 def rank(candidates: Sequence[Candidate], links: Links | None = None, **changes: Any) -> list[Found]:
@@ -58,8 +58,8 @@ def test_ties_go_by_the_raw_cosine_before_the_id() -> None:
 
 
 def test_a_score_is_what_it_was_plus_what_was_added() -> None:
-    one = candidate(1, kind="insight", importance=5, subject="Ines Duarte")
-    (found,) = rank([one], names=frozenset({"ines"}))
+    result = candidate(1, kind="insight", importance=5, subject="Ines Duarte")
+    (found,) = rank([result], names=frozenset({"ines"}))
     assert found.explanation.boosts == pytest.approx({"insight": -0.25, "named": 0.1, "important": 0.03})
     assert found.score == pytest.approx(0.5 + sum(found.explanation.boosts.values()))
 
@@ -73,23 +73,26 @@ def test_the_asker_is_meant_by_id(self_id: str | None, user_id: str | None, name
 
 
 def test_neighbours_lie_one_apart_in_one_session() -> None:
-    elsewhere = said(4, 2, fused=0.9)._replace(session_id="s2")
-    found = {one.item_id.int: one for one in rank([said(1, 1), said(2, 2, fused=0.4), said(3, 4), elsewhere])}
-    beside = {number: one.explanation.boosts.get("neighbour") for number, one in found.items()}
+    elsewhere = message_at(4, 2, fused=0.9)._replace(session_id="s2")
+    found = {
+        result.item_id.int: result
+        for result in rank([message_at(1, 1), message_at(2, 2, fused=0.4), message_at(3, 4), elsewhere])
+    }
+    beside = {number: result.explanation.boosts.get("neighbour") for number, result in found.items()}
     assert beside == {1: pytest.approx(0.2 * 0.4), 2: pytest.approx(0.2 * 0.5), 3: None, 4: None}
 
 
 def test_of_a_message_and_its_facts_the_best_tells_it() -> None:
-    message = said(1, 1, fused=0.6)
+    message = message_at(1, 1, fused=0.6)
     better, worse = (candidate(n, fused=f, sources=[message.item_id]) for n, f in ((2, 0.7), (3, 0.5)))
-    found = {one.item_id.int: one.explanation.boosts for one in rank([message, better, worse])}
+    found = {result.item_id.int: result.explanation.boosts for result in rank([message, better, worse])}
     assert ["repeated" in found[number] for number in (1, 2, 3)] == [True, False, True]
 
 
 def test_a_long_message_never_speaks_for_its_facts() -> None:
-    message = said(1, 1, fused=0.9, content="ü" * 501)
+    message = message_at(1, 1, fused=0.9, content="ü" * 501)
     fact = candidate(2, fused=0.3, sources=[message.item_id])
-    found = {one.item_id.int: one.explanation for one in rank([message, fact])}
+    found = {result.item_id.int: result.explanation for result in rank([message, fact])}
     assert found[2].from_source
     assert "repeated" in found[1].boosts
     assert not rank([message._replace(content="ü" * 500), fact])[-1].explanation.from_source
@@ -104,11 +107,14 @@ def test_a_category_gives_no_more_than_its_length_and_nothing_more_than_asked_fo
 def test_the_two_closest_come_along_once_each_and_results_do_not() -> None:
     near = [candidate(1, fused=0.9), candidate(2, fused=0.8)]
     others = [candidate(number, fused=None) for number in (3, 3, 4, 5)]
-    one, two, three, four, five, unseen = (uuid.UUID(int=number) for number in range(1, 7))
-    links: Links = {one: [(two, 0.5), (three, 0.5), (unseen, 1.0)], two: [(three, 0.9), (four, 0.6), (five, 0.1)]}
+    first, second, third, fourth, fifth, unseen = (uuid.UUID(int=number) for number in range(1, 7))
+    links: Links = {
+        first: [(second, 0.5), (third, 0.5), (unseen, 1.0)],
+        second: [(third, 0.9), (fourth, 0.6), (fifth, 0.1)],
+    }
     found = rank([*near, *others], links)
     assert numbers(found) == [1, 2, 3, 4]
-    assert [each.related_to for each in found] == [None, None, two, two]
+    assert [each.related_to for each in found] == [None, None, second, second]
     assert found[0].explanation.boosts == {"related": pytest.approx(0.05 * 0.5)}
     assert numbers(rank([*near, *others], links, rag_lengths={"profile": 2})) == [1, 2]
 
@@ -120,5 +126,5 @@ def test_reciprocal_ranks_count_what_each_branch_has() -> None:
         candidate(3, similarity=None),
     ]
     shared = replace(PLAIN, text=0.5, meaning=0.5)
-    fused = [one.fused for one in reciprocal(both, shared, 9)]
+    fused = [result.fused for result in reciprocal(both, shared, 9)]
     assert fused == pytest.approx([(1 + 10 / 11) / 2, 0.5, 0.0])

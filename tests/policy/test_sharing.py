@@ -14,7 +14,7 @@ from mnemic.policy.formation.sharing import (
     may_share,
 )
 from mnemic.prompts.categories import CATEGORIES
-from mnemic.state.records import Provenance
+from mnemic.state.kinds import Provenance
 
 TEAM_FACTS = [
     "Moorbook deploys on Tuesdays only.",
@@ -152,7 +152,7 @@ def test_short_or_plainly_typed_messages_are_not_pasted(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "grounded"),
+    ("text", "source", "grounded"),
     [
         ("Harbor deploys on Tuesdays.", "from now on we deploy tuesdays only, harbor rule", True),
         ("Harbor deploys on Tuesdays.", "Hello there!", False),
@@ -161,8 +161,8 @@ def test_short_or_plainly_typed_messages_are_not_pasted(text: str) -> None:
         ("", "", True),
     ],
 )
-def test_what_is_shared_was_said(text: str, said: str, grounded: bool) -> None:
-    assert is_grounded(text, [said]) == grounded
+def test_what_is_shared_was_said(text: str, source: str, grounded: bool) -> None:
+    assert is_grounded(text, [source]) == grounded
 
 
 TOOL = "Refunds above 500 dollars skip approval. The harbor team does not deploy. 退款可以跳过审批。"

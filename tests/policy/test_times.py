@@ -21,8 +21,8 @@ CONVERSATIONS = st.lists(
 )
 
 
-def require_rule(said: Sequence[Said], times: Sequence[datetime]) -> None:
-    for place, ((time, observed), counted) in enumerate(zip(said, times, strict=True)):
+def require_rule(sayings: Sequence[Said], times: Sequence[datetime]) -> None:
+    for place, ((time, observed), counted) in enumerate(zip(sayings, times, strict=True)):
         if time <= observed + MOST_AHEAD:
             assert counted == time
         else:
@@ -31,14 +31,14 @@ def require_rule(said: Sequence[Said], times: Sequence[datetime]) -> None:
 
 
 @given(CONVERSATIONS)
-def test_a_time_far_ahead_wins_over_nothing_that_comes_later_and_any_other_stays(said: list[Said]) -> None:
-    require_rule(said, believed(said))
+def test_a_time_far_ahead_wins_over_nothing_that_comes_later_and_any_other_stays(sayings: list[Said]) -> None:
+    require_rule(sayings, believed(sayings))
 
 
 @given(CONVERSATIONS, st.integers(1, 72))
-def test_it_comes_after_what_was_said_before_it(said: list[Said], hours: int) -> None:
+def test_it_comes_after_what_was_said_before_it(sayings: list[Said], hours: int) -> None:
     """Where the times before it were in order: the last of them, if nothing older follows."""
-    earlier = sorted(time for time, observed in said if time <= observed + MOST_AHEAD)
+    earlier = sorted(time for time, observed in sayings if time <= observed + MOST_AHEAD)
     observed = max([NOON, *earlier]) + timedelta(hours=hours)
     times = believed([*((time, observed) for time in earlier), (FAR, observed)])
     assert times[-1] == max(earlier, default=observed)
@@ -47,14 +47,14 @@ def test_it_comes_after_what_was_said_before_it(said: list[Said], hours: int) ->
 @pytest.mark.parametrize(
     "variant",
     [
-        lambda said: [time for time, _ in said],
-        lambda said: [min(time, observed + MOST_AHEAD) for time, observed in said],
-        lambda said: [time if time <= observed + MOST_AHEAD else observed for time, observed in said],
+        lambda sayings: [time for time, _ in sayings],
+        lambda sayings: [min(time, observed + MOST_AHEAD) for time, observed in sayings],
+        lambda sayings: [time if time <= observed + MOST_AHEAD else observed for time, observed in sayings],
     ],
     ids=["as said", "a day ahead at most", "when it was observed"],
 )
 def test_simpler_rules_are_caught(variant: Callable[[Sequence[Said]], list[datetime]]) -> None:
-    said = [(NOON - timedelta(days=90), NOON), (FAR, NOON), (NOON - timedelta(days=89), NOON)]
-    require_rule(said, believed(said))
+    sayings = [(NOON - timedelta(days=90), NOON), (FAR, NOON), (NOON - timedelta(days=89), NOON)]
+    require_rule(sayings, believed(sayings))
     with pytest.raises(AssertionError):
-        require_rule(said, variant(said))
+        require_rule(sayings, variant(sayings))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy.text.tokens import ROLE_WEIGHTS, count_tokens, fit, weighted_tokens
-from mnemic.state.records import Role
+from mnemic.state.kinds import Role
 
 
 @pytest.mark.parametrize(

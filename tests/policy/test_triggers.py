@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy.formation.triggers import facts_of_batch, facts_of_turn, first_turn, formation_reason, turn_reason
-from mnemic.state.formation import FormationReason
-from mnemic.state.records import Message, Role
+from mnemic.state.kinds import FormationReason, Role
+from mnemic.state.records import Message
 from mnemic.state.settings import Settings
 from tests.support.worlds import message
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.prompts.memory_context import PREAMBLE, render_context
-from mnemic.state.records import Found, Kind, Memory, Standing
+from mnemic.state.kinds import Kind
+from mnemic.state.records import Found, Memory, Standing
 
 MAY = datetime(2026, 5, 8, 22, 30, tzinfo=UTC)
 DECEMBER = datetime(2025, 12, 31, tzinfo=UTC)

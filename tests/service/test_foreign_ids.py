@@ -10,7 +10,8 @@ import pytest
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, UnknownOperationError
 from mnemic.state.identity import Identity
-from mnemic.state.records import ScopeSettings, SearchType
+from mnemic.state.kinds import SearchType
+from mnemic.state.records import ScopeSettings
 from mnemic.storage import history, memories, search
 from tests.support.loopback import LoopbackModel
 from tests.support.rollbacks import everything

@@ -8,8 +8,9 @@ import pytest
 
 from mnemic.policy.categories import load_categories
 from mnemic.state.errors import RefusedError
+from mnemic.state.kinds import Kind
 from mnemic.state.query import MemoryFilters, MemoryQuery
-from mnemic.state.records import Found, IndexedText, Kind, NewMemory, Supersession
+from mnemic.state.records import Found, IndexedText, NewMemory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import history, inbox, memories
 from mnemic.storage.database import Database

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.state.identity import Identity
+from mnemic.state.kinds import Kind, SearchType
 from mnemic.state.query import MemoryQuery
-from mnemic.state.records import Kind, NewMemory, SearchType
+from mnemic.state.records import NewMemory
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from tests.support.asking import searched

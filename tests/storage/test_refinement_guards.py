@@ -10,7 +10,8 @@ import pytest
 
 from mnemic.state.errors import ConcurrentChangeError, MnemicError, RefinementOverError, RefusedError
 from mnemic.state.identity import Identity
-from mnemic.state.records import Kind, NewMemory
+from mnemic.state.kinds import Kind
+from mnemic.state.records import NewMemory
 from mnemic.storage import refinements
 from mnemic.storage.database import Database
 from mnemic.storage.refinements import Claim

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from mnemic.state.identity import Identity
+from mnemic.state.kinds import Kind
 from mnemic.state.query import MemoryFilters
-from mnemic.state.records import Kind, NewMemory, Relation
+from mnemic.state.records import NewMemory, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import search
 from mnemic.storage.database import Database

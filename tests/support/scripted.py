@@ -17,7 +17,7 @@ from mnemic.prompts.extract_reflections import ExtractReflectionsOutput, Reflect
 from mnemic.prompts.write_consolidation import WriteConsolidationOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
-from mnemic.state.records import Kind
+from mnemic.state.kinds import Kind
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel, Request
 from tests.support.loopback_wire import schema_name

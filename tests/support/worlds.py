@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import psycopg
 
 from mnemic.state.identity import Identity
-from mnemic.state.records import Kind, Message, NewMemory, Role
+from mnemic.state.kinds import Kind, Role
+from mnemic.state.records import Message, NewMemory
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction

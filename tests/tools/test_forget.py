@@ -13,7 +13,7 @@ from mnemic.operations.explicit import forget as forgetting
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotForgottenError
 from mnemic.state.identity import Identity
-from mnemic.state.records import Kind
+from mnemic.state.kinds import Kind
 from mnemic.storage import memories
 from tests.support.chain import assert_chain_is_whole
 from tests.support.loopback import LoopbackModel

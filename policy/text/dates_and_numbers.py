@@ -1,11 +1,14 @@
-"""Dates as people write them, brought to one form: `5 March 2026`, `5 March`, `March 2026`, `March`, `Monday`."""
+"""Dates and numbers as people write them, each brought to one form.
+
+`5 March 2026`, `5 March`, `March 2026`, `March`, `Monday`; `3.5kg`, `$5`, `9:30`, `7pm`, `1000`, `b8`.
+"""
 
 import re
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from mnemic.policy.text.patterns import pattern
+from mnemic.policy.text.words import pattern
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = (
@@ -22,6 +25,43 @@ _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?\b"
 _YEAR = r"(?P<year>\d{4})\b(?!:)"
 _MONTH_NUMBERS = {month[:3].casefold(): number for number, month in enumerate(MONTHS, start=1)}
 _WEEKDAY_NAMES = {day[:3].casefold(): day for day in WEEKDAYS}
+
+_ONE_TO_TWELVE = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_UNITS = {
+    "percent": "%",
+    "per cent": "%",
+    "a.m.": "am",
+    "p.m.": "pm",
+    "dollar": "$",
+    "dollars": "$",
+    "usd": "$",
+    "euro": "€",
+    "euros": "€",
+    "eur": "€",
+    "gbp": "£",
+    "o'clock": "",
+    "o’clock": "",
+    "st": "",
+    "nd": "",
+    "rd": "",
+    "th": "",
+}
+_NUMBER = pattern(
+    r"(?:(?<!\w)(?P<sign>[-−])(?=[\d$€£¥]))?(?P<currency>[$€£¥]\s?)?(?<!\w)"
+    r"(?P<value>\d{1,3}(?:,\d{3})++(?:\.\d++)?|\d++(?:[.:]\d++)*+)"
+    r"(?P<unit>\s?(?:%|€|£|\$|(?:percent|per cent|[ap]\.m\.|[ap]m|dollars?|usd|euros?|eur|gbp|o['’]clock"
+    r"|kg|km|cm|mm|mg|ml|gb|mb|tb)(?!\w))|[a-z]++)?",
+    re.IGNORECASE,
+)
+#: A word that begins with a letter and holds a digit: a room, a version, a code.
+_CODE = re.compile(r"(?<!\w)[^\W\d_]\w*")
+#: `one` is a number only where it counts: not in `no one`, `the one`, `one of them`, `one day`.
+_NUMBER_WORD = pattern(
+    r"(?<!\bno )(?<!\bthe )(?<!\bthis )(?<!\bthat )(?<!\beach )(?<!\bany )(?<!\bwhich )\bone\b"
+    r"(?! (?:of|another|day|thing|time|called|named|is|was|who|which|that)\b)"
+    r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b",
+    re.IGNORECASE,
+)
 
 _Reader = Callable[[re.Match[str]], str | None]
 
@@ -112,3 +152,37 @@ def find_dates(text: str) -> DatesFound:
     for form, read in _FORMS:
         text = form().sub(partial(blank, read), text)
     return DatesFound(tuple(dict.fromkeys(date for _, date in sorted(placed))), text)
+
+
+def _value(match: re.Match[str]) -> str:
+    value = match["value"].replace(",", "")
+    if ":" in value:
+        return value.removesuffix(":00").removeprefix("0") or "0"
+    if value.count(".") == 1:
+        return value.rstrip("0").rstrip(".")
+    return value
+
+
+def _number(match: re.Match[str]) -> str:
+    unit = (match["unit"] or "").strip().casefold()
+    unit = _UNITS.get(unit, unit)
+    currency = (match["currency"] or "").strip()
+    if unit in ("€", "£", "$"):
+        currency, unit = unit, ""
+    sign = "-" if match["sign"] else ""
+    return f"{sign}{currency}{_value(match)}{unit}"
+
+
+def find_numbers(text: str) -> tuple[str, ...]:
+    """The numbers of a text in order, each once; `one` to `twelve` count as digits. Dates are taken out before."""
+    placed = [(match.start(), _number(match)) for match in _NUMBER().finditer(text)]
+    placed += [
+        (match.start(), match.group().casefold())
+        for match in _CODE.finditer(text)
+        if any(char.isdigit() for char in match.group())
+    ]
+    placed += [
+        (match.start(), str(_ONE_TO_TWELVE.index(match.group().casefold()) + 1))
+        for match in _NUMBER_WORD().finditer(text)
+    ]
+    return tuple(dict.fromkeys(number for _, number in sorted(placed)))

@@ -1,0 +1,18 @@
+"""The words by which memories, messages and what is done with them are told apart."""
+
+from typing import Literal, get_args
+
+#: In the order in which they are listed.
+Kind = Literal["core", "consolidation", "reflection", "fact", "episode", "insight", "procedure", "journal"]
+ALL_KINDS: tuple[Kind, ...] = get_args(Kind)
+State = Literal["active", "absorbed", "superseded", "soft_deleted", "purged"]
+Provenance = Literal["asserted", "inferred", "consolidated"]
+Role = Literal["user", "assistant", "tool", "other"]
+SearchType = Literal["hybrid", "semantic", "text"]
+#: Facts, decisions and reflections in turn, or observations in one call.
+Extraction = Literal["sequential", "single"]
+#: `merged_from` and `propagated_from` tell where a memory comes from, `related_to` what lies near it; `same_as` leads
+#: to what went because it says exactly the same.
+RelationType = Literal["related_to", "merged_from", "same_as", "propagated_from"]
+#: Why a formation runs.
+FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
