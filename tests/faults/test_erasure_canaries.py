@@ -289,6 +289,7 @@ async def test_after_erasing_a_person_no_canary_is_left_anywhere(
     assert "berth ten is free for the crew." in after  # what Bo said is Bo's
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "followed",
     [["(h).event = 'MERGE'"], ["j.kind = 'journal'", "(h).event in ('DELETE', 'MERGE', 'UPDATE')"]],
@@ -309,6 +310,7 @@ async def test_an_erasure_that_does_not_follow_refinements_leaves_canaries(
     assert found(dumped(ordinary_db))
 
 
+@pytest.mark.thorough
 async def test_after_erasing_a_person_their_threads_are_gone_and_nobody_elses(
     ordinary_db: Clone, model: LoopbackModel
 ) -> None:
@@ -356,6 +358,7 @@ def in_bytes(superuser: psycopg.Connection) -> list[str]:
     return [canary for canary in (*CANARIES, "wombatzz") if canary.encode() in blobs]
 
 
+@pytest.mark.thorough
 async def test_after_erasing_memories_by_their_ids_nothing_of_them_is_left(
     ordinary_db: Clone, model: LoopbackModel
 ) -> None:
@@ -375,6 +378,7 @@ async def test_after_erasing_memories_by_their_ids_nothing_of_them_is_left(
     assert problems(ordinary_db) == []
 
 
+@pytest.mark.thorough
 async def test_only_a_server_told_to_log_its_parameters_writes_down_what_was_said(
     ordinary_db: Clone, model: LoopbackModel
 ) -> None:

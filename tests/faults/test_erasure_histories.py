@@ -11,6 +11,8 @@ from tests.support.audited import problems
 from tests.support.mutating import mutate
 from tests.support.server import Clone
 
+pytestmark = pytest.mark.thorough
+
 
 async def histories(db: Database, many: int, *, ties_repeats: bool = True) -> list[History]:
     played = [History(db, number, ties_repeats=ties_repeats) for number in range(many)]

@@ -73,6 +73,7 @@ async def test_a_formation_saves_nothing_of_a_person_erased_meanwhile(
     assert superuser.execute("select count(*) from mnemic.leases where holder is not null").fetchone() == (0,)
 
 
+@pytest.mark.thorough
 async def test_without_the_fence_it_would_be_written_back(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +151,7 @@ async def test_a_consolidation_of_what_was_erased_meanwhile_is_stale(
     assert problems(clean_db) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("guarded", [True, False])
 async def test_the_version_and_the_guard_are_two_walls(
     fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, guarded: bool

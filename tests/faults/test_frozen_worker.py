@@ -15,6 +15,8 @@ from tests.faults.traps import Roadblock, TrappedModel, await_no_transaction
 from tests.support.scripted import CONSOLIDATION, REFLECTIONS
 from tests.support.server import Clone
 
+pytestmark = pytest.mark.thorough
+
 JOBS = [job(1), job(2), job(3)]
 FIRST, SECOND, THIRD = JOBS
 FORM = Command("form", (FIRST.who,))

@@ -15,6 +15,8 @@ from tests.support.scripted import CONSOLIDATION
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases
 
+pytestmark = pytest.mark.thorough
+
 #: The first is in the text before anything fails; the last is only told by then, and makes a consolidation due.
 JOBS = [job(number) for number in range(1, 5)]
 LAST = JOBS[-1]

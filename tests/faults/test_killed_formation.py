@@ -15,6 +15,8 @@ from tests.support.scripted import CONSOLIDATION, DECISIONS, FACTS, REFLECTIONS,
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases
 
+pytestmark = pytest.mark.thorough
+
 #: Formed before anything fails: the other one finds a fact to close, and makes a consolidation due.
 EARLIER, JOB = job(1), job(2)
 FORM = Command("form", (JOB.who,))

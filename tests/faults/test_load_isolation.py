@@ -13,6 +13,8 @@ from tests.faults.chaos import assert_pool_is_whole, storm
 from tests.faults.people import PEOPLE, Town, plan, settle_in, tokens_in
 from tests.support.server import Clone
 
+pytestmark = pytest.mark.thorough
+
 POOL = 3
 KILLED = "SQL state 57P01"
 THREADS = 8

@@ -123,6 +123,7 @@ def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str, asking: st
     monkeypatch.setattr(module, asking, careless)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("node", "step"),
     [
@@ -163,6 +164,7 @@ async def test_no_connection_is_held_at_any_request_of_a_refinement(clean_db: Cl
     assert watch.held == []
 
 
+@pytest.mark.thorough
 async def test_control_a_turn_that_holds_its_transaction_is_seen_by_the_model(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +174,7 @@ async def test_control_a_turn_that_holds_its_transaction_is_seen_by_the_model(
     assert [(what, taken, busy[0][0]) for what, taken, busy in watch.held] == [(REFINE, 1, "idle in transaction")] * 2
 
 
+@pytest.mark.thorough
 async def test_control_an_update_that_embeds_in_its_transaction_is_seen_by_the_embedder(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +239,7 @@ async def test_formations_that_wait_for_a_model_leave_the_pool_to_recalls(clean_
     assert await crowd(clean_db, patience=20) == ([], [])
 
 
+@pytest.mark.thorough
 async def test_control_where_a_transaction_waits_for_the_model_callers_are_turned_away(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:

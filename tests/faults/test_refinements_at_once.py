@@ -233,6 +233,7 @@ async def test_control_a_session_that_is_not_released_has_to_be_waited_for(
             await Mnemic(resources).refine(ANA, KEY)
 
 
+@pytest.mark.thorough
 async def test_a_session_whose_model_always_fails_ends_at_its_limit_of_turns(
     clean_db: Clone, model: TrappedModel
 ) -> None:

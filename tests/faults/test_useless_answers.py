@@ -102,10 +102,12 @@ def test_there_are_two_hundred() -> None:
     assert len(useless_answers()) >= 200
 
 
+@pytest.mark.thorough
 async def test_no_useless_answer_loses_a_word(clean_db: Clone, superuser: psycopg.Connection) -> None:
     await meet_all(clean_db, superuser, [("sequential", of_kind("sequential")), ("single", of_kind("single"))])
 
 
+@pytest.mark.thorough
 async def test_control_what_lets_words_go_at_once_is_found_out(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +120,7 @@ async def test_control_what_lets_words_go_at_once_is_found_out(
         await meet_all(clean_db, superuser, [("sequential", some)])
 
 
+@pytest.mark.thorough
 async def test_control_without_the_check_of_answers_the_run_goes_on(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

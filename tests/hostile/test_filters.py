@@ -108,6 +108,7 @@ async def astray(memory: Mnemic, rows: Sequence[Row], who: Identity, sets: Seque
     return wrong
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("user", HALVES)
 async def test_no_filter_set_finds_a_row_that_it_should_not_or_misses_one(
     resources: Resources, superuser: psycopg.Connection, user: str
@@ -117,6 +118,7 @@ async def test_no_filter_set_finds_a_row_that_it_should_not_or_misses_one(
     assert await astray(Mnemic(resources), rows, who, [with_ids(wanted, FOREIGN) for wanted in sets]) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("user", HALVES)
 async def test_ids_of_others_answer_exactly_as_ids_of_nobody(
     resources: Resources, superuser: psycopg.Connection, user: str
@@ -148,6 +150,7 @@ async def test_the_vectors_are_filtered_too(
         assert {one.item_id for one in got} <= due
 
 
+@pytest.mark.thorough
 async def test_what_is_related_comes_along_within_the_filters_alone(
     resources: Resources, superuser: psycopg.Connection
 ) -> None:
@@ -182,6 +185,7 @@ async def test_a_statement_that_widens_still_finds_nothing_behind_the_policies(
     assert await astray(Mnemic(resources), rows, ANA, [{"user_id": "carl"}, {"user_id": "bo"}]) == []
 
 
+@pytest.mark.thorough
 async def test_a_statement_that_widens_leaks_where_no_policy_holds_it(
     fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +201,7 @@ async def test_a_statement_that_widens_leaks_where_no_policy_holds_it(
         assert await found(memory, ANA, sets[0]) != await found(memory, ANA, {"user_id": "nobody"})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("old", "new"),
     [

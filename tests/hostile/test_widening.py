@@ -12,6 +12,7 @@ from mnemic.operations.formation import scope_resolver as placing
 from mnemic.service.memory import Mnemic
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel
+from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
     DECISIONS,
     FACTS,
@@ -98,7 +99,7 @@ def shared(superuser: psycopg.Connection) -> set[str]:
 
 
 @pytest.mark.parametrize("extraction", ["sequential", "single"])
-@pytest.mark.parametrize("order", [pytest.param(order, id=name) for name, order in ORDERS.items()])
+@pytest.mark.parametrize("order", mostly_thorough(ORDERS, "a page", "a name"))
 async def test_nothing_of_a_batch_with_an_order_is_shared(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, order: dict[str, Any], extraction: str
 ) -> None:
@@ -111,7 +112,7 @@ async def test_nothing_of_a_batch_with_an_order_is_shared(
 
 
 @pytest.mark.parametrize("extraction", ["sequential", "single"])
-@pytest.mark.parametrize("role", ["tool", "assistant", "function"])
+@pytest.mark.parametrize("role", mostly_thorough(["tool", "assistant", "function"], "tool"))
 async def test_what_others_claim_is_not_shared_behind_a_users_words(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, role: str, extraction: str
 ) -> None:
@@ -155,6 +156,7 @@ async def test_the_offline_rules_share_nothing(worker_db: Clone, superuser: psyc
     assert superuser.execute("select 1 from mnemic.memories where scope_key = 'user:ana'").fetchall()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "harmless", "text", "between"),
     [
@@ -179,6 +181,7 @@ async def test_control_without_each_half_of_the_gate_it_is_everyones(
     assert shared(superuser) >= {"fact", "reflection"}
 
 
+@pytest.mark.thorough
 async def test_control_an_update_that_is_not_compared_brings_it_in(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
