@@ -8,8 +8,7 @@ import pytest
 from tests.faults.checker import check_exactly_once, pending, unabsorbed
 from tests.faults.jobs import job
 from tests.faults.processes import StartWorker
-from tests.faults.sabotage import UNWRITTEN_CONSOLIDATION
-from tests.faults.strikes import Command, Scene, Strike, at_lock, in_request, repeat
+from tests.faults.strikes import UNWRITTEN_CONSOLIDATION, Command, Scene, Strike, at_lock, in_request, repeat
 from tests.faults.traps import TrappedModel
 from tests.support.scripted import CONSOLIDATION
 from tests.support.server import Clone

@@ -63,7 +63,10 @@ async def come_back(memory: Mnemic, superuser: psycopg.Connection | None = None,
             expire_leases(superuser)
 
 
-@pytest.mark.parametrize(("answer", "requests"), [("no JSON", CALLS), (400, 1), (401, 1), (500, 3)])
+@pytest.mark.parametrize(
+    ("answer", "requests"),
+    [("no JSON", CALLS), *(pytest.param(*case, marks=pytest.mark.thorough) for case in ((400, 1), (401, 1), (500, 3)))],
+)
 async def test_within_the_wait_nobody_asks_again(
     script: tuple[Mnemic, LoopbackModel], answer: str | int, requests: int
 ) -> None:
@@ -118,6 +121,7 @@ def counts(superuser: psycopg.Connection) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
+@pytest.mark.thorough
 async def test_what_is_too_much_for_a_model_is_formed_in_smaller_batches(
     script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection
 ) -> None:

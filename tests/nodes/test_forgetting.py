@@ -153,6 +153,7 @@ async def check_shown_nowhere(memory: Mnemic) -> None:
         assert not any(text in context for text in ALL)
 
 
+@pytest.mark.thorough
 async def test_control_a_waiting_message_that_was_indexed_is_found_out(
     strict: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +187,7 @@ async def test_an_erased_person_leaves_no_words_that_wait(
     assert words(superuser) == set()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("statement", ["forget_due", "forget_later"])
 async def test_control_a_service_that_does_not_wait_is_found_out(
     strict: Mnemic,

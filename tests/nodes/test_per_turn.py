@@ -212,6 +212,7 @@ async def test_what_was_corrected_in_the_same_turn_does_not_pass_as_true(memory:
     assert await contents(memory, ANA) == [BERGEN, *sorted(draft.content for draft in FIVE.facts[3:])]
 
 
+@pytest.mark.thorough
 async def test_the_twenty_first_memory_of_a_day_waits_for_the_batch(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
@@ -347,6 +348,7 @@ async def test_two_turns_that_end_at_once_never_exceed_the_day(
     assert (written(superuser), unformed(superuser)) == (20, 0)
 
 
+@pytest.mark.thorough
 async def test_control_without_the_count_two_turns_that_end_at_once_exceed_the_day(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

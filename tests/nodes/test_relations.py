@@ -169,6 +169,7 @@ async def test_a_neighbour_that_ended_meanwhile_is_left_out(
     assert [row.content for row in await memory.memories(ANA, ["fact"])] == ["Ana painted the boat."]
 
 
+@pytest.mark.thorough
 async def test_control_without_the_look_at_its_state_it_would_be_related(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

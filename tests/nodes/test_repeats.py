@@ -134,6 +134,7 @@ async def test_what_was_drawn_from_the_same_sentence_and_says_it_too_goes_with_i
     assert places(superuser) == set()
 
 
+@pytest.mark.thorough
 async def test_control_without_that_rule_it_stays(fresh_db: Clone, model: LoopbackModel) -> None:
     with fresh_db.as_superuser() as owner:
         async with scripted_memory(fresh_db, model) as memory:

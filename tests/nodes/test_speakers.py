@@ -219,6 +219,7 @@ async def test_the_supervisor_refuses_words_of_another_before_it_answers(
     assert kept(superuser) == []
 
 
+@pytest.mark.thorough
 async def test_control_a_speaker_who_is_believed_writes_anothers_memory(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,3 +14,13 @@ def mostly_thorough(cases: Mapping[str, Any] | Iterable[str], *few: str) -> list
         pytest.param(value, id=name, marks=() if name in few else pytest.mark.thorough)
         for name, value in values.items()
     ]
+
+
+def few_first(cases: Iterable[Any], few: int = 2) -> list[Any]:
+    """All cases but the first few are thorough; a tuple is a case of several parameters."""
+    return [
+        case
+        if place < few
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.thorough)
+        for place, case in enumerate(cases)
+    ]
