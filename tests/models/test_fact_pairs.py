@@ -18,6 +18,8 @@ from mnemic.policy.formation.bands import Bands, same_fact
 from mnemic.policy.text.details import details
 from mnemic.policy.text.search_text import search_text
 
+pytestmark = pytest.mark.thorough
+
 PAIRS = load_pairs()
 
 

@@ -184,6 +184,7 @@ async def many_rows(resources: Resources) -> int:
     return len(rows)
 
 
+@pytest.mark.thorough
 async def test_many_rows_leave_the_loop_to_others(
     resources: Resources, memory: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

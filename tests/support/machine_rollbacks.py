@@ -15,9 +15,8 @@ from mnemic.state.errors import (
     UnknownOperationError,
 )
 from mnemic.state.rollback import LaterOperation, Rollback, RollbackOptions, StateChange
-from tests.support.machine_erased import stands
 from tests.support.machine_pair import Pair, same
-from tests.support.machine_past import KEPT, Past, Row, Subject, World, are_twins
+from tests.support.machine_past import KEPT, Past, Row, Subject, World, are_twins, stands
 
 #: What a memory becomes that was not there yet.
 CLOSED = {
