@@ -10,6 +10,7 @@ from mnemic.state.records import Extraction, ScopeSettings
 from mnemic.storage import inbox
 from tests.faults.useless_answers import SAID, Useless, useless_answers
 from tests.support.loopback import LoopbackModel
+from tests.support.matrix import few_first
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
@@ -102,9 +103,10 @@ def test_there_are_two_hundred() -> None:
     assert len(useless_answers()) >= 200
 
 
-@pytest.mark.thorough
-async def test_no_useless_answer_loses_a_word(clean_db: Clone, superuser: psycopg.Connection) -> None:
-    await meet_all(clean_db, superuser, [("sequential", of_kind("sequential")), ("single", of_kind("single"))])
+@pytest.mark.parametrize("every", few_first([50, 1], 1))
+async def test_no_useless_answer_loses_a_word(clean_db: Clone, superuser: psycopg.Connection, every: int) -> None:
+    kinds: tuple[Extraction, ...] = ("sequential", "single")
+    await meet_all(clean_db, superuser, [(kind, of_kind(kind)[::every]) for kind in kinds])
 
 
 @pytest.mark.thorough

@@ -21,6 +21,7 @@ from mnemic.state.records import IndexedText, NewMemory, Relation
 from mnemic.storage import inbox, search
 from tests.support.known import fact, know
 from tests.support.loopback import LoopbackModel
+from tests.support.matrix import few_first
 from tests.support.scripted import scripted_resources
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, message
@@ -242,14 +243,14 @@ async def astray(memory: Mnemic, rows: Sequence[Row], who: Identity, sets: Seque
     return wrong
 
 
-@pytest.mark.thorough
+@pytest.mark.parametrize("every", few_first([20, 1], 1))
 @pytest.mark.parametrize("user", HALVES)
 async def test_no_filter_set_finds_a_row_that_it_should_not_or_misses_one(
-    resources: Resources, superuser: psycopg.Connection, user: str
+    resources: Resources, superuser: psycopg.Connection, user: str, every: int
 ) -> None:
     rows = await world(resources, superuser)
     who, sets = HALVES[user]
-    assert await astray(Mnemic(resources), rows, who, [with_ids(wanted, FOREIGN) for wanted in sets]) == []
+    assert await astray(Mnemic(resources), rows, who, [with_ids(wanted, FOREIGN) for wanted in sets[::every]]) == []
 
 
 @pytest.mark.thorough
