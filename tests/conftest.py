@@ -29,10 +29,11 @@ from tests.support.statements import recorded_statements
 hypothesis_settings.register_profile(
     "mnemic", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-hypothesis_settings.load_profile("mnemic")
+hypothesis_settings.register_profile("quick", hypothesis_settings.get_profile("mnemic"), max_examples=25)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    hypothesis_settings.load_profile("quick" if "not thorough" in config.getoption("markexpr") else "mnemic")
     os.environ.setdefault(RUN_VARIABLE, uuid.uuid4().hex[:12])
     # a shell starts what runs in its background with Ctrl-C ignored, and the programs that tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -23,6 +23,7 @@ from mnemic.storage import erasure, refinements
 from tests.support.audited import administration
 from tests.support.erasing import expire
 from tests.support.loopback import LoopbackModel
+from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
     CONSOLIDATION,
     FACTS,
@@ -232,9 +233,7 @@ WRITES: dict[str, tuple[Callable[[Place], Awaitable[object]], int]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "write", [write if write == "forget" else pytest.param(write, marks=pytest.mark.thorough) for write in WRITES]
-)
+@pytest.mark.parametrize("write", mostly_thorough(WRITES.keys(), "forget"))
 async def test_a_write_that_cannot_be_recorded_does_not_happen(fresh_db: Clone, write: str) -> None:
     act, most = WRITES[write]
     async with placed(fresh_db) as place:

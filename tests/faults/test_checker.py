@@ -10,6 +10,8 @@ from tests.faults.checker import CHECKS, LOST_IN_TEXT, what_is_wrong
 from tests.faults.jobs import job
 from tests.faults.processes import StartWorker
 
+pytestmark = pytest.mark.thorough
+
 JOBS = [job(1), job(2)]
 
 #: Damage by what it must be found as; triggers and foreign keys are off.

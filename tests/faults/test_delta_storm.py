@@ -24,6 +24,8 @@ from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, memory
 
+pytestmark = pytest.mark.thorough
+
 WRITERS = 8
 #: Of six changes each that the readers may see: 480 in all.
 ROUNDS = 10

@@ -3,28 +3,24 @@
 import logging
 import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
 from langgraph.types import Command
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import ContentErasedError
 from mnemic.state.records import Memory, ScopeSettings
-from mnemic.state.rollback import Rollback
 from mnemic.storage.embedded import EmbeddedPostgres
 from mnemic.storage.embedded.binaries import find_binaries
 from tests.faults.refining import shown
 from tests.faults.traps import REFINE
 from tests.support.erasing import problems
+from tests.support.fixtures import model as model  # the plain one, without the jobs of this room
 from tests.support.loopback import LoopbackModel, Request, calling, offering
 from tests.support.mutating import mutate
 from tests.support.scripted import (
@@ -40,7 +36,6 @@ from tests.support.scripted import (
     reflection,
     reflections,
     scripted_memory,
-    scripted_model,
     turns,
 )
 from tests.support.server import Clone, Server, cloned, ensure_template, fast_directory
@@ -54,7 +49,6 @@ BO = identity("bo", groups=["crew"], session="s2")
 STEM = "quok"
 #: Letters alone, for numbers make a text personal.
 CANARIES = [f"{STEM}{first}{second}zz" for first, second in product("abcdef", "bcdfghjklm")]
-Way = Callable[..., Awaitable[Rollback]]
 AT_WORK = "Ana works every day at the big old harbor office near the {} bridge in {}."
 
 
@@ -76,13 +70,6 @@ def ordinary_db(ordinary_server: Server) -> Iterator[Clone]:
         connection.execute("alter role mnemic_app reset log_statement")  # which the tests' own servers have set
     with cloned(ordinary_server, template) as clone:
         yield clone
-
-
-@pytest.fixture
-def model() -> Iterator[LoopbackModel]:
-    """The plain scripted model, without the jobs of this room."""
-    with scripted_model() as running:
-        yield running
 
 
 @dataclass
@@ -289,6 +276,7 @@ async def test_after_erasing_a_person_no_canary_is_left_anywhere(
     assert "berth ten is free for the crew." in after  # what Bo said is Bo's
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "followed",
     [["(h).event = 'MERGE'"], ["j.kind = 'journal'", "(h).event in ('DELETE', 'MERGE', 'UPDATE')"]],
@@ -309,6 +297,7 @@ async def test_an_erasure_that_does_not_follow_refinements_leaves_canaries(
     assert found(dumped(ordinary_db))
 
 
+@pytest.mark.thorough
 async def test_after_erasing_a_person_their_threads_are_gone_and_nobody_elses(
     ordinary_db: Clone, model: LoopbackModel
 ) -> None:
@@ -356,6 +345,7 @@ def in_bytes(superuser: psycopg.Connection) -> list[str]:
     return [canary for canary in (*CANARIES, "wombatzz") if canary.encode() in blobs]
 
 
+@pytest.mark.thorough
 async def test_after_erasing_memories_by_their_ids_nothing_of_them_is_left(
     ordinary_db: Clone, model: LoopbackModel
 ) -> None:
@@ -375,6 +365,7 @@ async def test_after_erasing_memories_by_their_ids_nothing_of_them_is_left(
     assert problems(ordinary_db) == []
 
 
+@pytest.mark.thorough
 async def test_only_a_server_told_to_log_its_parameters_writes_down_what_was_said(
     ordinary_db: Clone, model: LoopbackModel
 ) -> None:
@@ -386,47 +377,3 @@ async def test_only_a_server_told_to_log_its_parameters_writes_down_what_was_sai
         await memory.erase_person(ANA)
     assert "wombatzz" in logged(ordinary_db)
     assert "wombatzz" not in dumped(ordinary_db)
-
-
-async def forgotten_two(memory: Mnemic) -> tuple[UUID, UUID, datetime, int]:
-    """Two memories that were kept, then forgotten: their ids, when that began, and the history's seq before it."""
-    first = await memory.remember(ANA, f"Ana keeps {CANARIES[0]} at home.", category="projects")
-    other = await memory.remember(ANA, "The berth list hangs at the gate.", category="projects")
-    assert first.id
-    assert other.id
-    seq = max(event.seq for event in await memory.history(ANA, other.id))
-    since = datetime.now(UTC)
-    for memory_id in (first.id, other.id):
-        await memory.forget(ANA, memory_id)
-    return first.id, other.id, since, seq
-
-
-async def living(memory: Mnemic) -> Sequence[UUID]:
-    return [one.id for one in await memory.memories(ANA, ["fact"])]
-
-
-async def test_rollbacks_across_an_erasure_name_what_is_gone_and_bring_the_others_back(
-    clean_db: Clone, model: LoopbackModel
-) -> None:
-    async with scripted_memory(clean_db, model) as memory:
-        gone, left, since, seq = await forgotten_two(memory)
-        await memory.erase(ANA, gone)
-        undo: Way = partial(memory.undo_session, ANA, "s1", since)
-        restore: Way = partial(memory.restore, ANA, "user:ana", seq)
-        for way in (undo, restore):
-            with pytest.raises(ContentErasedError) as refused:
-                await way()
-            assert [one.memory_id for one in refused.value.rollback.erased] == [gone]
-            assert await living(memory) == []
-            undone = await way(skip_erased=True)
-            assert ([one.memory_id for one in undone.erased], await living(memory)) == ([gone], [left])
-            assert undone.op_id
-            await memory.undo(ANA, undone.op_id)
-            assert await living(memory) == []
-        then = await memory.as_of(ANA, "user:ana", seq)
-        assert {(one.id, one.state, one.content) for one in then} == {
-            (gone, "purged", ""),
-            (left, "active", "The berth list hangs at the gate."),
-        }
-    assert problems(clean_db) == []
-    assert STEM not in dumped(clean_db)

@@ -1,15 +1,199 @@
 """After random histories the erasure of one memory that shows a canary leaves it nowhere: with controls."""
 
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import LiteralString
+from uuid import UUID
+
 import pytest
 
-from mnemic.state.records import Memory
-from mnemic.storage import erasure
+from mnemic.state.errors import MnemicError
+from mnemic.state.identity import Identity
+from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Supersession
+from mnemic.storage import erasure, inbox, memories, refinements, scopes, time_machine
 from mnemic.storage.database import Database
-from tests.faults.erased_histories import KEY, OWN, History
+from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.test_erasure_canaries import dumped
+from tests.support import in_one
 from tests.support.audited import problems
 from tests.support.mutating import mutate
 from tests.support.server import Clone
+from tests.support.stored_refinements import begun, ended
+from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
+
+pytestmark = pytest.mark.thorough
+
+KEY = "user:ana"
+OWN = [KEY, "session:s1"]
+#: None of them is a word of another, and each text has several.
+PLACES = ("harbor", "bridge", "market", "station", "garden", "tower", "museum", "school")
+_SHOWN: LiteralString = """
+select distinct m.id, m.kind from memories m
+  join history h on h.agent_id = m.agent_id and h.memory_id = m.id
+  join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
+ where m.agent_id = %(agent_id)s and c::text like %(canary)s order by m.id"""
+
+
+def canary_of(number: int) -> str:
+    """Letters alone, for the text index keeps them as they are."""
+    return "quok" + "".join("abcdefghij"[int(digit)] for digit in f"{number:03}") + "zz"
+
+
+@dataclass
+class History:
+    """One agent, whose operations the product's own statements write."""
+
+    db: Database
+    number: int
+    #: Whether what is said again becomes a source, as formation has it.
+    ties_repeats: bool = True
+    said: int = 0
+    texts: int = 0
+    done: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.number)
+        self.canary = canary_of(self.number)
+        self.who: Identity = identity(agent=f"agent-{self.number}", session="s1")
+
+    async def play(self, steps: int) -> None:
+        """Plants the canary as a fact, a commitment and a thought that is consolidated; then whatever comes."""
+        for kind in ("fact", "core"):
+            await self._plant(kind)
+        await self._consolidate()
+        for _ in range(steps):
+            act = self.random.choice([self._repeat, self._repeat, self._update, self._contradict, self._merge,
+                                      self._rewrite, self._forget, self._undo, self._undo])  # fmt: skip
+            self.done.append(act.__name__)
+            with suppress(MnemicError):  # what is refused leaves nothing
+                await act()
+
+    async def chosen(self) -> list[UUID]:
+        """One of the facts that show the canary, now or in their history, one of the commitments, and the thought."""
+        async with self.db.scoped(self.who) as scoped:
+            shown = await scoped.tuples(_SHOWN, {"canary": f"%{self.canary}%"})
+        by_kind = [[one for one, kind in shown if kind == wanted] for wanted in ("fact", "core", "reflection")]
+        return [self.random.choice(ids) for ids in by_kind if ids]
+
+    async def listed(self) -> Sequence[Memory]:
+        async with self.db.scoped(self.who) as scoped:
+            kinds = ["fact", "core", "reflection", "consolidation", "journal"]
+            return await memories.living(scoped, kinds, most=1000, with_closed=True)  # type: ignore[arg-type]
+
+    def _text(self, canary: bool = True) -> str:
+        one, other = self.random.sample(PLACES, 2)
+        self.texts += 1  # none is the twin of another
+        what = f"a {self.canary}" if canary else "birds"
+        return f"Ana keeps {what} between the {one} and the {other}, {self.texts} times."
+
+    def _message(self) -> Message:
+        """It says not all of what the memory says, nor the same as another one."""
+        self.said += 1
+        return message(f"Number {self.said}: as I told you, my {self.canary}")
+
+    async def _formed(
+        self, *new: NewMemory, said: Message, also: Callable[[ScopedTransaction], Awaitable[object]] | None
+    ) -> None:
+        """An operation of a formation."""
+        async with self.db.scoped(self.who) as scoped:
+            await scopes.enter_agent(scoped)
+            await inbox.observe(scoped, "s1", [said])
+            op_id = await scoped.begin_operation("formation")
+            await inbox.settle(scoped, op_id, [said], read_seq=(await scopes.first_look(scoped))[1])
+            vectors = {one.id: direction(self.said) for one in new}
+            await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
+            if also:
+                await also(scoped)
+            text = IndexedText(item_id=said.id, piece=0, text=said.content, vector=direction(7))
+            await inbox.index_messages(scoped, MODEL, [text])
+
+    async def _plant(self, kind: str) -> None:
+        said = self._message()
+        await self._formed(memory(self._text(), kind=kind, sources=[said]), said=said, also=None)  # type: ignore[arg-type]
+
+    async def _consolidate(self) -> None:
+        said = self._message()
+        thought, calm = memory(self._text(), kind="reflection", sources=[said]), memory("Calm.", kind="reflection")
+        whole = memory(f"Calm. {self._text()}", kind="consolidation")
+        taken = [thought.id, calm.id]
+        await self._formed(
+            thought, calm, whole, said=said, also=lambda scoped: memories.absorb(scoped, whole.id, taken)
+        )
+
+    async def _living(self, kind: str) -> Memory | None:
+        """A living one that shows the canary."""
+        shown = [one for one in await self.listed() if self.canary in one.content and one.kind == kind]
+        living = sorted((one for one in shown if one.state == "active"), key=lambda one: one.id)
+        return self.random.choice(living) if living else None
+
+    async def _repeat(self) -> None:
+        said = self._message()
+        known = await self._living(self.random.choice(["fact", "core"]))
+        if known and self.ties_repeats:
+            pair = [(known.id, said.id)]
+            await self._formed(said=said, also=lambda scoped: memories.add_sources(scoped, pair))
+        elif known:
+            await self._formed(said=said, also=None)
+
+    async def _update(self) -> None:
+        await self._replace(self._text())
+
+    async def _contradict(self) -> None:
+        await self._replace(self._text(canary=False))
+
+    async def _replace(self, text: str) -> None:
+        if old := await self._living("fact"):
+            said = self._message()
+            new = memory(text, sources=[said] if self.canary in text else [])
+            change = Supersession(old_id=old.id, old_version=old.version, new_id=new.id)
+            if self.canary not in text:
+                said = message(f"Number {self.said}")
+            await self._formed(new, said=said, also=lambda scoped: memories.supersede(scoped, [(change, MORNING)]))
+
+    async def _merge(self) -> None:
+        if not (known := await self._living("core")):
+            return
+        other, said = memory(self._text(canary=False), kind="core"), message(f"More {self.said}")
+        await self._formed(other, said=said, also=None)
+
+        async def act(scoped: ScopedTransaction) -> None:
+            entries = [one for one in await refinements.ledger(scoped) if one.id in (known.id, other.id)]
+            await refinements.merge(scoped, entries, "profile", self._text(canary=self.random.random() < 0.8))
+
+        await self._cut("merge", act)
+
+    async def _rewrite(self) -> None:
+        if known := await self._living("core"):
+
+            async def act(scoped: ScopedTransaction) -> None:
+                (entry,) = [one for one in await refinements.ledger(scoped) if one.id == known.id]
+                text = self._text(canary=self.random.random() < 0.8)
+                await refinements.rewrite(scoped, entry, text, model=MODEL, vector=None)
+
+            await self._cut("update", act)
+
+    async def _cut(self, reason: str, act: Callable[[ScopedTransaction], Awaitable[None]]) -> None:
+        claim = await begun(self.db, self.who, KEY)
+        try:
+            async with self.db.scoped(self.who, only=KEY) as scoped:
+                await refinements.begin_act(scoped, claim, reason)
+                await act(scoped)
+        finally:
+            await ended(self.db, self.who, claim)
+
+    async def _forget(self) -> None:
+        if known := await self._living(self.random.choice(["fact", "core"])):
+            async with self.db.scoped(self.who) as scoped:
+                await scoped.begin_operation("forget")
+                await memories.forget(scoped, known)
+
+    async def _undo(self) -> None:
+        async with self.db.scoped(self.who) as scoped:
+            found = await time_machine.operations(scoped, OWN, session_id=None, since=None, most=6)
+            op_id = self.random.choice(found).op_id
+            await in_one.undo(scoped, OWN, [op_id], cascade=True, skip_erased=True, apply=True)
 
 
 async def histories(db: Database, many: int, *, ties_repeats: bool = True) -> list[History]:

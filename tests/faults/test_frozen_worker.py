@@ -9,11 +9,12 @@ from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError
 from tests.faults.checker import check_exactly_once, pending, unabsorbed
 from tests.faults.jobs import job
 from tests.faults.processes import StartWorker, Worker
-from tests.faults.sabotage import UNFENCED_CONSOLIDATION, UNFENCED_FORMATION
-from tests.faults.strikes import Command, repeat
+from tests.faults.strikes import UNFENCED_CONSOLIDATION, UNFENCED_FORMATION, Command, repeat
 from tests.faults.traps import Roadblock, TrappedModel, await_no_transaction
 from tests.support.scripted import CONSOLIDATION, REFLECTIONS
 from tests.support.server import Clone
+
+pytestmark = pytest.mark.thorough
 
 JOBS = [job(1), job(2), job(3)]
 FIRST, SECOND, THIRD = JOBS

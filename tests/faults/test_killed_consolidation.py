@@ -8,12 +8,13 @@ import pytest
 from tests.faults.checker import check_exactly_once, pending, unabsorbed
 from tests.faults.jobs import job
 from tests.faults.processes import StartWorker
-from tests.faults.sabotage import UNWRITTEN_CONSOLIDATION
-from tests.faults.strikes import Command, Scene, Strike, at_lock, in_request, repeat
+from tests.faults.strikes import UNWRITTEN_CONSOLIDATION, Command, Scene, Strike, at_lock, in_request, repeat
 from tests.faults.traps import TrappedModel
 from tests.support.scripted import CONSOLIDATION
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases
+
+pytestmark = pytest.mark.thorough
 
 #: The first is in the text before anything fails; the last is only told by then, and makes a consolidation due.
 JOBS = [job(number) for number in range(1, 5)]

@@ -17,6 +17,8 @@ from tests.faults.traps import TrappedModel
 from tests.support.scripted import FACTS, REFLECTIONS, scripted_settings
 from tests.support.worlds import expire_leases
 
+pytestmark = pytest.mark.thorough
+
 JOB = job(1)
 FORM = Command("form", (JOB.who,))
 

@@ -8,12 +8,13 @@ import pytest
 from tests.faults.checker import check_exactly_once, pending
 from tests.faults.jobs import job
 from tests.faults.processes import StartWorker
-from tests.faults.sabotage import UNSETTLED_FORMATION
-from tests.faults.strikes import Command, Scene, Strike, at_lock, in_request, repeat
+from tests.faults.strikes import UNSETTLED_FORMATION, Command, Scene, Strike, at_lock, in_request, repeat
 from tests.faults.traps import EMBEDDINGS, TrappedModel
 from tests.support.scripted import CONSOLIDATION, DECISIONS, FACTS, REFLECTIONS, decision, decisions
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases
+
+pytestmark = pytest.mark.thorough
 
 #: Formed before anything fails: the other one finds a fact to close, and makes a consolidation due.
 EARLIER, JOB = job(1), job(2)

@@ -15,6 +15,8 @@ from tests.support.server import Clone
 from tests.support.threads import misplaced
 from tests.support.worlds import identity
 
+pytestmark = pytest.mark.thorough
+
 ANA = identity("ana", session="s1")
 BO = identity("bo", session="s1")
 

@@ -25,6 +25,8 @@ from tests.support.mutating import open_beside_the_head
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
 
+pytestmark = pytest.mark.thorough
+
 WORKERS = 8
 USERS = 3
 #: Few sentences, so that several writers often store the same ones.

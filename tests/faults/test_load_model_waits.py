@@ -19,6 +19,7 @@ from tests.faults.chaos import busy_backends
 from tests.faults.refining import KEY, script_refinement, settle_in
 from tests.faults.traps import EMBEDDINGS, REFINE, step_of
 from tests.support.loopback import LoopbackModel, Request
+from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
@@ -97,13 +98,19 @@ STEPS = {"sequential": {FACTS, DECISIONS, REFLECTIONS, CONSOLIDATION, EMBEDDINGS
          "single": {OBSERVATIONS, CONSOLIDATION, EMBEDDINGS}}  # fmt: skip
 
 
-@pytest.mark.parametrize("extraction", STEPS)
-async def test_no_connection_is_held_at_any_request(clean_db: Clone, extraction: str) -> None:
+async def formed(clone: Clone, extraction: str) -> Watch:
+    """Everything asked once, with one kind of extraction."""
     with scripted_model() as model:
-        async with scripted_resources(clean_db, model, pool_size=3, extraction=extraction) as resources:
-            watch = Watch(clean_db, resources)
+        async with scripted_resources(clone, model, pool_size=3, extraction=extraction) as resources:
+            watch = Watch(clone, resources)
             watch.follow(model)
             await ask_everything(model, Mnemic(resources))
+    return watch
+
+
+@pytest.mark.parametrize("extraction", mostly_thorough(STEPS.keys(), "sequential"))
+async def test_no_connection_is_held_at_any_request(clean_db: Clone, extraction: str) -> None:
+    watch = await formed(clean_db, extraction)
 
     assert set(watch.asked) == STEPS[extraction]
     assert watch.asked.count(CONSOLIDATION) >= 2  # a draft and its revision
@@ -124,25 +131,14 @@ def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str, asking: st
     monkeypatch.setattr(module, asking, careless)
 
 
-@pytest.mark.parametrize(
-    ("node", "step"),
-    [
-        ("formation.extract_facts", FACTS),
-        ("formation.extract_reflections", REFLECTIONS),
-        ("consolidation.write", CONSOLIDATION),
-    ],
-)
+@pytest.mark.thorough
 async def test_control_a_node_that_holds_its_transaction_is_seen_by_the_model(
-    clean_db: Clone, monkeypatch: pytest.MonkeyPatch, node: str, step: str
+    clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holding_a_transaction(monkeypatch, node)
-    with scripted_model() as model:
-        async with scripted_resources(clean_db, model, pool_size=3) as resources:
-            watch = Watch(clean_db, resources)
-            watch.follow(model)
-            await ask_everything(model, Mnemic(resources))
+    holding_a_transaction(monkeypatch, "formation.extract_reflections")
+    watch = await formed(clean_db, "sequential")
 
-    assert {(what, taken, busy[0][0]) for what, taken, busy in watch.held} == {(step, 1, "idle in transaction")}
+    assert {(what, taken, busy[0][0]) for what, taken, busy in watch.held} == {(REFLECTIONS, 1, "idle in transaction")}
 
 
 async def refine(clone: Clone) -> Watch:
@@ -164,15 +160,7 @@ async def test_no_connection_is_held_at_any_request_of_a_refinement(clean_db: Cl
     assert watch.held == []
 
 
-async def test_control_a_turn_that_holds_its_transaction_is_seen_by_the_model(
-    clean_db: Clone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    holding_a_transaction(monkeypatch, "refinement.agent", "run_turn_metered")
-    watch = await refine(clean_db)
-
-    assert [(what, taken, busy[0][0]) for what, taken, busy in watch.held] == [(REFINE, 1, "idle in transaction")] * 2
-
-
+@pytest.mark.thorough
 async def test_control_an_update_that_embeds_in_its_transaction_is_seen_by_the_embedder(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,10 +221,12 @@ async def crowd(clone: Clone, *, patience: float) -> tuple[list[BaseException], 
     return turned_away, [output["degraded"] for output in recalled if output["degraded"]]
 
 
+@pytest.mark.thorough
 async def test_formations_that_wait_for_a_model_leave_the_pool_to_recalls(clean_db: Clone) -> None:
     assert await crowd(clean_db, patience=20) == ([], [])
 
 
+@pytest.mark.thorough
 async def test_control_where_a_transaction_waits_for_the_model_callers_are_turned_away(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,8 @@ from tests.support.scripted import turns
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, identity
 
+pytestmark = pytest.mark.thorough
+
 ANA = identity("ana", session="s1")
 BEES = "I keep bees on the north quay."
 AT_ONCE = 100

@@ -34,6 +34,8 @@ from tests.support.scripted import (
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, identity
 
+pytestmark = pytest.mark.thorough
+
 WRITERS = 8
 #: Of six reflections each: 480 in all.
 ROUNDS = 10

@@ -18,6 +18,7 @@ from mnemic.state.usage import Usage
 from tests.faults.model_failures import ANSWER_CANARY, ATTEMPTS, CALLED, CANARY, SAID, SENT, Failure
 from tests.support.loopback import Answer, LoopbackModel, Reply
 from tests.support.loopback_wire import bag_of_words
+from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
@@ -159,7 +160,9 @@ async def fail(
     await check_recovery(script, single=step == OBSERVATIONS)
 
 
-@pytest.mark.parametrize("failure", [pytest.param(failure, id=name) for name, failure in {**SAID, **SENT}.items()])
+@pytest.mark.parametrize(
+    "failure", mostly_thorough({**SAID, **SENT}, "garbage", "cut in the middle", "400", "401", "hung up")
+)
 async def test_the_first_step_fails(
     by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, failure: Failure
 ) -> None:
@@ -167,14 +170,14 @@ async def test_the_first_step_fails(
 
 
 @pytest.mark.parametrize("step", [DECISIONS, REFLECTIONS, OBSERVATIONS])
-@pytest.mark.parametrize("failure", [pytest.param(failure, id=name) for name, failure in SOME.items()])
+@pytest.mark.parametrize("failure", mostly_thorough(SOME, "500"))
 async def test_a_later_step_fails(
     by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, failure: Failure, step: str
 ) -> None:
     await fail(by_schema, superuser, logged, failure, step)
 
 
-@pytest.mark.parametrize("failure", [pytest.param(failure, id=name) for name, failure in CALLED.items()])
+@pytest.mark.parametrize("failure", mostly_thorough(CALLED, "broken arguments", "no call"))
 async def test_a_tool_call_fails(
     by_call: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, failure: Failure
 ) -> None:
@@ -209,6 +212,7 @@ async def test_numbers_that_were_not_shown_count_for_nothing(by_schema: Script, 
     assert await contents(memory, ANA, "reflection") == [WISH]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("usage", [(2**70, 1), (-5, 2**40), (0, 0)])
 async def test_what_a_server_counts_stops_no_run(
     by_schema: Script, superuser: psycopg.Connection, usage: tuple[int, int]
@@ -259,7 +263,7 @@ VECTORS: dict[str, Answer] = {
 REFUSED = (400, 413, 422)
 
 
-@pytest.mark.parametrize("vectors", [pytest.param(vectors, id=name) for name, vectors in VECTORS.items()])
+@pytest.mark.parametrize("vectors", mostly_thorough(VECTORS, "NaN", "one too few", "400"))
 async def test_the_embeddings_fail(
     by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, vectors: Answer
 ) -> None:
@@ -289,7 +293,7 @@ async def test_the_embeddings_fail_when_everything_else_is_done(
     await check_recovery(by_schema)
 
 
-@pytest.mark.parametrize("failure", [pytest.param(failure, id=name) for name, failure in SOME.items()])
+@pytest.mark.parametrize("failure", mostly_thorough(SOME, "garbage"))
 async def test_a_consolidation_that_fails_leaves_text_and_reflections(
     by_schema: Script, superuser: psycopg.Connection, failure: Failure
 ) -> None:
@@ -326,6 +330,7 @@ async def test_one_repair_is_enough_for_any_flaw_that_passes(by_schema: Script, 
     assert await contents(memory, ANA) == [PORTO]
 
 
+@pytest.mark.thorough
 async def test_control_a_step_that_is_saved_before_the_next_is_found_out(
     by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture
 ) -> None:
@@ -342,6 +347,7 @@ async def test_control_a_step_that_is_saved_before_the_next_is_found_out(
         await check_failure(by_schema, superuser, logged, ModelError)
 
 
+@pytest.mark.thorough
 async def test_control_the_messages_and_answers_are_there_to_be_told(
     by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

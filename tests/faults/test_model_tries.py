@@ -63,7 +63,10 @@ async def come_back(memory: Mnemic, superuser: psycopg.Connection | None = None,
             expire_leases(superuser)
 
 
-@pytest.mark.parametrize(("answer", "requests"), [("no JSON", CALLS), (400, 1), (401, 1), (500, 3)])
+@pytest.mark.parametrize(
+    ("answer", "requests"),
+    [("no JSON", CALLS), *(pytest.param(*case, marks=pytest.mark.thorough) for case in ((400, 1), (401, 1), (500, 3)))],
+)
 async def test_within_the_wait_nobody_asks_again(
     script: tuple[Mnemic, LoopbackModel], answer: str | int, requests: int
 ) -> None:
@@ -88,6 +91,7 @@ async def test_a_poisoned_message_is_asked_about_as_often_as_it_may(
     assert "POISON" in str(superuser.execute("select content from mnemic.messages where set_aside").fetchall())
 
 
+@pytest.mark.thorough
 async def test_a_model_that_is_always_wrong_comes_to_rest(
     script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection
 ) -> None:
@@ -117,6 +121,7 @@ def counts(superuser: psycopg.Connection) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
+@pytest.mark.thorough
 async def test_what_is_too_much_for_a_model_is_formed_in_smaller_batches(
     script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection
 ) -> None:
@@ -129,6 +134,7 @@ async def test_what_is_too_much_for_a_model_is_formed_in_smaller_batches(
     assert asked(model).count(FACTS) == 12
 
 
+@pytest.mark.thorough
 async def test_texts_that_the_embedder_refuses_come_to_rest(
     script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection
 ) -> None:
@@ -143,6 +149,7 @@ async def test_texts_that_the_embedder_refuses_come_to_rest(
     assert counts(superuser) == (0, 16)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("module", "answer", "vectors"), [(answers, narrow, None), (embedder, GOOD, 400)])
 async def test_control_a_refusal_taken_for_an_outage_is_paid_for_for_ever(
     script: tuple[Mnemic, LoopbackModel],
@@ -162,6 +169,7 @@ async def test_control_a_refusal_taken_for_an_outage_is_paid_for_for_ever(
     assert asked(model).count(FACTS) == 40
 
 
+@pytest.mark.thorough
 async def test_control_without_the_wait_every_run_asks(
     script: tuple[Mnemic, LoopbackModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +183,7 @@ async def test_control_without_the_wait_every_run_asks(
     assert len(model.chat_requests) == 20
 
 
+@pytest.mark.thorough
 async def test_control_without_tries_a_poisoned_message_is_asked_about_for_ever(
     script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +197,7 @@ async def test_control_without_tries_a_poisoned_message_is_asked_about_for_ever(
     assert len(model.chat_requests) == 20 * CALLS
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("slow", ["chat", "embeddings"])
 async def test_an_answer_that_never_arrives_is_not_waited_for(clean_db: Clone, slow: str) -> None:
     late = threading.Event()

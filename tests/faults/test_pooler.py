@@ -1,10 +1,20 @@
 """Behind pgbouncer in transaction mode everything works as it does without, for many clients at once."""
 
 import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mnemic.prompts.extract_facts import ExtractFactsOutput
 from mnemic.service.memory import Mnemic
@@ -12,17 +22,57 @@ from mnemic.state.errors import ConfigurationError, DatabaseSetupError
 from mnemic.state.settings import Settings
 from mnemic.storage import database, dump
 from mnemic.storage.doctor import check
+from mnemic.storage.embedded.account import server_account
+from mnemic.storage.embedded.sockets import is_listening
 from mnemic.storage.migrate import migrate
 from mnemic.storage.opening import open_database
 from mnemic.storage.schema import schema_files
 from tests.support.loopback import Request
-from tests.support.pgbouncer import PGBOUNCER, pgbouncer
 from tests.support.scripted import FACTS, fact, facts, scripted_model, scripted_resources, turns
-from tests.support.server import Clone
+from tests.support.server import SERVICE_PASSWORD, Clone
 from tests.support.threads import answering, at, said, saver_of, words
 from tests.support.worlds import identity
 
+#: Debian puts it where only root looks.
+PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
+
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PGBOUNCER, reason="pgbouncer is not installed")]
+_PORT = 5432
+
+
+@contextmanager
+def pgbouncer(clone: Clone, *, mode: str = "transaction", size: int = 5) -> Iterator[Clone]:
+    """The same database behind a pooler with so many server connections for each role."""
+    assert PGBOUNCER
+    account = server_account(Path("/none"))  # it refuses to run as root, as Postgres does
+    server = conninfo_to_dict(clone.superuser_dsn)
+    users = {str(server["user"]): str(server.get("password", "")), "mnemic_app": "", "mnemic_admin": ""}
+    with tempfile.TemporaryDirectory(prefix="mnemic-pooler-") as directory:
+        base = Path(directory)
+        account.give(base)
+        lines = [f'"{user}" "{password or SERVICE_PASSWORD}"\n' for user, password in users.items()]
+        (base / "users").write_text("".join(lines))
+        (base / "ini").write_text(
+            f"[databases]\n* = host={server['host']} port={server['port']}\n[pgbouncer]\n"
+            f"pool_mode = {mode}\ndefault_pool_size = {size}\nauth_type = trust\nauth_file = {base}/users\n"
+            f"listen_addr =\nlisten_port = {_PORT}\nunix_socket_dir = {base}\nlogfile = {base}/log\n"
+        )
+        process = subprocess.Popen(
+            [PGBOUNCER, "--quiet", str(base / "ini")],
+            user=account.popen_user,
+            group=account.popen_group,
+            extra_groups=account.popen_extra_groups,
+        )
+        try:
+            while not is_listening(base):
+                assert process.poll() is None, (base / "log").read_text()
+                time.sleep(0.02)
+            dsn = make_conninfo(clone.server.admin_dsn, host=directory, port=_PORT)
+            yield replace(clone, server=replace(clone.server, admin_dsn=dsn))
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(20)
+
 
 TASKS = 16
 ROUNDS = 20

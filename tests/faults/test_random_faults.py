@@ -16,6 +16,8 @@ from tests.faults.traps import TrappedModel
 from tests.support.scripted import scripted_settings
 from tests.support.server import Clone
 
+pytestmark = pytest.mark.thorough
+
 
 def some_jobs(count: int) -> list[Job]:
     """Sessions of several users of several agents, ten or so of each user, so that consolidations become due, too."""

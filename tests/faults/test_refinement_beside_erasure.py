@@ -13,6 +13,7 @@ from mnemic.state.errors import RefinementOverError
 from mnemic.state.records import NewMemory
 from tests.support.erasing import CANARY, places, problems
 from tests.support.loopback import Answer, LoopbackModel, Request, calling, offering
+from tests.support.matrix import mostly_thorough
 from tests.support.mutating import mutate
 from tests.support.scripted import scripted_model, scripted_resources
 from tests.support.server import Clone
@@ -67,7 +68,7 @@ async def erased_meanwhile(
         await mnemic.refine(BO, CREW, force=True)
 
 
-@pytest.mark.parametrize("repeat", REPEATS)
+@pytest.mark.parametrize("repeat", mostly_thorough(REPEATS.keys(), "rewrites"))
 async def test_what_a_model_read_before_an_erasure_is_not_written_after_it(
     clean_db: Clone, superuser: psycopg.Connection, repeat: str
 ) -> None:
@@ -122,7 +123,7 @@ MOVES = {
 }
 
 
-@pytest.mark.parametrize("moved", MOVES)
+@pytest.mark.parametrize("moved", mostly_thorough(MOVES.keys(), "rewritten, then deleted"))
 async def test_words_that_a_refinement_moved_to_another_memory_are_erased_with_whose_they_are(
     clean_db: Clone, superuser: psycopg.Connection, moved: str
 ) -> None:
@@ -137,6 +138,7 @@ MINE = "The crew eats at nine, in the galley."
 OWN_WORDS = ("update_memory", {"id": 3, "content": MINE})
 
 
+@pytest.mark.thorough
 async def test_what_was_rewritten_in_words_of_its_own_stays(clean_db: Clone, superuser: psycopg.Connection) -> None:
     await moved_and_erased(clean_db, OWN_WORDS, DELETE)
 

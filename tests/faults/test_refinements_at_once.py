@@ -38,6 +38,7 @@ from tests.faults.strikes import repeat
 from tests.faults.test_frozen_worker import freeze_in
 from tests.faults.traps import EMBEDDINGS, REFINE, Roadblock, TrappedModel, await_no_transaction
 from tests.support.loopback import Answer, Request, calling, hang_up, offering
+from tests.support.matrix import mostly_thorough
 from tests.support.mutating import mutate
 from tests.support.scripted import scripted_resources, scripted_settings
 from tests.support.server import Clone
@@ -208,7 +209,7 @@ async def fail(memory: Mnemic, model: TrappedModel, answer: Answer) -> None:
     script_refinement(model)
 
 
-@pytest.mark.parametrize("answer", [500, 401, hang_up], ids=["500", "401", "hang up"])
+@pytest.mark.parametrize("answer", mostly_thorough({"500": 500, "401": 401, "hang up": hang_up}, "401"))
 async def test_a_refinement_whose_model_fails_goes_on_without_a_wait(
     clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection, answer: Answer
 ) -> None:
@@ -233,6 +234,7 @@ async def test_control_a_session_that_is_not_released_has_to_be_waited_for(
             await Mnemic(resources).refine(ANA, KEY)
 
 
+@pytest.mark.thorough
 async def test_a_session_whose_model_always_fails_ends_at_its_limit_of_turns(
     clean_db: Clone, model: TrappedModel
 ) -> None:

@@ -11,6 +11,7 @@ from mnemic.state.records import ScopeSettings
 from mnemic.storage import inbox
 from tests.faults.useless_answers import SAID, Useless, useless_answers
 from tests.support.loopback import LoopbackModel
+from tests.support.matrix import few_first
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
@@ -103,10 +104,13 @@ def test_there_are_two_hundred() -> None:
     assert len(useless_answers()) >= 200
 
 
-async def test_no_useless_answer_loses_a_word(clean_db: Clone, superuser: psycopg.Connection) -> None:
-    await meet_all(clean_db, superuser, [("sequential", of_kind("sequential")), ("single", of_kind("single"))])
+@pytest.mark.parametrize("every", few_first([50, 1], 1))
+async def test_no_useless_answer_loses_a_word(clean_db: Clone, superuser: psycopg.Connection, every: int) -> None:
+    kinds: tuple[Extraction, ...] = ("sequential", "single")
+    await meet_all(clean_db, superuser, [(kind, of_kind(kind)[::every]) for kind in kinds])
 
 
+@pytest.mark.thorough
 async def test_control_what_lets_words_go_at_once_is_found_out(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +123,7 @@ async def test_control_what_lets_words_go_at_once_is_found_out(
         await meet_all(clean_db, superuser, [("sequential", some)])
 
 
+@pytest.mark.thorough
 async def test_control_without_the_check_of_answers_the_run_goes_on(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ from tests.support.agents import (
     storing_nothing,
 )
 from tests.support.loopback import LoopbackModel, Reply
+from tests.support.matrix import few_first
 from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_postgres
 from tests.support.scripted import (
     FACTS,
@@ -97,7 +98,7 @@ async def saved_by(
 
 
 @both_savers
-@pytest.mark.parametrize("durability", DURABILITIES)
+@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
 async def test_the_context_reaches_the_host_and_no_checkpoint(
     fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability
 ) -> None:
@@ -110,7 +111,7 @@ async def test_the_context_reaches_the_host_and_no_checkpoint(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("durability", DURABILITIES)
+@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
 async def test_control_a_channel_of_the_hosts_own_making_is_saved(
     fresh_db: Clone, model: LoopbackModel, durability: Durability
 ) -> None:
@@ -352,6 +353,7 @@ async def test_what_the_memory_told_is_not_stored_again(memory: Mnemic, superuse
     assert await stored_of_a_talk(memory, superuser) == ["Bees?", "On the quay.", "The quay is open."]
 
 
+@pytest.mark.thorough
 async def test_control_a_tools_answer_that_is_not_known_is_stored(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

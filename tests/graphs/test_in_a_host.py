@@ -14,6 +14,7 @@ from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, Re
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
+from tests.support.matrix import few_first
 from tests.support.savers import DURABILITIES, Durability, Savers, both_savers
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -70,7 +71,7 @@ async def prepare(memory: Mnemic) -> None:
 
 
 @both_savers
-@pytest.mark.parametrize("durability", DURABILITIES)
+@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
 async def test_called_inside_a_node_they_work_and_leave_no_words(
     fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability
 ) -> None:

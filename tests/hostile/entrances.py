@@ -1,16 +1,18 @@
 """Every public entrance with a place for one bad value in it; the arguments of a method by their names."""
 
+import inspect
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
 from mnemic import Administration, Identity, Mnemic, ScopeSettings, Settings
 from mnemic.state.kinds import ALL_KINDS
 from mnemic.state.query import MemoryFilters
-from tests.hostile.thread_entrances import THREADS
+from tests.support.threads import answering, at, said
 
 #: What one call does with the bad value; the identity's session is the cell's own.
 Act = Callable[[Mnemic, Identity, Any], Awaitable[object]]
@@ -20,12 +22,69 @@ Governing = Callable[[Administration, Any], Awaitable[object]]
 _GOOD = {"role": "user", "content": "I keep bees."}
 _FACT = {"content": "Ana keeps bees.", "category": "interests"}
 _ID = "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"
-_SESSION: dict[str, Any] = {"session_id": "s1", "since": datetime(2026, 3, 2, 9, 0, tzinfo=UTC)}
-_MOMENT: dict[str, Any] = {"scope_key": "user:ana", "moment": 0}
-_SWITCHES = ("cascade", "skip_erased", "dry_run")
-#: Methods that `Mnemic` and `Administration` share.
-_SHARED = ("operations", "undo", "undo_session", "undo_refinement", "restore")
-_PROCEDURE: dict[str, Any] = {"title": "Make tea", "steps": ["Boil the water.", "Add the tea."]}
+#: Whoever asks.
+_WHO = ("identity", "whose", "agent_id")
+#: What a method needs where another argument is the bad one.
+_NEEDED: dict[str, Any] = {
+    **_FACT,
+    "messages": [_GOOD],
+    "title": "Make tea",
+    "steps": ["Boil the water.", "Add the tea."],
+    "query": "Bees?",
+    "question": "Bees?",
+    "memory_id": _ID,
+    "memory_ids": _ID,
+    "op_ids": _ID,
+    "refinement_id": _ID,
+    "session_id": "s1",
+    "since": datetime(2026, 3, 2, 9, 0, tzinfo=UTC),
+    "scope_key": "user:ana",
+    "moment": 0,
+    "overrides": ScopeSettings(scope_key="user:ana"),
+    "anchors": "nowhere/anchors",
+    "source": InMemorySaver(),
+    "thread_ids": "t",
+}
+#: They make something that is used afterwards; their rows are written out below.
+_MAKING = {"open", "tools", "middleware", "observe_node", "formation_node", "recall_node", "export_audit"}
+
+
+async def _call(target: object, method: str, who: object, bad: dict[str, Any]) -> object:
+    """A method with one bad argument, and as many good ones as it needs."""
+    call = getattr(target, method)
+    asked = inspect.signature(call).parameters.values()
+    takes_several = any(one.kind is one.VAR_POSITIONAL for one in asked)
+    first: list[Any] = []
+    named = dict(bad)
+    for one in asked:
+        is_needed = one.default is one.empty and one.kind is not one.VAR_KEYWORD
+        if one.name in _WHO or is_needed:
+            named.setdefault(one.name, who if one.name in _WHO else _NEEDED[one.name])
+        if one.name in named and takes_several and one.kind is not one.KEYWORD_ONLY:
+            first.append(named.pop(one.name))
+    done = call(*first, **named)
+    return await done if isinstance(done, Awaitable) else done
+
+
+def _of(method: str, argument: str, **others: Any) -> Act:
+    """A method with one bad argument."""
+    return lambda memory, who, value: _call(memory, method, who, {**others, argument: value})
+
+
+def _governing(method: str, argument: str) -> Governing:
+    return lambda administration, value: _call(administration, method, "harbor", {argument: value})
+
+
+def _arguments(of: type) -> list[tuple[str, str]]:
+    """Every argument of every public method that can be called as it is."""
+    methods = [name for name in dir(of) if not name.startswith("_") and name not in _MAKING]
+    return [
+        (name, one.name)
+        for name in methods
+        if callable(method := getattr(of, name))
+        for one in inspect.signature(method).parameters.values()
+        if one.name != "self" and one.kind is not one.VAR_KEYWORD
+    ]
 
 
 def _message(field: str) -> Act:
@@ -34,13 +93,6 @@ def _message(field: str) -> Act:
 
 def _langchain(**fields: Any) -> HumanMessage:
     return HumanMessage.model_construct(**{"content": "I keep bees.", "additional_kwargs": {}, **fields})
-
-
-def _of(method: str, argument: str = "", **others: Any) -> Act:
-    """A method with one bad argument; without one the identity is the bad value."""
-    if not argument:
-        return lambda memory, _, value: getattr(memory, method)(value, **others)
-    return lambda memory, who, value: getattr(memory, method)(who, **{**others, argument: value})
 
 
 def _scope(field: str) -> Act:
@@ -142,22 +194,13 @@ async def _export(memory: Mnemic, who: Identity, value: Any) -> object:
     return [line async for line in memory.export_audit(value)]
 
 
-def _undo(switch: str) -> Act:
-    return lambda memory, who, value: memory.undo(who, _ID, **{switch: value})
-
-
-def _governing(method: str, argument: str, **others: Any) -> Governing:
-    given = {"whose" if method in _SHARED else "agent_id": "harbor", **others}
-    return lambda administration, value: getattr(administration, method)(**{**given, argument: value})
-
-
-def _governing_undo(switch: str) -> Governing:
-    return lambda administration, value: administration.undo("harbor", _ID, **{switch: value})
+def _host(memory: Mnemic, context: Any = None, **configurable: Any) -> Awaitable[object]:
+    """A run of a host over the checkpointer that takes its owner from the run."""
+    return answering(memory.checkpointer()).ainvoke(said("I keep bees."), at("t", **configurable), context=context)
 
 
 #: Entrances that store what they are given, by method.
 OBSERVING: dict[str, Act] = {
-    "observe: messages": _of("observe", "messages"),
     "observe: a message": lambda memory, who, value: memory.observe(who, [_GOOD, value]),
     "observe: content": lambda memory, who, value: memory.observe(who, [{**_GOOD, "content": value}]),
     "observe: a part": _part,
@@ -170,34 +213,15 @@ OBSERVING: dict[str, Act] = {
     "observe: LangChain's user": lambda memory, who, value: memory.observe(
         who, [_langchain(additional_kwargs={"user": value})]
     ),
-    "observe: identity": _of("observe", messages=[_GOOD]),
-    "observe: revision": _of("observe", "revision", messages=[_GOOD]),
-    "observe: several_speakers": _of("observe", "several_speakers", messages=[_GOOD]),
     "observe_node: context": _node_with("observe_node"),
     "observe_node: messages": _node_with("observe_node", lambda value: {"messages": value}),
     "observe_node: messages_key": _node("observe_node", "messages_key"),
     "observe_node: several_speakers": _node("observe_node", "several_speakers"),
-    "remember: identity": _of("remember", **_FACT),
-    **{
-        f"remember: {argument}": _of("remember", argument, **_FACT)
-        for argument in ("content", "category", "kind", "importance", "scope", "private")
-    },
     "remember: a core memory": _of("remember", "content", category="tone", kind="core"),
     "remember: for everyone": _of("remember", "content", category="projects", scope="agent"),
-    "remember_procedure: identity": _of("remember_procedure", **_PROCEDURE),
-    **{
-        f"remember_procedure: {argument}": _of("remember_procedure", argument, **_PROCEDURE)
-        for argument in ("title", "steps", "scope")
-    },
     "remember_procedure: a step": lambda memory, who, value: memory.remember_procedure(who, "Tea", ["Boil.", value]),
-    "forget: identity": _of("forget", memory_id=_ID),
-    "forget: memory_id": _of("forget", "memory_id"),
 }
 ASKING: dict[str, Act] = {
-    "form: identity": _of("form"),
-    "form: force": _of("form", "force"),
-    "form: retry": _of("form", "retry"),
-    "form_later: identity": _of("form_later"),
     "formation_node: context": _node_with("formation_node"),
     "recall_node: context": _node_with("recall_node"),
     "recall_node: messages": _node_with("recall_node", lambda value: {"messages": value}),
@@ -214,126 +238,41 @@ ASKING: dict[str, Act] = {
         f"middleware: {argument}": _middleware(argument)
         for argument in ("role", "search", "budget_tokens", "observe", "form", "several_speakers")
     },
-    "consolidate: identity": _of("consolidate", scope_key="user:ana"),
-    "consolidate: scope_key": _of("consolidate", "scope_key"),
-    "consolidate: force": _of("consolidate", "force", scope_key="user:ana"),
-    "refine: identity": _of("refine"),
-    **{f"refine: {argument}": _of("refine", argument) for argument in ("scope_key", "force", "dry_run")},
     "refine: a scope key to refine at once": _of("refine", "scope_key", force=True),
-    "recall: identity": _of("recall"),
-    "recall: question": _of("recall", "question"),
     "recall: a question to search for": _of("recall", "question", search="always"),
-    "recall: search": _of("recall", "search"),
-    "recall: budget_tokens": _of("recall", "budget_tokens"),
-    "recall_text: identity": _of("recall_text", question="Bees?"),
-    "recall_text: question": _of("recall_text", "question"),
-    "query: identity": _of("query", query="Bees?"),
-    "query: query": _of("query", "query"),
     "query: a question for the words alone": _of("query", "query", search_type="text"),
-    **{
-        f"query: {argument}": _of("query", argument, query="Bees?")
-        for argument in ("categories", "filters", "scopes", "search_type", "top_k", "threshold", "budget_tokens")
-    },
     "query: a category": lambda memory, who, value: memory.query(who, "Bees?", categories=["tasks", value]),
     "query: a scope": lambda memory, who, value: memory.query(who, "Bees?", scopes=["user", value]),
     "query: no such filter": _filter("no such filter"),
     **{f"query: filter {name}": _filter(name) for name in MemoryFilters.model_fields},
     "tools: role": _tools,
-    "updates: identity": _of("updates"),
-    "updates: since": _of("updates", "since"),
-    "memories: identity": _of("memories"),
-    "memories: kinds": _of("memories", "kinds"),
     "memories: a kind": lambda memory, who, value: memory.memories(who, [*ALL_KINDS, value]),
-    "memories: limit": _of("memories", "limit"),
-    "memories: with_closed": _of("memories", "with_closed"),
-    "history: identity": _of("history", memory_id=_ID),
-    "history: memory_id": _of("history", "memory_id"),
-    "usage: identity": _of("usage"),
-    "agent_settings: identity": _of("agent_settings"),
 }
-#: The Time Machine and what else belongs to the person concerned.
-ROLLING_BACK: dict[str, Act] = {
-    "operations: whose": _of("operations"),
-    **{f"operations: {argument}": _of("operations", argument) for argument in ("session_id", "since", "limit")},
-    "undo: whose": lambda memory, _, value: memory.undo(value, _ID),
-    "undo: op_ids": lambda memory, who, value: memory.undo(who, value),
+#: One of several, and hosts' ways to their threads.
+SEVERAL: dict[str, Act] = {
     "undo: one of several": lambda memory, who, value: memory.undo(who, _ID, value),
-    **{f"undo: {switch}": _undo(switch) for switch in _SWITCHES},
-    "undo_session: whose": _of("undo_session", **_SESSION),
-    **{
-        f"undo_session: {argument}": _of("undo_session", argument, **_SESSION)
-        for argument in ("session_id", "since", *_SWITCHES)
-    },
-    "refinements: identity": _of("refinements"),
-    "refinements: limit": _of("refinements", "limit"),
-    "undo_refinement: whose": _of("undo_refinement", refinement_id=_ID),
-    **{
-        f"undo_refinement: {argument}": _of("undo_refinement", argument, refinement_id=_ID)
-        for argument in ("refinement_id", *_SWITCHES)
-    },
-    "restore: whose": _of("restore", **_MOMENT),
-    **{
-        f"restore: {argument}": _of("restore", argument, **_MOMENT)
-        for argument in ("scope_key", "moment", "skip_erased", "dry_run")
-    },
-    "as_of: identity": _of("as_of", **_MOMENT),
-    **{f"as_of: {argument}": _of("as_of", argument, **_MOMENT) for argument in ("scope_key", "moment", "with_closed")},
-    "erase: identity": lambda memory, _, value: memory.erase(value, _ID),
-    "erase: memory_ids": lambda memory, who, value: memory.erase(who, value),
     "erase: one of several": lambda memory, who, value: memory.erase(who, _ID, value),
-    "erase: dry_run": lambda memory, who, value: memory.erase(who, _ID, dry_run=value),
-    "erase: progress": lambda memory, who, value: memory.erase(who, _ID, progress=value),
-    "erase_person: identity": _of("erase_person"),
-    **{f"erase_person: {argument}": _of("erase_person", argument) for argument in ("dry_run", "progress")},
+    "prune_threads: one of several": lambda memory, who, value: memory.prune_threads(who, "t", value),
+    "copy_threads: a thread's id": lambda memory, who, value: memory.copy_threads(
+        InMemorySaver(), who, thread_ids=["t", value]
+    ),
+    "checkpointer: context": lambda memory, _, value: _host(memory, value),
+    "checkpointer: agent_id": lambda memory, _, value: _host(memory, agent_id=value),
+    "checkpointer: user_id": lambda memory, _, value: _host(memory, agent_id="harbor", user_id=value),
     "export_audit: identity": _export,
 }
 #: Those of `Administration`.
 GOVERNING: dict[str, Governing] = {
-    "operations: whose": _governing("operations", "whose"),
-    **{f"operations: {argument}": _governing("operations", argument) for argument in ("session_id", "since", "limit")},
-    "undo: whose": lambda administration, value: administration.undo(value, _ID),
-    "undo: op_ids": lambda administration, value: administration.undo("harbor", value),
-    **{f"undo: {switch}": _governing_undo(switch) for switch in _SWITCHES},
-    **{
-        f"undo_session: {argument}": _governing("undo_session", argument, **_SESSION)
-        for argument in ("whose", "session_id", "since", *_SWITCHES)
-    },
-    **{
-        f"undo_refinement: {argument}": _governing("undo_refinement", argument, refinement_id=_ID)
-        for argument in ("whose", "refinement_id", *_SWITCHES)
-    },
-    "refinements: agent_id": _governing("refinements", "agent_id"),
-    "refinements: limit": _governing("refinements", "limit"),
-    **{
-        f"{method}: {argument}": _governing(method, argument, memory_id=_ID)
-        for method in ("protect", "unprotect")
-        for argument in ("agent_id", "memory_id")
-    },
-    **{
-        f"restore: {argument}": _governing("restore", argument, **_MOMENT)
-        for argument in ("whose", "scope_key", "moment", "skip_erased", "dry_run")
-    },
-    **{
-        f"as_of: {argument}": _governing("as_of", argument, **_MOMENT)
-        for argument in ("agent_id", "scope_key", "moment", "with_closed")
-    },
-    "purge: agent_id": _governing("purge", "agent_id"),
-    "forget_messages: agent_id": _governing("forget_messages", "agent_id"),
-    "verify: agent_id": _governing("verify", "agent_id"),
-    "verify: anchors": _governing("verify", "anchors"),
-    "anchor: agent_id": _governing("anchor", "agent_id", anchors="nowhere/anchors"),
-    "anchor: anchors": _governing("anchor", "anchors"),
+    f"{method}: {argument}": _governing(method, argument) for method, argument in _arguments(Administration)
 }
 CONFIGURING: dict[str, Act] = {
-    "configure_agent: identity": _of("configure_agent", rag=False),
+    "configure_agent: identity": _of("configure_agent", "identity", rag=False),
     "configure_agent: no such setting": _of("configure_agent", "no such setting"),
     # one of each type; `SETTINGS` has them all
     **{
         f"configure_agent: {name}": _of("configure_agent", name)
         for name in ("rag", "keep_messages", "recall_limit", "agent_model", "persona")
     },
-    "configure_scope: identity": _of("configure_scope", overrides=ScopeSettings(scope_key="user:ana")),
-    "configure_scope: overrides": _of("configure_scope", "overrides"),
     **{f"configure_scope: {field}": _scope(field) for field in ScopeSettings.__dataclass_fields__},
 }
 GRAPHS: dict[str, Act] = {
@@ -374,5 +313,11 @@ SETTINGS: dict[str, Act] = {
     "no such setting": _setting("no such setting"),
 }
 #: Of every public method of `Mnemic`.
-METHODS: dict[str, Act] = {**OBSERVING, **ASKING, **ROLLING_BACK, **THREADS, **CONFIGURING}
+METHODS: dict[str, Act] = {
+    **{f"{method}: {argument}": _of(method, argument) for method, argument in _arguments(Mnemic)},
+    **OBSERVING,
+    **ASKING,
+    **SEVERAL,
+    **CONFIGURING,
+}
 ENTRANCES: dict[str, Act] = {**METHODS, **GRAPHS, **BUILDING}

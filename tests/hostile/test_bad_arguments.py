@@ -13,6 +13,7 @@ from mnemic.service.cli.app import app, audits, database
 from tests.hostile.bad_values import BLANKS, CANARY, TEXTS
 from tests.hostile.cells import counts, stored_texts, unclean
 from tests.support.commands import invoke
+from tests.support.matrix import mostly_thorough
 from tests.support.server import Clone
 
 WHO = ["--agent", "harbor", "--user", "ana"]
@@ -129,7 +130,7 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
 WITHOUT_ARGUMENTS = {"doctor", "migrate"}
 
 
-@pytest.mark.parametrize("place", COMMANDS)
+@pytest.mark.parametrize("place", mostly_thorough(COMMANDS.keys(), "query: QUESTION", "history: ID", "undo: OP"))
 def test_a_bad_argument_is_one_message_or_an_answer(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str
 ) -> None:

@@ -14,6 +14,7 @@ from mnemic.state.errors import ConfigurationError, InvalidInputError
 from tests.hostile.bad_values import BAD, BLANKS, TEXTS
 from tests.hostile.cells import counts, quoted, stored_texts, unclean, wrong_with
 from tests.hostile.entrances import ENTRANCES, GOVERNING, GRAPHS, METHODS, OBSERVING, SETTINGS, Act, graph_of
+from tests.support.matrix import mostly_thorough
 from tests.support.worlds import identity
 
 NO_MEMORY: Any = None
@@ -37,6 +38,7 @@ async def findings(memory: Mnemic, superuser: psycopg.Connection, act: Act, kind
     return found
 
 
+@pytest.mark.thorough
 async def test_a_setting_is_refused_or_taken() -> None:
     async def wrong(act: Act, value: Any) -> str | None:
         try:
@@ -56,14 +58,18 @@ def test_there_are_more_than_forty_kinds() -> None:
     assert len(BAD) >= 60
 
 
-@pytest.mark.parametrize("method", dict.fromkeys(entrance.partition(":")[0] for entrance in ENTRANCES))
+@pytest.mark.parametrize(
+    "method", mostly_thorough(dict.fromkeys(entrance.partition(":")[0] for entrance in ENTRANCES).keys(), "history")
+)
 async def test_bad_input_is_refused_or_cleaned(memory: Mnemic, superuser: psycopg.Connection, method: str) -> None:
     for entrance, act in ENTRANCES.items():
         if entrance.partition(":")[0] == method:
             assert (entrance, await findings(memory, superuser, act)) == (entrance, {})
 
 
-@pytest.mark.parametrize("method", dict.fromkeys(entrance.partition(":")[0] for entrance in GOVERNING))
+@pytest.mark.parametrize(
+    "method", mostly_thorough(dict.fromkeys(entrance.partition(":")[0] for entrance in GOVERNING).keys(), "undo")
+)
 async def test_an_administrators_bad_input_is_refused_or_harmless(
     administration: Administration, superuser: psycopg.Connection, method: str
 ) -> None:
@@ -76,7 +82,9 @@ async def test_an_administrators_bad_input_is_refused_or_harmless(
             assert (entrance, await findings(NO_MEMORY, superuser, act)) == (entrance, {})
 
 
-@pytest.mark.parametrize("entrance", ["observe: content", "observe: a part", "observe: a part's text"])
+@pytest.mark.parametrize(
+    "entrance", mostly_thorough(["observe: content", "observe: a part", "observe: a part's text"], "observe: content")
+)
 async def test_a_text_that_says_something_is_kept_whatever_else_is_in_it(
     memory: Mnemic, superuser: psycopg.Connection, entrance: str
 ) -> None:
@@ -95,7 +103,9 @@ async def kept(memory: Mnemic, superuser: psycopg.Connection, act: Act) -> set[s
     return found
 
 
-@pytest.mark.parametrize("graph", ["formation", "consolidation", "recall", "refinement", "supervisor"])
+@pytest.mark.parametrize(
+    "graph", mostly_thorough(["formation", "consolidation", "recall", "refinement", "supervisor"], "formation")
+)
 async def test_a_graph_given_no_mapping_writes_nothing(
     memory: Mnemic, superuser: psycopg.Connection, graph: str
 ) -> None:
@@ -132,6 +142,7 @@ def test_every_channel_that_a_graph_takes_has_its_row(memory: Mnemic) -> None:
 # -- controls: what the checks above must see
 
 
+@pytest.mark.thorough
 async def test_a_cleaning_that_cleans_nothing_is_seen(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +153,7 @@ async def test_a_cleaning_that_cleans_nothing_is_seen(
     assert set(await findings(memory, superuser, act)) == {"stored"}
 
 
+@pytest.mark.thorough
 async def test_an_error_that_quotes_is_seen(memory: Mnemic, superuser: psycopg.Connection) -> None:
     def refuse(text: object, *, by: Callable[[object], Exception]) -> None:
         raise by(text)
@@ -157,6 +169,7 @@ async def test_an_error_that_quotes_is_seen(memory: Mnemic, superuser: psycopg.C
     assert found == {"SQL": "the error repeats what was given"}
 
 
+@pytest.mark.thorough
 async def test_half_a_write_is_seen(memory: Mnemic, superuser: psycopg.Connection) -> None:
     async def in_parts(memory: Mnemic, who: Any, value: Any) -> object:
         await memory.observe(who, [{"role": "user", "content": "I keep bees."}])

@@ -9,6 +9,7 @@ from mnemic import Administration, Mnemic, MnemicError
 from mnemic.state.errors import InvalidInputError
 from tests.hostile.bad_values import BAD
 from tests.hostile.cells import counts, quoted
+from tests.support.matrix import mostly_thorough
 from tests.support.server import Clone
 
 KINDS = ["a null character", "a lone surrogate", "two lines", "130 bytes", "SQL", "an empty string", "a path", "bytes"]
@@ -16,7 +17,11 @@ KINDS = ["a null character", "a lone surrogate", "two lines", "130 bytes", "SQL"
 
 @pytest.mark.parametrize(
     "setting",
-    ["database_url", "base_url", "fast_model", "embedder", "api_key", "minilm_path", "anchor_key", "server_key"],
+    mostly_thorough(
+        ["database_url", "base_url", "fast_model", "embedder", "api_key", "minilm_path", "anchor_key", "server_key"],
+        "database_url",
+        "anchor_key",
+    ),
 )
 async def test_a_bad_setting_opens_nothing_or_is_harmless(
     clean_db: Clone, superuser: psycopg.Connection, setting: str
@@ -35,6 +40,7 @@ async def test_a_bad_setting_opens_nothing_or_is_harmless(
         assert counts(superuser) == before
 
 
+@pytest.mark.thorough
 async def test_a_bad_dsn_of_administrators_opens_nothing_or_is_harmless(
     clean_db: Clone, superuser: psycopg.Connection
 ) -> None:

@@ -14,6 +14,7 @@ from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 from tests.hostile.bad_values import BAD, CANARY
 from tests.hostile.cells import stored_texts, unclean, wrong_with
+from tests.support.matrix import mostly_thorough
 from tests.support.tool_calls import called, host
 from tests.support.worlds import identity
 
@@ -66,7 +67,7 @@ async def refused(graph: Any, who: Identity, name: str, arguments: dict[str, Any
         raise InvalidInputError(str(message.content))
 
 
-@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("name", mostly_thorough(GOOD.keys(), "forget"))
 async def test_a_bad_argument_is_answered_without_repeating_it(
     memory: Mnemic, superuser: psycopg.Connection, name: str
 ) -> None:
@@ -93,6 +94,7 @@ def test_json_carries_most_kinds() -> None:
     assert len(list(bad_values())) >= 50
 
 
+@pytest.mark.thorough
 async def test_a_refusal_that_quotes_is_seen(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from mnemic.state.records import IndexedText, NewMemory, Relation
 from mnemic.storage import inbox
 from tests.support.known import fact, know
 from tests.support.loopback import LoopbackModel
+from tests.support.matrix import mostly_thorough
 from tests.support.scripted import scripted_resources
 from tests.support.server import Clone
 from tests.support.spellings import spellings
@@ -91,7 +92,7 @@ async def test_what_is_related_comes_along_within_the_roles_list_alone(known: Mn
         assert {one.category for one in found} <= set(allowed)
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", mostly_thorough(ROLES, "planner"))
 async def test_every_spelling_is_refused_and_nothing_is_asked(known: Mnemic, model: LoopbackModel, role: str) -> None:
     model.embedding_requests.clear()
     may = load_categories().of_role(role).categories[0]
@@ -113,6 +114,7 @@ async def test_what_is_no_list_of_names_is_refused(known: Mnemic, names: Any) ->
         await known.query(acting("planner"), QUESTION, categories=names)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("role", ROLES)
 async def test_without_the_check_in_code_none_of_them_brings_a_row(
     known: Mnemic, monkeypatch: pytest.MonkeyPatch, role: str
@@ -121,7 +123,7 @@ async def test_without_the_check_in_code_none_of_them_brings_a_row(
     assert await foreign(known, role) == set()
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", mostly_thorough(ROLES, "planner"))
 async def test_a_name_that_no_text_of_the_database_can_have_is_an_error_and_no_row(
     known: Mnemic, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
@@ -157,12 +159,14 @@ async def unguarded(fresh_db: Clone, model: LoopbackModel) -> AsyncIterator[Mnem
         yield await world(resources)
 
 
+@pytest.mark.thorough
 async def test_without_either_the_rows_are_there(unguarded: Mnemic, monkeypatch: pytest.MonkeyPatch) -> None:
     without_the_check(monkeypatch)
     for role in ROLES:
         assert await foreign(unguarded, role) == set(EVERY) - set(load_categories().of_role(role).categories)
 
 
+@pytest.mark.thorough
 async def test_the_check_alone_keeps_them_too(unguarded: Mnemic) -> None:
     with pytest.raises(CategoryRefusedError):
         await unguarded.query(acting("planner"), QUESTION, categories=["profile"])

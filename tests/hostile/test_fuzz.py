@@ -53,6 +53,7 @@ def _all_clean(superuser: psycopg.Connection) -> None:
     assert [what for text in stored_texts(superuser) if (what := unclean(text))] == []
 
 
+@pytest.mark.thorough
 @settings(max_examples=400, derandomize=True)
 @given(entrance=st.sampled_from(FUZZED), junk=JUNK)
 async def test_junk_is_refused_or_cleaned(

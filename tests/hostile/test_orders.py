@@ -31,6 +31,7 @@ from tests.hostile.order_checks import (
 )
 from tests.hostile.orders import ORDERS, Order
 from tests.support.loopback import LoopbackModel
+from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
@@ -58,7 +59,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OWN = ("user:ana", "session:s1")
 BOATS = ("Alba", "Brisa", "Coral", "Dora", "Horta", "Ilha")
-every_order = pytest.mark.parametrize("order", [pytest.param(order, id=name) for name, order in ORDERS.items()])
+every_order = pytest.mark.parametrize(
+    "order", mostly_thorough(ORDERS, "forget a person", "the end of the conversation", "the ends of all fences")
+)
 
 
 def boat(name: str) -> str:
@@ -210,6 +213,7 @@ async def test_a_model_does_bounded_damage_to_its_own_user_alone_at_most(
         check_roles(request, [*first, "user", *["assistant"] * 7])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", ["forget a person", "a permission", "Chinese", "the end of the conversation", "a numbered line"]
 )
@@ -227,7 +231,12 @@ async def test_nor_does_one_that_is_asked_but_once(
     check_prompt(request)
 
 
-@pytest.mark.parametrize("name", ["the ends of all fences", "the end of the context", "a role of a template"])
+@pytest.mark.parametrize(
+    "name",
+    mostly_thorough(
+        ["the ends of all fences", "the end of the context", "a role of a template"], "the ends of all fences"
+    ),
+)
 async def test_a_consolidation_that_echoes_an_order_is_one_operation_on_one_text(
     scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, name: str
 ) -> None:
@@ -264,6 +273,7 @@ async def _fails(scripted: tuple[Resources, LoopbackModel], superuser: psycopg.C
     return str(caught.value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "seen"),
     [
@@ -286,6 +296,7 @@ async def test_control_without_escaping_the_checks_fail(
     assert re.search(seen, await _fails(scripted, superuser, name))
 
 
+@pytest.mark.thorough
 async def test_control_without_escaping_a_prompt_has_foreign_fences(
     scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +310,7 @@ async def test_control_without_escaping_a_prompt_has_foreign_fences(
         check_prompt(model.chat_requests[-1])
 
 
+@pytest.mark.thorough
 async def test_control_a_line_that_is_not_set_in_passes_for_one_of_ours(
     scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +324,7 @@ async def test_control_a_line_that_is_not_set_in_passes_for_one_of_ours(
         check_prompt(model.chat_requests[-1])
 
 
+@pytest.mark.thorough
 async def test_control_without_the_bound_on_deletions_more_is_closed(
     scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, clean_db: Clone
 ) -> None:
@@ -322,6 +335,7 @@ async def test_control_without_the_bound_on_deletions_more_is_closed(
         assert "facts closed" in await _fails((unbounded, model), superuser, "forget a person")
 
 
+@pytest.mark.thorough
 async def test_control_without_the_gate_an_order_reaches_everybody(
     scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +345,7 @@ async def test_control_without_the_gate_an_order_reaches_everybody(
     assert "in another scope key" in await _fails(scripted, superuser, "forget a person")
 
 
+@pytest.mark.thorough
 async def test_control_a_context_that_is_not_taken_out_is_observed_again(
     scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from mnemic.operations.formation import scope_resolver as placing
 from mnemic.service.memory import Mnemic
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel
+from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
     DECISIONS,
     FACTS,
@@ -101,7 +102,7 @@ both_ways = pytest.mark.parametrize("extraction", ["sequential", pytest.param("s
 
 
 @both_ways
-@pytest.mark.parametrize("order", [pytest.param(order, id=name) for name, order in ORDERS.items()])
+@pytest.mark.parametrize("order", mostly_thorough(ORDERS, "a page", "a name"))
 async def test_nothing_of_a_batch_with_an_order_is_shared(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, order: dict[str, Any], extraction: str
 ) -> None:
@@ -156,6 +157,7 @@ async def test_the_offline_rules_share_nothing(worker_db: Clone, superuser: psyc
     assert superuser.execute("select 1 from mnemic.memories where scope_key = 'user:ana'").fetchall()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "harmless", "text", "between"),
     [

@@ -18,6 +18,8 @@ from mnemic.policy.formation.bands import Bands, same_fact
 from mnemic.policy.text.details import details
 from mnemic.policy.text.search_text import search_text
 
+pytestmark = pytest.mark.thorough
+
 PAIRS = load_pairs()
 
 
@@ -66,6 +68,7 @@ def test_no_pair_of_different_facts_passes_for_one() -> None:
     assert wrongly_same(same_fact) == []
 
 
+@pytest.mark.thorough
 def test_agreement_of_names_numbers_dates_quotes_and_negation_alone_would_lose_facts() -> None:
     assert len(wrongly_same(details_agree)) >= 50
 

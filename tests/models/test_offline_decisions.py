@@ -102,6 +102,7 @@ def test_over_the_limit_the_newest_whole_sentences_stay(limit: int, text: str) -
     assert written("Mara sings.", "Mara rows.", "Mara knits.", word_limit=limit) == (whole if text == "all" else text)
 
 
+@pytest.mark.thorough
 @given(st.lists(st.text(max_size=60), max_size=8), st.integers(min_value=1, max_value=60))
 def test_a_consolidation_keeps_the_limit_and_invents_nothing(contents: list[str], limit: int) -> None:
     text = written(" ".join(contents[:2]), *contents[2:], word_limit=limit)

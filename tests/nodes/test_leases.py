@@ -106,6 +106,7 @@ async def test_a_run_that_is_cancelled_makes_room_at_once(
     assert [run["formed"] for run in await memory.form(ANA, force=False)] == [45]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("work", ["form", "consolidate"])
 async def test_wherever_a_run_is_cancelled_it_leaves_no_lease(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, work: str

@@ -207,6 +207,7 @@ async def test_what_was_corrected_in_the_same_turn_does_not_pass_as_true(memory:
     assert await contents(memory, ANA) == [BERGEN, *sorted(draft.content for draft in FIVE.facts[3:])]
 
 
+@pytest.mark.thorough
 async def test_the_twenty_first_memory_of_a_day_waits_for_the_batch(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:

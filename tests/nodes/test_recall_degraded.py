@@ -180,6 +180,7 @@ FOREVER = 60
 PATIENCE = {"pool_size": 2, "pool_timeout_seconds": 1, "recall_timeout_seconds": 1}
 
 
+@pytest.mark.thorough
 async def test_a_killed_database_of_ones_own_costs_the_memory_until_it_is_back(
     clean_db: Clone, model: LoopbackModel, base: Path
 ) -> None:
@@ -198,6 +199,7 @@ async def test_a_killed_database_of_ones_own_costs_the_memory_until_it_is_back(
             assert BEES in context["context"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("next_use", ["recall", "observe", "form", "query"])
 async def test_the_embedded_database_is_started_again_by_whoever_uses_it_next(
     clean_db: Clone, model: LoopbackModel, base: Path, next_use: str
@@ -220,6 +222,7 @@ async def test_the_embedded_database_is_started_again_by_whoever_uses_it_next(
         assert BEES in (await memory.recall(ANA, PAST))["context"]
 
 
+@pytest.mark.thorough
 async def test_an_embedded_database_that_was_shut_down_stays_down(
     clean_db: Clone, model: LoopbackModel, base: Path
 ) -> None:

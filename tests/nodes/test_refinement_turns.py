@@ -177,6 +177,7 @@ async def test_only_what_was_shown_may_be_named(clean_db: Clone, model: Loopback
     assert left == THINGS[:7]
 
 
+@pytest.mark.thorough
 async def test_control_where_all_is_numbered_at_once_what_was_not_shown_is_changed(
     clean_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

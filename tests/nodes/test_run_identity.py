@@ -182,6 +182,7 @@ async def test_a_formation_consolidates_each_speakers_key_in_an_authenticated_ru
     assert [len(await memory.memories(item, ["consolidation"])) for item in both] == [1, 1]
 
 
+@pytest.mark.thorough
 async def test_a_formation_that_acted_by_plain_identities_would_be_seen(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from psycopg import sql
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import DatabaseSetupError
 from mnemic.storage import doctor
+from tests.support.matrix import few_first
 from tests.support.server import Clone
 from tests.support.set_ups import carry_out, other_role
 
@@ -53,7 +54,7 @@ async def refused(dsn: str) -> str:
     return str(refusal.value)
 
 
-@pytest.mark.parametrize(("harm", "remedy"), DATABASES, ids=[harm for harm, _ in DATABASES])
+@pytest.mark.parametrize(("harm", "remedy"), few_first(DATABASES), ids=[harm for harm, _ in DATABASES])
 async def test_a_broken_database_is_refused_until_the_remedy_is_carried_out(
     fresh_db: Clone, harm: str, remedy: str
 ) -> None:
@@ -74,7 +75,7 @@ def service(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield role
 
 
-@pytest.mark.parametrize(("harm", "remedy"), ROLES, ids=[harm for harm, _ in ROLES])
+@pytest.mark.parametrize(("harm", "remedy"), few_first(ROLES), ids=[harm for harm, _ in ROLES])
 async def test_a_role_with_too_much_power_is_refused_until_the_remedy_is_carried_out(
     fresh_db: Clone, service: str, harm: str, remedy: str
 ) -> None:
@@ -103,6 +104,7 @@ async def test_a_server_without_the_fixes_of_row_security_is_refused(
     await opened(fresh_db.service_dsn)
 
 
+@pytest.mark.thorough
 async def test_what_a_view_without_the_remedy_would_show(fresh_db: Clone) -> None:
     """The control: rows of other agents are to be seen, and after the remedy none is."""
     with fresh_db.as_superuser() as connection:

@@ -5,7 +5,12 @@ thread alone, which is the work that stands on the loop: a busy machine does not
 """
 
 import asyncio
+import gc
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,10 +22,65 @@ from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.state.settings import Settings
 from mnemic.storage import transaction
 from tests.support import worlds
-from tests.support.loop_watch import Longest, longest_callback
 from tests.support.scripted import turns
 from tests.support.server import Clone
 from tests.support.worlds import identity, remember
+
+
+@dataclass
+class Longest:
+    """The callback that kept the loop's thread at work for longest."""
+
+    seconds: float = 0.0
+    #: The innermost function that its task went on with.
+    name: str = ""
+
+
+@asynccontextmanager
+async def longest_callback() -> AsyncIterator[Longest]:
+    """Measures every callback of the running loop until the block ends.
+
+    In CPU time of the loop's thread, for wall time would tell of the machine: neither other processes nor the threads
+    beside the loop count. The garbage collector does not either: it works for whoever allocates next.
+    """
+    longest = Longest()
+    thread, run, collecting = threading.get_ident(), asyncio.Handle._run, 0.0
+
+    def measured(handle: asyncio.Handle) -> None:
+        if threading.get_ident() != thread:
+            run(handle)
+            return
+        name, before, begun = _name(handle), collecting, time.thread_time()
+        run(handle)
+        seconds = time.thread_time() - begun - (collecting - before)
+        if seconds > longest.seconds:
+            longest.seconds, longest.name = seconds, name
+
+    def collected(phase: str, _: dict[str, int]) -> None:
+        nonlocal collecting
+        if threading.get_ident() == thread:
+            collecting += time.thread_time() if phase == "stop" else -time.thread_time()
+
+    asyncio.Handle._run = measured  # type: ignore[method-assign,assignment]  # its owner is its only argument
+    gc.callbacks.append(collected)
+    try:
+        await asyncio.sleep(0)  # the callback that began to watch is not watched from its beginning
+        yield longest
+        await asyncio.sleep(0)
+    finally:
+        asyncio.Handle._run = run  # type: ignore[method-assign]
+        gc.callbacks.remove(collected)
+
+
+def _name(handle: asyncio.Handle) -> str:
+    task = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
+    if not isinstance(task, asyncio.Task):
+        return repr(handle)
+    inner = task.get_coro()
+    while (awaited := getattr(inner, "cr_await", None)) is not None and hasattr(awaited, "cr_code"):
+        inner = awaited
+    return getattr(inner, "__qualname__", repr(inner))
+
 
 MOST = 0.050
 ANA = identity("ana", session="s1")
@@ -91,6 +151,7 @@ async def know(resources: Resources, count: int) -> None:
         await remember(resources.database, ANA, *kept[start : start + 500])
 
 
+@pytest.mark.thorough
 async def test_recalling_and_reading_leave_the_loop_to_others(resources: Resources, memory: Mnemic) -> None:
     await know(resources, 2000)
     await memory.observe(ANA, turns(*(f"{number} {BOOK}" for number in range(10))))
@@ -123,6 +184,7 @@ async def many_rows(resources: Resources) -> int:
     return len(rows)
 
 
+@pytest.mark.thorough
 async def test_many_rows_leave_the_loop_to_others(
     resources: Resources, memory: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +217,7 @@ async def observe_much(memory: Mnemic) -> object:
     return await memory.observe(ANA, talk(20_000))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("work", [observe_much, form_talk])
 async def test_without_threads_it_is_caught(memory: Mnemic, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncio, "to_thread", at_once)

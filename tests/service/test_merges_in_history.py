@@ -92,6 +92,7 @@ async def test_a_part_of_a_category_that_may_not_be_read_is_not_named(db: Databa
     assert await parts_told(db, whole, ["tasks"]) == 1
 
 
+@pytest.mark.thorough
 async def test_control_without_the_clause_of_categories_it_would_be(fresh_db: Clone) -> None:
     async with fresh_db.database() as db:
         whole = await of_two_categories(db)

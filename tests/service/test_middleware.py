@@ -35,6 +35,7 @@ from tests.support.agents import (
     system_of,
 )
 from tests.support.loopback import LoopbackModel
+from tests.support.matrix import few_first
 from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_postgres
 from tests.support.scripted import FACTS, contents, fact, facts, scripted_memory
 from tests.support.server import Clone
@@ -125,7 +126,7 @@ async def saved_by(
 
 
 @both_savers
-@pytest.mark.parametrize("durability", DURABILITIES)
+@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
 async def test_no_checkpoint_holds_what_was_recalled(
     fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability
 ) -> None:
@@ -150,7 +151,7 @@ class Leaky(MemoryMiddleware):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("durability", DURABILITIES)
+@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
 async def test_control_a_tracked_channel_is_saved(
     fresh_db: Clone, model: LoopbackModel, durability: Durability
 ) -> None:

@@ -73,6 +73,7 @@ async def test_two_users_of_one_agent_hear_their_own_memories(memory: Mnemic, mo
     assert await heard(memory, model, memory.middleware()) == {"ana": {"ana"}, "ben": {"ben"}}
 
 
+@pytest.mark.thorough
 async def test_control_an_identity_that_sticks_is_seen(memory: Mnemic, model: LoopbackModel) -> None:
     sticky = Sticky(memory, memory.tools(), TurnOptions(observe=False))
     found = await heard(memory, model, sticky)

@@ -191,6 +191,7 @@ def about_the_catalogue(text: str) -> NewMemory:
     return replace(fact(text, "tasks"), search_text=f"{QUESTION} {uuid4().hex}", content=f"{text}{uuid4().hex[:4]}")
 
 
+@pytest.mark.thorough
 @settings(max_examples=25)
 @given(texts=st.lists(TEXT, min_size=1, max_size=5), budget=st.integers(1, 300), is_full=st.booleans())
 async def test_budgets_hold_for_any_memories_and_every_text_is_one_line(

@@ -117,6 +117,7 @@ async def test_what_fits_one_step_is_one_operation(person: Actor, db: Database, 
     assert not {"rollback", "left"} & set(meta)
 
 
+@pytest.mark.thorough
 async def test_as_many_operations_as_a_long_session_has_are_undone_as_one(
     person: Actor, db: Database, superuser: psycopg.Connection
 ) -> None:

@@ -14,6 +14,8 @@ import pytest
 from tests.support.server import fast_directory
 from tests.support.wheel import ROOMS, ROOT, build_wheel
 
+pytestmark = pytest.mark.thorough
+
 #: A host's program. It imports its own packages first and looks at them again last; with a word after the report's name
 #: it runs every example, all of them on one embedded server.
 PROGRAM = """

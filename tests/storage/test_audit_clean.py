@@ -114,6 +114,7 @@ async def test_whatever_was_done_there_is_nothing_wrong(
     assert await problems(clean_db, who.agent_id) == []
 
 
+@pytest.mark.thorough
 async def test_a_purge_and_the_erasure_of_a_person_leave_a_whole_chain(
     db: Database, clean_db: Clone, superuser: psycopg.Connection
 ) -> None:

@@ -63,6 +63,7 @@ async def test_an_error_says_what_it_is_and_quotes_nothing(db: Database, state: 
     assert CANARY not in everything(caught.value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("state", QUOTING)
 async def test_the_servers_own_error_would_have_quoted_it(
     db: Database, superuser: psycopg.Connection, state: str

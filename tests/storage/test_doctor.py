@@ -11,6 +11,7 @@ import pytest
 from mnemic.storage.database import Database
 from mnemic.storage.doctor import check, require_sound
 from mnemic.storage.migrate import migrate
+from tests.support.matrix import few_first
 from tests.support.server import Clone, Server, cloned
 from tests.support.set_ups import carry_out, refusal
 
@@ -215,7 +216,7 @@ async def test_a_migrated_database_is_sound(db: Database) -> None:
     await require_sound(db)
 
 
-@pytest.mark.parametrize("addition", HARMLESS)
+@pytest.mark.parametrize("addition", few_first(HARMLESS))
 async def test_what_opens_nothing_is_let_be(fresh_db: Clone, addition: str) -> None:
     with fresh_db.as_superuser() as connection:
         connection.execute(addition.encode())
@@ -223,7 +224,7 @@ async def test_what_opens_nothing_is_let_be(fresh_db: Clone, addition: str) -> N
         await require_sound(db)
 
 
-@pytest.mark.parametrize(("harm", "name", "found", "remedy"), MENDED, ids=[harm for harm, *_ in MENDED])
+@pytest.mark.parametrize(("harm", "name", "found", "remedy"), few_first(MENDED), ids=[harm for harm, *_ in MENDED])
 async def test_what_a_statement_mends_is_refused_with_it(
     mended_db: Clone, harm: str, name: str, found: str, remedy: str
 ) -> None:
@@ -236,7 +237,7 @@ async def test_what_a_statement_mends_is_refused_with_it(
         await require_sound(db)
 
 
-@pytest.mark.parametrize(("harm", "name"), BY_MIGRATE)
+@pytest.mark.parametrize(("harm", "name"), few_first(BY_MIGRATE))
 async def test_what_migrate_mends_is_refused_with_it(fresh_db: Clone, harm: str, name: str) -> None:
     with fresh_db.as_superuser() as connection:
         connection.execute(harm.format(db=fresh_db.name).encode())
@@ -249,7 +250,7 @@ async def test_what_migrate_mends_is_refused_with_it(fresh_db: Clone, harm: str,
         await require_sound(db)
 
 
-@pytest.mark.parametrize(("harm", "name", "found"), MADE_ANEW, ids=[harm for harm, *_ in MADE_ANEW])
+@pytest.mark.parametrize(("harm", "name", "found"), few_first(MADE_ANEW), ids=[harm for harm, *_ in MADE_ANEW])
 async def test_what_the_package_has_is_made_anew(fresh_db: Clone, harm: str, name: str, found: str) -> None:
     with fresh_db.as_superuser() as connection:
         connection.execute(harm.encode())
@@ -264,7 +265,7 @@ async def test_what_the_package_has_is_made_anew(fresh_db: Clone, harm: str, nam
         await require_sound(db)
 
 
-@pytest.mark.parametrize(("harm", "name", "remedy"), ADVISED, ids=[harm for harm, *_ in ADVISED])
+@pytest.mark.parametrize(("harm", "name", "remedy"), few_first(ADVISED), ids=[harm for harm, *_ in ADVISED])
 async def test_what_no_statement_mends_is_refused_with_advice(
     fresh_db: Clone, harm: str, name: str, remedy: str
 ) -> None:
@@ -276,6 +277,7 @@ async def test_what_no_statement_mends_is_refused_with_advice(
     assert re.search(remedy, told)
 
 
+@pytest.mark.thorough
 async def test_every_trigger_is_missed(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as connection:
         made = connection.execute(
@@ -293,6 +295,7 @@ async def test_every_trigger_is_missed(fresh_db: Clone) -> None:
         await require_sound(db)
 
 
+@pytest.mark.thorough
 async def test_every_table_needs_row_security(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as connection:
         tables = [name for (name,) in connection.execute("select tablename from pg_tables where schemaname = 'mnemic'")]

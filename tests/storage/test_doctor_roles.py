@@ -6,6 +6,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage import doctor
 from mnemic.storage.database import Database
 from mnemic.storage.doctor import require_sound
+from tests.support.matrix import few_first
 from tests.support.server import Clone
 from tests.support.set_ups import carry_out, other_role, refusal
 
@@ -30,7 +31,7 @@ CONTENT = {
 
 
 @pytest.mark.parametrize(
-    ("right", "remedy"), [*POWERS, ("grant mnemic_admin to {role}", "revoke mnemic_admin from {role}")]
+    ("right", "remedy"), few_first([*POWERS, ("grant mnemic_admin to {role}", "revoke mnemic_admin from {role}")])
 )
 async def test_a_service_with_more_power_is_refused(fresh_db: Clone, right: str, remedy: str) -> None:
     with other_role(fresh_db, "grant mnemic_app to {role}", right) as role:
@@ -64,7 +65,7 @@ async def test_a_right_that_comes_through_a_group_is_taken_from_the_group(fresh_
 
 
 @pytest.mark.parametrize(
-    ("right", "remedy"), [*POWERS, ("grant mnemic_app to {role}", "revoke mnemic_app from {role}")]
+    ("right", "remedy"), few_first([*POWERS, ("grant mnemic_app to {role}", "revoke mnemic_app from {role}")])
 )
 async def test_administrators_with_more_power_are_refused(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, right: str, remedy: str
@@ -121,7 +122,7 @@ async def test_administrators_who_may_read_a_column_of_content_are_refused(fresh
         await require_sound(db)
 
 
-@pytest.mark.parametrize("privilege", ["insert", "update", "delete", "truncate"])
+@pytest.mark.parametrize("privilege", few_first(["insert", "update", "delete", "truncate"], 1))
 async def test_administrators_who_may_write_are_refused(fresh_db: Clone, privilege: str) -> None:
     with fresh_db.as_superuser() as connection:
         tables = [name for (name,) in connection.execute("select tablename from pg_tables where schemaname = 'mnemic'")]

@@ -147,6 +147,7 @@ def test_cold_start_gives_a_private_server_and_warm_start_keeps_the_rows(base: P
     assert "not properly shut down" not in (base / "server.log").read_text()
 
 
+@pytest.mark.thorough
 def test_the_server_sees_none_of_the_callers_secrets(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("PGOPTIONS", "-c nonsense=1")
@@ -159,6 +160,7 @@ def test_the_server_sees_none_of_the_callers_secrets(base: Path, monkeypatch: py
     assert server.stop() is True
 
 
+@pytest.mark.thorough
 def test_processes_that_start_at_once_share_one_server_and_the_last_stops_it(
     base: Path, run: Callable[..., Client]
 ) -> None:
@@ -174,6 +176,7 @@ def test_processes_that_start_at_once_share_one_server_and_the_last_stops_it(
     assert not _pid_file(base).exists()
 
 
+@pytest.mark.thorough
 def test_two_handles_and_repeated_calls_in_one_process(base: Path) -> None:
     first, second = EmbeddedPostgres(base, durable=False), EmbeddedPostgres(base, durable=False)
     first.start()
@@ -187,6 +190,7 @@ def test_two_handles_and_repeated_calls_in_one_process(base: Path) -> None:
     assert first.stop() is True
 
 
+@pytest.mark.thorough
 def test_a_pid_file_left_behind_that_names_another_living_process(base: Path) -> None:
     server = EmbeddedPostgres(base, durable=False)
     server.start()
@@ -207,6 +211,7 @@ def test_a_pid_file_left_behind_that_names_another_living_process(base: Path) ->
             bystander.kill()
 
 
+@pytest.mark.thorough
 def test_a_killed_server_recovers_with_all_rows(base: Path) -> None:
     with EmbeddedPostgres(base) as server:
         _ask(server, "create table kept as select generate_series(1, 1000) as n")
@@ -218,6 +223,7 @@ def test_a_killed_server_recovers_with_all_rows(base: Path) -> None:
         assert _ask(server, "select count(*) from kept") == 1000
 
 
+@pytest.mark.thorough
 def test_a_server_that_was_left_is_not_started_again(base: Path) -> None:
     server = EmbeddedPostgres(base, durable=False)
     server.start()
@@ -227,6 +233,7 @@ def test_a_server_that_was_left_is_not_started_again(base: Path) -> None:
     assert not (base / "data" / "postmaster.pid").exists()
 
 
+@pytest.mark.thorough
 def test_a_killed_client_does_not_keep_the_server(base: Path, run: Callable[..., Client]) -> None:
     client = run()
     _await_start(client)
@@ -239,6 +246,7 @@ def test_a_killed_client_does_not_keep_the_server(base: Path, run: Callable[...,
     assert server.stop() is True
 
 
+@pytest.mark.thorough
 def test_ctrl_c_for_the_starter_leaves_the_server_to_the_others(base: Path, run: Callable[..., Client]) -> None:
     client = run()
     _await_start(client)
@@ -249,12 +257,14 @@ def test_ctrl_c_for_the_starter_leaves_the_server_to_the_others(base: Path, run:
     assert not _pid_file(base).exists()
 
 
+@pytest.mark.thorough
 def test_a_forked_child_takes_part_for_itself(base: Path, run: Callable[..., Client]) -> None:
     answers, _ = run(FORKING).communicate(timeout=20)
     assert answers.split() == ["False", "0"]
     assert not _pid_file(base).exists()
 
 
+@pytest.mark.thorough
 def test_a_long_path_gets_a_private_socket_directory_elsewhere(base: Path) -> None:
     long = base / ("directory with 'quotes' and a comma, " * 4).strip()
     base.chmod(0o711)
@@ -268,6 +278,7 @@ def test_a_long_path_gets_a_private_socket_directory_elsewhere(base: Path) -> No
     assert not directory.exists()
 
 
+@pytest.mark.thorough
 def test_a_short_path_with_odd_characters(base: Path) -> None:
     base.chmod(0o711)
     for name in ("it's a b", "a,b"):
@@ -307,6 +318,7 @@ def test_missing_programs_are_explained(base: Path, monkeypatch: pytest.MonkeyPa
         EmbeddedPostgres(base).start()
 
 
+@pytest.mark.thorough
 def test_a_setting_that_postgres_refuses_is_told_at_once(base: Path) -> None:
     with pytest.raises(EmbeddedPostgresError, match=r"(?s)did not start.*shared_buffers"):
         EmbeddedPostgres(base, durable=False, settings={"shared_buffers": "nonsense"}).start()
@@ -342,6 +354,7 @@ def test_root_is_told_which_directory_the_servers_account_cannot_enter(base: Pat
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
 
 
+@pytest.mark.thorough
 @only_root
 def test_root_copies_programs_that_the_servers_account_cannot_reach(
     base: Path, monkeypatch: pytest.MonkeyPatch

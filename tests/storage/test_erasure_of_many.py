@@ -86,6 +86,7 @@ async def erase_all(db: Database, clone: Clone, superuser: psycopg.Connection, m
     print(f"{len(waits)} writes of others: p95 {waits[len(waits) * 95 // 100]:.3f} s, longest {waits[-1]:.3f} s")
 
 
+@pytest.mark.thorough
 async def test_a_person_of_many_memories_is_erased_while_others_write(
     db: Database, clean_db: Clone, superuser: psycopg.Connection
 ) -> None:

@@ -63,6 +63,7 @@ async def test_a_recall_on_a_frozen_server_goes_without_memory(memory: Mnemic, f
     assert (await memory.recall(ME, "hello"))["degraded"] is None
 
 
+@pytest.mark.thorough
 async def test_with_no_limit_of_our_own_it_would_hang(
     memory: Mnemic, fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +105,7 @@ def test_what_a_dsn_says_of_the_network_is_not_overruled() -> None:
     assert {"tcp_user_timeout", "keepalives_interval"} <= options.keys()
 
 
+@pytest.mark.thorough
 async def test_a_process_that_was_busy_itself_reads_what_has_come(fresh_db: Clone) -> None:
     settings = Settings(recall_timeout_seconds=0.1)
     async with fresh_db.database(settings) as database, database.scoped(ME, for_recall=True) as scoped:

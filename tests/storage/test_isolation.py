@@ -89,6 +89,7 @@ async def test_a_bare_select_sees_the_own_rows_and_no_others(world: Database, ta
             assert seen == expected
 
 
+@pytest.mark.thorough
 async def test_without_the_policy_the_same_select_shows_everybodys_rows(fresh_db: Clone) -> None:
     async with fresh_db.database() as db:
         for who in PEOPLE:
@@ -244,6 +245,7 @@ async def test_history_tells_of_a_relation_who_may_see_both_its_ends(db: Databas
     assert not [text for text in outside if far_end in text or "group:yard" in text]
 
 
+@pytest.mark.thorough
 async def test_without_the_policys_part_about_the_far_end_history_would_tell_of_it(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as connection:
         rows = connection.execute("select qual from pg_policies where tablename = 'history_contents'").fetchall()

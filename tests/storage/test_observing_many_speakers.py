@@ -50,6 +50,7 @@ async def test_the_speakers_of_a_list_are_no_scope_keys_of_its_transaction(notin
     assert scope_keys_while_storing(noting_db) == [list(ME.scope_keys)] * 2
 
 
+@pytest.mark.thorough
 async def test_where_they_were_the_check_would_notice(noting_db: Clone) -> None:
     new = to_messages(TALK, ME, now=datetime.now(UTC), several_speakers=True)
     async with noting_db.database() as db:

@@ -161,6 +161,7 @@ async def test_no_work_of_a_search_grows_with_the_square_of_its_candidates(datab
     assert max(dropped) < 8_000
 
 
+@pytest.mark.thorough
 async def test_a_search_without_indexes_would_be_noticed(database: Database) -> None:
     off: tuple[LiteralString, ...] = ("set local enable_indexonlyscan = off", "set local enable_indexscan = off")
     async with explaining(database, *off, "set local enable_bitmapscan = off") as scoped:
@@ -194,6 +195,7 @@ async def test_the_standing_part_reads_no_facts_but_those_always_in_context(
     assert [touched(scan) for scan in scans] == [0, facts]
 
 
+@pytest.mark.thorough
 async def test_an_index_without_categories_would_be_noticed(crowd: Clone, server: Server) -> None:
     with cloned(server, crowd.name) as clone:
         with clone.as_superuser() as connection:

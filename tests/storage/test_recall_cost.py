@@ -127,6 +127,7 @@ async def test_recall_and_memory_query_write_nothing(memory: Mnemic, resources: 
     assert written == [False] * 3
 
 
+@pytest.mark.thorough
 async def test_what_writes_would_be_noticed(memory: Mnemic, resources: Resources, written: list[bool]) -> None:
     await memory.observe(ANA, turns("The ferry is late today."))
     assert True in written

@@ -221,6 +221,7 @@ async def test_who_may_not_read_the_standing_part_is_not_told_of_it(db: Database
     assert len(contents(await told(db))) == 4
 
 
+@pytest.mark.thorough
 async def test_without_its_condition_the_standing_part_would_be_told(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,7 @@ async def test_a_transaction_that_stands_still_is_ended_and_others_go_on(
         await remember(db, ME)
 
 
+@pytest.mark.thorough
 async def test_with_no_such_limit_the_others_would_have_failed(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:

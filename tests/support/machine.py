@@ -17,9 +17,8 @@ from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
 from mnemic.storage.isolation import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.machine_agent import NOW, Real, added, draft, linked, numbered
-from tests.support.machine_erased import drawn_alike, lineage, of_person, with_repeating
 from tests.support.machine_pair import Act, Pair, chosen, same
-from tests.support.machine_past import BARE, KEPT, Row, Subject
+from tests.support.machine_past import BARE, KEPT, Row, Subject, drawn_alike, lineage, of_person, with_repeating
 from tests.support.machine_refinements import RefinementSteps
 from tests.support.machine_rollbacks import OWN, RollbackSteps
 from tests.support.server import Clone

@@ -9,8 +9,7 @@ from mnemic.state.records import Memory, NewMemory
 from mnemic.storage import memories
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.machine_agent import NOW, Entry, Real, added
-from tests.support.machine_erased import taken_in
-from tests.support.machine_past import Done, Past, Row, Subject, are_twins
+from tests.support.machine_past import Done, Past, Row, Subject, are_twins, taken_in
 
 Item = TypeVar("Item")
 Act = Callable[[ScopedTransaction], Awaitable[object]]

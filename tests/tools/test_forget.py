@@ -231,6 +231,7 @@ async def test_what_may_not_be_forgotten_stays_and_the_answer_says_why(
     assert state_of(superuser, memory_id) == "active"
 
 
+@pytest.mark.thorough
 async def test_control_without_the_look_at_its_scope_it_would_be(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

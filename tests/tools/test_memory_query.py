@@ -183,6 +183,7 @@ async def test_no_argument_changes_whose_memory_is_asked(known: Mnemic, model: L
         assert bool(rows(message)) == ("filters" not in smuggled)
 
 
+@pytest.mark.thorough
 async def test_a_tool_that_took_an_identity_from_elsewhere_would_be_seen(
     known: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

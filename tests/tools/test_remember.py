@@ -106,6 +106,7 @@ async def test_of_equal_writes_at_once_one_is_stored(
     assert len({one.id for one in kept}) == 1
 
 
+@pytest.mark.thorough
 async def test_control_looked_up_before_the_operation_some_would_be_stored_twice(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ async def test_what_the_model_has_read_is_not_shared_behind_a_users_words(memory
     assert await memory.memories(identity("bob", session="b1")) == []
 
 
+@pytest.mark.thorough
 async def test_control_measured_by_what_others_said_alone_it_would_be(
     memory: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +138,7 @@ async def test_an_executors_user_is_a_model(memory: Mnemic, role: str, key: str)
     assert answer.artifact["scope_key"] == key
 
 
+@pytest.mark.thorough
 async def test_control_without_the_gate_a_models_word_would_do(memory: Mnemic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ScopeResolver, "resolve", lambda self, draft, sources, fallback: "agent:harbor")
     await call(memory, ANA, "remember", content=DEPLOYS, category="projects", scope="agent")

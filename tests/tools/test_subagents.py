@@ -61,6 +61,7 @@ async def test_each_works_with_what_its_role_may_read(memory: Mnemic, model: Loo
         assert ALWAYS not in told  # the standing part is the supervisor's
 
 
+@pytest.mark.thorough
 async def test_control_with_the_supervisors_tools_it_would_read_all(memory: Mnemic, model: LoopbackModel) -> None:
     await keep(memory)
     sent = works(model)

@@ -34,6 +34,7 @@ def make_important(superuser: psycopg.Connection) -> None:
     superuser.execute("set session_replication_role = origin")
 
 
+@pytest.mark.thorough
 def test_what_is_told_in_one_conversation_is_known_in_another(mnemic: Command) -> None:
     lines = ["My name is Marit.", "I live in Oslo.", "Actually, I moved to Bergen.", TEA]
     first = mnemic("chat", *WHO, typed="\n".join([*lines, "/quit", "My name is Eve."]))
@@ -85,6 +86,7 @@ def test_in_a_pipe_nobody_is_asked_and_what_is_important_is_kept(
     assert living(superuser) == [PREFERS_TEA]
 
 
+@pytest.mark.thorough
 def test_what_is_piped_cannot_steer_a_terminal_or_break_the_talk(mnemic: Command) -> None:
     hostile = [
         b"\x1b]0;owned\x07I prefer \x1b[31mtea\x1b[0m to coffee.",
@@ -100,6 +102,7 @@ def test_what_is_piped_cannot_steer_a_terminal_or_break_the_talk(mnemic: Command
     assert len(result.stdout) < 100_000
 
 
+@pytest.mark.thorough
 def test_a_model_that_fails_is_told_and_what_was_said_then_is_remembered_once(
     mnemic: Command, online: dict[str, str], model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:

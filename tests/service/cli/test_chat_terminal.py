@@ -17,6 +17,8 @@ from tests.support.scripted import FACTS, fact, facts
 from tests.support.supervised import says
 from tests.support.terminal import Terminal
 
+pytestmark = pytest.mark.thorough
+
 PROMPT = "you> "
 FORGET = "forget it? [y/N] "
 

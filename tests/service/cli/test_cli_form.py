@@ -117,6 +117,7 @@ def test_an_id_that_cannot_be_used_is_one_line(
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.thorough
 def test_a_session_without_a_usable_answer_keeps_no_other_waiting(
     mnemic: Command, online: dict[str, str], model: LoopbackModel, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ NARROWED: list[tuple[list[str], set[Any]]] = [
 ]
 
 
+@pytest.mark.thorough
 def test_every_option_narrows_the_request(recall: Any) -> None:
     for options, found in NARROWED:
         assert (options, recall(*options)) == (options, {one.content for one in found})
@@ -81,6 +82,7 @@ REFUSED: list[tuple[list[str], str]] = [
 ]
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_asked_is_one_message(recall: Any) -> None:
     for options, told in REFUSED:
         message = recall(*options)

@@ -141,6 +141,7 @@ def test_a_dry_run_tells_what_there_is_and_writes_nothing(
     assert mnemic(*shlex.split(recommended)[1:]).stdout.startswith("3 → ")
 
 
+@pytest.mark.thorough
 def test_one_that_runs_keeps_others_out_and_one_broken_off_is_resumed(
     clean_db: Clone, mnemic: Command, three: None, superuser: psycopg.Connection
 ) -> None:
@@ -169,6 +170,7 @@ def test_one_that_was_broken_off_for_too_long_is_closed_and_says_what_to_do(
     assert mnemic(*REFINE, "--force").exit_code == 0
 
 
+@pytest.mark.thorough
 def test_refinements_and_histories_are_listed_for_whom_they_concern(
     mnemic: Command, scripted: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +197,7 @@ def test_refinements_and_histories_are_listed_for_whom_they_concern(
     assert (len(listed(mnemic, *BLIND, "--limit", 1)), len(listed(mnemic, *BLIND))) == (1, 2)
 
 
+@pytest.mark.thorough
 def test_nothing_of_it_says_what_a_memory_says(mnemic: Command, scripted: LoopbackModel) -> None:
     lists = (("refinements", *PERSON), ("refinements", *BLIND), ("refinements", *BLIND, "--json"))
     results = [mnemic(*words) for words in ((*REFINE, "--dry-run", "--force"), (*REFINE, "--force"), *lists)]
