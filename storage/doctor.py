@@ -128,7 +128,7 @@ def _values() -> dict[str, Any]:
         "trigger_functions": [call.function for call in calls],
         "policy_tables": [policy.table for policy, _ in policies],
         "policy_names": [policy.name for policy, _ in policies],
-        "policy_roles": [ADMIN_ROLE if policy.role == ADMIN_ROLE else SERVICE_ROLE for policy, _ in policies],
+        "policy_roles": [SERVICE_ROLE if policy.name == "service" else ADMIN_ROLE for policy, _ in policies],
         "policy_settings": [setting for _, setting in policies],
     }
 
