@@ -38,7 +38,7 @@ def pick(tree: Path, cosmic_ray: str, session: str, seed: int, python: int, sql:
         item = chance.choice(sorted(items[place], key=lambda item: (item["operator_name"], item["occurrence"])))
         with suppress(SyntaxError):  # cosmic-ray takes the lone `*` of a signature for a multiplication
             mutants.append(_python_mutant(tree, cosmic_ray, f"py{len(mutants) + 1:02}", item))
-    return [*mutants, *sql_mutants(tree, chance, sql)]
+    return [*mutants, *sql_mutants(tree, random.Random(seed), sql)]  # noqa: S311
 
 
 def _annotations(path: Path) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:

@@ -97,6 +97,7 @@ def _is_valid(tree: Path, connection: psycopg.Connection, mutant: Mutant) -> boo
             if mutant.path != SCHEMA:
                 statement = re.split(rf"^-- {mutant.function} --$", text, flags=re.MULTILINE)[1]
                 statement = re.split(r"^-- \w+ --$", statement, flags=re.MULTILINE)[0]
+                connection.execute("deallocate all")  # no rollback forgets a statement
                 connection.execute(b"prepare checked as " + numbered(statement).text)
     except psycopg.Error:
         return False
