@@ -1,16 +1,14 @@
 """Tells which of a fixed list of mutants the tests kill: `mutants.jsonl`, 90 of the Python and 30 of the SQL.
 
-python -m benchmarks.mutants reach --tree ../copy --work reach.json [--as after] [-n 2]
-python -m benchmarks.mutants run   --tree ../copy --work reach.json [--as after] [--seconds 75]
-python -m benchmarks.mutants whole --tree ../copy --work reach.json [--as after] [-n 2]
+python -m benchmarks.mutants known --tree ../copy [--as after]
+python -m benchmarks.mutants whole --tree ../copy [--as after] [-n 2]
 python -m benchmarks.mutants table [--as after]
 
 `--tree` is a checkout with a `.venv` of its own (`make test` makes it) that nobody else uses: mutants are written into
-it and taken out again. `reach` runs the whole suite once to learn which tests execute which mutant. `run` tries each
-mutant by itself with the quickest of these tests, for so many seconds. `whole` puts all that survived into the checkout
-together and runs the whole suite, takes out what a failing test can be laid to, and again until the suite passes: the
-rest survives. A test that also fails without the mutant kills nothing; what cannot be imported, or takes three times as
-long, is killed.
+it and taken out again. `known` tries each mutant by itself with the tests of the name that killed it before. `whole`
+puts all others in together and runs the whole suite; it finds the mutant behind each failing test by halving, takes it
+out, and goes on until nothing fails: the rest survives. A test that also fails without the mutant kills nothing; what
+cannot be imported, or takes over five minutes in one test, is killed. Results are kept in the list as they come.
 
 The lines of a mutant are found by function and text, wherever they moved; those that were rewritten are listed as not
 found. To place one by hand, give it the new path, function and lines, and keep the fault the same.
@@ -22,7 +20,6 @@ The list was drawn once, and stays: with cosmic-ray 8.7 in an environment of its
 """
 
 import argparse
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -39,28 +36,21 @@ _SEED = 2026
 def main() -> None:
     """Draws, measures or prints the list."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=["pick", "reach", "run", "whole", "table"])
+    parser.add_argument("step", choices=["pick", "known", "whole", "table"])
     parser.add_argument("--tree", type=Path, default=Path(), help="the checkout to mutate")
-    parser.add_argument("--work", type=Path, default=Path("reach.json"), help="what `reach` found")
-    parser.add_argument(
-        "--as", dest="field", choices=["before", "after"], default="after", help="where results are kept"
-    )
+    parser.add_argument("--as", dest="field", choices=["before", "after"], default="after", help="where results go")
     parser.add_argument("-n", dest="workers", type=int, default=2, help="processes of a whole run")
-    parser.add_argument("--seconds", type=float, default=75, help="of tests for a mutant by itself")
     parser.add_argument("--cosmic-ray", default="cosmic-ray")
     parser.add_argument("--session", default="session.sqlite")
     arguments = parser.parse_args()
     if arguments.step == "pick":
         save_mutants(pick(arguments.tree, arguments.cosmic_ray, arguments.session, _SEED, python=90, sql=30))
-        return
-    bench = Bench(arguments.tree.resolve(), arguments.field, arguments.work)
-    if arguments.step == "reach":
-        bench.reach(arguments.workers)
-    elif arguments.step == "run":
-        bench.run(arguments.seconds)
+    elif arguments.step == "known":
+        Bench(arguments.tree.resolve(), arguments.field).known()
     elif arguments.step == "whole":
-        bench.whole(arguments.workers)
-    _print(arguments.field)
+        Bench(arguments.tree.resolve(), arguments.field).whole(arguments.workers)
+    else:
+        _print(arguments.field)
 
 
 def _print(field: str) -> None:
@@ -71,7 +61,7 @@ def _print(field: str) -> None:
     console = Console(width=200)
     console.print(table, markup=False)
     counts = Counter(getattr(mutant, field).partition(" ")[0].rstrip(":") or "not run" for mutant in mutants)
-    console.print(json.dumps(counts))
+    console.print(", ".join(f"{count} {result}" for result, count in counts.items()), highlight=False)
     for mutant in mutants:
         if mutant.before.startswith("killed") and mutant.after and not mutant.after.startswith("killed"):
             console.print(f"{mutant.id} was killed before, now: {mutant.after}", markup=False)

@@ -1,139 +1,115 @@
-"""Tries mutants on a checkout, one by one and together, and keeps what became of each in the list."""
+"""Tries mutants on a checkout, one by one and together, and keeps in the list what became of each."""
 
-import json
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.mutants.mutant import Edit, Mutant, NotFoundError, apply, find, load_mutants, restore, save_mutants
-from benchmarks.mutants.reach import reach
-from benchmarks.mutants.suite import Run, run_tests
+from benchmarks.mutants.mutant import (
+    Edit,
+    Mutant,
+    NotFoundError,
+    apply,
+    find,
+    functions,
+    load_mutants,
+    restore,
+    save_mutants,
+)
+from benchmarks.mutants.suite import Ended, run_tests
 
-_STARTING = 60.0
-_WHOLE = 7200.0
+#: Seconds for some tests, three times what the longest takes; and for the whole suite.
+_SOME, _WHOLE = 300.0, 10_800.0
+_COLLECT = "--collect-only"
 
 
 class Bench:
-    """A checkout, the list, and what `reach` found in the checkout."""
+    """A checkout and the list; `field` is where the results go."""
 
-    def __init__(self, tree: Path, field: str, work: Path) -> None:
-        self._tree, self._field, self._work = tree, field, work
+    def __init__(self, tree: Path, field: str) -> None:
+        self._tree, self._field = tree, field
         self._mutants = load_mutants()
         self._edits: dict[str, list[Edit]] = {}
         for mutant in self._mutants:
             try:
-                self._edits[mutant.id] = find(tree, mutant)
+                self._edits[mutant.id] = edits = find(tree, mutant)
+                function = functions(tree / edits[0].path)[edits[0].first]
+                if function.rpartition(".")[2] != mutant.function.rpartition(".")[2]:
+                    print(f"{mutant.id}, see whether it is the same: {edits[0].path} {function}")  # noqa: T201
             except NotFoundError as error:
                 self._note(mutant, str(error))
-        found = json.loads(work.read_text()) if work.exists() else {}
-        self._reached: dict[str, list[str]] = found.get("tests", {})
-        self._seconds: dict[str, float] = found.get("seconds", {})
-        self._unreliable = set(found.get("failed", []))
 
-    def reach(self, workers: int) -> None:
-        """Learns which tests execute which mutant."""
-        edits = [edit for found in self._edits.values() for edit in found]
-        tests, run = reach(self._tree, edits, workers, self._work.with_suffix(".notes"))
-        self._work.write_text(json.dumps({"tests": tests, "seconds": run.seconds, "failed": run.failed}))
-        print(f"{len(run.seconds)} tests, {run.broken or 'ended'}; failed with marks in the code: {run.failed}")  # noqa: T201
-
-    def run(self, seconds: float) -> None:
-        """Tries each mutant that has no result yet by itself."""
+    def known(self) -> None:
+        """Tries each mutant that has no result yet with the tests of the name that killed it before."""
         for mutant in self._mutants:
             if mutant.id in self._edits and not getattr(mutant, self._field):
-                tests = self._quickest(mutant, seconds)
-                run = self._mutated([mutant], tests)
-                self._note(mutant, _killed(run) or f"survived {len(tests)} tests")
-        killers = {self._killer(mutant) for mutant in self._mutants} - {""}
-        for test in self._failing_anyway(killers):
-            print(f"fails without mutants too: {test}")  # noqa: T201
-            self._unreliable.add(test)
-            for mutant in self._mutants:
-                if self._killer(mutant) == test:
-                    self._note(mutant, "")
+                for test in self._tests_of(mutant):
+                    if self._is_killer([mutant], test):
+                        self._note(mutant, f"killed by {test}")
+                        break
 
     def whole(self, workers: int) -> None:
-        """Runs the whole suite with all survivors, until it passes with those that are left."""
-        left = [mutant for mutant in self._mutants if getattr(mutant, self._field).startswith("survived")]
-        while left:
-            run = self._mutated(self._apart(left), None, workers)
-            if run.broken:
-                raise RuntimeError(f"with all survivors together: {run.broken}")
-            failed = [test for test in run.failed if test not in self._unreliable]
-            print(f"{len(left)} mutants, {len(run.seconds)} tests, failed: {failed}")  # noqa: T201
-            real = [test for test in failed if test not in self._failing_anyway(failed)]
-            killed = [mutant for mutant in left if real and self._is_killed_by(mutant, real)]
-            if not killed:
-                for mutant in self._apart(left):
-                    self._note(mutant, "survived the suite" + (" (but fails with others)" if real else ""))
-                return
-            left = [mutant for mutant in left if mutant not in killed]
+        """Puts all other mutants in together, and takes out what a failing test can be laid to, until none fails."""
+        left, late = self._apart([m for m in self._mutants if m.id in self._edits and not getattr(m, self._field)])
+        unclear: set[str] = set()
+        ended = self._pytest(left, ["-n", str(workers)], _WHOLE)
+        while tests := [test for test in ended.failed or [_COLLECT] * bool(ended.broken) if test not in unclear]:
+            mutant = self._halve(left, tests[0])
+            if mutant:
+                self._note(mutant, f"killed by {tests[0]}")
+                left.remove(mutant)
+            else:
+                unclear.add(tests[0])
+                print(f"fails by chance, or with several mutants only: {tests[0]}")  # noqa: T201
+            ended = self._pytest(left, tests if ended.failed else ["-n", str(workers)], _WHOLE)
+        if ended.broken:
+            raise RuntimeError(f"with all mutants together: {ended.broken}")
+        for mutant in left:
+            self._note(mutant, "survived")
+        if late:
+            self.whole(workers)
 
-    def _quickest(self, mutant: Mutant, seconds: float) -> list[str]:
-        """Tests that execute the mutant, the quickest first, by files; of an SQL object those that may."""
-        rank = dict.fromkeys(self._reached.get(mutant.id, []), 0) or self._by_name(mutant)
-        chosen: dict[str, list[str]] = defaultdict(list)
-        spent = 0.0
-        for test in sorted(rank, key=lambda test: (rank[test], self._seconds.get(test, 0))):
-            if spent < seconds and test in self._seconds and test not in self._unreliable:
-                spent += self._seconds[test]
-                chosen[test.partition("::")[0]].append(test)
-        by_file = sorted(chosen.values(), key=lambda tests: sum(self._seconds[test] for test in tests))
-        return [test for tests in by_file for test in tests]
+    def _halve(self, mutants: list[Mutant], test: str) -> Mutant | None:
+        """The one that makes the test fail by itself."""
+        while len(mutants) > 1:
+            half = mutants[: len(mutants) // 2]
+            mutants = half if self._fails(half, test) else mutants[len(half) :]
+        return mutants[0] if self._is_killer(mutants, test) else None
 
-    def _by_name(self, mutant: Mutant) -> dict[str, int]:
-        name = mutant.function.rpartition(" ")[2].rpartition(".")[2] or Path(mutant.path).stem
-        names = {test.partition("::")[0] for test in self._seconds}
-        named = {file for file in names if name in (self._tree / file).read_text(encoding="utf-8")}
-        ranks = {file: 0 if file in named else 1 if file.startswith("tests/storage") else 2 for file in names}
-        return {test: ranks[test.partition("::")[0]] for test in self._seconds}
+    def _is_killer(self, mutants: list[Mutant], test: str) -> bool:
+        """Whether the test fails with the mutant twice, and without it never."""
+        return all(self._fails(mutants, test) for _ in range(2)) and not any(self._fails([], test) for _ in range(2))
 
-    def _mutated(self, mutants: Sequence[Mutant], tests: Sequence[str] | None, workers: int = 0) -> Run:
+    def _fails(self, mutants: Sequence[Mutant], test: str) -> bool:
+        ended = self._pytest(mutants, [test], _SOME)
+        return bool(ended.failed or ended.broken)
+
+    def _pytest(self, mutants: Sequence[Mutant], arguments: Sequence[str], timeout: float) -> Ended:
         originals = apply(self._tree, [edit for mutant in mutants for edit in self._edits[mutant.id]])
         try:
-            timeout = _WHOLE if tests is None else _STARTING + 3 * sum(self._seconds.get(test, 1) for test in tests)
-            return run_tests(self._tree, tests, timeout=timeout, stop=tests is not None, workers=workers)
+            return run_tests(self._tree, arguments, timeout)
         finally:
             restore(self._tree, originals)
 
-    def _failing_anyway(self, tests: Iterable[str]) -> set[str]:
-        """Those that fail in one of two runs without a mutant."""
-        known = sorted(tests)
-        runs = [run_tests(self._tree, known, timeout=_WHOLE, stop=False) for _ in range(2)] if known else []
-        return {test for run in runs for test in run.failed}
+    def _tests_of(self, mutant: Mutant) -> list[str]:
+        """The tests of that name, whichever file they moved to; where there was none, whether all can be collected."""
+        name = re.search(r"::(\w+)", mutant.before)
+        if not name:
+            return [_COLLECT] if mutant.before.startswith("killed") else []
+        files = sorted((self._tree / "tests").rglob("test_*.py"))
+        return [f"{f.relative_to(self._tree)}::{name[1]}" for f in files if f"def {name[1]}(" in f.read_text()]
 
-    def _is_killed_by(self, mutant: Mutant, tests: Sequence[str]) -> bool:
-        """Whether one of the tests fails with the mutant alone, twice."""
-        reached = self._reached.get(mutant.id)
-        candidates = [test for test in tests if reached is None or test in reached]
-        first = _killed(self._mutated([mutant], candidates)) if candidates else ""
-        again = _killed(self._mutated([mutant], candidates)) if first else ""
-        if again:
-            self._note(mutant, again)
-        return bool(again)
-
-    def _apart(self, mutants: Sequence[Mutant]) -> list[Mutant]:
-        """The first of each that change the same lines."""
+    def _apart(self, mutants: Sequence[Mutant]) -> tuple[list[Mutant], list[Mutant]]:
+        """The first of each that change the same lines, and those that wait for another run."""
         taken: set[tuple[str, int]] = set()
-        chosen = []
+        first: list[Mutant] = []
+        late: list[Mutant] = []
         for mutant in mutants:
             lines = {line for edit in self._edits[mutant.id] for line in edit.lines}
-            if not lines & taken:
-                chosen.append(mutant)
-                taken |= lines
-        return chosen
-
-    def _killer(self, mutant: Mutant) -> str:
-        what, _, test = str(getattr(mutant, self._field)).partition(" by ")
-        return test if what == "killed" else ""
+            (late if lines & taken else first).append(mutant)
+            taken |= lines
+        return first, late
 
     def _note(self, mutant: Mutant, result: str) -> None:
         setattr(mutant, self._field, result)
         save_mutants(self._mutants)
         print(f"{mutant.id} {mutant.path} {mutant.function}: {result}", flush=True)  # noqa: T201
-
-
-def _killed(run: Run) -> str:
-    if run.failed:
-        return f"killed by {run.failed[0]}"
-    return f"killed: {run.broken}" if run.broken else ""

@@ -16,7 +16,7 @@ from mnemic.storage.statements import numbered
 
 SCHEMA = "storage/schema.sql"
 #: What is replaced, by what; in code, and not in texts or comments.
-OPERATORS = [
+OPERATORS: list[tuple[str, str, dict[str | None, str]]] = [
     ("comparison", r" (=|<>|<=|>=|<|>) ", {"=": "<>", "<>": "=", "<": "<=", "<=": "<", ">": ">=", ">=": ">"}),
     ("junction", r"\b(and|or)\b", {"and": "or", "or": "and"}),
     ("boolean", r"\b(true|false)\b", {"true": "false", "false": "true"}),
