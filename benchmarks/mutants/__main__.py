@@ -13,10 +13,9 @@ cannot be imported, or takes over five minutes in one test, is killed. Results a
 The lines of a mutant are found by function and text, wherever they moved; those that were rewritten are listed as not
 found. To place one by hand, give it the new path, function and lines, and keep the fault the same.
 
-The list was drawn once, and stays: with cosmic-ray 8.7 in an environment of its own, by
-    cosmic-ray init cosmic-ray.toml session.sqlite   # module-path: the nine folders; excluded-modules: models/offline/*
-    python -m benchmarks.mutants pick --tree . --cosmic-ray path/to/cosmic-ray --session session.sqlite
-`models/offline` is left out, for its rules were about to be replaced. `before` is what killed a mutant in that state.
+The list was drawn once, with the seed 2026, and stays: the Python with cosmic-ray 8.7 over the nine folders, the SQL by
+operators (comparison, junction, boolean, null, negation, direction, limit, condition) in turn. `models/offline` is left
+out, for its rules were about to be replaced. `before` is what killed a mutant in the state that it was drawn from.
 """
 
 import argparse
@@ -27,25 +26,18 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.mutants.kill import Bench
-from benchmarks.mutants.mutant import load_mutants, save_mutants
-from benchmarks.mutants.pick import pick
-
-_SEED = 2026
+from benchmarks.mutants.mutant import load_mutants
 
 
 def main() -> None:
-    """Draws, measures or prints the list."""
+    """Measures or prints the list."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=["pick", "known", "whole", "table"])
+    parser.add_argument("step", choices=["known", "whole", "table"])
     parser.add_argument("--tree", type=Path, default=Path(), help="the checkout to mutate")
     parser.add_argument("--as", dest="field", choices=["before", "after"], default="after", help="where results go")
     parser.add_argument("-n", dest="workers", type=int, default=2, help="processes of a whole run")
-    parser.add_argument("--cosmic-ray", default="cosmic-ray")
-    parser.add_argument("--session", default="session.sqlite")
     arguments = parser.parse_args()
-    if arguments.step == "pick":
-        save_mutants(pick(arguments.tree, arguments.cosmic_ray, arguments.session, _SEED, python=90, sql=30))
-    elif arguments.step == "known":
+    if arguments.step == "known":
         Bench(arguments.tree.resolve(), arguments.field).known()
     elif arguments.step == "whole":
         Bench(arguments.tree.resolve(), arguments.field).whole(arguments.workers)

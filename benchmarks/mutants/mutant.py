@@ -134,27 +134,6 @@ def functions(path: Path) -> list[str]:
     return names
 
 
-def compared(tree: Path, name: str, path: str, operator: str, was: list[str], changed: list[str]) -> Mutant:
-    """The mutant that turns a file's lines into others."""
-    first = next(n for n in range(len(was)) if n >= len(changed) or was[n] != changed[n])
-    last = 0
-    while last < min(len(was), len(changed)) - first and was[-1 - last] == changed[-1 - last]:
-        last += 1
-    new = changed[first : len(changed) - last]
-    while not new and not was[first].strip():  # a decorator goes with the empty lines above it
-        first += 1
-    old = was[first : len(was) - last]
-    indent = len(old[0]) - len(old[0].lstrip())
-    names = functions(tree / path)
-    stripped = [line.strip() for line in was]
-    wanted = stripped[first : first + len(old)]
-    equal = [n for n in range(len(was)) if names[n] == names[first] and stripped[n : n + len(old)] == wanted]
-    return Mutant(
-        id=name, path=path, function=names[first], operator=operator, nth=equal.index(first), count=len(equal),
-        old=[_unindented(line, indent) for line in old], new=[_unindented(line, indent) for line in new],
-    )  # fmt: skip
-
-
 def _name_lines(node: ast.AST, prefix: str, names: list[str]) -> None:
     for child in ast.iter_child_nodes(node):
         inner = prefix
