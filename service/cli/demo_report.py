@@ -108,7 +108,7 @@ def show_demo(demo: Demo) -> None:
     first = demo.sessions[0].people[0]
     show("", "Look around:")
     show_text(f"  {_program()} memories --agent {demo.agent_id} --user {first}")
-    show_text(f'  {_program()} context "What did I tell you last time?" --agent {demo.agent_id} --user {first}')
+    show_text(f'  {_program()} recall "What did I tell you last time?" --agent {demo.agent_id} --user {first}')
 
 
 def _program() -> str:
