@@ -1,6 +1,7 @@
 """`mnemic demo` on two small conversations."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -55,8 +56,10 @@ def test_the_demo_shows_what_it_ran_on_what_was_formed_and_what_is_found(mnemic:
     for expected in ("01-garden", "02-greenhouse", "Ana: What is my sister allergic to?", "walnuts", "4 May"):
         assert expected in shown
     assert result.stderr == ""  # no progress bar where nobody watches
-    hint = next(line for line in lines if line.strip().startswith("mnemic memories"))
-    assert mnemic(*hint.split()[1:]).exit_code == 0
+    hints = [shlex.split(line)[1:] for line in lines if line.strip().startswith("mnemic ")]
+    assert [words[0] for words in hints] == ["memories", "recall"]
+    for words in hints:
+        assert mnemic(*words).exit_code == 0
 
 
 def test_every_demo_has_an_agent_and_one_document_of_its_own(mnemic: Command, corpus: Path) -> None:
