@@ -8,11 +8,10 @@ from langgraph.runtime import Runtime
 from mnemic.operations.refinement.session import ToolFactory, refinement_session
 from mnemic.operations.run.graph import RefinementNode
 from mnemic.operations.run.resources import Provider
-from mnemic.prompts.refusals import refused_argument
+from mnemic.prompts.refinement_tools import COMPLETING
+from mnemic.prompts.refusals import UNREADABLE_CALL, unknown_tool
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import RefinementState, ToolCall
-
-COMPLETING = "complete_refinement"
 
 
 def call_tools(provide: Provider, make_tools: ToolFactory) -> RefinementNode:
@@ -42,9 +41,9 @@ def call_tools(provide: Provider, make_tools: ToolFactory) -> RefinementNode:
 async def _answer(call: ToolCall, tools: Mapping[str, BaseTool]) -> tuple[str, bool]:
     """What the model is told, and whether it was refused."""
     if call.arguments is None:
-        return refused_argument("the arguments could not be read: send complete JSON that fits the tool"), True
+        return UNREADABLE_CALL, True
     if call.name not in tools:
-        return refused_argument(f"there is no tool of this name; there are {', '.join(tools)}"), True
+        return unknown_tool(tools), True
     request = {"type": "tool_call", "id": call.id, "name": call.name, "args": dict(call.arguments)}
     message = await tools[call.name].ainvoke(request)
     return str(message.content), message.status == "error"

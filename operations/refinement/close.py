@@ -11,6 +11,7 @@ from mnemic.operations.refinement.session import RefinementSession
 from mnemic.policy.text.hygiene import clean_text
 from mnemic.policy.text.names import display_name
 from mnemic.policy.text.search_text import search_text
+from mnemic.prompts.refinement_tools import ENDED
 from mnemic.state.errors import EmbeddingError, RefinementRefusedError
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory
@@ -36,7 +37,7 @@ async def complete(session: RefinementSession, summary: str) -> str:
     if len(text) > MAX_SUMMARY_CHARS:
         raise RefinementRefusedError(f"a summary has at most {MAX_SUMMARY_CHARS} characters: use a sentence or two")
     await finish(session, "completed", require_text(text))
-    return "The refinement has ended."
+    return ENDED
 
 
 async def finish(session: RefinementSession, ended: Ended, summary: str = "") -> None:

@@ -1,6 +1,6 @@
 """What an agent may do to its own core memory in a refinement: one function for each tool, each call one operation.
 
-The answers and the refusals are texts that a model reads.
+The refusals are texts that a model reads, as the answers in `prompts/refinement_tools.py` are.
 """
 
 from collections.abc import Sequence
@@ -8,14 +8,16 @@ from datetime import UTC, date, datetime, time
 from typing import NoReturn
 from uuid import UUID
 
-from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession, bracketed, refuse_unknown
+from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession, refuse_unknown
 from mnemic.policy.refinement.limits import merged_category
 from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.hygiene import MAX_TEXT_BYTES, clean_text, says_nothing
 from mnemic.policy.text.search_text import search_text
 from mnemic.policy.text.tokens import count_tokens
 from mnemic.policy.text.writing import is_degenerate
-from mnemic.prompts.refine import render_found, render_missing
+from mnemic.prompts import refinement_tools as answers
+from mnemic.prompts.refine import render_found
+from mnemic.prompts.refinement_tools import bracketed
 from mnemic.state.errors import RefinementRefusedError
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import memories, refinements
@@ -58,8 +60,8 @@ async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], n
 
     (merged, new_id, lost), after = await session.run_operation("merge", act)
     new = session.show(after, new_id)
-    told = f"{bracketed(ids_to_merge)} became [{new.handle}]: {_change(merged, new, lost)}"
-    return f"{told} {session.usage(after)}"
+    lacking = missing_details([entry.content for entry in merged], text)
+    return f"{answers.merged(merged, new, lost, lacking)} {session.usage(after)}"
 
 
 async def update(session: RefinementSession, id: int, content: str) -> str:  # noqa: A002 - the tool's argument
@@ -86,7 +88,8 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
         return entry, lost
 
     (entry, lost), after = await session.run_operation("update", act)
-    return f"[{id}] is changed: {_change([entry], session.show(after, entry.id), lost)} {session.usage(after)}"
+    new = session.show(after, entry.id)
+    return f"{answers.updated(entry, new, lost, missing_details([entry.content], text))} {session.usage(after)}"
 
 
 async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
@@ -109,7 +112,7 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
         return left
 
     left, after = await session.run_operation("delete", act)
-    return f"[{id}] is deleted. You may remove {left} more. {session.usage(after)}"
+    return f"{answers.deleted(id, left)} {session.usage(after)}"
 
 
 async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
@@ -131,7 +134,7 @@ async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - t
 
     memory_id, after = await session.run_operation("protect", act)
     session.show(after, memory_id)
-    return f"[{id}] is protected from now on. {session.usage(after)}"
+    return f"{answers.protected(id)} {session.usage(after)}"
 
 
 def require_text(content: str) -> str:
@@ -174,14 +177,6 @@ def _refuse_twin(twin: str | None) -> NoReturn:
     raise RefinementRefusedError(
         f"{twin or 'another memory'} already says exactly this: delete the duplicate, or write another text"
     )
-
-
-def _change(replaced: Sequence[LedgerEntry], new: LedgerEntry, lost: Sequence[int]) -> str:
-    """Tokens before and after, the memories that the new text loses, and the details that it lacks."""
-    sizes = f"{sum(entry.tokens for entry in replaced)} tokens, now {new.tokens}."
-    losing = f" It keeps hardly anything of {bracketed(lost)}: that counts as removed." if lost else ""
-    missing = missing_details([entry.content for entry in replaced], new.content)
-    return f"{sizes}{losing} {render_missing(missing, new.handle)}"
 
 
 def _midnight(day: date | None) -> datetime | None:

@@ -11,6 +11,7 @@ from langgraph.runtime import Runtime
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.policy.refinement.limits import lost_memories, protectable, removable
+from mnemic.prompts.refinement_tools import bracketed, usage
 from mnemic.state.errors import RefinementRefusedError
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import Budget, Handles, LedgerEntry, RefinementState
@@ -64,9 +65,8 @@ class RefinementSession:
         return self.handles.number(entry for entry in entries if entry.id == memory_id)[0]
 
     def usage(self, entries: Sequence[LedgerEntry]) -> str:
-        """How much there is: what every answer to an edit ends with."""
-        tokens = sum(entry.tokens for entry in entries)
-        return f"Now {tokens:,} tokens in {len(entries)} memories; target {self.settings.refinement_target:,}."
+        """What every answer to an edit ends with."""
+        return usage(entries, self.settings.refinement_target)
 
     def budget(self, entries: Sequence[LedgerEntry], progress: refinements.Progress) -> Budget:
         """How much there is, and may still be done."""
@@ -186,11 +186,6 @@ def refuse_unknown(*numbers: int) -> NoReturn:
     raise RefinementRefusedError(
         f"there is no memory {bracketed(numbers)}: use numbers of the ledger whose memories still exist"
     )
-
-
-def bracketed(numbers: Sequence[int]) -> str:
-    """`[3], [7]`, each once."""
-    return ", ".join(f"[{number}]" for number in dict.fromkeys(numbers))
 
 
 #: Makes the tools of one session; the room of tools has them.
