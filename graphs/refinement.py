@@ -6,10 +6,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.graphs.visibility import hide_untracked
-from mnemic.nodes.refinement.agent import take_turn
-from mnemic.nodes.refinement.close import close_refinement
-from mnemic.nodes.refinement.open import open_refinement
-from mnemic.nodes.refinement.tools import call_tools
+from mnemic.nodes.refinement import call_tools, close_refinement, open_refinement, take_turn
 from mnemic.operations.run.leases import holding, refinement_lease_of
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.identity import Identity

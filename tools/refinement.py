@@ -10,7 +10,6 @@ from typing import Any, Final
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from mnemic.operations.refinement import edits
-from mnemic.operations.refinement.close import complete
 from mnemic.operations.refinement.session import RefinementSession
 from mnemic.prompts.refinement_tools import COMPLETING, TOOLS
 from mnemic.prompts.refusals import refused_argument
@@ -23,7 +22,7 @@ _OPERATIONS: Final[Mapping[str, Callable[..., Awaitable[str]]]] = {
     "update_memory": edits.update,
     "delete_memory": edits.delete,
     "protect_memory": edits.protect,
-    COMPLETING: complete,
+    COMPLETING: edits.complete,
 }
 
 

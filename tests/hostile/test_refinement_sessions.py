@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.nodes.refinement import close as close_refinement
+from mnemic.nodes import refinement as close_refinement
 from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession
 from mnemic.service.governance.administration import Administration
 from mnemic.state.refinement import LedgerEntry

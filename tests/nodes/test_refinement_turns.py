@@ -8,9 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.nodes.refinement import tools as tools_node
-from mnemic.operations.refinement import open as open_refinement
-from mnemic.operations.refinement.session import RefinementSession, refinement_session
+from mnemic.nodes import refinement as tools_node
+from mnemic.nodes.refinement import refinement_session
+from mnemic.operations.refinement import session as open_refinement
+from mnemic.operations.refinement.session import RefinementSession
 from mnemic.policy.refinement.batching import batches
 from mnemic.service.memory import Mnemic
 from mnemic.storage import refinements
