@@ -6,9 +6,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.graphs.visibility import hide_untracked
-from mnemic.nodes.consolidation.collect import collect
-from mnemic.nodes.consolidation.save import save_consolidation
-from mnemic.nodes.consolidation.write import write_consolidation
+from mnemic.nodes.consolidation import collect, save_consolidation, write_consolidation
 from mnemic.operations.run.leases import consolidation_lease_of, holding
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, ConsolidationState
