@@ -11,13 +11,10 @@ from langgraph.types import Send
 from mnemic.graphs.consolidation import ConsolidationGraph
 from mnemic.graphs.consolidation import graph as consolidation_graph
 from mnemic.graphs.visibility import hide_untracked, shown
-from mnemic.nodes.formation.consolidate import consolidate
-from mnemic.nodes.formation.decide import decide
-from mnemic.nodes.formation.extract_facts import extract_facts
-from mnemic.nodes.formation.extract_reflections import extract_observations, extract_reflections
-from mnemic.nodes.formation.find_similar import find_similar
+from mnemic.nodes.formation.decide import decide, find_similar
+from mnemic.nodes.formation.extract import extract_facts, extract_observations, extract_reflections
 from mnemic.nodes.formation.gate import gate
-from mnemic.nodes.formation.save import save
+from mnemic.nodes.formation.save import consolidate, save
 from mnemic.operations.run.leases import formation_lease_of, holding
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState

@@ -44,14 +44,6 @@ class SimilarFact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Neighbour:
-    """A fact in the check band of a new one: a decision is needed."""
-
-    new_id: UUID
-    fact: SimilarFact
-
-
-@dataclass(frozen=True, kw_only=True)
 class Closing:
     """A fact to be closed, with what replaces it."""
 

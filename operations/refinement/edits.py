@@ -34,7 +34,8 @@ _LIMITS: Final[dict[Ended, str]] = {"steps": "turns", "tokens": "tokens", "time"
 
 async def search(session: RefinementSession, query: str, after: date | None, before: date | None) -> str:
     """Core memories of the session's scope key that have one of the words, since and before a day."""
-    since, until = (day and datetime.combine(day, time(), UTC) for day in (after, before))
+    since = datetime.combine(after, time(), UTC) if after else None
+    until = datetime.combine(before, time(), UTC) if before else None
 
     async def act(scoped: ScopedTransaction) -> list[LedgerEntry]:
         ids = await refinements.find(scoped, clean_text(query), after=since, before=until)
