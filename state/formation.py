@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from mnemic.state.records import Message
+from mnemic.state.records import Message, NewMemory
 
 
 class Inbox(NamedTuple):
@@ -60,13 +60,11 @@ class Closing:
 class Repeat:
     """A new memory that was dropped because it is known."""
 
-    id: UUID
+    new: NewMemory
     #: What it repeats, in which scope, and whether that was stored before this run.
     known_id: UUID
     scope_key: str
     is_stored: bool
-    #: The messages that said it again.
-    messages: tuple[UUID, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,13 +12,7 @@ from typing_extensions import TypedDict
 
 from mnemic.operations.formation.drafts import accounted, crowded_out
 from mnemic.operations.formation.form import ConsolidationGraph
-from mnemic.operations.formation.selection import (
-    further_sources,
-    quota_scope_key,
-    related_to_living,
-    repeat,
-    within_cap,
-)
+from mnemic.operations.formation.selection import further_sources, quota_scope_key, related_to_living, within_cap
 from mnemic.operations.messages.speakers import brought_by, speakers
 from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import acting_for, identity_of
@@ -26,7 +20,7 @@ from mnemic.operations.run.leases import formation_lease_of
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.policy.text.search_text import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
-from mnemic.state.formation import Closing, Twin
+from mnemic.state.formation import Closing, Repeat, Twin
 from mnemic.state.graphs import ConsolidationResult, FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory, Supersession
@@ -51,7 +45,7 @@ def save(provide: Provider) -> FormationNode:
         new = related_to_living(new, closing)
         kept = _kept(batch, new, further_sources(state["repeats"], new, batch), settings)
         forgotten = accounted_for - {message.id for message in kept}
-        vectors, texts = await _embed(resources, new, state["vectors"], _texts(kept))
+        vectors, texts = await _embed(resources, new, state["vectors"], kept)
         others = brought_by(batch)
 
         async def act(scoped: ScopedTransaction) -> FormationState:
@@ -64,8 +58,12 @@ def save(provide: Provider) -> FormationNode:
             twins = await memories.twins(scoped, dropped) if dropped else {}
             superseded = await _supersede(scoped, closing, stored, twins)
             made = [memory for memory in new if memory.id in stored]
-            known = [repeat(row, twins[row.id].id, is_stored=True) for row in dropped if row.id in twins]
-            await memories.add_sources(scoped, further_sources([*state["repeats"], *known], made, batch))
+            again = [
+                Repeat(new=row, known_id=twins[row.id].id, scope_key=row.scope_key, is_stored=True)
+                for row in dropped
+                if row.id in twins
+            ]
+            await memories.add_sources(scoped, further_sources([*state["repeats"], *again], made, batch))
             if state["max_writes"] is not None:
                 await _count_turn(scoped, quota_scope_key(batch, identity), len(stored), settings)
             if texts:
@@ -100,19 +98,16 @@ def _kept(
     return [message for message in batch if message.id in sources]
 
 
-def _texts(kept: Sequence[Message]) -> list[IndexedText]:
-    """Each piece of a long message stands alone: dated, and with the speaker's name."""
-    return [
+async def _embed(
+    resources: Resources, new: Sequence[NewMemory], known: Mapping[UUID, Sequence[float]], kept: Sequence[Message]
+) -> tuple[dict[UUID, Sequence[float]], list[IndexedText]]:
+    """In one batch; each piece of a long message stands alone: dated, and with the speaker's name."""
+    missing = [memory for memory in new if memory.id not in known]
+    texts = [
         IndexedText(item_id=message.id, piece=number, text=search_text(message.said_at, message.author, piece))
         for message in kept
         for number, piece in enumerate(pieces(message.content))
     ]
-
-
-async def _embed(
-    resources: Resources, new: Sequence[NewMemory], known: Mapping[UUID, Sequence[float]], texts: Sequence[IndexedText]
-) -> tuple[dict[UUID, Sequence[float]], list[IndexedText]]:
-    missing = [memory for memory in new if memory.id not in known]
     wanted = [memory.search_text for memory in missing] + [text.text for text in texts]
     made = iter(await resources.embedder.embed(wanted) if wanted else [])
     vectors = {**known, **{memory.id: next(made) for memory in missing}}

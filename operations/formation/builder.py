@@ -6,7 +6,6 @@ from typing import Final
 from uuid import uuid4
 
 from mnemic.operations.formation.drafts import Draft, Drafts, ScopeResolver
-from mnemic.operations.formation.selection import repeat
 from mnemic.operations.messages.speakers import cited, own_words, owner_of, session_of, speakers
 from mnemic.policy.categories import Categories
 from mnemic.policy.text.hygiene import clean_text, clip_text
@@ -111,7 +110,8 @@ class MemoryBuilder:
         wording = content.casefold().rstrip(".")
         if known := [text for text in self.known if wording in text.content.casefold()]:
             self.repeats += [
-                repeat(memory, text.id, is_stored=isinstance(text, Memory), key=text.scope_key) for text in known
+                Repeat(new=memory, known_id=text.id, scope_key=text.scope_key, is_stored=isinstance(text, Memory))
+                for text in known
             ]
             return
         self.known.append(memory)

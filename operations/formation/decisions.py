@@ -9,7 +9,6 @@ from itertools import count
 from operator import mul
 from uuid import UUID
 
-from mnemic.operations.formation.selection import repeat
 from mnemic.policy.formation.bands import Band, Bands, band_of_pair
 from mnemic.policy.formation.orders import steers
 from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_personal
@@ -60,7 +59,7 @@ def compare_facts(
             # said anew after all: what came before it in this batch does not close it
             result.neighbours = _without(result.neighbours, {old.id for old in same})
             dropped.add(fact.id)
-            result.repeats += [repeat(fact, old.id, is_stored=old.is_stored) for old in same]
+            result.repeats += _repeats(fact, same)
             continue
         beside = [old for _, old in near if old.id not in dropped]
         result.fresh.append(replace(fact, relations=related(beside, bands, settings)))
@@ -72,6 +71,10 @@ def compare_facts(
 def _without(neighbours: Neighbours, gone: Set[UUID]) -> dict[UUID, list[SimilarFact]]:
     left = {new_id: [old for old in near if old.id not in gone] for new_id, near in neighbours.items()}
     return {new_id: near for new_id, near in left.items() if near}
+
+
+def _repeats(new: NewMemory, known: Iterable[SimilarFact]) -> list[Repeat]:
+    return [Repeat(new=new, known_id=old.id, scope_key=new.scope_key, is_stored=old.is_stored) for old in known]
 
 
 def band_of_fact(content: str, old: SimilarFact, bands: Bands) -> Band:
@@ -190,7 +193,7 @@ def apply_decisions(
             if missing_details([fact.content], " ".join(old.content for old in named)):
                 continue  # it says more than what it is said to repeat
             del outcome.facts[fact.id]
-            outcome.repeats += [repeat(fact, old.id, is_stored=old.is_stored) for old in named]
+            outcome.repeats += _repeats(fact, named)
         elif decision.event == "DELETE":
             outcome.close(outcome.allowed(named), fact, known.values())
         elif decision.event == "UPDATE" and (updated := _updated(fact, decision.text, named, foreign)):

@@ -150,7 +150,17 @@ class ScopeResolver:
         is shared of a batch in which anybody orders the memory about: the model has read it, whatever it cites.
         """
         wide = self._wide_key(draft.scope)
-        if wide is None or self._is_ordered or not self._may_share(draft, sources):
+        if wide is None or self._is_ordered:
+            return fallback
+        if not may_share(
+            text=draft.text,
+            category=draft.category,
+            private=draft.private,
+            importance=draft.importance,
+            provenance=draft.provenance,
+            from_user_words=bool(sources) and all(message.role == "user" for message in sources),
+            from_pasted_text=any(is_pasted(message.content) for message in sources),
+        ):
             return fallback
         contents = [message.content for message in sources]
         known = [*contents, *self.identity.group_ids, self.group or "", *(message.author for message in sources)]
@@ -167,17 +177,6 @@ class ScopeResolver:
     @cached_property
     def _foreign(self) -> frozenset[str]:
         return foreign_tokens(self.batch)
-
-    def _may_share(self, draft: Draft, sources: Sequence[Message]) -> bool:
-        return may_share(
-            text=draft.text,
-            category=draft.category,
-            private=draft.private,
-            importance=draft.importance,
-            provenance=draft.provenance,
-            from_user_words=bool(sources) and all(message.role == "user" for message in sources),
-            from_pasted_text=any(is_pasted(message.content) for message in sources),
-        )
 
     def _wide_key(self, scope: Scope) -> str | None:
         if scope == "agent":

@@ -57,22 +57,6 @@ def related_to_living(new: Sequence[NewMemory], closing: Sequence[Closing]) -> l
     ]
 
 
-def repeat(new: NewMemory, known_id: UUID, *, is_stored: bool, key: str | None = None) -> Repeat:
-    """That this memory was dropped for what is known.
-
-    Args:
-        is_stored: whether that was stored before this run.
-        key: its scope key, where it is not that of the new one.
-    """
-    return Repeat(
-        id=new.id,
-        known_id=known_id,
-        scope_key=key or new.scope_key,
-        is_stored=is_stored,
-        messages=new.source_message_ids,
-    )
-
-
 def further_sources(
     repeats: Sequence[Repeat], new: Iterable[NewMemory], batch: Iterable[Message]
 ) -> list[tuple[UUID, UUID]]:
@@ -87,7 +71,7 @@ def further_sources(
         """What a row leads to that is stored in the end; two may have been taken for repeats of one another."""
         if row.is_stored or row.known_id in made:
             return {row.known_id}
-        further = (other for other in repeats if other.id == row.known_id and row.known_id not in passed)
+        further = (other for other in repeats if other.new.id == row.known_id and row.known_id not in passed)
         return {end for other in further for end in ends(other, passed | {row.known_id})}
 
     return sorted(
@@ -96,7 +80,7 @@ def further_sources(
             for row in repeats
             if row.scope_key.startswith(("user:", "session:"))
             for end in ends(row)
-            for message in row.messages
+            for message in row.new.source_message_ids
             if own_keys.get(message, "") in (None, row.scope_key)
         }
     )
