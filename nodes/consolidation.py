@@ -7,11 +7,10 @@ from uuid import UUID, uuid4
 from langgraph.runtime import Runtime
 
 from mnemic.models.steps import WRITE_CONSOLIDATION
-from mnemic.operations.run.graph import ConsolidationNode
 from mnemic.operations.run.identity import identity_of, require_own_scope
 from mnemic.operations.run.leases import consolidation_lease_of, give_back, holder_of, returned
 from mnemic.operations.run.model_step import run_step_metered
-from mnemic.operations.run.resources import Provider
+from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.details import kept_share, missing_details
 from mnemic.policy.text.hygiene import MAX_TEXT_BYTES, clean_text
 from mnemic.policy.text.names import display_name
@@ -39,34 +38,29 @@ from mnemic.storage.transaction import ScopedTransaction
 WANTED_SHARE = 0.9
 
 
-def collect(provide: Provider) -> ConsolidationNode:
+async def collect(state: ConsolidationState, resources: Resources, runtime: Runtime[Identity]) -> ConsolidationState:
     """Reads the living consolidation and the unabsorbed reflections, but what is protected stays as it is.
 
     A run that is due takes a lease on the scope key in the same transaction.
     """
+    identity = identity_of(runtime)
+    request = validate(ConsolidationInput, state)
+    key, forced = request.get("scope_key", ""), request.get("force", False)
+    if key not in identity.scope_keys:
+        raise InvalidInputError("the scope key to consolidate is none of this identity's")
+    if forced:
+        require_own_scope(identity, key)
+    lease = Lease(work="consolidation", scope_key=key, holder=holder_of(runtime))
 
-    async def collect(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
-        resources = await provide()
-        identity = identity_of(runtime)
-        request = validate(ConsolidationInput, state)
-        key, forced = request.get("scope_key", ""), request.get("force", False)
-        if key not in identity.scope_keys:
-            raise InvalidInputError("the scope key to consolidate is none of this identity's")
-        if forced:
-            require_own_scope(identity, key)
-        lease = Lease(work="consolidation", scope_key=key, holder=holder_of(runtime))
+    async def act(scoped: ScopedTransaction) -> ConsolidationState | Outcome:
+        return await _take_up(scoped, lease, resources.settings, forced=forced)
 
-        async def act(scoped: ScopedTransaction) -> ConsolidationState | Outcome:
-            return await _take_up(scoped, lease, resources.settings, forced=forced)
-
-        async with returned(resources, identity, lease):
-            found = await resources.database.write(identity, act)
-        if not isinstance(found, str):
-            return found
-        nothing: ConsolidationState = {"absorbed": 0, "kept_share": 1.0, "problem": None, "reflections": []}
-        return {**nothing, "scope_key": key, "outcome": found}
-
-    return collect
+    async with returned(resources, identity, lease):
+        found = await resources.database.write(identity, act)
+    if not isinstance(found, str):
+        return found
+    nothing: ConsolidationState = {"absorbed": 0, "kept_share": 1.0, "problem": None, "reflections": []}
+    return {**nothing, "scope_key": key, "outcome": found}
 
 
 async def _take_up(
@@ -107,43 +101,40 @@ async def _due(scoped: ScopedTransaction, key: str, settings: Settings, *, force
     }
 
 
-def write_consolidation(provide: Provider) -> ConsolidationNode:
+async def write_consolidation(
+    state: ConsolidationState, resources: Resources, runtime: Runtime[Identity]
+) -> ConsolidationState:
     """The new text, in at most two calls: what is too long or loses details is sent back once.
 
     A text over the limit, empty or degenerate after the second is refused; nothing changes.
     """
-
-    async def write_consolidation(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
-        resources = await provide()
-        identity = identity_of(runtime)
-        word_limit, reflections = state["word_limit"], state["reflections"]
-        current = state["current"].content if state["current"] else ""
-        sources = [*([current] if current else []), *(memory.content for memory in reflections)]
-        step_input = WriteConsolidationInput(
-            scope=split_scope_key(state["scope_key"])[0],
-            owner=state["owner"],
-            current=current,
-            reflections=tuple(DatedText(dated=memory.valid_from, content=memory.content) for memory in reflections),
-            word_limit=word_limit,
-            guidance=state["guidance"],
-        )
-        drafts: list[str] = []
-        problem: str | None = ""
-        while problem is not None and len(drafts) < 2:
-            revision = Revision(draft=drafts[-1], problem=problem) if drafts else None
-            step_input = step_input._replace(revision=revision)
-            output = await run_step_metered(resources, identity, WRITE_CONSOLIDATION, step_input)
-            drafts.append(clean_text(output.text))
-            problem = _problem(drafts[-1], sources, word_limit)
-        usable = [draft for draft in drafts if _refusal(draft, word_limit) is None]
-        if not usable:
-            await give_back(resources, identity, consolidation_lease_of(state, identity), failure="unusable")
-            why = _refusal(drafts[-1], word_limit)
-            return {"outcome": "refused", "problem": why, "absorbed": 0, "kept_share": 1.0, "text": ""}
-        best = max(usable, key=lambda draft: kept_share(sources, draft))
-        return {"text": best, "kept_share": round(kept_share(sources, best), 3)}
-
-    return write_consolidation
+    identity = identity_of(runtime)
+    word_limit, reflections = state["word_limit"], state["reflections"]
+    current = state["current"].content if state["current"] else ""
+    sources = [*([current] if current else []), *(memory.content for memory in reflections)]
+    step_input = WriteConsolidationInput(
+        scope=split_scope_key(state["scope_key"])[0],
+        owner=state["owner"],
+        current=current,
+        reflections=tuple(DatedText(dated=memory.valid_from, content=memory.content) for memory in reflections),
+        word_limit=word_limit,
+        guidance=state["guidance"],
+    )
+    drafts: list[str] = []
+    problem: str | None = ""
+    while problem is not None and len(drafts) < 2:
+        revision = Revision(draft=drafts[-1], problem=problem) if drafts else None
+        step_input = step_input._replace(revision=revision)
+        output = await run_step_metered(resources, identity, WRITE_CONSOLIDATION, step_input)
+        drafts.append(clean_text(output.text))
+        problem = _problem(drafts[-1], sources, word_limit)
+    usable = [draft for draft in drafts if _refusal(draft, word_limit) is None]
+    if not usable:
+        await give_back(resources, identity, consolidation_lease_of(state, identity), failure="unusable")
+        why = _refusal(drafts[-1], word_limit)
+        return {"outcome": "refused", "problem": why, "absorbed": 0, "kept_share": 1.0, "text": ""}
+    best = max(usable, key=lambda draft: kept_share(sources, draft))
+    return {"text": best, "kept_share": round(kept_share(sources, best), 3)}
 
 
 def _refusal(draft: str, word_limit: int) -> Literal["too_long", "empty", "degenerate"] | None:
@@ -164,33 +155,30 @@ def _problem(draft: str, sources: Sequence[str], word_limit: int) -> str | None:
     return None
 
 
-def save_consolidation(provide: Provider) -> ConsolidationNode:
+async def save_consolidation(
+    state: ConsolidationState, resources: Resources, runtime: Runtime[Identity]
+) -> ConsolidationState:
     """The new text replaces the old one and takes the reflections in, if both are still as read: in one operation.
 
     Whoever came second finds another version, writes nothing and leaves the rest for the next run.
     """
+    identity = identity_of(runtime)
+    lease = consolidation_lease_of(state, identity)
+    reflections = state["reflections"]
 
-    async def save_consolidation(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
-        resources = await provide()
-        identity = identity_of(runtime)
-        lease = consolidation_lease_of(state, identity)
-        reflections = state["reflections"]
+    async def act(scoped: ScopedTransaction) -> None:
+        await scoped.begin_operation("consolidation", meta={"kept_share": state["kept_share"]})
+        consolidation_id = await _write(scoped, state)
+        await memories.absorb(scoped, consolidation_id, [memory.id for memory in reflections])
+        await scopes.touch(scoped, [state["scope_key"]], consolidated=True)
+        await leases.finish(scoped, lease)
 
-        async def act(scoped: ScopedTransaction) -> None:
-            await scoped.begin_operation("consolidation", meta={"kept_share": state["kept_share"]})
-            consolidation_id = await _write(scoped, state)
-            await memories.absorb(scoped, consolidation_id, [memory.id for memory in reflections])
-            await scopes.touch(scoped, [state["scope_key"]], consolidated=True)
-            await leases.finish(scoped, lease)
-
-        try:
-            await resources.database.write(identity, act)
-        except ConcurrentChangeError:
-            await give_back(resources, identity, lease, failure="interrupted")
-            return {"outcome": "stale", "absorbed": 0}
-        return {"outcome": "saved", "absorbed": len(reflections)}
-
-    return save_consolidation
+    try:
+        await resources.database.write(identity, act)
+    except ConcurrentChangeError:
+        await give_back(resources, identity, lease, failure="interrupted")
+        return {"outcome": "stale", "absorbed": 0}
+    return {"outcome": "saved", "absorbed": len(reflections)}
 
 
 async def _write(scoped: ScopedTransaction, state: ConsolidationState) -> UUID:

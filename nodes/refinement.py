@@ -10,11 +10,10 @@ from langgraph.runtime import Runtime
 from mnemic.models.steps import REFINE
 from mnemic.operations.refinement.edits import finish
 from mnemic.operations.refinement.session import RefinementSession, first_batches, open_session, plan
-from mnemic.operations.run.graph import RefinementNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import holder_of, returned
 from mnemic.operations.run.model_step import run_turn_metered
-from mnemic.operations.run.resources import Provider
+from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.names import display_name
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.refinement_tools import COMPLETING
@@ -40,36 +39,32 @@ from mnemic.storage.transaction import ScopedTransaction
 ToolFactory = Callable[[RefinementSession], Sequence[BaseTool]]
 
 
-def open_refinement(provide: Provider) -> RefinementNode:
+async def open_refinement(state: RefinementState, resources: Resources, runtime: Runtime[Identity]) -> RefinementState:
     """Begins or resumes the scope key's session where that is due; a dry run only tells what there is to do."""
-
-    async def open_refinement(state: RefinementState, runtime: Runtime[Identity]) -> RefinementState:
-        resources, identity = await provide(), identity_of(runtime)
-        request = validate(RefinementInput, state)
-        key = request.get("scope_key") or scope_key("agent", identity.agent_id)
-        forced = request.get("force", False)
-        if request.get("dry_run"):
-            return {**_no_session(state), **await plan(resources, identity, key, forced=forced)}
-        lease = Lease(work="refinement", scope_key=key, holder=holder_of(runtime))
-        async with returned(resources, identity, lease):
-            core, session = await open_session(resources, identity, lease, forced=forced)
-            if session is None:
-                return {**_no_session(state), **core.as_result(key), "outcome": "not_due", "refinement_id": None}
-            batches = await first_batches(session)
-        return {
-            "scope_key": key,
-            "refinement_id": str(session.claim.id),
-            "resumed": core.running is not None,
-            "holder": str(lease.holder),
-            "overrides": core.overrides,
-            "handles": Handles(),  # a memory has its number once it is shown
-            "batches": batches,
-            "batch": 1,
-            "turns": [],
-            "ending": None if batches else "finished",  # all that there was may be gone when a session is resumed
-        }
-
-    return open_refinement
+    identity = identity_of(runtime)
+    request = validate(RefinementInput, state)
+    key = request.get("scope_key") or scope_key("agent", identity.agent_id)
+    forced = request.get("force", False)
+    if request.get("dry_run"):
+        return {**_no_session(state), **await plan(resources, identity, key, forced=forced)}
+    lease = Lease(work="refinement", scope_key=key, holder=holder_of(runtime))
+    async with returned(resources, identity, lease):
+        core, session = await open_session(resources, identity, lease, forced=forced)
+        if session is None:
+            return {**_no_session(state), **core.as_result(key), "outcome": "not_due", "refinement_id": None}
+        batches = await first_batches(session)
+    return {
+        "scope_key": key,
+        "refinement_id": str(session.claim.id),
+        "resumed": core.running is not None,
+        "holder": str(lease.holder),
+        "overrides": core.overrides,
+        "handles": Handles(),  # a memory has its number once it is shown
+        "batches": batches,
+        "batch": 1,
+        "turns": [],
+        "ending": None if batches else "finished",  # all that there was may be gone when a session is resumed
+    }
 
 
 def _no_session(state: RefinementState) -> RefinementState:
@@ -78,11 +73,8 @@ def _no_session(state: RefinementState) -> RefinementState:
     return cast(RefinementState, {**stale, "ending": None, "batches": []})
 
 
-async def refinement_session(
-    provide: Provider, state: RefinementState, runtime: Runtime[Identity]
-) -> RefinementSession:
+def refinement_session(resources: Resources, state: RefinementState, runtime: Runtime[Identity]) -> RefinementSession:
     """The session of this run."""
-    resources = await provide()
     return RefinementSession(
         resources=resources,
         settings=resources.settings.overridden(state["overrides"]),
@@ -92,42 +84,40 @@ async def refinement_session(
     )
 
 
-def take_turn(provide: Provider, make_tools: ToolFactory) -> RefinementNode:
+async def take_turn(
+    state: RefinementState, resources: Resources, runtime: Runtime[Identity], make_tools: ToolFactory
+) -> RefinementState:
     """One turn, counted before the model is asked: shows the batch with what was done in it, and takes the next calls.
 
     Where there are none, the next batch follows. No connection waits for the answer.
     """
+    session = refinement_session(resources, state, runtime)
+    progress = await session.write(lambda scoped: refinements.step(scoped, session.claim, session.settings))
+    if ending := _limit(progress, session.settings):
+        return {"ending": ending}
+    turns = state["turns"]
+    # as it was when it began, so that what was said of it stays true
+    shown = state["shown"] if turns else await _begin_batch(session, state, progress)
+    turn, tokens = await run_turn_metered(
+        session.resources,
+        session.identity,
+        REFINE,
+        _input(session, state, shown),
+        turns,
+        make_tools(session),
+        session.resources.models.with_settings(session.settings),
+    )
 
-    async def take_turn(state: RefinementState, runtime: Runtime[Identity]) -> RefinementState:
-        session = await refinement_session(provide, state, runtime)
-        progress = await session.write(lambda scoped: refinements.step(scoped, session.claim, session.settings))
-        if ending := _limit(progress, session.settings):
-            return {"ending": ending}
-        turns = state["turns"]
-        # as it was when it began, so that what was said of it stays true
-        shown = state["shown"] if turns else await _begin_batch(session, state, progress)
-        turn, tokens = await run_turn_metered(
-            session.resources,
-            session.identity,
-            REFINE,
-            _input(session, state, shown),
-            turns,
-            make_tools(session),
-            session.resources.models.with_settings(session.settings),
-        )
+    async def spend(scoped: ScopedTransaction) -> None:
+        await refinements.spend(scoped, session.claim, tokens)
 
-        async def spend(scoped: ScopedTransaction) -> None:
-            await refinements.spend(scoped, session.claim, tokens)
-
-        if tokens:
-            await session.write(spend)
-        if turn.calls:
-            return {"shown": shown, "turns": [*turns, turn], "handles": session.handles}
-        if state["batch"] >= len(state["batches"]):
-            return {"ending": "finished", "turns": []}
-        return {"batch": state["batch"] + 1, "turns": [], "handles": session.handles}
-
-    return take_turn
+    if tokens:
+        await session.write(spend)
+    if turn.calls:
+        return {"shown": shown, "turns": [*turns, turn], "handles": session.handles}
+    if state["batch"] >= len(state["batches"]):
+        return {"ending": "finished", "turns": []}
+    return {"batch": state["batch"] + 1, "turns": [], "handles": session.handles}
 
 
 def _limit(progress: Progress, settings: Settings) -> Ended | None:
@@ -159,28 +149,26 @@ def _input(session: RefinementSession, state: RefinementState, shown: Batch) -> 
     )
 
 
-def call_tools(provide: Provider, make_tools: ToolFactory) -> RefinementNode:
+async def call_tools(
+    state: RefinementState, resources: Resources, runtime: Runtime[Identity], make_tools: ToolFactory
+) -> RefinementState:
     """Answers every call of a turn, one after the other, each an operation of its own; a refusal is an answer too."""
-
-    async def call_tools(state: RefinementState, runtime: Runtime[Identity]) -> RefinementState:
-        session = await refinement_session(provide, state, runtime)
-        tools = {tool.name: tool for tool in make_tools(session)}
-        *earlier, turn = state["turns"]
-        answered: list[ToolCall] = []
-        is_over = False
-        for call in turn.calls:
-            answer, is_refused = await _answer(call, tools)
-            is_over = is_over or (call.name == COMPLETING and not is_refused)
-            answered.append(call._replace(answer=answer))
-            # progress, for whoever streams the graph: nothing of what memories say
-            runtime.stream_writer({"refinement": str(session.claim.id), "tool": call.name, "refused": is_refused})
-        return {
-            "turns": [*earlier, turn._replace(calls=tuple(answered))],
-            "handles": session.handles,
-            "ending": "completed" if is_over else None,
-        }
-
-    return call_tools
+    session = refinement_session(resources, state, runtime)
+    tools = {tool.name: tool for tool in make_tools(session)}
+    *earlier, turn = state["turns"]
+    answered: list[ToolCall] = []
+    is_over = False
+    for call in turn.calls:
+        answer, is_refused = await _answer(call, tools)
+        is_over = is_over or (call.name == COMPLETING and not is_refused)
+        answered.append(call._replace(answer=answer))
+        # progress, for whoever streams the graph: nothing of what memories say
+        runtime.stream_writer({"refinement": str(session.claim.id), "tool": call.name, "refused": is_refused})
+    return {
+        "turns": [*earlier, turn._replace(calls=tuple(answered))],
+        "handles": session.handles,
+        "ending": "completed" if is_over else None,
+    }
 
 
 async def _answer(call: ToolCall, tools: Mapping[str, BaseTool]) -> tuple[str, bool]:
@@ -194,15 +182,11 @@ async def _answer(call: ToolCall, tools: Mapping[str, BaseTool]) -> tuple[str, b
     return str(message.content), message.status == "error"
 
 
-def close_refinement(provide: Provider) -> RefinementNode:
+async def close_refinement(state: RefinementState, resources: Resources, runtime: Runtime[Identity]) -> RefinementState:
     """Ends what ran into a limit or out of calls; the figures are those of the session's row."""
-
-    async def close_refinement(state: RefinementState, runtime: Runtime[Identity]) -> RefinementState:
-        session = await refinement_session(provide, state, runtime)
-        ending = state["ending"]
-        if ending is not None and ending != "completed":
-            await finish(session, ending)
-        row = await session.read(lambda scoped: refinements.one(scoped, session.claim.id))
-        return {**row.as_result(), "resumed": state["resumed"]}
-
-    return close_refinement
+    session = refinement_session(resources, state, runtime)
+    ending = state["ending"]
+    if ending is not None and ending != "completed":
+        await finish(session, ending)
+    row = await session.read(lambda scoped: refinements.one(scoped, session.claim.id))
+    return {**row.as_result(), "resumed": state["resumed"]}

@@ -11,10 +11,9 @@ from mnemic.operations.formation.builder import MemoryBuilder
 from mnemic.operations.formation.drafts import Drafts, ScopeResolver, crowded_out
 from mnemic.operations.formation.selection import most_important
 from mnemic.operations.messages.speakers import group_name, numbered, only_speaks
-from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.model_step import run_step_metered
-from mnemic.operations.run.resources import Provider, Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.names import display_name
 from mnemic.prompts.extract_facts import ExtractFactsInput, ExtractFactsOutput
 from mnemic.prompts.extract_observations import ExtractObservationsInput, ExtractObservationsOutput
@@ -27,83 +26,72 @@ from mnemic.storage import memories
 Answer = TypeVar("Answer", ExtractFactsOutput, ExtractReflectionsOutput, ExtractObservationsOutput)
 
 
-def extract_facts(provide: Provider) -> FormationNode:
+async def extract_facts(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
     """One fast call; every text passes the validator, every owner comes from the messages it cites."""
-
-    async def extract_facts(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
-        resources = await provide()
-        if not resources.settings.overridden(state["overrides"]).rag:
-            return {"facts": []}
-        run = _Extraction(resources, identity_of(runtime), state)
-        step_input = ExtractFactsInput(
-            lines=numbered(state["batch"]),
-            group=run.group,
-            guidance=state["guidance"],
-            max_facts=state["max_facts"],
-            categories=resources.categories.formed,
-        )
-        answer, builder = await run.ask(EXTRACT_FACTS, step_input, MemoryBuilder.add_facts)
-        kept, update = run.kept(builder, answer.nothing_else)
-        places = {message.id: place for place, message in enumerate(state["batch"])}
-        kept.sort(key=lambda fact: (fact.valid_from, places[fact.source_message_ids[-1]]))
-        return {"facts": kept, "private": any(draft.private for draft in answer.facts), **update}
-
-    return extract_facts
+    if not resources.settings.overridden(state["overrides"]).rag:
+        return {"facts": []}
+    run = _Extraction(resources, identity_of(runtime), state)
+    step_input = ExtractFactsInput(
+        lines=numbered(state["batch"]),
+        group=run.group,
+        guidance=state["guidance"],
+        max_facts=state["max_facts"],
+        categories=resources.categories.formed,
+    )
+    answer, builder = await run.ask(EXTRACT_FACTS, step_input, MemoryBuilder.add_facts)
+    kept, update = run.kept(builder, answer.nothing_else)
+    places = {message.id: place for place, message in enumerate(state["batch"])}
+    kept.sort(key=lambda fact: (fact.valid_from, places[fact.source_message_ids[-1]]))
+    return {"facts": kept, "private": any(draft.private for draft in answer.facts), **update}
 
 
-def extract_reflections(provide: Provider) -> FormationNode:
+async def extract_reflections(
+    state: FormationState, resources: Resources, runtime: Runtime[Identity]
+) -> FormationState:
     """One slow call that sees what is already in context and the facts just decided on; the widest scope first."""
+    if not resources.settings.overridden(state["overrides"]).always_in_context:
+        return {"reflections": []}
+    run = _Extraction(resources, identity_of(runtime), state)
+    known, shown = await run.context()
+    step_input = ExtractReflectionsInput(
+        lines=numbered(state["batch"]),
+        standing=shown,
+        new_facts=tuple(fact.content for fact in state["facts"]),
+        group=run.group,
+        guidance=state["guidance"],
+        categories=resources.categories.formed,
+    )
 
-    async def extract_reflections(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
-        resources = await provide()
-        if not resources.settings.overridden(state["overrides"]).always_in_context:
-            return {"reflections": []}
-        run = _Extraction(resources, identity_of(runtime), state)
-        known, shown = await run.context()
-        step_input = ExtractReflectionsInput(
-            lines=numbered(state["batch"]),
-            standing=shown,
-            new_facts=tuple(fact.content for fact in state["facts"]),
-            group=run.group,
-            guidance=state["guidance"],
-            categories=resources.categories.formed,
-        )
+    def add(builder: MemoryBuilder, answer: ExtractReflectionsOutput) -> None:
+        builder.add_reflections(answer)
+        builder.add_episode(answer.episode, private=state["private"])
 
-        def add(builder: MemoryBuilder, answer: ExtractReflectionsOutput) -> None:
-            builder.add_reflections(answer)
-            builder.add_episode(answer.episode, private=state["private"])
-
-        answer, builder = await run.ask(EXTRACT_REFLECTIONS, step_input, add, known=[*known, *state["facts"]])
-        return {
-            "reflections": [*builder.memories.values()],
-            "repeats": [*state["repeats"], *builder.repeats],
-            **builder.drafts.figures(),
-            "account": builder.drafts.account(state["account"], nothing_else=answer.nothing_else),
-        }
-
-    return extract_reflections
+    answer, builder = await run.ask(EXTRACT_REFLECTIONS, step_input, add, known=[*known, *state["facts"]])
+    return {
+        "reflections": [*builder.memories.values()],
+        "repeats": [*state["repeats"], *builder.repeats],
+        **builder.drafts.figures(),
+        "account": builder.drafts.account(state["account"], nothing_else=answer.nothing_else),
+    }
 
 
-def extract_observations(provide: Provider) -> FormationNode:
+async def extract_observations(
+    state: FormationState, resources: Resources, runtime: Runtime[Identity]
+) -> FormationState:
     """One fast call that sees what is already in context; its observations become reflections."""
-
-    async def extract_observations(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
-        resources = await provide()
-        run = _Extraction(resources, identity_of(runtime), state)
-        known, shown = await run.context()
-        step_input = ExtractObservationsInput(
-            lines=numbered(state["batch"]),
-            standing=shown,
-            group=run.group,
-            guidance=state["guidance"],
-            max_observations=state["max_facts"],
-            categories=resources.categories.formed,
-        )
-        answer, builder = await run.ask(EXTRACT_OBSERVATIONS, step_input, MemoryBuilder.add_observations, known=known)
-        kept, update = run.kept(builder, answer.nothing_else)
-        return {"reflections": kept, "repeats": builder.repeats, **update}
-
-    return extract_observations
+    run = _Extraction(resources, identity_of(runtime), state)
+    known, shown = await run.context()
+    step_input = ExtractObservationsInput(
+        lines=numbered(state["batch"]),
+        standing=shown,
+        group=run.group,
+        guidance=state["guidance"],
+        max_observations=state["max_facts"],
+        categories=resources.categories.formed,
+    )
+    answer, builder = await run.ask(EXTRACT_OBSERVATIONS, step_input, MemoryBuilder.add_observations, known=known)
+    kept, update = run.kept(builder, answer.nothing_else)
+    return {"reflections": kept, "repeats": builder.repeats, **update}
 
 
 class _Extraction(NamedTuple):

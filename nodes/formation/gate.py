@@ -8,10 +8,9 @@ from langgraph.runtime import Runtime
 
 from mnemic.operations.formation.selection import writes_left
 from mnemic.operations.messages.speakers import only_speaks
-from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import formation_lease, holder_of, returned
-from mnemic.operations.run.resources import Provider
+from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.triggers import facts_of_batch, facts_of_turn, first_turn, formation_reason, turn_reason
 from mnemic.policy.text.tokens import count_tokens, weighted_tokens
 from mnemic.state.checking import validate
@@ -26,53 +25,48 @@ from mnemic.storage.leases import Lease
 from mnemic.storage.transaction import ScopedTransaction
 
 
-def gate(provide: Provider) -> FormationNode:
+async def gate(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
     """Due are 45 messages, 1,000 weighted tokens or a cold session, of 4 messages at least; by turn, a user's words.
 
     A caller who insists needs one message. A run that is due takes a lease on the session in the same transaction.
     """
+    identity = identity_of(runtime)
+    request = validate(FormationInput, state)
+    retry, forced = request.get("retry", False), request.get("force", False)
+    async with resources.database.scoped(identity) as scoped:
+        overrides, read_seq = await scopes.first_look(scoped)
+    settings = resources.settings.overridden(overrides)
+    left = await writes_left(resources, identity, settings, retry=retry)
+    run = _Run(
+        lease=formation_lease(identity, holder_of(runtime), retry=retry),
+        settings=settings,
+        forced=forced or retry,
+        by_turn=left is not None,
+    )
 
-    async def gate(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
-        resources = await provide()
-        identity = identity_of(runtime)
-        request = validate(FormationInput, state)
-        retry, forced = request.get("retry", False), request.get("force", False)
-        async with resources.database.scoped(identity) as scoped:
-            overrides, read_seq = await scopes.first_look(scoped)
-        settings = resources.settings.overridden(overrides)
-        left = await writes_left(resources, identity, settings, retry=retry)
-        run = _Run(
-            lease=formation_lease(identity, holder_of(runtime), retry=retry),
-            settings=settings,
-            forced=forced or retry,
-            by_turn=left is not None,
-        )
+    async def act(scoped: ScopedTransaction) -> tuple[_Work, dict[str, ScopeSettings]]:
+        return await _take_up(scoped, run), await scopes.scope_settings(scoped)
 
-        async def act(scoped: ScopedTransaction) -> tuple[_Work, dict[str, ScopeSettings]]:
-            return await _take_up(scoped, run), await scopes.scope_settings(scoped)
-
-        async with returned(resources, identity, run.lease):
-            work, guided = await resources.database.write(identity, act)
-        box, taken = work.box, len(work.box.messages)
-        return {
-            **_nothing_yet(),
-            "reason": work.reason,
-            "waits": work.waits,
-            "formed": taken,
-            "pending": box.pending - taken,
-            "set_aside": box.set_aside - (taken if run.takes_set_aside else 0),
-            "lease": run.lease.holder,
-            "batch": [*box.messages],
-            "guidance": _guidance(guided.values(), is_own=only_speaks(box.messages, identity.user_id)),
-            "names": {key: part.name for key, part in guided.items() if part.name},
-            "read_seq": read_seq,
-            "overrides": overrides,
-            "extraction": settings.extraction,
-            "max_facts": (facts_of_turn if left else facts_of_batch)(box.messages, settings),
-            "max_writes": min(left, settings.writes_per_turn) if left else None,
-        }
-
-    return gate
+    async with returned(resources, identity, run.lease):
+        work, guided = await resources.database.write(identity, act)
+    box, taken = work.box, len(work.box.messages)
+    return {
+        **_nothing_yet(),
+        "reason": work.reason,
+        "waits": work.waits,
+        "formed": taken,
+        "pending": box.pending - taken,
+        "set_aside": box.set_aside - (taken if run.takes_set_aside else 0),
+        "lease": run.lease.holder,
+        "batch": [*box.messages],
+        "guidance": _guidance(guided.values(), is_own=only_speaks(box.messages, identity.user_id)),
+        "names": {key: part.name for key, part in guided.items() if part.name},
+        "read_seq": read_seq,
+        "overrides": overrides,
+        "extraction": settings.extraction,
+        "max_facts": (facts_of_turn if left else facts_of_batch)(box.messages, settings),
+        "max_writes": min(left, settings.writes_per_turn) if left else None,
+    }
 
 
 class _Run(NamedTuple):

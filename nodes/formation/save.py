@@ -14,10 +14,9 @@ from mnemic.operations.formation.drafts import accounted, crowded_out
 from mnemic.operations.formation.form import ConsolidationGraph
 from mnemic.operations.formation.selection import further_sources, quota_scope_key, related_to_living, within_cap
 from mnemic.operations.messages.speakers import brought_by, speakers
-from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import acting_for, identity_of
 from mnemic.operations.run.leases import formation_lease_of
-from mnemic.operations.run.resources import Provider, Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.search_text import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from mnemic.state.formation import Closing, Repeat, Twin
@@ -31,60 +30,55 @@ from mnemic.storage.transaction import ScopedTransaction
 _LOG = logging.getLogger("mnemic")
 
 
-def save(provide: Provider) -> FormationNode:
+async def save(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
     """One embedding batch for what has no vector yet, then one transaction: all of it, or nothing."""
+    identity = identity_of(runtime)
+    settings = resources.settings.overridden(state["overrides"])
+    batch, run = state["batch"], runtime.execution_info
+    drafted = [*state["facts"], *state["reflections"]]
+    new, closing = within_cap(drafted, state["closing"], state["max_writes"])
+    accounted_for = accounted(batch, crowded_out(state["account"], drafted, new))
+    new = related_to_living(new, closing)
+    kept = _kept(batch, new, further_sources(state["repeats"], new, batch), settings)
+    forgotten = accounted_for - {message.id for message in kept}
+    vectors, texts = await _embed(resources, new, state["vectors"], kept)
+    others = brought_by(batch)
 
-    async def save(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
-        resources = await provide()
-        identity = identity_of(runtime)
-        settings = resources.settings.overridden(state["overrides"])
-        batch, run = state["batch"], runtime.execution_info
-        drafted = [*state["facts"], *state["reflections"]]
-        new, closing = within_cap(drafted, state["closing"], state["max_writes"])
-        accounted_for = accounted(batch, crowded_out(state["account"], drafted, new))
-        new = related_to_living(new, closing)
-        kept = _kept(batch, new, further_sources(state["repeats"], new, batch), settings)
-        forgotten = accounted_for - {message.id for message in kept}
-        vectors, texts = await _embed(resources, new, state["vectors"], kept)
-        others = brought_by(batch)
+    async def act(scoped: ScopedTransaction) -> FormationState:
+        run_id, meta = run.run_id if run else None, {"brought_by": others} if others else {}
+        op_id = await scoped.begin_operation("formation", run_id=run_id, meta=meta)
+        await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
+        model = resources.embedder.name
+        stored = await memories.insert(scoped, new, model=model, vectors=vectors, run_id=run_id)
+        dropped = [memory for memory in new if memory.id not in stored]
+        twins = await memories.twins(scoped, dropped) if dropped else {}
+        superseded = await _supersede(scoped, closing, stored, twins)
+        made = [memory for memory in new if memory.id in stored]
+        again = [
+            Repeat(new=row, known_id=twins[row.id].id, scope_key=row.scope_key, is_stored=True)
+            for row in dropped
+            if row.id in twins
+        ]
+        await memories.add_sources(scoped, further_sources([*state["repeats"], *again], made, batch))
+        if state["max_writes"] is not None:
+            await _count_turn(scoped, quota_scope_key(batch, identity), len(stored), settings)
+        if texts:
+            await inbox.index_messages(scoped, model, texts)
+        if forgotten:
+            await inbox.forget_later(scoped, forgotten, timedelta(days=settings.forget_after_days))
+        await inbox.forget_due(scoped)
+        await scopes.touch(scoped, [memory.scope_key for memory in made])
+        due = await _due(scoped, settings)
+        await leases.finish(scoped, formation_lease_of(state, identity))
+        return {
+            "stored": dict(Counter(memory.kind for memory in made)),
+            "superseded": superseded,
+            "unaccounted": len(batch) - len(accounted_for),
+            "due": due,
+        }
 
-        async def act(scoped: ScopedTransaction) -> FormationState:
-            run_id, meta = run.run_id if run else None, {"brought_by": others} if others else {}
-            op_id = await scoped.begin_operation("formation", run_id=run_id, meta=meta)
-            await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
-            model = resources.embedder.name
-            stored = await memories.insert(scoped, new, model=model, vectors=vectors, run_id=run_id)
-            dropped = [memory for memory in new if memory.id not in stored]
-            twins = await memories.twins(scoped, dropped) if dropped else {}
-            superseded = await _supersede(scoped, closing, stored, twins)
-            made = [memory for memory in new if memory.id in stored]
-            again = [
-                Repeat(new=row, known_id=twins[row.id].id, scope_key=row.scope_key, is_stored=True)
-                for row in dropped
-                if row.id in twins
-            ]
-            await memories.add_sources(scoped, further_sources([*state["repeats"], *again], made, batch))
-            if state["max_writes"] is not None:
-                await _count_turn(scoped, quota_scope_key(batch, identity), len(stored), settings)
-            if texts:
-                await inbox.index_messages(scoped, model, texts)
-            if forgotten:
-                await inbox.forget_later(scoped, forgotten, timedelta(days=settings.forget_after_days))
-            await inbox.forget_due(scoped)
-            await scopes.touch(scoped, [memory.scope_key for memory in made])
-            due = await _due(scoped, settings)
-            await leases.finish(scoped, formation_lease_of(state, identity))
-            return {
-                "stored": dict(Counter(memory.kind for memory in made)),
-                "superseded": superseded,
-                "unaccounted": len(batch) - len(accounted_for),
-                "due": due,
-            }
-
-        keys = [scope_key("user", user) for user in speakers(batch)]
-        return await resources.database.write(identity, act, also=keys)
-
-    return save
+    keys = [scope_key("user", user) for user in speakers(batch)]
+    return await resources.database.write(identity, act, also=keys)
 
 
 def _kept(

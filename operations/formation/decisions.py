@@ -17,6 +17,7 @@ from mnemic.policy.text.search_text import search_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.decide import Decision
 from mnemic.state.formation import Closing, Repeat, SimilarFact
+from mnemic.state.graphs import FormationState
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory, Relation
 from mnemic.state.settings import Settings
@@ -25,23 +26,17 @@ from mnemic.state.settings import Settings
 Neighbours = Mapping[UUID, Sequence[SimilarFact]]
 
 
-@dataclass
-class ComparedFacts:
-    """Facts that are not known yet, what lies so near that a decision is needed, and what the others repeat."""
-
-    fresh: list[NewMemory] = field(default_factory=list)
-    neighbours: dict[UUID, list[SimilarFact]] = field(default_factory=dict)
-    repeats: list[Repeat] = field(default_factory=list)
-
-
 def compare_facts(
     facts: Sequence[NewMemory],
     vectors: Sequence[Sequence[float]],
     stored: Sequence[SimilarFact],
     bands: Bands,
     settings: Settings,
-) -> ComparedFacts:
+) -> FormationState:
     """Compares the facts of a batch, in the order they were said, with those that are stored and with one another.
+
+    What comes of it are the facts that are not known yet, with their vectors, what lies so near them that a decision is
+    needed, and what the others repeat.
 
     Args:
         facts: the new ones.
@@ -50,22 +45,29 @@ def compare_facts(
         bands: of the embedder.
         settings: how many relations a fact gets, and from which similarity on.
     """
-    result = ComparedFacts()
+    fresh: list[NewMemory] = []
+    neighbours: dict[UUID, list[SimilarFact]] = {}
+    repeats: list[Repeat] = []
     known = [*stored, *_within_batch(facts, vectors)]
     dropped: set[UUID] = set()
     for place, fact in enumerate(facts):
         near = [(band_of_fact(fact.content, old, bands), old) for old in known if old.place == place]
         if same := [old for band, old in near if band == "auto"]:
             # said anew after all: what came before it in this batch does not close it
-            result.neighbours = _without(result.neighbours, {old.id for old in same})
+            neighbours = _without(neighbours, {old.id for old in same})
             dropped.add(fact.id)
-            result.repeats += _repeats(fact, same)
+            repeats += _repeats(fact, same)
             continue
         beside = [old for _, old in near if old.id not in dropped]
-        result.fresh.append(replace(fact, relations=related(beside, bands, settings)))
-        result.neighbours[fact.id] = [old for band, old in near if band == "check" and not old.protected]
-    result.neighbours = _without(result.neighbours, dropped)
-    return result
+        fresh.append(replace(fact, relations=related(beside, bands, settings)))
+        neighbours[fact.id] = [old for band, old in near if band == "check" and not old.protected]
+    return {
+        "facts": fresh,
+        "repeated": len(dropped),
+        "repeats": repeats,
+        "vectors": {fact.id: [*vector] for fact, vector in zip(facts, vectors, strict=True) if fact.id not in dropped},
+        "neighbours": _without(neighbours, dropped),
+    }
 
 
 def _without(neighbours: Neighbours, gone: Set[UUID]) -> dict[UUID, list[SimilarFact]]:
