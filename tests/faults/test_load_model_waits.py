@@ -231,7 +231,7 @@ async def test_formations_that_wait_for_a_model_leave_the_pool_to_recalls(clean_
 async def test_control_where_a_transaction_waits_for_the_model_callers_are_turned_away(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holding_a_transaction(monkeypatch, "formation.extract")
+    holding_a_transaction(monkeypatch, "formation.model_steps")
     turned_away, degraded = await crowd(clean_db, patience=1)
 
     assert {type(error) for error in turned_away} == {DatabaseUnavailableError}

@@ -1,25 +1,32 @@
-"""Formation: facts, then reflections and one episode; or observations, in a single call in place of all of them."""
+"""Formation's steps in which a model answers, and what they need to know of what is stored.
 
+Facts are extracted, compared with those that are known and decided on; then come reflections and one episode. Or
+observations, in a single call in place of all of them.
+"""
+
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from langgraph.runtime import Runtime
 
 from mnemic.models.answers import Flaw
-from mnemic.models.steps import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS, In, Step
+from mnemic.models.steps import DECIDE, EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS, In, Step
 from mnemic.operations.formation.builder import MemoryBuilder
-from mnemic.operations.formation.drafts import Drafts, ScopeResolver, crowded_out
+from mnemic.operations.formation.decisions import apply_decisions, compare_facts, concerned
+from mnemic.operations.formation.drafts import Drafts, ScopeResolver, crowded_out, foreign_tokens
 from mnemic.operations.formation.selection import most_important
-from mnemic.operations.messages.speakers import group_name, numbered, only_speaks
+from mnemic.operations.messages.speakers import group_name, numbered, only_speaks, speakers
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.names import display_name
+from mnemic.prompts.decide import DecideInput, KnownFact, NewFact
 from mnemic.prompts.extract_facts import ExtractFactsInput, ExtractFactsOutput
 from mnemic.prompts.extract_observations import ExtractObservationsInput, ExtractObservationsOutput
 from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput, StandingText
 from mnemic.state.graphs import FormationState
-from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import Memory, Message, NewMemory, Standing
 from mnemic.storage import memories
 
@@ -43,6 +50,63 @@ async def extract_facts(state: FormationState, resources: Resources, runtime: Ru
     places = {message.id: place for place, message in enumerate(state["batch"])}
     kept.sort(key=lambda fact: (fact.valid_from, places[fact.source_message_ids[-1]]))
     return {"facts": kept, "private": any(draft.private for draft in answer.facts), **update}
+
+
+async def find_similar(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
+    """Drops new facts that are known word for word, relates the others, and gathers what a decision is needed on.
+
+    One embedding batch, one query. The facts of one batch are compared with one another, too: who corrects themselves
+    does so in the same breath.
+    """
+    identity = identity_of(runtime)
+    facts, settings = state["facts"], resources.settings
+    vectors = await resources.embedder.embed([fact.search_text for fact in facts])
+    keys = [scope_key("user", user) for user in speakers(state["batch"])]
+    async with resources.database.scoped(identity, also=keys) as scoped:
+        stored = await memories.similar(
+            scoped,
+            [fact.scope_key for fact in facts],
+            vectors,
+            model=resources.embedder.name,
+            most=settings.neighbours,
+        )
+    # in a thread: 25 facts, each compared with all before it, take 20 ms
+    return await asyncio.to_thread(compare_facts, facts, vectors, stored, resources.embedder.bands, settings)
+
+
+async def decide(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
+    """ADD, UPDATE, DELETE with the new fact in its place, or NONE: one call for all facts, of what it was shown."""
+    facts, neighbours = state["facts"], state["neighbours"]
+    question = DecideInput(
+        facts=tuple(
+            NewFact(
+                number=number,
+                content=fact.content,
+                dated=fact.valid_from,
+                known=tuple(
+                    KnownFact(number=place, content=old.content, dated=old.dated, similarity=old.similarity)
+                    for place, old in known.items()
+                ),
+            )
+            for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1)
+        )
+    )
+    output = await run_step_metered(resources, identity_of(runtime), DECIDE, question)
+    outcome = apply_decisions(
+        facts,
+        neighbours,
+        output.decisions,
+        deletions=resources.settings.deletions_per_run,
+        foreign=foreign_tokens(state["batch"]),
+    )
+    changed = {fact.id for fact in facts if outcome.facts.get(fact.id, fact).content != fact.content}
+    return {
+        "facts": [*outcome.facts.values()],
+        "vectors": {key: vector for key, vector in state["vectors"].items() if key not in changed},
+        "closing": outcome.closings(),
+        "repeated": state["repeated"] + len(facts) - len(outcome.facts),
+        "repeats": [*state["repeats"], *outcome.repeats],
+    }
 
 
 async def extract_reflections(
