@@ -5,7 +5,7 @@ import pytest
 
 from mnemic.prompts.write_consolidation import WriteConsolidationOutput
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import InvalidInputError, ModelError
+from mnemic.state.errors import InvalidInputError
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -63,15 +63,6 @@ async def test_below_the_threshold_nothing_is_due(memory: Mnemic, model: Loopbac
     assert (await memory.consolidate(ANA, KEY))["outcome"] == "not_due"
     assert (await memory.consolidate(ANA, "agent:harbor", force=True))["outcome"] == "not_due"
     assert CONSOLIDATION not in asked(model)
-
-
-async def test_at_the_threshold_a_formation_consolidates_of_itself(memory: Mnemic, model: LoopbackModel) -> None:
-    await wish(memory, model, *WISHES)
-    model.answer(CONSOLIDATION, consolidation(TEXT))
-    await wish(memory, model, "Ana dislikes praise.", session="s2")
-
-    assert asked(model).count(CONSOLIDATION) == 1
-    assert await contents(memory, ANA, "consolidation") == [TEXT]
 
 
 async def test_the_second_one_is_given_the_first_and_the_newer_reflections_with_their_dates(
@@ -200,19 +191,6 @@ async def test_a_foreign_scope_key_is_refused(memory: Mnemic, model: LoopbackMod
 
     assert CONSOLIDATION not in asked(model)
     assert await contents(memory, ANA, "reflection") == sorted(WISHES)
-
-
-async def test_a_model_that_fails_after_the_formation_leaves_the_formation_saved(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
-    await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, threshold=1))
-    model.answer(CONSOLIDATION, 400)
-    await wish(memory, model, *WISHES[:1])
-
-    assert await contents(memory, ANA, "reflection") == [WISHES[0]]
-    assert (await memory.consolidate(ANA, KEY))["outcome"] == "backoff"
-    with pytest.raises(ModelError):
-        await memory.consolidate(ANA, KEY, force=True)
 
 
 async def test_every_speakers_own_text_is_written_by_one_formation(memory: Mnemic, model: LoopbackModel) -> None:

@@ -92,15 +92,6 @@ async def test_none_stores_nothing_and_settles_the_messages(memory: Mnemic, mode
     assert await memory.form(ANA) == []
 
 
-async def test_who_corrects_themselves_in_one_breath_leaves_the_last_word(memory: Mnemic, model: LoopbackModel) -> None:
-    await learn(memory, model, [OSLO, BERGEN], decision(1, "DELETE", 1, text=BERGEN))
-
-    assert await contents(memory, ANA) == [BERGEN]
-    (old,) = await closed(memory)
-    assert (old.content, old.state) == (OSLO, "superseded")
-    assert [event.event for event in await memory.history(ANA, old.id)] == ["ADD", "SUPERSEDE"]
-
-
 async def test_facts_of_one_moment_stand_in_the_order_of_their_messages(memory: Mnemic, model: LoopbackModel) -> None:
     """Hosts often give no times; in which order a model lists the facts tells nothing."""
     model.answer(FACTS, facts(fact(BERGEN, 2), fact(OSLO, 1)))
@@ -110,44 +101,44 @@ async def test_facts_of_one_moment_stand_in_the_order_of_their_messages(memory: 
     assert await contents(memory, ANA) == [BERGEN]
 
 
-async def test_a_fact_of_the_batch_that_falls_itself_closes_nothing(memory: Mnemic, model: LoopbackModel) -> None:
-    turin = "Ana lives in Turin with two cats."
-    await know(memory, model, OSLO)
-    again = "Ana lives in Oslo with both cats."
+TURIN = "Ana lives in Turin with two cats."
+AGAIN = "Ana lives in Oslo with both cats."
+DOG, BIRD = "Ana lives in Oslo with a dog.", "Ana lives in Oslo with a bird."
+ALL = "Ana lives in Oslo with two cats, a dog and a bird."
+CAT, CATS = "Ana lives in Oslo with one cat.", "Ana lives in Oslo with cats."
+GOAT = "A brown goat called Alma sleeps in the old barn behind the mill."
+MOVED = GOAT.replace("old barn", "new barn")
+#: What is known, what is new, what is decided on it, and which facts are closed then. All others live.
+DECIDED: dict[str, tuple[list[str], list[str], list[Decision], list[str]]] = {
     # known to fact 1 (again): 1 Oslo; known to fact 2 (Turin): 2 Oslo, 3 again
-    await learn(memory, model, [again, turin], decision(1, "NONE", 1), decision(2, "DELETE", 2, 3, text=turin))
-
-    assert await contents(memory, ANA) == [turin]
-    assert [item.content for item in await closed(memory)] == [OSLO]
-
-
-@pytest.mark.parametrize(
-    "made", [decision(1, "NONE", 1), decision(1, "UPDATE", 1, text="Ana lives with two cats in a flat.")]
-)
-async def test_a_decision_takes_nothing_from_what_the_new_fact_says(
-    memory: Mnemic, model: LoopbackModel, made: Decision
-) -> None:
-    await know(memory, model, OSLO)
-    await learn(memory, model, [BERGEN], made)
-
-    assert await contents(memory, ANA) == [BERGEN, OSLO]
-
-
-async def test_three_words_in_a_row_leave_the_last(memory: Mnemic, model: LoopbackModel) -> None:
-    turin = "Ana lives in Turin with two cats."
-    made = decision(1, "DELETE", 1, text=BERGEN), decision(2, "DELETE", 2, 3, text=turin)
-    await learn(memory, model, [OSLO, BERGEN, turin], *made)
-
-    assert await contents(memory, ANA) == [turin]
-    assert len(await closed(memory)) == 2
-
-
-UNTRUSTED = {
-    "unknown": [decision(1, "DELETE", 99, text=BERGEN)],
-    "first person": [decision(1, "UPDATE", 1, text="I live in Bergen.")],
-    "none": [],
-}
-FURTHER = {
+    "what falls itself closes nothing": (
+        [OSLO], [AGAIN, TURIN], [decision(1, "NONE", 1), decision(2, "DELETE", 2, 3, text=TURIN)], [OSLO]
+    ),
+    "who corrects themselves": ([], [OSLO, BERGEN], [decision(1, "DELETE", 1, text=BERGEN)], [OSLO]),
+    "three words in a row": (
+        [],
+        [OSLO, BERGEN, TURIN],
+        [decision(1, "DELETE", 1, text=BERGEN), decision(2, "DELETE", 2, 3, text=TURIN)],
+        [BERGEN, OSLO],
+    ),
+    "a repeat that says more": ([OSLO], [BERGEN], [decision(1, "NONE", 1)], []),
+    "an update that says less": (
+        [OSLO], [BERGEN], [decision(1, "UPDATE", 1, text="Ana lives with two cats in a flat.")], []
+    ),
+    # 1 is shown for the city, 2 for the goat
+    "numbers shown for another fact": (
+        [OSLO, GOAT],
+        [BERGEN, MOVED],
+        [decision(1, "DELETE", 2, text=BERGEN), decision(2, "DELETE", 1, text=MOVED)],
+        [],
+    ),
+    # 1, the nearest, says that already
+    "an update to another one's text": ([OSLO, CAT], [CATS], [decision(1, "UPDATE", 2, text=OSLO)], []),
+    "an unknown number": ([OSLO], [BERGEN], [decision(1, "DELETE", 99, text=BERGEN)], []),
+    "an update in the first person": ([OSLO], [BERGEN], [decision(1, "UPDATE", 1, text="I live in Bergen.")], []),
+    "no decision": ([OSLO], [BERGEN], [], []),
+}  # fmt: skip
+FURTHER: dict[str, list[Decision]] = {
     "unnamed": [decision(1, "DELETE", text=BERGEN)],
     "zero": [decision(1, "UPDATE", 0, -1, text=BERGEN)],
     "empty": [decision(1, "UPDATE", 1, text="")],
@@ -159,53 +150,32 @@ FURTHER = {
 
 
 @pytest.mark.parametrize(
-    "made",
+    ("known", "new", "made", "falls"),
     [
-        *(pytest.param(made, id=name) for name, made in UNTRUSTED.items()),
-        *(pytest.param(made, id=name, marks=pytest.mark.thorough) for name, made in FURTHER.items()),
+        *(pytest.param(*case, id=name) for name, case in DECIDED.items()),
+        *(
+            pytest.param([OSLO], [BERGEN], made, [], id=name, marks=pytest.mark.thorough)
+            for name, made in FURTHER.items()
+        ),
     ],
 )
-async def test_what_cannot_be_trusted_becomes_an_addition(
-    memory: Mnemic, model: LoopbackModel, made: list[Decision]
+async def test_a_decision_closes_what_it_was_shown_for_its_fact_and_whatever_cannot_be_trusted_adds(
+    memory: Mnemic, model: LoopbackModel, known: list[str], new: list[str], made: list[Decision], falls: list[str]
 ) -> None:
-    await know(memory, model, OSLO)
-    await learn(memory, model, [BERGEN], *made)
+    await know(memory, model, *known)
+    await learn(memory, model, new, *made)
 
-    assert await contents(memory, ANA) == [BERGEN, OSLO]
-    assert await closed(memory) == []
-
-
-async def test_a_number_shown_for_another_fact_touches_nothing(memory: Mnemic, model: LoopbackModel) -> None:
-    goat = "A brown goat called Alma sleeps in the old barn behind the mill."
-    await know(memory, model, OSLO, goat)
-    # 1 is shown for the city, 2 for the goat
-    moved = "A brown goat called Alma sleeps in the new barn behind the mill."
-    await learn(
-        memory, model, [BERGEN, moved], decision(1, "DELETE", 2, text=BERGEN), decision(2, "DELETE", 1, text=moved)
-    )
-
-    assert await contents(memory, ANA) == sorted([BERGEN, OSLO, goat, moved])
-    assert await closed(memory) == []
-
-
-async def test_an_update_to_what_another_fact_says_already_closes_nothing(memory: Mnemic, model: LoopbackModel) -> None:
-    cat, cats = "Ana lives in Oslo with one cat.", "Ana lives in Oslo with cats."
-    await know(memory, model, OSLO, cat)
-    await learn(memory, model, [cats], decision(1, "UPDATE", 2, text=OSLO))  # 1, the nearest, says that already
-
-    assert await contents(memory, ANA) == sorted([OSLO, cat, cats])
-    assert await closed(memory) == []
+    repeated = [AGAIN] if AGAIN in new else []
+    assert await contents(memory, ANA) == sorted({*known, *new} - {*falls, *repeated})
+    assert sorted(item.content for item in await closed(memory)) == falls
 
 
 async def test_two_updates_to_the_same_text_store_it_once(memory: Mnemic, model: LoopbackModel) -> None:
-    dog, bird = "Ana lives in Oslo with a dog.", "Ana lives in Oslo with a bird."
     await know(memory, model, OSLO)
-    all_of_it = "Ana lives in Oslo with two cats, a dog and a bird."
     # known to the dog: 1 the cats; known to the bird: 2 the cats, 3 the dog
-    made = decision(1, "UPDATE", 1, text=all_of_it), decision(2, "UPDATE", 2, text=all_of_it)
-    await learn(memory, model, [dog, bird], *made)
+    await learn(memory, model, [DOG, BIRD], decision(1, "UPDATE", 1, text=ALL), decision(2, "UPDATE", 2, text=ALL))
 
-    assert (await contents(memory, ANA)).count(all_of_it) == 1
+    assert (await contents(memory, ANA)).count(ALL) == 1
     assert [item.content for item in await closed(memory)] == [OSLO]
 
 

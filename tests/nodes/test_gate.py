@@ -1,35 +1,47 @@
-"""When a formation runs, and what agents and scopes override of it."""
+"""When a formation runs, what agents and scopes override of it, and its one operation: all of a run or nothing."""
 
+import asyncio
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import psycopg
 import pytest
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import ConfigurationError, InvalidInputError
+from mnemic.state.errors import (
+    ConcurrentChangeError,
+    ConfigurationError,
+    InvalidInputError,
+)
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
+    DECISIONS,
     FACTS,
     REFLECTIONS,
     asked,
     consolidation,
     contents,
+    decisions,
     fact,
     facts,
     last_prompt,
+    meanwhile,
     reflection,
     reflections,
+    scripted_memory,
+    together,
     turns,
 )
-from tests.support.worlds import identity
+from tests.support.server import Clone
+from tests.support.worlds import expire_leases, identity
 
 ANA = identity("ana", session="s1")
 FOUR = ("One.", "Two.", "Three.", "Four.")
 
 
-@pytest.mark.parametrize("said", [["One."], FOUR[:3], FOUR, ["word " * 400] * 3])
+@pytest.mark.parametrize("said", [["One."], FOUR[:3], FOUR, ["word " * 400] * 3, ["assistant: " + "word " * 200] * 4])
 async def test_below_the_triggers_nothing_is_asked_and_all_stays_pending(
     memory: Mnemic, model: LoopbackModel, said: Sequence[str]
 ) -> None:
@@ -55,12 +67,6 @@ async def test_enough_messages_or_words_are_formed(
     (run,) = await memory.form(ANA, force=False)
 
     assert (run["reason"], run["formed"], run["pending"]) == (reason, len(said), 0)
-
-
-async def test_an_assistants_words_weigh_a_fifth(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.observe(ANA, turns(*["assistant: " + "word " * 200] * 4))
-
-    assert await memory.form(ANA, force=False) == []
 
 
 @pytest.mark.parametrize(("minutes", "messages", "reason"), [(10, 4, "cold"), (9, 4, None), (10, 3, None)])
@@ -89,16 +95,6 @@ async def test_a_long_backlog_is_formed_in_batches_of_fifty(memory: Mnemic, mode
     first, last = model.chat_requests[0]["messages"][1]["content"], last_prompt(model, FACTS)
     assert "Turn 0." in first
     assert "Turn 119." in last
-
-
-async def test_an_agents_own_triggers_are_its_own(memory: Mnemic) -> None:
-    await memory.configure_agent(ANA, formation_min_messages=1, formation_messages=2)
-    other = identity("ana", agent="lighthouse", session="s1")
-    for who in (ANA, other):
-        await memory.observe(who, turns("One.", "Two."))
-
-    assert [run["reason"] for run in await memory.form(ANA, force=False)] == ["messages"]
-    assert await memory.form(other, force=False) == []
 
 
 @pytest.mark.parametrize("overrides", [{"pool_size": 3}, {"formation_messages": 0}, {"user_threshold": "many"}])
@@ -131,7 +127,8 @@ async def test_a_half_that_is_switched_off_is_not_formed(
     assert len(await contents(memory, ANA, "reflection")) == reflections_stored
 
 
-async def test_a_scopes_threshold_and_word_limit_beat_the_settings(memory: Mnemic, model: LoopbackModel) -> None:
+async def test_a_scopes_threshold_and_word_limit_beat_the_agents(memory: Mnemic, model: LoopbackModel) -> None:
+    await memory.configure_agent(ANA, user_threshold=1, user_word_limit=33)
     own = ScopeSettings(
         scope_key="user:ana", name="Ana Lind", threshold=1, word_limit=12, consolidation_guidance="Stress the manner."
     )
@@ -160,16 +157,135 @@ async def test_an_inactive_scope_is_not_consolidated(memory: Mnemic, model: Loop
     assert await contents(memory, ANA, "reflection") == ["Ana wants short answers."]
 
 
-async def test_an_agents_threshold_and_word_limit_count_for_its_scopes(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.configure_agent(ANA, user_threshold=1, user_word_limit=33)
-    model.answer(REFLECTIONS, reflections(user=[reflection("Ana wants short answers.")]))
-    model.answer(CONSOLIDATION, consolidation("Ana wants short answers."))
-    await memory.observe(ANA, turns("Be short."))
-    await memory.form(ANA)
-
-    assert "At most 33 words." in last_prompt(model, CONSOLIDATION)
-
-
 async def test_a_formation_needs_a_session(memory: Mnemic) -> None:
     with pytest.raises(InvalidInputError, match="session_id"):
         await memory.form(identity("ana"))
+
+
+SAID = ("I keep bees.", "Good morning.", "assistant: Hello Ana.", "Well then.")
+BEES = facts(fact("Ana keeps bees.", 1))
+SHORT = reflections(user=[reflection("Ana wants short answers.", 4)])
+#: Tables in which a formation leaves something.
+WRITTEN = ("memories", "entries", "sources", "history", "history_contents")
+
+
+def rows(superuser: psycopg.Connection, table: str) -> int:
+    count = superuser.execute(f"select count(*) from mnemic.{table}").fetchone()
+    assert count is not None
+    return int(count[0])
+
+
+@pytest.mark.parametrize(
+    ("keep", "days", "kept"),
+    [
+        ("sources", 0, {"I keep bees.", "Well then."}),
+        ("sources", 7, {"I keep bees.", "Well then."}),
+        ("all", 0, {"I keep bees.", "Good morning.", "Hello Ana.", "Well then."}),
+        ("none", 0, set()),
+        pytest.param("none", 7, set(), marks=pytest.mark.thorough),
+    ],
+)
+async def test_only_the_messages_that_are_kept_are_found_and_keep_their_words(
+    clean_db: Clone,
+    model: LoopbackModel,
+    superuser: psycopg.Connection,
+    keep: Literal["sources", "all", "none"],
+    kept: set[str],
+    days: int,
+) -> None:
+    model.answer(FACTS, BEES)
+    model.answer(REFLECTIONS, SHORT)
+    async with scripted_memory(clean_db, model, keep_messages=keep, forget_after_days=days) as memory:
+        await memory.observe(ANA, turns(*SAID))
+        await memory.form(ANA)
+
+        for question in SAID:
+            said = question.removeprefix("assistant: ")
+            found = [item.content for item in await memory.query(ANA, said) if item.kind == "message"]
+            assert (said in found) == (said in kept)
+    left = superuser.execute("select content from mnemic.messages where content is not null").fetchall()
+    assert len(left) == (4 if days else len(kept))
+    assert kept <= {content for (content,) in left}
+    assert rows(superuser, "messages") == 4
+
+
+async def test_a_kept_message_is_found_by_its_speaker_and_its_session_only(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await memory.configure_agent(ANA, keep_messages="all")
+    await memory.observe(ANA, turns(*SAID))
+    await memory.form(ANA)
+
+    elsewhere = identity("ana", session="s2")
+    assert next(item.content for item in await memory.query(elsewhere, "keep bees")) == "I keep bees."
+    assert "Hello Ana." not in [item.content for item in await memory.query(elsewhere, "Hello Ana")]
+    assert "Hello Ana." in [item.content for item in await memory.query(ANA, "Hello Ana")]
+    assert await memory.query(identity("bo", session="s2"), "keep bees") == []
+
+
+async def test_everything_of_a_run_is_one_operation(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    model.answer(FACTS, BEES)
+    model.answer(REFLECTIONS, SHORT)
+    await memory.observe(ANA, turns(*SAID))
+    await memory.form(ANA)
+
+    found = superuser.execute(
+        "select count(*), count(distinct op_id), min(actor), min(reason), min(session_id) from mnemic.history"
+    ).fetchone()
+    assert found == (2, 1, "ana", "formation", "s1")
+    settled = superuser.execute(
+        "select count(*) from mnemic.messages where formed_by = (select min(op_id::text)::uuid from mnemic.history)"
+    ).fetchone()
+    assert settled == (4,)
+
+
+async def test_a_formation_that_was_overtaken_writes_nothing(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    """A lease does not hold for ever; then the messages themselves decide."""
+
+    async def overtake() -> None:
+        expire_leases(superuser)
+        model.answer(FACTS, facts(fact("Ana keeps bees.")))
+        model.answer(REFLECTIONS, SHORT)
+        assert (await run_once(memory, ANA))["stored"] == {"fact": 1, "reflection": 1}
+
+    model.answer(FACTS, facts(fact("Forty hives belong to Ana.")))
+    model.answer(REFLECTIONS, meanwhile(overtake, reflections(user=[reflection("No praise is welcome to Ana.")])))
+    await memory.observe(ANA, turns(*SAID))
+    with pytest.raises(ConcurrentChangeError):
+        await run_once(memory, ANA)
+
+    assert await contents(memory, ANA) == ["Ana keeps bees."]
+    assert len(await contents(memory, ANA, "reflection")) == 1
+    assert await memory.form(ANA) == []
+
+
+async def test_two_formations_of_two_sessions_both_win(memory: Mnemic, model: LoopbackModel) -> None:
+    """The same two answers: what the loser of the test above held was fit to be stored."""
+    model.answer(FACTS, together(2, facts(fact("Ana keeps bees.")), facts(fact("Forty hives belong to Ana."))))
+    model.answer(DECISIONS, decisions())  # the slower one may find the other's fact near its own
+    sessions = [ANA, identity("ana", session="s2")]
+    for who in sessions:
+        await memory.observe(who, turns(*SAID))
+    await asyncio.gather(*(run_once(memory, who) for who in sessions))
+
+    assert await contents(memory, ANA) == ["Ana keeps bees.", "Forty hives belong to Ana."]
+
+
+async def test_messages_that_come_while_the_model_writes_wait_for_the_next_run(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    model.answer(FACTS, meanwhile(lambda: memory.observe(ANA, turns(*SAID, "Goats, too.")), BEES), facts())
+    await memory.observe(ANA, turns(*SAID))
+    run = await run_once(memory, ANA)
+
+    assert (run["formed"], run["stored"]) == (4, {"fact": 1})
+    assert [run["formed"] for run in await memory.form(ANA)] == [1]
+
+
+async def run_once(memory: Mnemic, who: Any) -> dict[str, Any]:
+    result: dict[str, Any] = await memory.graphs.formation.ainvoke({"force": True}, context=who)
+    return result

@@ -1,9 +1,8 @@
 """What the refinement tools refuse: every refusal names what it is about, and writes nothing."""
 
-import asyncio
 import re
 from dataclasses import replace
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,7 +11,7 @@ from mnemic.operations.refinement import edits
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import NewMemory
 from mnemic.state.refinement import MAX_CALLS
-from tests.support.loopback import LoopbackModel, Request, calling, offering
+from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.played_refinements import (
     ANA,
     DONE,
@@ -34,7 +33,7 @@ from tests.support.played_refinements import (
     set_protected,
     update,
 )
-from tests.support.worlds import identity, operate
+from tests.support.worlds import identity
 from tests.support.worlds import memory as draft
 
 LOOP = "safe harbor " * 40
@@ -175,31 +174,6 @@ async def test_a_number_whose_memory_has_gone_is_as_an_unknown_one(
     assert told[0].startswith("[1], [2] became [9]: 16 tokens, now 11.")
     named = [re.search(r"^Refused: there is no memory (\[\d\])", answer) for answer in [*told[1:5], told[6]]]
     assert [found and found[1] for found in named] == ["[1]", "[2]", "[1]", "[2]", "[9]"]
-
-
-async def test_what_somebody_changed_meanwhile_is_shown_and_then_decided_on_again(
-    memory: Mnemic, model: LoopbackModel, core: list[NewMemory]
-) -> None:
-    change: LiteralString = "update memories set importance = 5 where id = %(id)s"
-    loop = asyncio.get_running_loop()
-
-    async def act() -> None:
-        await operate(memory.resources.database, ANA, lambda scoped: scoped.execute(change, {"id": core[0].id}))
-
-    def changing(_: Request) -> Any:
-        asyncio.run_coroutine_threadsafe(act(), loop).result(timeout=30)
-        return calling(delete(1))
-
-    look = search(query="answers", before="2026-03-03")
-    model.answer(offering("complete_refinement"), changing, *map(calling, (delete(1), look, delete(1), DONE)))
-    await memory.refine(ANA, KEY, force=True)
-
-    refused, again, seen, done = answers(model.chat_requests[-1])
-    assert refused.startswith("Refused: [1] was changed")
-    assert again == refused
-    assert "[1] core, profile, since 2026-03-02" in seen
-    assert "importance 5" in seen
-    assert done.startswith("[1] is deleted.")
 
 
 async def test_after_the_end_no_tool_does_anything(

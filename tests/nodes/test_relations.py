@@ -7,9 +7,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from mnemic.prompts.decide import Decision
 from mnemic.service.memory import Mnemic
 from mnemic.storage import memories
 from tests.support.loopback import LoopbackModel
+from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
     DECISIONS,
     DIMENSIONS,
@@ -73,27 +75,42 @@ async def form(memory: Mnemic, model: LoopbackModel, *words: str, **changes: Any
     await say(memory, ANA, *(f"About the {about_what}, {number}." for number in range(8)))
 
 
-async def test_a_new_fact_is_related_to_its_neighbours_from_link_min_on(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+#: Facts formed one after the other, each with what is decided on it, and what is related to what in the end.
+BOTH = "Ana painted the ferry and the boat."
+FORMED: dict[str, tuple[list[tuple[tuple[str, ...], list[Decision]]], set[Edge]]] = {
+    "from link_min on": (
+        [(("quay",), []), (("pier",), []), (("ferry",), [])],
+        {("pier", "quay", cosine(1)), ("ferry", "quay", cosine(56))},
+    ),
+    "in one batch": ([(("ferry", "boat", "mast"), [])], {("boat", "ferry", cosine(20))}),
+    # what a fact replaces is known by the supersession
+    "not what is deleted": (
+        [(("ferry", "quay"), []), (("boat",), [decision(1, "DELETE", 1, text=BOTH)])],
+        {("quay", "ferry", cosine(56)), ("boat", "quay", cosine(36))},
+    ),
+    "not what is updated": (
+        [(("ferry", "quay"), []), (("boat",), [decision(1, "UPDATE", 1, text=BOTH)])],
+        {("quay", "ferry", cosine(56)), ("boat", "quay", cosine(36))},
+    ),
+    # boat, ferry
+    "not what the run itself closes": (
+        [(("quay",), []), (("ferry", "boat"), [decision(1, "DELETE", 2)])], {("boat", "quay", cosine(36))}
+    ),
+    "not what is known already": ([(("ferry",), []), (("ferry", "boat"), [])], {("boat", "ferry", cosine(20))}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", mostly_thorough(FORMED.keys(), *(name for name in FORMED if "updated" not in name)))
+async def test_a_new_fact_is_related_to_what_lies_near_it_and_lives_on(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, case: str
 ) -> None:
     embed_by_place(model)
-    model.answer(DECISIONS, decisions())
-    await form(memory, model, "quay")
-    await form(memory, model, "pier")
-    assert edges(superuser) == {("pier", "quay", cosine(1))}
-    await form(memory, model, "ferry")
+    steps, wanted = FORMED[case]
+    for words, made in steps:
+        model.answer(DECISIONS, decisions(*made))
+        await form(memory, model, *words)
 
-    assert edges(superuser) == {("pier", "quay", cosine(1)), ("ferry", "quay", cosine(56))}
-
-
-async def test_facts_of_one_batch_are_related_to_one_another(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    embed_by_place(model)
-    model.answer(DECISIONS, decisions())
-    await form(memory, model, "ferry", "boat", "mast")
-
-    assert edges(superuser) == {("boat", "ferry", cosine(20))}
+    assert edges(superuser) == wanted
 
 
 async def test_edges_lead_to_the_nearest_and_no_further_than_so_many(
@@ -111,44 +128,6 @@ async def test_edges_lead_to_the_nearest_and_no_further_than_so_many(
     assert {from_: sum(edge[0] == from_ for edge in edges(superuser)) for from_, _, _ in edges(superuser)} == {
         "two": 1, "three": 2, "four": 2, "five": 2
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("event", ["DELETE", pytest.param("UPDATE", marks=pytest.mark.thorough)])
-async def test_what_a_fact_replaces_is_known_by_the_supersession_and_has_no_edge(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, event: str
-) -> None:
-    embed_by_place(model)
-    model.answer(DECISIONS, decisions())
-    await form(memory, model, "ferry", "quay")
-    assert edges(superuser) == {("quay", "ferry", cosine(56))}
-    model.answer(DECISIONS, decisions(decision(1, event, 1, text="Ana painted the ferry and the boat.")))
-    await form(memory, model, "boat")
-
-    assert {edge[:2] for edge in edges(superuser)} == {("quay", "ferry"), ("boat", "quay")}
-    closed = superuser.execute("select content from mnemic.memories where state = 'superseded'").fetchall()
-    assert closed == [("Ana painted the ferry.",)]
-
-
-async def test_a_fact_that_the_run_itself_closes_has_no_edge_either(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    embed_by_place(model)
-    await form(memory, model, "quay")
-    model.answer(DECISIONS, decisions(decision(1, "DELETE", 2)))  # boat, ferry
-    await form(memory, model, "ferry", "boat")
-
-    assert {edge[:2] for edge in edges(superuser)} == {("boat", "quay")}
-
-
-async def test_what_is_known_already_leaves_no_edge(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    embed_by_place(model)
-    model.answer(DECISIONS, decisions())
-    await form(memory, model, "ferry")
-    await form(memory, model, "ferry", "boat")
-
-    assert edges(superuser) == {("boat", "ferry", cosine(20))}
 
 
 async def forgotten_meanwhile(memory: Mnemic, model: LoopbackModel) -> None:
