@@ -15,8 +15,8 @@ from mnemic.models.chat import ChatModels
 from mnemic.models.steps import In, StepResult, ToolStep, prompt_of
 from mnemic.policy.text.hygiene import clean_text, clip_text
 from mnemic.state.errors import ConfigurationError
+from mnemic.state.kinds import Usage
 from mnemic.state.refinement import MAX_CALLS, ToolCall, Turn
-from mnemic.state.usage import Usage
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.language_models import BaseChatModel

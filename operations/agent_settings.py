@@ -6,9 +6,9 @@ from mnemic.operations.run.resources import Resources
 from mnemic.policy.overrides import checked_overrides
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
+from mnemic.state.kinds import Usage
 from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from mnemic.storage import scopes, usage
 from mnemic.storage.transaction import ScopedTransaction
 

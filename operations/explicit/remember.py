@@ -12,7 +12,7 @@ from mnemic.policy.categories import Categories
 from mnemic.policy.text.hygiene import require_text
 from mnemic.policy.text.writing import Problem, check_text
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError
-from mnemic.state.explicit import ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import Identity
 
 #: As long as a reflection; each one is in every prompt.

@@ -9,7 +9,7 @@ from mnemic.operations.messages.incoming_message import HostMessage, IncomingMes
 from mnemic.operations.messages.speakers import session_of
 from mnemic.operations.run.identity import BoundIdentity
 from mnemic.policy.text.hygiene import clean_text, clip_text, says_nothing, strip_recalled
-from mnemic.policy.text.names import display_name
+from mnemic.policy.text.search_text import display_name
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.state.errors import InvalidInputError, RefusedIdentityError
 from mnemic.state.identity import Identity

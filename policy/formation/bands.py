@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from mnemic.policy.text.dates_and_numbers import find_numbers
+from mnemic.policy.text.details import find_numbers
 from mnemic.state.errors import ConfigurationError
 
 Band = Literal["auto", "check", "fallback", "new"]

@@ -4,9 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from mnemic.policy.text.common_words import is_common_word, word_set
 from mnemic.policy.text.details import proper_nouns
-from mnemic.policy.text.words import WORD, bare, folded_words, pattern
+from mnemic.policy.text.words import WORD, bare, folded_words, is_common_word, pattern, word_set
 from mnemic.state.records import Standing
 
 #: So many names that the standing memory does not know make a search worth it.

@@ -1,15 +1,24 @@
-"""Makes text from outside fit to be stored, shown and searched."""
+"""Makes text from outside fit to be stored, shown and searched, and tells how long it is for a model.
+
+The database computes the same length from the number of characters.
+"""
 
 import re
 import sys
 import unicodedata
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import TypeVar
 
 from mnemic.policy.text.words import pattern
 from mnemic.state.errors import InvalidInputError
 
+Item = TypeVar("Item")
+
 #: One character of text in UTF-8 has at most 4 bytes; a memory or a message holds at most 8 KiB.
 MAX_TEXT_BYTES = 8192
+#: English text has about four characters a token; the estimate needs to be the same everywhere more than exact.
+CHARS_PER_TOKEN = 4
 #: Longer questions add nothing to a search and cost the embedder's time.
 MAX_QUESTION_CHARS = 2000
 #: Of a longer question no more is looked at: cleaning takes 0.1 ms then.
@@ -137,3 +146,20 @@ def strip_recalled(text: str) -> str:
         kept.append(text[position:])
     # a blank in the gap, so that what stood around a block cannot become a tag itself
     return " ".join(kept).strip()
+
+
+def count_tokens(text: str) -> int:
+    """Estimated tokens of a text: its characters divided by four, rounded up."""
+    return -(-len(text) // CHARS_PER_TOKEN)
+
+
+def fit(items: Sequence[Item], *, tokens: Callable[[Item], int], budget: int) -> list[Item]:
+    """The items that fit, in rank order: one that is too long is passed over, and smaller ones may still follow."""
+    chosen: list[Item] = []
+    left = budget
+    for item in items:
+        size = tokens(item)
+        if size <= left:
+            chosen.append(item)
+            left -= size
+    return chosen

@@ -13,7 +13,7 @@ from typing import Final
 
 from mnemic.policy.text.hygiene import visible
 from mnemic.service.cli.terminal import note
-from mnemic.state.changes import Bullet, Sign
+from mnemic.state.query import Bullet, Sign
 
 PROMPT: Final = "you> "
 #: Nobody types so much, and no line fills the memory.

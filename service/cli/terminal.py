@@ -19,8 +19,8 @@ from rich.text import Text
 
 from mnemic.policy.text.hygiene import clean_text
 from mnemic.state.errors import MnemicError
+from mnemic.state.governance import Operation
 from mnemic.state.records import HistoryEvent
-from mnemic.state.rollback import Operation
 
 Parameters = ParamSpec("Parameters")
 Found = TypeVar("Found", bound=Sized)
