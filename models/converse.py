@@ -15,7 +15,7 @@ from mnemic.models.answers import Aftermath, Flaw, ask, stopped
 from mnemic.models.chat import HIDDEN, ChatModels
 from mnemic.models.steps import StepResult
 from mnemic.models.tool_calls import TAKES_NO_TOOLS, offering, readable_calls
-from mnemic.policy.text.hygiene import whole_characters
+from mnemic.policy.text.shape import whole_characters
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.kinds import Usage
 

@@ -36,7 +36,6 @@ Seq = Annotated[int, Field(ge=0, lt=2**63)]
 
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
-
 #: What pydantic says of these is what somebody's object raised while it was read.
 _FOREIGN = frozenset({"mapping_type", "iteration_error", "get_attribute_error"})
 _LONGEST_NAME = 64
@@ -103,8 +102,8 @@ def validate(kind: type[Value], value: object, *, strict: bool | None = True) ->
     """
     if kind not in _ADAPTERS:
         _ADAPTERS[kind] = TypeAdapter(kind)
-    adapter: TypeAdapter[Value] = _ADAPTERS[kind]
     try:
+        adapter: TypeAdapter[Value] = _ADAPTERS[kind]
         return adapter.validate_python(value, strict=strict)
     except ValidationError as error:
         raise InvalidInputError(first_problem(error)) from None

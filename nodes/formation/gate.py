@@ -20,7 +20,7 @@ from mnemic.policy.formation.triggers import (
     turn_reason,
     weighted_tokens,
 )
-from mnemic.policy.text.hygiene import count_tokens
+from mnemic.policy.text.shape import count_tokens
 from mnemic.state.checking import validate
 from mnemic.state.formation import Account, Inbox
 from mnemic.state.graphs import FormationInput, FormationState, Waits

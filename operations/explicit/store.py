@@ -12,7 +12,7 @@ from mnemic.operations.formation.scope_resolver import Draft, ScopeResolver
 from mnemic.operations.formation.similarity import band_of_fact, related
 from mnemic.operations.messages.speakers import group_name, own_words
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.search_text import display_name, search_text
+from mnemic.policy.text.shape import display_name, search_text
 from mnemic.state.errors import InvalidInputError, NotRememberedError
 from mnemic.state.formation import Remembered, SimilarFact
 from mnemic.state.identity import Identity, scope_key, split_scope_key

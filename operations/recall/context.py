@@ -10,7 +10,7 @@ from mnemic.models.embedders import Vector
 from mnemic.operations.recall.query import search, search_setup
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.delta import SIGNS, header
-from mnemic.policy.text.hygiene import count_tokens, fit
+from mnemic.policy.text.shape import count_tokens, fit
 from mnemic.prompts.memory_context import found_line, memory_line
 from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
 from mnemic.state.graphs import RecallInput, RecallState

@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 from math import ceil
 from typing import Final
 
-from mnemic.policy.text.hygiene import count_tokens
+from mnemic.policy.text.shape import count_tokens
 from mnemic.state.kinds import FormationReason, Role
 from mnemic.state.records import Message
 from mnemic.state.settings import Settings

@@ -95,13 +95,12 @@ def unknown_names(names: tuple[str, ...], standing_text: str) -> tuple[str, ...]
         # the words of a line that cannot hold it are not looked at: of 6,000 memories they take 35 ms
         return any(word in folded and word in folded_words(line) for line, folded in lines)
 
-    return tuple(name for name in names if not any(map(is_known, _telling_words(name))))
+    def telling(name: str) -> list[str]:
+        # `New York` is known by `York`; a name of common words alone, by any of them
+        folded = folded_words(name)
+        return [word for word in folded if not is_common_word(word)] or folded
 
-
-def _telling_words(name: str) -> list[str]:
-    """`New York` is known by `York`; a name of common words alone, by any of them."""
-    folded = folded_words(name)
-    return [word for word in folded if not is_common_word(word)] or folded
+    return tuple(name for name in names if not any(map(is_known, telling(name))))
 
 
 def _asks_about_the_past(sentence: str, end: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from mnemic.policy.text.search_text import display_name
+from mnemic.policy.text.shape import display_name
 from mnemic.policy.text.words import bare, folded_words, is_common_word, words
 from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.state.records import Explanation, Found

@@ -217,7 +217,9 @@ def _names(text: str) -> list[str]:
         name = bare(word.text)
         if not _may_be_name(name) or any(char.isdigit() for char in name):
             continue
-        if not word.initial or name in inside or not is_common_word(name) or _acts(name, following):
+        verb = following.text.casefold() if following and name.casefold() in _NAME_OR_WORD else ""
+        acts = verb in _THIRD_PERSON or verb.endswith(("s", "ed"))
+        if not word.initial or name in inside or not is_common_word(name) or acts:
             names.setdefault(name.casefold(), name)
     return list(names.values())
 
@@ -228,13 +230,6 @@ def _may_be_name(word: str) -> bool:
     if not any(map(str.isupper, word)) or folded in _SUBJECT_I or folded in DATE_WORDS:
         return False
     return not (len(word) > 1 and word.isupper() and is_common_word(word))
-
-
-def _acts(name: str, following: Word | None) -> bool:
-    if following is None or name.casefold() not in _NAME_OR_WORD:
-        return False
-    verb = following.text.casefold()
-    return verb in _THIRD_PERSON or verb.endswith(("s", "ed"))
 
 
 def _quoted(text: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Literal, NamedTuple
 
 from mnemic.policy.text.details import DATE_WORDS
-from mnemic.policy.text.hygiene import clean_text
+from mnemic.policy.text.shape import clean_text
 from mnemic.policy.text.words import (
     WORD,
     Word,

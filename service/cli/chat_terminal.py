@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from mnemic.policy.text.hygiene import visible
+from mnemic.policy.text.shape import visible
 from mnemic.service.cli.terminal import note
 from mnemic.state.query import Bullet, Sign
 

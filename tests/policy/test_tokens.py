@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy.formation.triggers import ROLE_WEIGHTS, weighted_tokens
-from mnemic.policy.text.hygiene import count_tokens, fit
+from mnemic.policy.text.shape import count_tokens, fit
 from mnemic.state.kinds import Role
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.text.search_text import MAX_PIECE_CHARS, display_name, pieces, search_text
+from mnemic.policy.text.shape import MAX_PIECE_CHARS, display_name, pieces, search_text
 
 MAY = datetime(2026, 5, 8, 23, 30, tzinfo=UTC)
 
