@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from mnemic.models.failures import failure_kind, refuses_request
 from mnemic.prompts import repair
 from mnemic.state.errors import ModelError, ModelOutputError
-from mnemic.state.usage import Usage
+from mnemic.state.kinds import Usage
 
 #: The longest right answer, 25 facts with everything, has about 10 KiB.
 MAX_ANSWER_BYTES = 64 * 1024

@@ -15,9 +15,9 @@ from mnemic.models.answers import Aftermath, Flaw, ask, stopped
 from mnemic.models.chat import HIDDEN, ChatModels
 from mnemic.models.steps import StepResult
 from mnemic.models.tool_calls import TAKES_NO_TOOLS, offering, readable_calls
-from mnemic.policy.text.hygiene import whole_characters
+from mnemic.policy.text.shape import whole_characters
 from mnemic.state.errors import ModelOutputError
-from mnemic.state.usage import Usage
+from mnemic.state.kinds import Usage
 
 if TYPE_CHECKING:  # 30 ms that the offline rules of formation never need; a test holds it
     from langchain_core.language_models import BaseChatModel

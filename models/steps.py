@@ -22,9 +22,9 @@ from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractR
 from mnemic.prompts.loader import Prompt
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
+from mnemic.state.kinds import Usage
 from mnemic.state.refinement import Turn
 from mnemic.state.settings import Tier
-from mnemic.state.usage import Usage
 
 In = TypeVar("In")
 Out = TypeVar("Out", bound=BaseModel)

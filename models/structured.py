@@ -26,7 +26,7 @@ from mnemic.models.chat import ChatModels
 from mnemic.models.steps import In, Out, Step, StepResult, prompt_of
 from mnemic.prompts import repair
 from mnemic.state.errors import ConfigurationError, ModelOutputError
-from mnemic.state.usage import Usage
+from mnemic.state.kinds import Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel  # 30 ms that the offline rules never need; a test holds it

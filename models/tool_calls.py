@@ -13,10 +13,10 @@ from pydantic_core import from_json
 from mnemic.models.answers import FILTERED, REFUSED, Aftermath, Bound, Flaw, ask, is_unreasonable, stopped
 from mnemic.models.chat import ChatModels
 from mnemic.models.steps import In, StepResult, ToolStep, prompt_of
-from mnemic.policy.text.hygiene import clean_text, clip_text
+from mnemic.policy.text.shape import clean_text, clip_text
 from mnemic.state.errors import ConfigurationError
+from mnemic.state.kinds import Usage
 from mnemic.state.refinement import MAX_CALLS, ToolCall, Turn
-from mnemic.state.usage import Usage
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.language_models import BaseChatModel

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from mnemic.prompts.conversation import as_data
 from mnemic.prompts.described import Arguments, described
 from mnemic.prompts.memory_context import PREAMBLE, long_date
-from mnemic.state.explicit import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.formation import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import split_scope_key
 
 REMEMBER: Final = (

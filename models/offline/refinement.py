@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mnemic.models.offline.statements import Statement, stored
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.refinement import MAX_CALLS, LedgerEntry, ToolCall, Turn
 

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from mnemic.policy.text.hygiene import clean_text, strip_recalled
+from mnemic.policy.text.shape import clean_text, strip_recalled
 from mnemic.prompts import decide, extract_facts, extract_observations, extract_reflections, write_consolidation
 from tests.hostile.orders import Order
 from tests.support.loopback import Request

@@ -16,8 +16,8 @@ from mnemic.prompts.extract_facts import ExtractFactsInput, ExtractFactsOutput, 
 from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput
 from mnemic.prompts.write_consolidation import DatedText, WriteConsolidationInput, WriteConsolidationOutput
 from mnemic.state.errors import ModelError
+from mnemic.state.kinds import Usage
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from tests.support.loopback import LoopbackModel
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)

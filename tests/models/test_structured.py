@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict
 from mnemic.models.chat import ChatModels
 from mnemic.models.structured import structured
 from mnemic.state.errors import ConfigurationError, ModelOutputError
+from mnemic.state.kinds import Usage
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from tests.support.loopback import Answer, LoopbackModel, Reply, Request
 
 Method = Literal["json_schema", "function_calling"]
