@@ -26,6 +26,11 @@ def as_data(text: str) -> str:
     return escape(text)
 
 
+def single_line(text: str) -> str:
+    """Data without a line break, which could otherwise pass for the beginning of another entry."""
+    return as_data(" ".join(text.split()))
+
+
 def render_lines(lines: Iterable[Line]) -> str:
     """`3 [2026-03-02] Ana (user): text`, one message after the other.
 
@@ -39,7 +44,7 @@ def render_lines(lines: Iterable[Line]) -> str:
 
 
 def _name(speaker: str) -> str:
-    return as_data(" ".join(speaker.split()).translate(_SQUARE))
+    return single_line(speaker.translate(_SQUARE))
 
 
 def _indented(text: str) -> str:

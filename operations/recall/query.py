@@ -9,7 +9,7 @@ from mnemic.policy.recall.ranking import WEIGHTS, Weights, branch_weights, ranki
 from mnemic.policy.recall.scoring import ranked, reciprocal
 from mnemic.policy.text.hygiene import clean_question, clip_text
 from mnemic.policy.text.tokens import count_tokens, fit
-from mnemic.prompts.memory_query import bullet_line
+from mnemic.prompts.memory_context import bullet_line
 from mnemic.state.errors import EmbeddingError, InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.query import CandidateSearch, MemoryQuery

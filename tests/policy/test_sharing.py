@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnemic.policy.categories import load_categories
 from mnemic.policy.formation.sharing import (
     PERSONAL_CATEGORIES,
     content_tokens,
@@ -13,9 +14,9 @@ from mnemic.policy.formation.sharing import (
     is_personal,
     may_share,
 )
-from mnemic.prompts.categories import CATEGORIES
 from mnemic.state.kinds import Provenance
 
+CATEGORIES = load_categories().formed
 TEAM_FACTS = [
     "Moorbook deploys on Tuesdays only.",
     "The pilot covers berth booking only, without payments.",
