@@ -19,8 +19,6 @@ if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
 
 #: Tries after the first one, with the client's own growing pauses between them.
 MAX_RETRIES = 2
-#: Clients insist on a key; a server of one's own takes any.
-_ANY_KEY = SecretStr("none")
 OFFLINE_LABEL = "offline rules"
 #: What a model is made with whose tokens no host that streams its graph may show, nor make it stream: a tool call that
 #: breaks off is completed silently then (langchain-core's `parse_partial_json`), and half of a text would pass for all.
@@ -102,7 +100,8 @@ def openai_endpoint(settings: Settings, setting: str) -> dict[str, Any]:
             f"{setting} names an OpenAI model, and there is no key: set OPENAI_API_KEY, "
             "or MNEMIC_BASE_URL for an OpenAI-compatible server"
         )
-    arguments = {"api_key": settings.api_key or _ANY_KEY, "base_url": settings.base_url}
+    # clients insist on a key; a server of one's own takes any
+    arguments = {"api_key": settings.api_key or SecretStr("none"), "base_url": settings.base_url}
     return {name: value for name, value in arguments.items() if value is not None}
 
 

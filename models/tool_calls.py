@@ -38,8 +38,6 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 NO_NAME = "unreadable"
 #: What is said beside the calls helps only the model itself, and is sent back with every later turn.
 MAX_TEXT_CHARS: Final = 2000
-#: Of a longer text no more is cleaned.
-_READ_CHARS: Final = 4 * MAX_TEXT_CHARS
 #: What else makes a provider refuse every request in which tools are offered.
 _CHECK: Final = "A model that takes no tools looks the same: check MNEMIC_AGENT_MODEL, or the agent's own agent_model,"
 _AFTER_A_TURN: Final = Aftermath(left="this turn changed nothing", check=_CHECK)
@@ -66,7 +64,8 @@ async def run_turn(step_input: RefineInput, tools: Sequence["BaseTool"], models:
     answer, flaw, spent = await ask(_offering(model, tools), messages, spent, _AFTER_A_TURN)
     if flaw in (REFUSED, FILTERED):
         return StepResult(Turn(), spent)
-    text = clip_text(clean_text(str(answer.text)[:_READ_CHARS]), MAX_TEXT_CHARS)
+    start = str(answer.text)[: 4 * MAX_TEXT_CHARS]  # of a longer one no more is cleaned
+    text = clip_text(clean_text(start), MAX_TEXT_CHARS)
     taken = {call.id for turn in step_input.turns for call in turn.calls}
     return StepResult(Turn(text=text, calls=tuple(_calls(answer, flaw, taken))), spent)
 

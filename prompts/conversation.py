@@ -38,13 +38,10 @@ def render_lines(lines: Iterable[Line]) -> str:
     on one line and without round brackets, so that no name can pass for another role's words.
     """
     return "\n".join(
-        f"{line.number} [{line.said_at:%Y-%m-%d}] {_name(line.speaker)} ({line.role}): {_indented(line.content)}"
+        f"{line.number} [{line.said_at:%Y-%m-%d}] {single_line(line.speaker.translate(_SQUARE))} ({line.role}): "
+        f"{_indented(line.content)}"
         for line in lines
     )
-
-
-def _name(speaker: str) -> str:
-    return single_line(speaker.translate(_SQUARE))
 
 
 def _indented(text: str) -> str:

@@ -1,7 +1,6 @@
 """A model step: its prompt, read from a Markdown file, and the types of what it takes and answers."""
 
 import re
-from collections.abc import Mapping
 from importlib.resources import files
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -54,7 +53,8 @@ class Prompt(NamedTuple):
             raise InvalidInputError(
                 f"prompt {self.name!r} takes {sorted(self.variables)}: missing {missing}, surplus {surplus}"
             )
-        return _filled(self.system, values), _filled(self.user, values)
+        system, user = (_SLOT.sub(lambda slot: values[slot[1]], text) for text in (self.system, self.user))
+        return system, user
 
 
 class Step(NamedTuple, Generic[In, Out]):
@@ -69,10 +69,6 @@ class Step(NamedTuple, Generic[In, Out]):
         values = step_input.variables()
         system, user = self.prompt.render(**{slot: values[slot] for slot in self.prompt.variables & values.keys()})
         return [SystemMessage(system), HumanMessage(user)]
-
-
-def _filled(text: str, values: Mapping[str, str]) -> str:
-    return _SLOT.sub(lambda slot: values[slot[1]], text)
 
 
 def parse_prompt(name: str, source: str, *, system_slots: bool = False) -> Prompt:
