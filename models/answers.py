@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from mnemic.prompts.repair import BROKEN, CUT, FILTERED, REFUSED, Flaw
 from mnemic.state.errors import ModelError, ModelOutputError
-from mnemic.state.usage import Usage
+from mnemic.state.kinds import Usage
 
 #: The longest right answer, 25 facts with everything, has about 10 KiB.
 MAX_ANSWER_BYTES = 64 * 1024

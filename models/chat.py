@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import SecretStr
 
 from mnemic.state.errors import ConfigurationError
+from mnemic.state.kinds import Usage
 from mnemic.state.settings import OFFLINE, Settings, Tier
-from mnemic.state.usage import Usage
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.language_models import BaseChatModel

@@ -21,7 +21,7 @@ from pydantic_core import from_json
 
 from mnemic.models.answers import Aftermath, Bound, StepResult, ask, is_unreasonable
 from mnemic.models.chat import HIDDEN, ChatModels, offline
-from mnemic.policy.text.hygiene import clean_text, clip_text, whole_characters
+from mnemic.policy.text.shape import clean_text, clip_text, whole_characters
 from mnemic.prompts.refine import REFINE, RefineInput
 from mnemic.prompts.repair import FILTERED, REFUSED, Flaw
 from mnemic.state.errors import ConfigurationError, ModelOutputError

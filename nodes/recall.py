@@ -8,9 +8,7 @@ from mnemic.operations.run.graph import RecallNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.recall.heuristics import search_reason
-from mnemic.policy.text.hygiene import clean_question
-from mnemic.policy.text.names import display_name
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import clean_question, count_tokens, display_name
 from mnemic.prompts.memory_context import render_context
 from mnemic.state.checking import validate
 from mnemic.state.errors import DatabaseUnavailableError

@@ -5,8 +5,8 @@ from datetime import datetime
 from xml.sax.saxutils import escape, quoteattr
 
 from mnemic.prompts.conversation import as_data, single_line
-from mnemic.state.changes import Bullet, Delta
 from mnemic.state.identity import Scope, split_scope_key
+from mnemic.state.query import Bullet, Delta
 from mnemic.state.records import Found, Memory, Standing
 
 PREAMBLE = (

@@ -12,7 +12,7 @@ from mnemic.prompts.conversation import single_line
 from mnemic.prompts.described import Arguments, Part, described
 from mnemic.prompts.loader import load_texts
 from mnemic.prompts.memory_context import PREAMBLE, long_date
-from mnemic.state.explicit import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.formation import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import split_scope_key
 from mnemic.state.query import MemoryFilters, MemoryQuery
 

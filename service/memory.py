@@ -16,9 +16,9 @@ from mnemic.service.refining import OwnRefinement
 from mnemic.service.threads import Threads
 from mnemic.state.checking import check_arguments
 from mnemic.state.identity import AnyIdentity
+from mnemic.state.kinds import Usage
 from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from mnemic.storage.opening import describe_database
 
 

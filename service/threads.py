@@ -13,7 +13,7 @@ from mnemic.service.base import MemoryBase
 from mnemic.state.checking import MAX_LISTED, check_arguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import AnyIdentity, HostId, Identity, to_identity
-from mnemic.state.threads import ThreadStatus
+from mnemic.state.supervisor import ThreadStatus
 from mnemic.storage.threads import ThreadSaver
 
 ThreadIds = Annotated[Sequence[str], Field(min_length=1, max_length=MAX_LISTED)]

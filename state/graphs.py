@@ -15,10 +15,9 @@ from uuid import UUID
 from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
-from mnemic.state.changes import Delta
 from mnemic.state.formation import Account, Closing, Neighbour, Repeat
 from mnemic.state.kinds import Extraction, FormationReason
-from mnemic.state.query import BudgetTokens
+from mnemic.state.query import BudgetTokens, Delta
 from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.

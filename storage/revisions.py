@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from mnemic.policy.recall.delta import EXPLICIT, LONGEST_TEXT, SIGNS
-from mnemic.state.changes import Change, Changes, Known
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
+from mnemic.state.query import Change, Changes, Known
 from mnemic.storage.statements import load_statements
 from mnemic.storage.transaction import ScopedTransaction
 

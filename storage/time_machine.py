@@ -10,8 +10,8 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from mnemic.state.errors import InvalidInputError, UnknownOperationError
+from mnemic.state.governance import Operation, PastMemory, Plan, PlanRow, Step
 from mnemic.state.records import Memory
-from mnemic.state.rollback import Operation, PastMemory, Plan, PlanRow, Step
 from mnemic.storage.statements import load_statements
 from mnemic.storage.transaction import ScopedTransaction
 

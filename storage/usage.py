@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from mnemic.state.usage import Usage
+from mnemic.state.kinds import Usage
 from mnemic.storage.statements import load_statements
 from mnemic.storage.transaction import ScopedTransaction
 

@@ -8,7 +8,7 @@ from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember, remember_procedure
 from mnemic.operations.messages.incoming_message import IncomingMessage
 from mnemic.operations.messages.normalize import INSTRUCTIONS, to_messages
-from mnemic.policy.formation.orders import gives_orders
+from mnemic.policy.formation.sharing import gives_orders
 from mnemic.prompts.tools import (
     DESCRIPTIONS,
     ForgetArguments,
@@ -17,7 +17,7 @@ from mnemic.prompts.tools import (
     remember_answer,
     remember_arguments,
 )
-from mnemic.state.explicit import ExplicitScope, ProcedureRequest, RememberRequest
+from mnemic.state.formation import ExplicitScope, ProcedureRequest, RememberRequest
 from mnemic.state.identity import SUPERVISOR
 from mnemic.state.records import Message
 from mnemic.tools.calling import Answer, Call, Tool

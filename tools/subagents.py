@@ -10,7 +10,7 @@ from pydantic import Field
 
 from mnemic.operations.run.model_step import agent_models, run_answer_metered
 from mnemic.operations.run.resources import Provider
-from mnemic.policy.text.hygiene import clean_text
+from mnemic.policy.text.shape import clean_text
 from mnemic.prompts.described import Arguments
 from mnemic.prompts.supervise import TASK, UNFINISHED, subagent_description, subagent_prompt
 from mnemic.tools.calling import Answer, Call, Caller, Tool, make_tool

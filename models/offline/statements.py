@@ -10,9 +10,8 @@ from importlib import resources
 from typing import NamedTuple
 
 from mnemic.policy.formation.sharing import content_tokens, is_pasted
-from mnemic.policy.text.common_words import FUNCTION_WORDS, word_set
-from mnemic.policy.text.dates_and_numbers import DATE_WORDS
-from mnemic.policy.text.words import QUOTED, sentences
+from mnemic.policy.text.details import DATE_WORDS
+from mnemic.policy.text.words import FUNCTION_WORDS, QUOTED, sentences, word_set
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.conversation import Line
 

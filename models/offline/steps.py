@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mnemic.models.offline.statements import Statement, spoken, stored
-from mnemic.policy.formation.orders import steers
-from mnemic.policy.text.hygiene import MAX_TEXT_BYTES
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.formation.sharing import steers
+from mnemic.policy.text.shape import MAX_TEXT_BYTES, count_tokens
 from mnemic.policy.text.words import sentences
 from mnemic.prompts.conversation import Line
 from mnemic.prompts.decide import DecideInput, DecideOutput, Decision, ShownFact

@@ -8,7 +8,7 @@ from mnemic.operations.run.graph import ConsolidationNode
 from mnemic.operations.run.identity import identity_of, require_own_scope
 from mnemic.operations.run.leases import holder_of, returned
 from mnemic.operations.run.resources import Provider
-from mnemic.policy.text.names import display_name
+from mnemic.policy.text.shape import display_name
 from mnemic.state.checking import validate
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Outcome

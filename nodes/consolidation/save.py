@@ -8,7 +8,7 @@ from mnemic.operations.run.graph import ConsolidationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import consolidation_lease_of, give_back
 from mnemic.operations.run.resources import Provider
-from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.shape import search_text
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.graphs import ConsolidationState
 from mnemic.state.identity import Identity, split_scope_key

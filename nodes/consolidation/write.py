@@ -11,7 +11,7 @@ from mnemic.operations.run.leases import consolidation_lease_of, give_back
 from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.text.details import kept_share, missing_details
-from mnemic.policy.text.hygiene import MAX_TEXT_BYTES, clean_text
+from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts.write_consolidation import (
     EMPTY_OR_REPEATING,

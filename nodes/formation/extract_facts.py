@@ -13,8 +13,7 @@ from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.categories import Categories
-from mnemic.policy.text.hygiene import clean_text, clip_text
-from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.shape import clean_text, clip_text, search_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.extraction import EXTRACT_FACTS, ExtractFactsOutput, ExtractionInput, FactDraft
 from mnemic.state.graphs import FormationState

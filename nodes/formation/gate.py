@@ -12,8 +12,15 @@ from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import formation_lease, holder_of, returned
 from mnemic.operations.run.resources import Provider
-from mnemic.policy.formation.triggers import facts_of_batch, facts_of_turn, first_turn, formation_reason, turn_reason
-from mnemic.policy.text.tokens import count_tokens, weighted_tokens
+from mnemic.policy.formation.triggers import (
+    facts_of_batch,
+    facts_of_turn,
+    first_turn,
+    formation_reason,
+    turn_reason,
+    weighted_tokens,
+)
+from mnemic.policy.text.shape import count_tokens
 from mnemic.state.checking import validate
 from mnemic.state.formation import Account, Inbox
 from mnemic.state.graphs import FormationInput, FormationState, Waits

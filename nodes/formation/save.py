@@ -16,7 +16,7 @@ from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import formation_lease_of
 from mnemic.operations.run.resources import Provider, Resources
-from mnemic.policy.text.search_text import pieces, search_text
+from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import Closing, Repeat, Twin
 from mnemic.state.graphs import FormationState

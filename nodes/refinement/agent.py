@@ -6,7 +6,7 @@ from mnemic.operations.refinement.session import RefinementSession, ToolFactory,
 from mnemic.operations.run.graph import RefinementNode
 from mnemic.operations.run.model_step import run_turn_metered
 from mnemic.operations.run.resources import Provider
-from mnemic.policy.text.names import display_name
+from mnemic.policy.text.shape import display_name
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.refinement import Batch, Ended, RefinementState

@@ -18,10 +18,9 @@ from mnemic.operations.run.model_step import agent_models, run_answer_metered
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.prompts.supervise import system_prompt
 from mnemic.prompts.tools import ForgetArguments
-from mnemic.state.host import MemoryState
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
-from mnemic.state.supervisor import Question, SupervisorState
+from mnemic.state.supervisor import MemoryState, Question, SupervisorState
 
 FORGET = "forget"
 #: Answers of one turn that may call tools; the next one has to do without, so that every turn ends.

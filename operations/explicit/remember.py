@@ -9,10 +9,10 @@ from mnemic.operations.explicit.store import Conversation, store_explicit
 from mnemic.operations.formation.scope_resolver import Draft
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Categories
-from mnemic.policy.text.hygiene import require_text
+from mnemic.policy.text.shape import require_text
 from mnemic.policy.text.writing import Problem, check_text
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError
-from mnemic.state.explicit import ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import Identity
 
 #: As long as a reflection; each one is in every prompt.

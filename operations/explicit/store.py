@@ -12,11 +12,9 @@ from mnemic.operations.formation.scope_resolver import Draft, ScopeResolver
 from mnemic.operations.formation.similarity import band_of_fact, related
 from mnemic.operations.messages.speakers import group_name, own_words
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.names import display_name
-from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.shape import display_name, search_text
 from mnemic.state.errors import InvalidInputError, NotRememberedError
-from mnemic.state.explicit import Remembered
-from mnemic.state.formation import SimilarFact
+from mnemic.state.formation import Remembered, SimilarFact
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Message, NewMemory

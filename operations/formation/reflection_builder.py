@@ -11,8 +11,7 @@ from mnemic.operations.formation.selection import Known, repeat
 from mnemic.operations.messages.speakers import cited, only_speaks, own_words, owner_of, session_of, speakers
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Categories
-from mnemic.policy.text.names import display_name
-from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.shape import display_name, search_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.extraction import ExtractObservationsOutput, ExtractReflectionsOutput, ReflectionDraft, StandingText
 from mnemic.state.formation import Repeat

@@ -22,9 +22,9 @@ from mnemic.state.errors import (
     RollbackStoppedError,
     UnknownOperationError,
 )
+from mnemic.state.governance import Operation, PastMemory, Plan, Rollback, RollbackOptions
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory
-from mnemic.state.rollback import Operation, PastMemory, Plan, Rollback, RollbackOptions
 from mnemic.storage import refinements, time_machine
 from mnemic.storage.database import Database
 from mnemic.storage.memories import STANDING

@@ -8,8 +8,7 @@ from uuid import UUID, uuid5
 from mnemic.operations.messages.incoming_message import HostMessage, IncomingMessage
 from mnemic.operations.messages.speakers import session_of
 from mnemic.operations.run.identity import BoundIdentity
-from mnemic.policy.text.hygiene import clean_text, clip_text, says_nothing, strip_recalled
-from mnemic.policy.text.names import display_name
+from mnemic.policy.text.shape import clean_text, clip_text, display_name, says_nothing, strip_recalled
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.state.errors import InvalidInputError, RefusedIdentityError
 from mnemic.state.identity import Identity

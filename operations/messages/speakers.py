@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from mnemic.policy.formation.sharing import is_pasted
-from mnemic.policy.text.names import display_name
+from mnemic.policy.text.shape import display_name
 from mnemic.prompts.conversation import Line
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity

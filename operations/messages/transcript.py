@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from mnemic.policy.text.hygiene import whole_characters
+from mnemic.policy.text.shape import whole_characters
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
 
 #: What providers take in no name, and how long one may be: a display name would end the thread for good.

@@ -10,13 +10,12 @@ from mnemic.models.embedders import Vector
 from mnemic.operations.recall.query import search, search_setup
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.delta import SIGNS, header
-from mnemic.policy.text.tokens import count_tokens, fit
+from mnemic.policy.text.shape import count_tokens, fit
 from mnemic.prompts.memory_context import found_line, memory_line
-from mnemic.state.changes import Change
 from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
 from mnemic.state.graphs import RecallInput, RecallState
 from mnemic.state.identity import Identity
-from mnemic.state.query import MAX_TOP_K, MemoryQuery
+from mnemic.state.query import MAX_TOP_K, Change, MemoryQuery
 from mnemic.state.records import Found, Memory, Standing, StandingPart
 from mnemic.state.settings import Settings
 from mnemic.storage import memories, revisions

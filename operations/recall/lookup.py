@@ -7,9 +7,9 @@ from uuid import UUID
 from mnemic.operations.explicit.forget import is_known
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.delta import bullets
-from mnemic.state.changes import Updates
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
+from mnemic.state.query import Updates
 from mnemic.state.records import HistoryEvent, Memory
 from mnemic.storage import history, memories, revisions
 

@@ -5,10 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from mnemic.models.embedders import Vector
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.recall.ranking import WEIGHTS, Weights, branch_weights, ranking_context
-from mnemic.policy.recall.scoring import ranked, reciprocal
-from mnemic.policy.text.hygiene import clean_question, clip_text
-from mnemic.policy.text.tokens import count_tokens, fit
+from mnemic.policy.recall.scoring import WEIGHTS, Weights, branch_weights, ranked, ranking_context, reciprocal
+from mnemic.policy.text.shape import clean_question, clip_text, count_tokens, fit
 from mnemic.prompts.memory_context import bullet_line
 from mnemic.state.errors import EmbeddingError, InvalidInputError
 from mnemic.state.identity import Identity

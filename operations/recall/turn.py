@@ -11,8 +11,8 @@ from mnemic.operations.messages.incoming_message import HostMessage, IncomingMes
 from mnemic.operations.messages.normalize import require_list
 from mnemic.operations.run.graph import run_graph
 from mnemic.state.graphs import RecallOutput, SearchMode
-from mnemic.state.host import MemoryState
 from mnemic.state.identity import Identity
+from mnemic.state.supervisor import MemoryState
 
 RecallGraph = Pregel[Any, Identity, Any, Any]
 

@@ -8,9 +8,7 @@ from uuid import UUID, uuid4
 
 from mnemic.operations.refinement.edits import require_text
 from mnemic.operations.refinement.session import RefinementSession
-from mnemic.policy.text.hygiene import clean_text
-from mnemic.policy.text.names import display_name
-from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.shape import clean_text, display_name, search_text
 from mnemic.state.errors import EmbeddingError, RefinementRefusedError
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory

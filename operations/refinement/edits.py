@@ -9,11 +9,9 @@ from typing import NoReturn
 from uuid import UUID
 
 from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession, bracketed, refuse_unknown
-from mnemic.policy.refinement.limits import merged_category
+from mnemic.policy.refinement import merged_category
 from mnemic.policy.text.details import missing_details
-from mnemic.policy.text.hygiene import MAX_TEXT_BYTES, clean_text, says_nothing
-from mnemic.policy.text.search_text import search_text
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, says_nothing, search_text
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts.refine import render_found, render_missing
 from mnemic.state.errors import RefinementRefusedError

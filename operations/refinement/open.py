@@ -7,7 +7,7 @@ from uuid import uuid4
 from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession
 from mnemic.operations.run.identity import require_own_scope
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.refinement.batching import batches
+from mnemic.policy.refinement import batches
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRunningError
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.refinement import LedgerEntry, RefinementResult

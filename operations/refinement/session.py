@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider, Resources
-from mnemic.policy.refinement.limits import lost_memories, protectable, removable
+from mnemic.policy.refinement import lost_memories, protectable, removable
 from mnemic.state.errors import RefinementRefusedError
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import Budget, Handles, LedgerEntry, RefinementState

@@ -16,9 +16,9 @@ from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.repair import Flaw
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, ModelError
 from mnemic.state.identity import Identity
+from mnemic.state.kinds import Usage
 from mnemic.state.refinement import Turn
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from mnemic.storage import scopes, usage
 from mnemic.storage.transaction import ScopedTransaction
 

@@ -15,7 +15,7 @@ from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
 from mnemic.service.cli.terminal import columns, plain, report, say, show
 from mnemic.service.memory import Mnemic
 from mnemic.state.settings import OFFLINE
-from mnemic.state.threads import ThreadStatus
+from mnemic.state.supervisor import ThreadStatus
 
 Conversation = Annotated[
     str | None, typer.Option("--session", help="Go on with this conversation; default: a new one.")

@@ -12,7 +12,7 @@ from langgraph.types import Command, Interrupt
 
 from mnemic.operations.messages.transcript import spoken
 from mnemic.policy.categories import OWNER
-from mnemic.policy.text.hygiene import clean_text, says_nothing
+from mnemic.policy.text.shape import clean_text, says_nothing
 from mnemic.service.cli.chat_terminal import ChatTerminal
 from mnemic.service.cli.formed import FormedSession
 from mnemic.service.memory import Mnemic

@@ -11,9 +11,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from mnemic.policy.text.hygiene import visible
+from mnemic.policy.text.shape import visible
 from mnemic.service.cli.terminal import note
-from mnemic.state.changes import Bullet, Sign
+from mnemic.state.query import Bullet, Sign
 
 PROMPT: Final = "you> "
 #: Nobody types so much, and no line fills the memory.

@@ -12,8 +12,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from mnemic.policy.text.hygiene import clip_text
-from mnemic.policy.text.names import display_name
+from mnemic.policy.text.shape import clip_text, display_name
 from mnemic.service.cli.demo_corpus import Conversation, Question
 from mnemic.service.cli.formed import Counts
 from mnemic.service.cli.terminal import columns, day, plain, show, show_text

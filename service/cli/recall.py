@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
-from mnemic.policy.text.names import display_name
+from mnemic.policy.text.shape import display_name
 from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity
 from mnemic.service.cli.terminal import columns, day, emit, plain, report, say, show, show_text
 from mnemic.service.memory import Mnemic

@@ -10,8 +10,8 @@ from mnemic.service.cli.options import ADMINISTRATOR, Actor, Agent, AsJson, Sess
 from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, emit, exit_if_wrong, plain, progress, say, show, withheld
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
-from mnemic.state.erasure import Erasure
 from mnemic.state.errors import InvalidInputError, UnknownMemoryError
+from mnemic.state.governance import Erasure
 from mnemic.state.identity import Identity
 from mnemic.storage.erasure import Progress
 

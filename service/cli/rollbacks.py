@@ -11,7 +11,7 @@ from rich.text import Text
 
 from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, columns, emit, plain, say, show, show_text, withheld
 from mnemic.state.errors import InvalidInputError, RollbackRefusedError
-from mnemic.state.rollback import LaterOperation, Rollback, RollbackOptions, StateChange
+from mnemic.state.governance import LaterOperation, Rollback, RollbackOptions, StateChange
 
 
 class RollBack(Protocol):

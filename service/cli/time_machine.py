@@ -29,7 +29,7 @@ from mnemic.service.governance.administration import Administration
 from mnemic.service.governance.time_machine import TimeMachine
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.rollback import PastMemory, RollbackOptions
+from mnemic.state.governance import PastMemory, RollbackOptions
 
 Operations = Annotated[
     list[UUID] | None,

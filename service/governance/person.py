@@ -7,8 +7,8 @@ from mnemic.operations.governance.actor import Actor
 from mnemic.service.base import MemoryBase
 from mnemic.service.governance.time_machine import TimeMachine
 from mnemic.state.checking import MAX_LISTED, AnyId, Moment, check_arguments, to_uuid
-from mnemic.state.erasure import Erasure
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.governance import Erasure
 from mnemic.state.identity import AnyIdentity, Identity, to_identity
 from mnemic.state.records import Memory
 from mnemic.storage.erasure import Progress

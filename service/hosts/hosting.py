@@ -14,9 +14,9 @@ from mnemic.service.base import MemoryBase
 from mnemic.state.checking import check_arguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import SearchMode
-from mnemic.state.host import MemoryState
 from mnemic.state.identity import HostId
 from mnemic.state.query import BudgetTokens
+from mnemic.state.supervisor import MemoryState
 from mnemic.tools import make_tools
 
 if TYPE_CHECKING:

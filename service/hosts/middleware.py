@@ -20,8 +20,8 @@ from mnemic.operations.recall.turn import RecallOptions, recall_turn
 from mnemic.operations.run.event_loop import run_on_loop
 from mnemic.operations.run.identity import identity_of
 from mnemic.service.base import MemoryBase
-from mnemic.state.host import MemoryState
 from mnemic.state.identity import Identity
+from mnemic.state.supervisor import MemoryState
 
 
 @dataclass(frozen=True, kw_only=True)

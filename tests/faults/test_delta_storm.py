@@ -11,8 +11,8 @@ import pytest
 
 from mnemic.policy.recall.delta import MOST_BULLETS
 from mnemic.service.memory import Mnemic
-from mnemic.state.changes import Changes
 from mnemic.state.identity import Identity
+from mnemic.state.query import Changes
 from mnemic.state.records import NewMemory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import memories, opening, revisions

@@ -11,7 +11,7 @@ import pytest
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ContentErasedError, RefusedError
-from mnemic.state.rollback import Rollback
+from mnemic.state.governance import Rollback
 from mnemic.storage import inbox, memories, time_machine
 from tests.faults.strikes import UNFENCED_CONSOLIDATION, UNFENCED_FORMATION
 from tests.support.erasing import ANA, CANARY, places, problems

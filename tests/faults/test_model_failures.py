@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import EmbeddingError, EmbeddingInputError, ModelError, ModelOutputError
-from mnemic.state.usage import Usage
+from mnemic.state.kinds import Usage
 from tests.faults.model_failures import ANSWER_CANARY, ATTEMPTS, CALLED, CANARY, SAID, SENT, Failure
 from tests.support.loopback import Answer, LoopbackModel, Reply
 from tests.support.loopback_wire import bag_of_words

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from mnemic.policy.text.hygiene import clean_text, strip_recalled
+from mnemic.policy.text.shape import clean_text, strip_recalled
 from mnemic.prompts.decide import DECIDE
 from mnemic.prompts.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
 from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION

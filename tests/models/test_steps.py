@@ -28,8 +28,8 @@ from mnemic.prompts.write_consolidation import (
     WriteConsolidationOutput,
 )
 from mnemic.state.errors import ModelError
+from mnemic.state.kinds import Usage
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import fact, facts, observations, reflections
 

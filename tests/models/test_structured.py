@@ -24,8 +24,8 @@ from mnemic.models.structured import run_step
 from mnemic.prompts.loader import Step, StepOutput, parse_prompt
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
+from mnemic.state.kinds import Usage
 from mnemic.state.settings import Settings, Tier
-from mnemic.state.usage import Usage
 from tests.support import loopback
 from tests.support.loopback import Answer, LoopbackModel, Reply
 from tests.support.scripted import scripted_model, scripted_resources, turns

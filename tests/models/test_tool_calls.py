@@ -15,9 +15,9 @@ from mnemic.models.offline import steps as rules
 from mnemic.models.tool_calls import MAX_TEXT_CHARS, NO_NAME, run_turn
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
+from mnemic.state.kinds import Usage
 from mnemic.state.refinement import MAX_CALLS, Budget, ToolCall, Turn
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from tests.support.loopback import Answer, LoopbackModel, Reply, calling, offering
 from tests.support.loopback_wire import offered, schema_name
 from tests.support.loopback_wire import tool_call as wired

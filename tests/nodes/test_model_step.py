@@ -12,8 +12,8 @@ from mnemic.operations.run.resources import Resources
 from mnemic.prompts.refine import RefineInput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelError, ModelOutputError, RefusedError
+from mnemic.state.kinds import Usage
 from mnemic.state.refinement import Budget, Turn
-from mnemic.state.usage import Usage
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.scripted import (
     FACTS,

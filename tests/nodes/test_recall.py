@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError, MissingIdentityError

@@ -11,7 +11,7 @@ import pytest
 from mnemic.nodes.refinement import tools as tools_node
 from mnemic.operations.refinement import open as open_refinement
 from mnemic.operations.refinement.session import RefinementSession, refinement_session
-from mnemic.policy.refinement.batching import batches
+from mnemic.policy.refinement import batches
 from mnemic.service.memory import Mnemic
 from mnemic.storage import refinements
 from tests.support.loopback import LoopbackModel, Reply, calling, offering

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.operations.recall.context import fit_facts
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.memory_context import memory_line, render_context
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.governance.anchors import MAX_LINE, Anchors, contradictions, line_of, read_anchors, signed
-from mnemic.state.audit import EXPLANATIONS
+from mnemic.policy.governance.audit import MAX_LINE, Anchors, contradictions, read_anchors, signed
+from mnemic.state.governance import EXPLANATIONS
 
 KEY = "a secret of the tests' own"
 HASH = bytes(range(32))
 MORNING = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-LINE = line_of(signed(KEY, "harbor", 7, HASH, MORNING)).encode()
+LINE = signed(KEY, "harbor", 7, HASH, MORNING).model_dump_json().encode()
 
 
 def problems(*lines: bytes, key: str = KEY) -> list[int | None]:
@@ -36,7 +36,7 @@ def test_an_anchor_is_one_line_that_the_key_reads_again() -> None:
 
 def test_the_longest_agents_id_fits_in_a_line() -> None:
     for agent in ("x" * 128, "ü" * 64, '"' * 128, "🐝" * 32):
-        line = line_of(signed(KEY, agent, 2**63 - 1, HASH, MORNING))
+        line = signed(KEY, agent, 2**63 - 1, HASH, MORNING).model_dump_json()
         assert len(line) < MAX_LINE
         assert read_anchors([line.encode()], KEY).seqs(agent) == [2**63 - 1]
 
@@ -72,10 +72,10 @@ def test_another_key_signs_nothing_here() -> None:
         b"\xff\xfe",
         b"[" * 5000,
         b'{"seq": ' + b"9" * 5000 + b"}",
-        LINE.replace(b'"seq": 7', b'"seq": "7"'),
-        LINE.replace(b'"seq": 7', b'"seq": 7.0'),
-        LINE.replace(b'"seq": 7', b'"seq": 0'),
-        LINE.replace(b'"seq": 7', b'"seq": 7, "more": 1'),
+        LINE.replace(b'"seq":7', b'"seq": "7"'),
+        LINE.replace(b'"seq":7', b'"seq":7.0'),
+        LINE.replace(b'"seq":7', b'"seq": 0'),
+        LINE.replace(b'"seq":7', b'"seq":7, "more": 1'),
         LINE.replace(b'"harbor"', b'"\\ud800"'),
         LINE.replace(b'"harbor"', b'""'),
     ],
@@ -90,7 +90,7 @@ def test_any_file_can_be_read(lines: list[bytes]) -> None:
 
 
 def test_a_history_contradicts_an_anchor_by_another_hash_or_by_none() -> None:
-    anchors = read_anchors([LINE, line_of(signed(KEY, "harbor", 9, HASH, MORNING)).encode()], KEY)
+    anchors = read_anchors([LINE, signed(KEY, "harbor", 9, HASH, MORNING).model_dump_json().encode()], KEY)
     assert list(contradictions(anchors, "harbor", {7: HASH, 9: HASH})) == []
     assert list(contradictions(anchors, "museum", {})) == []
     found = list(contradictions(anchors, "harbor", {7: bytes(32)}))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.governance.audit_export import COLUMNS, check_export, first_hash, header_line, row_line
-from mnemic.state.audit import ChainRow, Head
+from mnemic.policy.governance.audit import COLUMNS, check_export, first_hash, header_line, row_line
+from mnemic.state.governance import ChainRow, Head
 
 KEYS = ["user:ana", "session:s1"]
 SALT, BEFORE, AFTER = b"salt", '{"state": "active"}', '{"content": "Ana keeps bees, Zoë says."}'
@@ -63,15 +63,15 @@ def changed(place: int, **fields: Any) -> list[str]:
 
 def test_an_export_as_it_was_made_has_no_problems() -> None:
     checked = check_export(EXPORT)
-    assert checked.problems == ()
+    assert checked.problems == []
     assert (checked.agent, checked.seq, checked.rows, checked.own, checked.erased) == ("harbor", 5, 5, 3, 1)
     assert checked.hash == json.loads(EXPORT[-1])["hash"]
-    assert check_export(line.encode() + b"\r\n" for line in [*EXPORT, ""]).problems == ()
+    assert check_export(line.encode() + b"\r\n" for line in [*EXPORT, ""]).problems == []
 
 
 def test_an_agent_without_a_history_has_an_export_too() -> None:
     header = header_line("harbor", "ana", KEYS, Head(seq=0, hash=first_hash("harbor")))
-    assert check_export([header]).problems == ()
+    assert check_export([header]).problems == []
     assert reasons([header_line("museum", "ana", KEYS, Head(seq=0, hash=first_hash("harbor")))]) == [
         (2, "the last row is not the one that the header names")
     ]
@@ -136,7 +136,7 @@ def test_contents_of_which_the_beginning_stands_in_the_salt_are_noticed() -> Non
     """The digest runs over salt and text together, and so it fits wherever the one ends."""
     row = own(1, first_hash("harbor"), "ADD")
     header = header_line("harbor", "ana", KEYS, Head(seq=1, hash=row.hash))
-    assert check_export([header, row_line(row)]).problems == ()
+    assert check_export([header, row_line(row)]).problems == []
     for at in range(1, len(AFTER)):
         beginning, rest = SALT + AFTER[:at].encode(), AFTER[at:]
         assert hashlib.sha256(beginning + rest.encode()).hexdigest() == digest(AFTER)

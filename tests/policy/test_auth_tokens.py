@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mnemic.policy import auth_tokens
 from mnemic.policy.auth_tokens import MAX_TOKEN, decode_token, encode_token, new_claims
-from mnemic.policy.governance.anchors import line_of, signed
+from mnemic.policy.governance.audit import signed
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_GROUPS
 
@@ -69,7 +69,7 @@ FORGED = {
     "no algorithm": _signed("none"),
     "the key itself": jwt.encode(jwt.decode(TOKEN, options={"verify_signature": False}), KEY * 2, algorithm="HS256"),
     "no head": TOKEN.partition(".")[2],
-    "the mac of something else": line_of(signed(KEY, "guide", 1, b"0" * 32, NOW)),
+    "the mac of something else": signed(KEY, "guide", 1, b"0" * 32, NOW).model_dump_json(),
     "beyond ASCII": TOKEN + "é",
     "too long": f"{TOKEN.partition('.')[0]}.{'A' * MAX_TOKEN}.0",
 }

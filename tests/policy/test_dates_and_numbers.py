@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.text.dates_and_numbers import MONTHS, find_dates, find_numbers
+from mnemic.policy.text.details import MONTHS, find_dates, find_numbers
 
 
 @pytest.mark.parametrize(

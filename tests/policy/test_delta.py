@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy.recall.delta import LONGEST_TEXT, MOST_BULLETS, SIGNS, header, shortened
-from mnemic.state.changes import Bullet, Change, Changes, Event, Known
+from mnemic.state.query import Bullet, Change, Changes, Event, Known
 
 GONE = {"DELETE": "soft_deleted", "PURGE": "purged"}
 

@@ -4,9 +4,7 @@ from mnemic.policy.formation.bands import same_fact
 from mnemic.policy.formation.sharing import is_pasted, is_personal
 from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
 from mnemic.policy.text.details import kept_share
-from mnemic.policy.text.hygiene import clean_text, clip_text, strip_recalled
-from mnemic.policy.text.names import display_name
-from mnemic.policy.text.search_text import pieces
+from mnemic.policy.text.shape import clean_text, clip_text, display_name, pieces, strip_recalled
 from mnemic.policy.text.words import sentences
 from mnemic.policy.text.writing import check_text, is_degenerate
 

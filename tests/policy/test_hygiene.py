@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.text.hygiene import clean_text, clip_text, require_text, strip_recalled
+from mnemic.policy.text.shape import clean_text, clip_text, require_text, strip_recalled
 from mnemic.state.errors import InvalidInputError
 
 #: Every code point, lone surrogates included.

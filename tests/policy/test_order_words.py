@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemic.policy.formation.orders import gives_orders, steers
+from mnemic.policy.formation.sharing import gives_orders, steers
 from tests.hostile.orders import ORDERS
 
 CONVERSATIONS = Path(__file__).parents[2] / "examples" / "conversations"

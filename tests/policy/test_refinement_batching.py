@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.refinement.batching import batches
+from mnemic.policy.refinement import batches
 from mnemic.state.refinement import LedgerEntry
 from tests.support.ledgers import entry, ledger, tokens_of
 

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mnemic.policy.categories import load_categories
-from mnemic.policy.refinement.limits import (
+from mnemic.policy.refinement import (
     LEAST_KEPT,
     least_kept,
     lost_memories,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.formation.times import MOST_AHEAD, believed
+from mnemic.policy.formation.triggers import MOST_AHEAD, believed
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 FAR = NOON.replace(year=2150)

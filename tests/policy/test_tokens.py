@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.text.tokens import ROLE_WEIGHTS, count_tokens, fit, weighted_tokens
+from mnemic.policy.formation.triggers import ROLE_WEIGHTS, weighted_tokens
+from mnemic.policy.text.shape import count_tokens, fit
 from mnemic.state.kinds import Role
 
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.text.common_words import is_common_word
-from mnemic.policy.text.words import sentences, without_quotes, words
+from mnemic.policy.text.words import is_common_word, sentences, without_quotes, words
 
 
 def test_a_word_knows_whether_a_sentence_begins_with_it() -> None:

@@ -11,7 +11,7 @@ from mnemic import Administration, Mnemic
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.state.errors import RollbackConflictError, UnknownOperationError
-from mnemic.state.rollback import RollbackOptions
+from mnemic.state.governance import RollbackOptions
 from tests.support.loopback import LoopbackModel
 from tests.support.played_refinements import BOTH, ENGLISH, SHORT, refined
 from tests.support.rollbacks import ANA, everything, states, undo

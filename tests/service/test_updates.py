@@ -1,7 +1,7 @@
 """What became of memories since a revision: each with its sign, for whoever may read them, and whoever did it."""
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.changes import Bullet
+from mnemic.state.query import Bullet
 from tests.support.fixtures import memory as memory
 from tests.support.fixtures import model as model
 from tests.support.fixtures import resources as resources

@@ -9,9 +9,8 @@ import pytest
 
 from mnemic.state.errors import RefusedError
 from mnemic.state.identity import Identity
-from mnemic.state.kinds import Kind
+from mnemic.state.kinds import Kind, Usage
 from mnemic.state.records import IndexedText, Message, Relation, ScopeSettings
-from mnemic.state.usage import Usage
 from mnemic.storage import history, inbox, memories, scopes, usage
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction

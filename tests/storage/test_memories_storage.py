@@ -8,10 +8,9 @@ import psycopg
 import pytest
 
 from mnemic.state.errors import ConcurrentChangeError
-from mnemic.state.kinds import Kind
+from mnemic.state.kinds import Kind, Usage
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Memory, NewMemory, ScopeSettings, Supersession
-from mnemic.state.usage import Usage
 from mnemic.storage import memories, scopes, usage
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction

@@ -9,9 +9,9 @@ import pytest
 from psycopg.errors import ReadOnlySqlTransaction
 
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError
+from mnemic.state.kinds import Usage
 from mnemic.state.records import Supersession
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from mnemic.storage import inbox, memories, usage
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction

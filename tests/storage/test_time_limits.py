@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from mnemic.state.errors import DatabaseUnavailableError
+from mnemic.state.kinds import Usage
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from mnemic.storage import pool as pool_module
 from mnemic.storage import scopes, usage
 from mnemic.storage.database import Database

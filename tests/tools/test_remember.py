@@ -11,11 +11,11 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from mnemic.operations.explicit import store as keeping
-from mnemic.policy.formation.orders import gives_orders
+from mnemic.policy.formation.sharing import gives_orders
 from mnemic.prompts.tools import forget_answer, remember_answer
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, EmbeddingError, InvalidInputError
-from mnemic.state.explicit import ExplicitScope, Remembered
+from mnemic.state.formation import ExplicitScope, Remembered
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from tests.support.loopback import LoopbackModel

@@ -1,13 +1,80 @@
-"""What the Time Machine takes and returns: ids, kinds and states, never what a memory says."""
+"""What audits, rollbacks and erasures take and return: ids, codes and states.
+
+Never what a memory says, but to the person whose own it is, and of an export.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 from mnemic.state.kinds import Kind, State
+
+Problem = Literal[
+    "hash", "chain", "gap", "head", "contents", "erased", "replay", "relation", "entry", "cut", "rewritten", "anchor"
+]
+
+EXPLANATIONS: Final = MappingProxyType[Problem, str](
+    {
+        "hash": "this row of the history is not as it was written",
+        "chain": "the row before this one is not the one it was written after",
+        "gap": "rows of the history are missing before this one",
+        "head": "the head names another row than the newest of the history",
+        "contents": "what the history holds of this change is gone, or not as it was written",
+        "erased": "what was erased is back in the history",
+        "replay": "this memory is not as its history left it",
+        "relation": "a relation of this memory is not as the history left it",
+        "entry": "what a search sees of this memory is not what its state allows",
+        "cut": "this row was anchored, and the history has none of this number any more",
+        "rewritten": "this row was anchored with another hash: the history was written anew",
+        "anchor": "this line of the anchors is none, or was not signed with this key",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditProblem:
+    """One thing that is not as it should be, and where."""
+
+    problem: Problem
+    #: None: a line of a file with anchors that names nobody.
+    agent_id: str | None
+    seq: int | None = None
+    memory_id: UUID | None = None
+    #: The line of the file with anchors.
+    line: int | None = None
+
+    @property
+    def explanation(self) -> str:
+        """What it means, in a sentence."""
+        return EXPLANATIONS[self.problem]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """The newest row of an agent's history."""
+
+    seq: int
+    hash: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainRow:
+    """One row of the chain; of a person's own with what was hashed, and the contents where they still exist."""
+
+    seq: int
+    prev: bytes
+    hash: bytes
+    #: None: somebody else's.
+    text: str | None
+    salt: bytes | None
+    #: As the database writes it, for the digests are of that.
+    before: str | None
+    after: str | None
+
 
 #: What may stand against a rollback.
 Obstacle = Literal["protected", "later", "twins", "erased"]
@@ -171,3 +238,42 @@ class PastMemory:
     tokens: int
     importance: int
     protected: bool
+
+
+#: Why something stays that an erasure came upon.
+WhyStaying = Literal["said by another", "shared", "rests on the same messages"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concerned:
+    """A memory or a message that an erasure would take, or leave."""
+
+    id: UUID
+    kind: Kind | Literal["message"]
+    scope_key: str
+    #: What it says, where that is the person's own to read.
+    content: str | None
+    #: None: it goes.
+    stays: WhyStaying | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erasure:
+    """What an erasure took; of a dry run, what it would take."""
+
+    #: Memories that were erased by this call, and messages that it named.
+    erased: tuple[UUID, ...] = ()
+    #: How many messages were.
+    messages: int = 0
+    #: Memories and messages that are still to go: something is written as fast as it is erased. The next call goes on.
+    left: int = 0
+    #: When the erasure began that this call went on with; None: it began one.
+    goes_on_from: datetime | None = None
+    #: Of a dry run: what goes, and what stays and why.
+    going: tuple[Concerned, ...] = ()
+    staying: tuple[Concerned, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left."""
+        return self.left == 0
