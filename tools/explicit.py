@@ -9,10 +9,8 @@ from mnemic.operations.explicit.remember import remember, remember_procedure
 from mnemic.operations.messages.incoming_message import IncomingMessage
 from mnemic.operations.messages.normalize import INSTRUCTIONS, to_messages
 from mnemic.policy.formation.sharing import gives_orders
-from mnemic.prompts.explicit import (
-    FORGET,
-    REMEMBER,
-    REMEMBER_PROCEDURE,
+from mnemic.prompts.tools import (
+    DESCRIPTIONS,
     ForgetArguments,
     forget_answer,
     procedure_arguments,
@@ -27,14 +25,16 @@ from mnemic.tools.calling import Answer, Call, Tool
 
 def remember_tool(writable: Sequence[str] = ()) -> Tool:
     """One fact, or one core memory, of these categories; the artifact says what was stored, and for whom."""
-    return Tool(name="remember", description=REMEMBER, arguments=remember_arguments(writable), act=_remember)
+    return Tool(
+        name="remember", description=DESCRIPTIONS["remember"], arguments=remember_arguments(writable), act=_remember
+    )
 
 
 def procedure_tool() -> Tool:
     """Numbered steps; the artifact says what was stored, and for whom."""
     return Tool(
         name="remember_procedure",
-        description=REMEMBER_PROCEDURE,
+        description=DESCRIPTIONS["remember_procedure"],
         arguments=procedure_arguments(),
         act=_remember_procedure,
     )
@@ -42,7 +42,7 @@ def procedure_tool() -> Tool:
 
 def forget_tool() -> Tool:
     """One memory of the user or the session; the artifact says whether it was still there."""
-    return Tool(name="forget", description=FORGET, arguments=ForgetArguments, act=_forget)
+    return Tool(name="forget", description=DESCRIPTIONS["forget"], arguments=ForgetArguments, act=_forget)
 
 
 async def _remember(call: Call) -> Answer:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mnemic.operations.recall.query import query, result_line
-from mnemic.prompts.memory_query import DESCRIPTION, query_answer, query_arguments
+from mnemic.prompts.tools import DESCRIPTIONS, query_answer, query_arguments
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found
 from mnemic.tools.calling import Answer, Call, Tool
@@ -15,7 +15,7 @@ def memory_query(allowed: Sequence[str] = ()) -> Tool:
     return Tool(
         name="memory_query",
         concept="memory.query",
-        description=DESCRIPTION,
+        description=DESCRIPTIONS["memory_query"],
         arguments=query_arguments(allowed),
         act=_query,
     )

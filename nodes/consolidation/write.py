@@ -5,7 +5,6 @@ from typing import Literal
 
 from langgraph.runtime import Runtime
 
-from mnemic.models.steps import WRITE_CONSOLIDATION
 from mnemic.operations.run.graph import ConsolidationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import consolidation_lease_of, give_back
@@ -16,8 +15,8 @@ from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts.write_consolidation import (
     EMPTY_OR_REPEATING,
+    WRITE_CONSOLIDATION,
     DatedText,
-    Revision,
     WriteConsolidationInput,
     lacking,
     too_long,
@@ -49,8 +48,7 @@ def write_consolidation(provide: Provider) -> ConsolidationNode:
         drafts: list[str] = []
         problem: str | None = ""
         while problem is not None and len(drafts) < 2:
-            revision = Revision(draft=drafts[-1], problem=problem) if drafts else None
-            step_input = step_input._replace(revision=revision)
+            step_input = step_input._replace(draft=drafts[-1] if drafts else "", problem=problem)
             output = await run_step_metered(resources, identity, WRITE_CONSOLIDATION, step_input)
             drafts.append(clean_text(output.text))
             problem = _problem(drafts[-1], sources, state["word_limit"])

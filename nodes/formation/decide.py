@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 from langgraph.runtime import Runtime
 
-from mnemic.models.steps import DECIDE
 from mnemic.operations.formation.decisions import apply_decisions
 from mnemic.operations.formation.scope_resolver import foreign_tokens
 from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Provider
-from mnemic.prompts.decide import DecideInput, KnownFact, NewFact
+from mnemic.prompts.decide import DECIDE, DecideInput, ShownFact
 from mnemic.state.formation import Neighbour
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity
@@ -50,15 +49,15 @@ def decide(provide: Provider) -> FormationNode:
 def _question(concerned: Sequence[NewMemory], neighbours: Sequence[Neighbour]) -> DecideInput:
     return DecideInput(
         facts=tuple(
-            NewFact(number=number, content=fact.content, dated=fact.valid_from, known=_known(fact, neighbours))
+            ShownFact(number=number, content=fact.content, dated=fact.valid_from, known=_known(fact, neighbours))
             for number, fact in enumerate(concerned, start=1)
         )
     )
 
 
-def _known(fact: NewMemory, neighbours: Sequence[Neighbour]) -> tuple[KnownFact, ...]:
+def _known(fact: NewMemory, neighbours: Sequence[Neighbour]) -> tuple[ShownFact, ...]:
     return tuple(
-        KnownFact(number=number, content=row.fact.content, dated=row.fact.dated, similarity=row.fact.similarity)
+        ShownFact(number=number, content=row.fact.content, dated=row.fact.dated)
         for number, row in enumerate(neighbours, start=1)
         if row.new_id == fact.id
     )

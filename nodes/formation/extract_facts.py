@@ -5,7 +5,6 @@ from uuid import uuid4
 
 from langgraph.runtime import Runtime
 
-from mnemic.models.steps import EXTRACT_FACTS
 from mnemic.operations.formation.drafts import Drafts, crowded_out, run_drafting_step, unfounded
 from mnemic.operations.formation.scope_resolver import Draft, ScopeResolver
 from mnemic.operations.formation.selection import most_important
@@ -16,7 +15,7 @@ from mnemic.operations.run.resources import Provider
 from mnemic.policy.categories import Categories
 from mnemic.policy.text.shape import clean_text, clip_text, search_text
 from mnemic.policy.text.writing import check_text
-from mnemic.prompts.extract_facts import ExtractFactsInput, ExtractFactsOutput, FactDraft
+from mnemic.prompts.extraction import EXTRACT_FACTS, ExtractFactsOutput, ExtractionInput, FactDraft
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import NewMemory
@@ -36,11 +35,11 @@ def extract_facts(provide: Provider) -> FormationNode:
         if not resources.settings.overridden(state["overrides"]).rag:
             return {"facts": []}
         batch = state["batch"]
-        step_input = ExtractFactsInput(
+        step_input = ExtractionInput(
             lines=numbered(batch),
             group=group_name(identity, state["names"]),
             guidance=state["guidance"],
-            max_facts=state["max_facts"],
+            limit=state["max_facts"],
             categories=resources.categories.formed,
         )
         build = _Facts(ScopeResolver(batch, identity, step_input.group), resources.categories)

@@ -2,7 +2,6 @@
 
 from langgraph.runtime import Runtime
 
-from mnemic.models.steps import EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
 from mnemic.operations.formation.drafts import Drafts, crowded_out, run_drafting_step
 from mnemic.operations.formation.reflection_builder import ReflectionBuilder, read_existing_context
 from mnemic.operations.formation.scope_resolver import ScopeResolver
@@ -11,8 +10,13 @@ from mnemic.operations.messages.speakers import group_name, numbered
 from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider
-from mnemic.prompts.extract_observations import ExtractObservationsInput, ExtractObservationsOutput
-from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput
+from mnemic.prompts.extraction import (
+    EXTRACT_OBSERVATIONS,
+    EXTRACT_REFLECTIONS,
+    ExtractionInput,
+    ExtractObservationsOutput,
+    ExtractReflectionsOutput,
+)
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity
 
@@ -27,9 +31,10 @@ def extract_reflections(provide: Provider) -> FormationNode:
             return {"reflections": []}
         batch = state["batch"]
         context = await read_existing_context(resources, identity, batch, state["names"])
-        step_input = ExtractReflectionsInput(
+        step_input = ExtractionInput(
             lines=numbered(batch),
             standing=context.shown,
+            limit=state["max_facts"],
             new_facts=tuple(fact.content for fact in state["facts"]),
             group=group_name(identity, state["names"]),
             guidance=state["guidance"],
@@ -65,12 +70,12 @@ def extract_observations(provide: Provider) -> FormationNode:
         identity = identity_of(runtime)
         batch = state["batch"]
         context = await read_existing_context(resources, identity, batch, state["names"])
-        step_input = ExtractObservationsInput(
+        step_input = ExtractionInput(
             lines=numbered(batch),
             standing=context.shown,
             group=group_name(identity, state["names"]),
             guidance=state["guidance"],
-            max_observations=state["max_facts"],
+            limit=state["max_facts"],
             categories=resources.categories.formed,
         )
         resolver = ScopeResolver(batch, identity, step_input.group)

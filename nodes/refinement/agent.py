@@ -2,7 +2,6 @@
 
 from langgraph.runtime import Runtime
 
-from mnemic.models.steps import REFINE
 from mnemic.operations.refinement.session import RefinementSession, ToolFactory, refinement_session
 from mnemic.operations.run.graph import RefinementNode
 from mnemic.operations.run.model_step import run_turn_metered
@@ -32,9 +31,7 @@ def take_turn(provide: Provider, make_tools: ToolFactory) -> RefinementNode:
         turn, tokens = await run_turn_metered(
             session.resources,
             session.identity,
-            REFINE,
             _input(session, state, shown),
-            turns,
             make_tools(session),
             models,
         )

@@ -16,8 +16,8 @@ from mnemic.operations.run.graph import SupervisorNode, stream_progress
 from mnemic.operations.run.identity import supervisor_identity
 from mnemic.operations.run.model_step import agent_models, run_answer_metered
 from mnemic.operations.run.resources import Provider, Resources
-from mnemic.prompts.explicit import ForgetArguments
 from mnemic.prompts.supervise import system_prompt
+from mnemic.prompts.tools import ForgetArguments
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from mnemic.state.supervisor import MemoryState, Question, SupervisorState

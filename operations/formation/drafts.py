@@ -6,17 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from uuid import UUID
 
-from mnemic.models.answers import Flaw
-from mnemic.models.steps import In, Step
 from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.words import folded_words
 from mnemic.policy.text.writing import Verdict
-from mnemic.prompts import repair
-from mnemic.prompts.extract_facts import ExtractFactsOutput
-from mnemic.prompts.extract_observations import ExtractObservationsOutput
-from mnemic.prompts.extract_reflections import ExtractReflectionsOutput
-from mnemic.prompts.loader import Prompt
+from mnemic.prompts.extraction import ExtractFactsOutput, ExtractObservationsOutput, ExtractReflectionsOutput
+from mnemic.prompts.loader import In, Prompt, Step
+from mnemic.prompts.repair import NOTHING, Flaw, unusable_drafts
 from mnemic.state.formation import Account
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity
@@ -66,11 +62,11 @@ class Drafts:
         """What makes the answer useless: a draft without a source, most of them refused, nothing and no word of it."""
         drafts = self.checks.total()
         if not drafts and not nothing_else:
-            return Flaw(kind="nothing, and no word that there is nothing", advice=repair.NOTHING)
+            return NOTHING
         if not self.refused["no_source"] and 2 * self.refused.total() <= drafts:
             return None
         kind = f"{self.refused.total()} of {drafts} drafts cannot be used ({refusal_summary(self.refused)})"
-        return Flaw(kind=kind, advice=repair.unusable_drafts(self.refused, drafts, self.shown))
+        return Flaw(kind=kind, advice=unusable_drafts(self.refused, drafts, self.shown))
 
     def figures(self) -> FormationState:
         """What is counted; no refusals are left out, for an empty count begins anew."""

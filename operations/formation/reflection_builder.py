@@ -13,8 +13,7 @@ from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Categories
 from mnemic.policy.text.shape import display_name, search_text
 from mnemic.policy.text.writing import check_text
-from mnemic.prompts.extract_observations import ExtractObservationsOutput
-from mnemic.prompts.extract_reflections import ExtractReflectionsOutput, ReflectionDraft, StandingText
+from mnemic.prompts.extraction import ExtractObservationsOutput, ExtractReflectionsOutput, ReflectionDraft, StandingText
 from mnemic.state.formation import Repeat
 from mnemic.state.identity import Identity, Scope, scope_key, split_scope_key
 from mnemic.state.kinds import Kind

@@ -7,7 +7,7 @@ from mnemic.models.embedders import Vector
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.scoring import WEIGHTS, Weights, branch_weights, ranked, ranking_context, reciprocal
 from mnemic.policy.text.shape import clean_question, clip_text, count_tokens, fit
-from mnemic.prompts.memory_query import bullet_line
+from mnemic.prompts.memory_context import bullet_line
 from mnemic.state.errors import EmbeddingError, InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.query import CandidateSearch, MemoryQuery

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from mnemic.models.answers import Flaw
+from mnemic.models.answers import Answer, StepResult
 from mnemic.models.chat import ChatModels
-from mnemic.models.converse import run_answer
-from mnemic.models.steps import Answer, In, Out, Step, StepResult, ToolStep
-from mnemic.models.structured import run_step
-from mnemic.models.tool_calls import run_turn
+from mnemic.models.structured import Record, run_step
+from mnemic.models.tool_calls import run_answer, run_turn
 from mnemic.operations.run.resources import Resources
+from mnemic.prompts.loader import In, Step
+from mnemic.prompts.refine import RefineInput
+from mnemic.prompts.repair import Flaw
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, ModelError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Usage
@@ -30,10 +31,10 @@ _LOG = logging.getLogger("mnemic")
 async def run_step_metered(
     resources: Resources,
     identity: Identity,
-    step: Step[In, Out],
+    step: Step[In, Record],
     step_input: In,
-    check: Callable[[Out], Flaw | None] | None = None,
-) -> Out:
+    check: Callable[[Record], Flaw | None] | None = None,
+) -> Record:
     """The step's answer. No connection is held while the model works; its tokens are recorded afterwards.
 
     A paid answer is not lost for the record of its price: where that cannot be written, a warning says so.
@@ -50,13 +51,11 @@ async def run_step_metered(
 async def run_turn_metered(
     resources: Resources,
     identity: Identity,
-    step: ToolStep[In],
-    step_input: In,
-    turns: Sequence[Turn],
+    step_input: RefineInput,
     tools: Sequence["BaseTool"],
     models: ChatModels,
 ) -> tuple[Turn, int]:
-    """The step's next turn, and the tokens it cost; otherwise as `run_step_metered`.
+    """The next turn of a refinement, and the tokens it cost; otherwise as `run_step_metered`.
 
     Args:
         models: the agent's own.
@@ -64,7 +63,7 @@ async def run_turn_metered(
     Raises:
         ModelError: the model failed; nothing was written but what it had cost.
     """
-    result = await _recorded(resources, identity, run_turn(step, step_input, turns, tools, models))
+    result = await _recorded(resources, identity, run_turn(step_input, tools, models))
     return result.output, result.usage.input_tokens + result.usage.output_tokens
 
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from mnemic.operations.run.resources import Resources
-from mnemic.prompts.extract_facts import ExtractFactsOutput
-from mnemic.prompts.extract_reflections import ExtractReflectionsOutput
+from mnemic.prompts.extraction import ExtractFactsOutput, ExtractReflectionsOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.records import ScopeSettings

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 
 from mnemic import Mnemic
-from mnemic.models import converse
+from mnemic.models import tool_calls
 from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic as Service
 from tests.support.fixtures import memory as memory
@@ -98,7 +98,7 @@ async def test_a_call_that_broke_off_while_it_was_streamed_is_not_done(memory: M
 async def test_control_langchain_would_have_completed_it(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(converse, "_is_json", lambda text: True)
+    monkeypatch.setattr(tool_calls, "_is_json", lambda text: True)
     says(model, calling(("remember", f'{HALF}", "category": "interests", "importance": 3, "priv')), WORDS)
     await streamed(memory, "messages", "I sell my boat.")
     assert [item.content for item in await memory.memories(ANA)] == ["Ana sells her boat"]

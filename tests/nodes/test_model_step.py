@@ -7,7 +7,6 @@ import psycopg
 import pytest
 from langchain_core.tools import tool
 
-from mnemic.models.steps import REFINE
 from mnemic.operations.run.model_step import run_turn_metered
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.refine import RefineInput
@@ -96,9 +95,9 @@ def complete_refinement(summary: str) -> str:
     raise AssertionError("the tools are shown to the model, and not called")
 
 
-async def take(resources: Resources, step: Any = REFINE, **settings: Any) -> tuple[Turn, int]:
+async def take(resources: Resources, **settings: Any) -> tuple[Turn, int]:
     models = resources.models.with_settings(resources.settings.model_copy(update=settings))
-    return await run_turn_metered(resources, ANA, step, INPUT, (), [complete_refinement], models)
+    return await run_turn_metered(resources, ANA, INPUT, [complete_refinement], models)
 
 
 async def spent(resources: Resources) -> list[Usage]:
@@ -123,10 +122,10 @@ async def test_the_tokens_of_a_turn_are_returned_and_recorded_for_the_agents_own
 
 
 async def test_a_turn_by_the_rule_costs_nothing(clean_db: Clone) -> None:
-    step = REFINE._replace(offline=lambda _: Turn(text="by the rule"))
     with scripted_model() as model:
         async with scripted_resources(clean_db, model) as resources:
-            assert await take(resources, step, agent_model="offline") == (Turn(text="by the rule"), 0)
+            turn, tokens = await take(resources, agent_model="offline")
+            assert ([call.name for call in turn.calls], tokens) == (["complete_refinement"], 0)
             assert await spent(resources) == []
 
 

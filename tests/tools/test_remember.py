@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 
 from mnemic.operations.explicit import store as keeping
 from mnemic.policy.formation.sharing import gives_orders
-from mnemic.prompts.explicit import forget_answer, remember_answer
+from mnemic.prompts.tools import forget_answer, remember_answer
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, EmbeddingError, InvalidInputError
 from mnemic.state.formation import ExplicitScope, Remembered
