@@ -2,8 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -121,19 +122,14 @@ async def read_file(file: Path, key: str, *, may_miss: bool = False) -> Anchors:
 
 def _read(file: Path, key: str, may_miss: bool) -> Anchors:
     try:
-        return read_anchors(_lines(file), key)
+        with file.open("rb") as opened:
+            return read_anchors(iter(partial(opened.readline, MAX_LINE), b""), key)
     except FileNotFoundError:
         if may_miss:
             return Anchors()
         raise InvalidInputError(f"{file} cannot be read: there is no such file") from None
     except (OSError, ValueError) as error:
         raise _unusable(file, "read", error) from None
-
-
-def _lines(file: Path) -> Iterator[bytes]:
-    with file.open("rb") as opened:
-        while line := opened.readline(MAX_LINE):
-            yield line
 
 
 def _append(file: Path, line: str) -> None:

@@ -90,7 +90,7 @@ class OwnMemories(MemoryBase, TimeMachine[Identity]):
         Raises:
             InvalidInputError: no user in the identity.
         """
-        return await retention.erase_person(self._acting(identity), dry_run=dry_run, progress=progress)
+        return await retention.erase(self._acting(identity), None, dry_run=dry_run, progress=progress)
 
     @check_arguments
     def export_audit(self, identity: AnyIdentity) -> AsyncIterator[str]:
