@@ -21,10 +21,9 @@ from mnemic.prompts.extraction import (
     ExtractionInput,
     ExtractObservationsOutput,
     ExtractReflectionsOutput,
-    In,
     StandingText,
 )
-from mnemic.prompts.loader import Step
+from mnemic.prompts.loader import In, Step
 from mnemic.prompts.repair import Flaw
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, split_scope_key

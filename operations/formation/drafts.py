@@ -22,7 +22,7 @@ from mnemic.policy.formation.sharing import (
 )
 from mnemic.policy.text.words import folded_words
 from mnemic.policy.text.writing import Verdict
-from mnemic.prompts.loader import In, Prompt
+from mnemic.prompts.loader import Prompt
 from mnemic.prompts.repair import NOTHING, Flaw, unusable_drafts
 from mnemic.state.formation import Account
 from mnemic.state.graphs import FormationState
