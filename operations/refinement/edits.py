@@ -100,7 +100,7 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
         (entry,) = editor.require_editable(id)
         _require_no_consolidation([entry])
         _, left = await editor.count_lost([entry], "")
-        memory = await memories.one(editor.scoped, entry.id)
+        memory = await memories.find(editor.scoped, entry.id)
         if memory is None:
             refuse_unknown(id)
         await memories.see_every_category(editor.scoped)

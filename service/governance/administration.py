@@ -18,7 +18,7 @@ from mnemic.state.rollback import PastMemory
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
 from mnemic.storage.database import Database
-from mnemic.storage.opening import open_administration
+from mnemic.storage.opening import ADMINISTRATION, open_database
 
 
 class Administration(TimeMachine[str]):
@@ -44,7 +44,7 @@ class Administration(TimeMachine[str]):
             MnemicError: the database cannot be had.
         """
         chosen, who = Settings(**settings), validate(HostId, actor)
-        async with open_administration(chosen) as database:
+        async with open_database(chosen, login=ADMINISTRATION) as database:
             yield cls(database, chosen, who)
 
     def _acting(self, whose: str) -> Actor:
