@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any, Final
 
 from langgraph.checkpoint.postgres.base import MIGRATIONS
-from psycopg import AsyncConnection
 
 from mnemic.state.errors import DatabaseSetupError
 from mnemic.storage.connection import PoolerMode, is_pooled, pooler_mode
@@ -78,7 +77,11 @@ async def check(database: Database) -> list[Finding]:
             recorded: dict[str, str] = dict(await (await connection.execute(_SQL["record"])).fetchall())
             found["migrations"] += [(difference, None) for difference in chain(*differences(recorded))]
         if not found["migrations"]:
-            found["checkpoints"] += await _foreign_saver(connection)
+            row = await (await connection.execute(_SQL["saver_version"])).fetchone()
+            made, expected = row[0] if row else None, len(MIGRATIONS) - 1
+            if made != expected:  # a checkpointer's library that works with other tables
+                versions = f"version {made}, and the installed langgraph-checkpoint-postgres expects {expected}"
+                found["checkpoints"].append((f"the tables have {versions}", None))
     mode = await pooler_mode(database.dsn) if pooled else None
     if database.settings.pooler == "none" and mode == "transaction":
         found["pooler"].append(("a pooler whose clients share server connections and their prepared statements", None))
@@ -141,14 +144,3 @@ def _remedy(offences: Sequence[tuple[str, str | None]], advice: str) -> str:
     others = ", ".join(offence for offence, statement in offences if not statement)
     by_statement = [f"{mended}: a superuser runs {', '.join(statements)}"] if mended else []
     return "; ".join(by_statement + ([f"{others}: {advice}"] if others else []))
-
-
-async def _foreign_saver(connection: AsyncConnection) -> list[tuple[str, None]]:
-    """A checkpointer's library that works with other tables than Mnemic's."""
-    row = await (await connection.execute(_SQL["saver_version"])).fetchone()
-    made, expected = row[0] if row else None, len(MIGRATIONS) - 1
-    if made == expected:
-        return []
-    return [
-        (f"the tables have version {made}, and the installed langgraph-checkpoint-postgres expects {expected}", None)
-    ]
