@@ -30,8 +30,9 @@ _RECORD: LiteralString = (
     "insert into migrations (name, checksum) values (%s, %s)"
     " on conflict (name) do update set checksum = excluded.checksum, applied_at = clock_timestamp()"
 )
-_VECTOR_SCHEMA: LiteralString = (
-    "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector'"
+_VECTOR: LiteralString = (
+    "select e.extversion, n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace"
+    " where e.extname = 'vector'"
 )
 
 
@@ -85,26 +86,25 @@ async def _alone(connection: AsyncConnection) -> AsyncIterator[None]:
 
 
 async def _ensure_extension(connection: AsyncConnection) -> str:
-    installed = await _value(connection, "select extversion from pg_extension where extname = 'vector'")
-    if installed is None:
-        try:
-            await connection.execute("create extension vector")
-        except (FeatureNotSupported, UndefinedFile) as error:
-            raise DatabaseSetupError(
-                "pgvector is missing on this server: its administrator installs the package (for instance "
-                "postgresql-17-pgvector), then a superuser runs `create extension vector` in this database"
-            ) from error
-        except InsufficientPrivilege as error:
-            raise DatabaseSetupError(
-                "pgvector is not enabled here: a superuser must run `create extension vector` in this database"
-            ) from error
-        installed = await _value(connection, "select extversion from pg_extension where extname = 'vector'")
-    if tuple(int(part) for part in str(installed).split(".")[:2]) < MINIMUM_VECTOR:
+    """The schema that pgvector is in; it is made where it is missing."""
+    try:
+        await connection.execute("create extension if not exists vector")
+    except (FeatureNotSupported, UndefinedFile) as error:
+        raise DatabaseSetupError(
+            "pgvector is missing on this server: its administrator installs the package (for instance "
+            "postgresql-17-pgvector), then a superuser runs `create extension vector` in this database"
+        ) from error
+    except InsufficientPrivilege as error:
+        raise DatabaseSetupError(
+            "pgvector is not enabled here: a superuser must run `create extension vector` in this database"
+        ) from error
+    ((installed, schema),) = await (await connection.execute(_VECTOR)).fetchall()
+    if tuple(int(part) for part in installed.split(".")[:2]) < MINIMUM_VECTOR:
         raise DatabaseSetupError(
             f"pgvector {installed} is too old: install 0.8 or newer, "
             "then a superuser runs `alter extension vector update`"
         )
-    return str(await _value(connection, _VECTOR_SCHEMA))
+    return str(schema)
 
 
 async def _ensure_roles(connection: AsyncConnection, dsns: Mapping[str, str | None]) -> None:
@@ -138,8 +138,9 @@ async def _ensure_schema(connection: AsyncConnection, vector_schema: str) -> Non
         "create table if not exists migrations (name text primary key,"
         " checksum text not null, applied_at timestamptz not null default clock_timestamp())"
     )
-    await connection.execute(f"grant usage on schema mnemic to {SERVICE_ROLE}")
-    await connection.execute(f"grant select on migrations to {SERVICE_ROLE}")
+    await connection.execute(
+        f"grant usage on schema mnemic to {SERVICE_ROLE}; grant select on migrations to {SERVICE_ROLE}"
+    )
 
 
 async def _act_as_owner(connection: AsyncConnection, vector_schema: str) -> None:
