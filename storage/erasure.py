@@ -14,8 +14,7 @@ from uuid import UUID, uuid4
 from mnemic.state.governance import Concerned, Erasure
 from mnemic.state.identity import Identity
 from mnemic.storage.database import Database
-from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("erasure")
 #: Memories and messages of one step: some 100 milliseconds.

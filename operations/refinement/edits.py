@@ -106,7 +106,7 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
     async def act(editor: CoreMemoryEditor) -> int:
         (entry,) = editor.require_editable(id)
         _, left = await editor.count_lost([entry], "")
-        memory = await memories.one(editor.scoped, entry.id)
+        memory = await memories.find(editor.scoped, entry.id)
         if memory is None:
             refuse_unknown(id)
         await memories.see_every_category(editor.scoped)

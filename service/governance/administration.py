@@ -17,7 +17,7 @@ from mnemic.state.refinement import Refinement
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
 from mnemic.storage.database import Database
-from mnemic.storage.opening import open_administration
+from mnemic.storage.opening import ADMINISTRATION, open_database
 
 
 class Administration(TimeMachine[str]):
@@ -43,7 +43,7 @@ class Administration(TimeMachine[str]):
             MnemicError: the database cannot be had.
         """
         chosen, who = Settings(**settings), validate(HostId, actor)
-        async with open_administration(chosen) as database:
+        async with open_database(chosen, login=ADMINISTRATION) as database:
             yield cls(database, chosen, who)
 
     def _acting(self, whose: str) -> Actor:

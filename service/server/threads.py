@@ -18,7 +18,7 @@ from mnemic.service.server.auth import caller
 from mnemic.state.errors import MissingIdentityError
 from mnemic.state.identity import to_identity
 from mnemic.storage.database import Database
-from mnemic.storage.threads import SERIALIZER, ThreadOwner, ThreadSaver, owners, owners_of_runs
+from mnemic.storage.threads import SERIALIZER, ThreadOwner, ThreadSaver, owners
 
 
 class ServerThreads(BaseCheckpointSaver[str]):
@@ -90,7 +90,7 @@ class ServerThreads(BaseCheckpointSaver[str]):
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Deletes the checkpoints of runs, so that their threads stand where they stood before."""
-        for owner in _of_caller(await owners_of_runs(self._database, [str(run_id) for run_id in run_ids])):
+        for owner in _of_caller(await owners(self._database, run_ids=[str(run_id) for run_id in run_ids])):
             await _saver(self._database, owner).adelete_for_runs(run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -116,7 +116,7 @@ class ServerThreads(BaseCheckpointSaver[str]):
         return next(iter(await self._owners(thread_id)), None)
 
     async def _owners(self, thread_id: str) -> list[ThreadOwner]:
-        return _of_caller(await owners(self._database, str(thread_id)))
+        return _of_caller(await owners(self._database, thread_id=str(thread_id)))
 
 
 def _of_caller(found: list[ThreadOwner]) -> list[ThreadOwner]:

@@ -10,7 +10,7 @@ from psycopg import ClientCursor
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import BusyError
 from mnemic.storage import search
-from mnemic.storage.recall_queue import RecallQueue
+from mnemic.storage.pool import RecallQueue
 from tests.faults.chaos import worsen
 from tests.faults.crashing import CrashingServer
 from tests.support.scripted import turns

@@ -22,7 +22,7 @@ from mnemic.state.errors import ConfigurationError, DatabaseSetupError
 from mnemic.state.settings import Settings
 from mnemic.storage import database, dump
 from mnemic.storage.doctor import check
-from mnemic.storage.embedded.account import server_account
+from mnemic.storage.embedded.binaries import server_account
 from mnemic.storage.embedded.sockets import is_listening
 from mnemic.storage.migrate import migrate
 from mnemic.storage.opening import open_database

@@ -16,7 +16,7 @@ from psycopg.errors import InsufficientPrivilege
 from mnemic import Administration, Mnemic, PastMemory
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConfigurationError, MnemicError
-from mnemic.storage.isolation import ADMIN_ROLE, SERVICE_ROLE
+from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.loopback import LoopbackModel
 from tests.support.played_refinements import refined
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, protect, saved, states

@@ -282,7 +282,7 @@ async def test_control_without_the_version_it_would_be_recorded_more_than_once(
 ) -> None:
     memory_id = await place(memory, ANA, "user:ana")
     async with memory.resources.database.scoped(ANA) as scoped:
-        read = await memories.one(scoped, memory_id)
+        read = await memories.find(scoped, memory_id)
     assert read
     careless = memories._SQL["forget"].replace("version = %(version)s", "%(version)s > 0")
     careless = careless.replace("state in ('active', 'absorbed')", "true", 1)
