@@ -133,7 +133,7 @@ def test_leaving_waits_for_what_is_being_formed(online: dict[str, str], model: L
 
 
 def started(env: dict[str, str], stdin: Any, **given: Any) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "mnemic.service.cli", "chat", *WHO]
+    command = [sys.executable, "-m", "mnemic", "chat", *WHO]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, stdin=stdin, text=True, env={**os.environ, **env}, **pipes, **given)
 

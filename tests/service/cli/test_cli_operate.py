@@ -162,7 +162,7 @@ def test_the_embedded_server_needs_no_setting_but_its_directory(server: Server, 
     environment = {**os.environ, "MNEMIC_DATA_DIR": str(run_directory())}
 
     def run(*words: str) -> str:
-        command = [sys.executable, "-m", "mnemic.service.cli", *words]
+        command = [sys.executable, "-m", "mnemic", *words]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
     assert "ran" in json.loads(run("db", "migrate", "--json"))
@@ -225,9 +225,8 @@ def test_it_tells_its_version_and_its_commands(mnemic: Command) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("module", ["mnemic", "mnemic.service.cli"])
-def test_the_package_runs_as_a_module(module: str) -> None:
-    done = run_python("-m", module, "--version")
+def test_the_package_runs_as_a_module() -> None:
+    done = run_python("-m", "mnemic", "--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
 
 
