@@ -1,7 +1,6 @@
 """A scope key has one refinement at a time; whoever lost it, frozen or failed, changes nothing and blocks nobody."""
 
 import asyncio
-import random
 import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -234,18 +233,6 @@ async def test_control_a_session_that_is_not_released_has_to_be_waited_for(
             await Mnemic(resources).refine(ANA, KEY)
 
 
-@pytest.mark.thorough
-async def test_a_session_whose_model_always_fails_ends_at_its_limit_of_turns(
-    clean_db: Clone, model: TrappedModel
-) -> None:
-    async with settled(clean_db, model, refinement_steps=3) as resources:
-        for _ in range(3):
-            await fail(Mnemic(resources), model, 500)
-        result = await Mnemic(resources).refine(ANA, KEY)
-
-    assert (result["resumed"], result["ended"], result["steps"]) == (True, "steps", 4)
-
-
 @pytest.mark.parametrize(("step", "steps"), [(REFINE, 1), (EMBEDDINGS, 1)], ids=["in its turn", "in an update"])
 async def test_a_cancelled_refinement_goes_on_without_a_wait(
     clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection, step: str, steps: int
@@ -266,23 +253,6 @@ async def test_a_cancelled_refinement_goes_on_without_a_wait(
         result = await Mnemic(resources).refine(ANA, KEY)
 
     assert (result["resumed"], result["ended"]) == (True, "completed")
-    check_refined_once(clean_db)
-
-
-@pytest.mark.thorough
-async def test_a_refinement_cancelled_at_any_moment_goes_on_without_a_wait(
-    clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection
-) -> None:
-    """A twentieth of these moments lie between two nodes of the graph, where no node hears of it."""
-    moments = random.Random(5)
-    async with settled(clean_db, model) as resources:
-        for _ in range(60):
-            running = asyncio.create_task(Mnemic(resources).refine(ANA, KEY, force=True))
-            await asyncio.sleep(moments.uniform(0, 0.06))
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            assert superuser.execute(HELD).fetchall() == []
-        await Mnemic(resources).refine(ANA, KEY, force=True)
     check_refined_once(clean_db)
 
 
