@@ -127,16 +127,6 @@ def test_a_model_that_fails_is_told_and_what_was_said_then_is_remembered_once(
     assert living(superuser) == [PREFERS_TEA]
 
 
-def test_what_was_refused_of_the_memory_is_told(mnemic: Command, online: dict[str, str], model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact(PREFERS_TEA), fact("I like tea."), nothing_else=False))
-    says(model, "\x1b[31mI see.\x1b[0m")
-    result = mnemic("chat", *WHO, typed=TEA)
-    assert result.stdout == "[31mI see.[0m\n"
-    assert "drafts refused: 1 (1 first_person)" in result.stderr
-    assert "messages that no memory accounts for: 1" in result.stderr
-    assert f"+ remembered: {PREFERS_TEA}" in result.stderr
-
-
 def test_the_answer_of_a_model_that_does_not_stream_is_shown(
     mnemic: Command, online: dict[str, str], model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

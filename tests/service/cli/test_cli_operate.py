@@ -22,7 +22,6 @@ from tests.support.wheel import ROOT
 from tests.support.worlds import identity, memory, remember
 
 WHO = ("--agent", "harbor", "--user", "ana")
-PASSWORD = "do-not-print"
 KEY = "a key of sixteen characters"
 
 
@@ -78,20 +77,6 @@ def test_a_server_of_ones_own_needs_the_dsn_that_may_set_it_up(mnemic: Command, 
     result = mnemic("db", *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "MNEMIC_MIGRATION_URL" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("variable", "words"),
-    [("MNEMIC_DATABASE_URL", ("doctor",)), ("MNEMIC_MIGRATION_URL", ("db", "migrate"))],
-)
-def test_what_is_no_dsn_is_refused_without_being_quoted(
-    mnemic: Command, monkeypatch: pytest.MonkeyPatch, variable: str, words: tuple[str, ...]
-) -> None:
-    monkeypatch.setenv(variable, f"postgres:/{PASSWORD}@nowhere")
-    result = mnemic(*words)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert variable in result.stderr
-    assert PASSWORD not in result.stderr
 
 
 @pytest.mark.thorough

@@ -85,14 +85,6 @@ def test_it_is_one_line_of_figures_and_says_how_it_is_undone(
     assert [content for (content,) in living] == sorted(TEXTS)
 
 
-def test_a_target_that_was_missed_is_said_to_be(
-    mnemic: Command, scripted: LoopbackModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MNEMIC_REFINEMENT_TARGET_TOKENS", "10")
-    script(scripted, DONE)
-    assert "target 10, not reached" in mnemic(*REFINE, "--force").stdout
-
-
 def test_where_nothing_changed_it_says_so_and_there_is_nothing_to_undo(mnemic: Command, stored: Any) -> None:
     stored(TEXTS[0])
     result = mnemic(*REFINE, "--force")
@@ -210,10 +202,3 @@ def test_what_cannot_be_meant_is_one_line_that_names_it(
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert named in result.stderr
     assert everything(superuser) == before
-
-
-@pytest.mark.parametrize("key", ["group:crew", "session:s1"])
-def test_shared_memory_and_a_sessions_is_refined_by_its_scope_key(mnemic: Command, stored: Any, key: str) -> None:
-    stored(*TEXTS[1:], key=key)
-    assert mnemic("refine", key, *BLIND, "--force").stdout.startswith("2 → 1 memories")
-    assert [told["scope_key"] for told in listed(mnemic, *BLIND)] == [key]
