@@ -16,7 +16,6 @@ from mnemic.state.identity import HostId
 from mnemic.state.refinement import Refinement
 from mnemic.state.rollback import PastMemory
 from mnemic.state.settings import Settings
-from mnemic.storage import refinements
 from mnemic.storage.database import Database
 from mnemic.storage.opening import open_administration
 
@@ -74,8 +73,7 @@ class Administration(TimeMachine[str]):
         Raises:
             InvalidInputError: a value that cannot be used.
         """
-        async with self._acting(agent_id).transaction() as scoped:
-            return await refinements.listed(scoped, None, most=limit)
+        return await rollback.list_refinements(self._acting(agent_id), limit=limit)
 
     # -- the audit
 

@@ -17,7 +17,7 @@ from mnemic.state.graphs import SearchMode
 from mnemic.state.host import MemoryState
 from mnemic.state.identity import HostId
 from mnemic.state.query import BudgetTokens
-from mnemic.tools import make_tools
+from mnemic.tools.memory import make_tools
 
 if TYPE_CHECKING:
     from mnemic.service.hosts.middleware import MemoryMiddleware
@@ -42,10 +42,7 @@ class Hosting(MemoryBase):
             CategoryRefusedError: the role has no allowlist.
             InvalidInputError: the role is no text.
         """
-        categories = self.resources.categories
-        allowed, writable = categories.of_role(role).categories, categories.writable(role)
-        loop = self.resources.database.loop
-        return make_tools(self._provide, role, allowed=allowed, writable=writable, loop=loop)
+        return make_tools(self._provide, role, self.resources.categories, self.resources.database.loop)
 
     @check_arguments
     def middleware(

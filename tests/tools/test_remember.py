@@ -303,7 +303,6 @@ async def test_each_role_has_the_tools_of_the_table_and_no_other(memory: Mnemic)
         tools = memory.tools(role)
 
         assert [tool.name for tool in tools] == ["memory_query", *writing.get(role, [])]
-        assert tools[0].metadata == {"concept": "memory.query"}
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool.name) and tool.description for tool in tools)
 
 
