@@ -14,7 +14,6 @@ from mnemic.service.conversation import Conversation
 from mnemic.service.explicit_memory import ExplicitMemory
 from mnemic.service.governance.time_machine import TimeMachine
 from mnemic.service.hosts.hosting import Hosting
-from mnemic.service.threads import Threads
 from mnemic.state.checking import MAX_LISTED, AnyId, Moment, check_arguments, to_uuid
 from mnemic.state.erasure import Erasure
 from mnemic.state.errors import InvalidInputError
@@ -26,7 +25,7 @@ from mnemic.storage.erasure import Progress
 from mnemic.storage.opening import describe_database
 
 
-class Mnemic(Conversation, ExplicitMemory, Hosting, Threads, TimeMachine[Identity]):
+class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
     """Long-term memory for agents. Open one with `async with Mnemic.open() as memory:`.
 
     Every method takes the `Identity` of the run; it sees and writes that identity's scope keys and nothing else. The

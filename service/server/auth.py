@@ -7,7 +7,6 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from langgraph.runtime import BaseUser
 from langgraph_sdk import Auth, get_client
 from langgraph_sdk.errors import NotFoundError
 from pydantic import SecretStr
@@ -21,8 +20,6 @@ OWNER: Final = "owner"
 AGENT: Final = "agent_id"
 #: The agent of a thread while this module writes it; whatever a client writes there does not count.
 _WRITTEN: Final[ContextVar[str | None]] = ContextVar("mnemic_written_agent", default=None)
-#: Whoever asks while no key is set, which binds nobody's runs to anybody.
-DEVELOPER: Final = "local"
 #: What a stranger is told.
 UNKNOWN: Final = "no valid token: send `Authorization: Bearer ...`, as `mnemic token` prints"
 
@@ -37,15 +34,10 @@ def _key() -> SecretStr | None:
 # read at once: a server whose settings do not fit does not start
 KEY: Final = _key()
 
-#: Whose request is answered in this context.
-_CALLER: Final[ContextVar[TokenClaims | None]] = ContextVar("mnemic_caller", default=None)
+#: The claims of whose request is being answered; None in a run, in background work and in development.
+CALLER: Final[ContextVar[TokenClaims | None]] = ContextVar("mnemic_caller", default=None)
 
 auth = Auth()
-
-
-def caller() -> TokenClaims | None:
-    """The claims of whose request is being answered; None in a run, in background work and in development."""
-    return _CALLER.get()
 
 
 def holder(authorization: str | None, key: SecretStr) -> TokenClaims | None:
@@ -60,11 +52,11 @@ def holder(authorization: str | None, key: SecretStr) -> TokenClaims | None:
 async def authenticate(authorization: str | None) -> dict[str, Any]:
     """Who asks: the holder of a valid token, or `local` where no key is set."""
     if KEY is None:
-        return {"identity": DEVELOPER, "is_authenticated": False}
+        return {"identity": "local", "is_authenticated": False}  # which binds nobody's runs to anybody
     claims = holder(authorization, KEY)
     if claims is None:
         raise Auth.exceptions.HTTPException(401, UNKNOWN)
-    _CALLER.set(claims)
+    CALLER.set(claims)
     allowed = {"agents": list(claims.agents), "groups": list(claims.groups)}
     return {"identity": claims.user, "is_authenticated": True, **allowed}
 
@@ -79,8 +71,14 @@ async def allow(ctx: Auth.types.AuthContext, value: Any) -> None:
 
 
 async def own(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
-    """Threads with their runs, and assistants, belong to whoever made them, and are changed by nobody else."""
-    return _own(ctx.user, value)
+    """Writes the owner into what is made or changed, and lets only theirs through, of the agents that a token names."""
+    if not isinstance(value.get("metadata"), dict):
+        value["metadata"] = {}
+    value["metadata"][OWNER] = ctx.user.identity  # in its place: the server goes on with this very dict
+    theirs: list[Any] = [{AGENT: agent} for agent in token_claim(ctx.user, "agents")]
+    if len(theirs) > 1:  # the server wants two for an `or`
+        theirs = [{"$or": theirs}]
+    return {OWNER: ctx.user.identity, **(theirs[0] if theirs else {})}
 
 
 async def create(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
@@ -90,7 +88,7 @@ async def create(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterTy
         HTTPException: it has to be said which.
     """
     is_copy = "metadata" not in value  # with that of what is copied
-    filters, agents = _own(ctx.user, value), token_claim(ctx.user, "agents")
+    filters, agents = await own(ctx, value), token_claim(ctx.user, "agents")
     if agents and not is_copy and value["metadata"].get(AGENT) not in agents:
         if len(agents) > 1:
             raise Auth.exceptions.HTTPException(403, f"this token names several agents: give one as metadata.{AGENT}")
@@ -100,7 +98,7 @@ async def create(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterTy
 
 async def update(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
     """Whose agent's something is stays as it is."""
-    filters = _own(ctx.user, value)
+    filters = await own(ctx, value)
     value["metadata"].pop(AGENT, None)
     if agent := _WRITTEN.get():
         value["metadata"][AGENT] = agent
@@ -113,7 +111,7 @@ async def create_run(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.Filt
     Raises:
         HTTPException: it names no agent, one that the token does not name, or another than the thread's.
     """
-    user, filters = ctx.user, _own(ctx.user, value)
+    user, filters = ctx.user, await own(ctx, value)
     if not user.is_authenticated:
         return filters
     agent, agents = await _agent(value), token_claim(user, "agents")
@@ -134,7 +132,7 @@ async def own_cron(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.Filter
     """
     if token_claim(ctx.user, "agents"):
         raise Auth.exceptions.HTTPException(403, "this token names its agents, and crons are of any agent")
-    return _own(ctx.user, value)
+    return await own(ctx, value)
 
 
 async def own_items(ctx: Auth.types.AuthContext, value: Any) -> None:
@@ -152,17 +150,6 @@ async def own_items(ctx: Auth.types.AuthContext, value: Any) -> None:
     if len(roots) > 1:
         raise Auth.exceptions.HTTPException(403, f"this token names several agents: begin the namespace with {roots}")
     value["namespace"] = (*roots[0], *requested)
-
-
-def _own(user: BaseUser, value: Any) -> Auth.types.FilterType:
-    """Writes the owner into what is made or changed, and lets only theirs through, of the agents that a token names."""
-    if not isinstance(value.get("metadata"), dict):
-        value["metadata"] = {}
-    value["metadata"][OWNER] = user.identity  # in its place: the server goes on with this very dict
-    theirs: list[Any] = [{AGENT: agent} for agent in token_claim(user, "agents")]
-    if len(theirs) > 1:  # the server wants two for an `or`
-        theirs = [{"$or": theirs}]
-    return {OWNER: user.identity, **(theirs[0] if theirs else {})}
 
 
 async def _agent(value: Any) -> str:

@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import (
 
 from mnemic.operations.run.identity import bind_identity
 from mnemic.operations.threads import RUNTIME, owner_of_identity
-from mnemic.service.server.auth import caller
+from mnemic.service.server.auth import CALLER
 from mnemic.state.errors import MissingIdentityError
 from mnemic.state.identity import to_identity
 from mnemic.storage.database import Database
@@ -122,5 +122,5 @@ class ServerThreads(BaseCheckpointSaver[str]):
 
 
 def _of_caller(found: list[ThreadOwner]) -> list[ThreadOwner]:
-    claims = caller()
+    claims = CALLER.get()
     return [owner for owner in found if claims is None or claims.admits(owner.user_id, owner.agent_id)]
