@@ -59,9 +59,7 @@ def pgbouncer(clone: Clone, *, mode: str = "transaction", size: int = 5) -> Iter
         )
         process = subprocess.Popen(
             [PGBOUNCER, "--quiet", str(base / "ini")],
-            user=account.popen_user,
-            group=account.popen_group,
-            extra_groups=account.popen_extra_groups,
+            **account.process_options,
         )
         try:
             while not is_listening(base):
