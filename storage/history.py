@@ -30,7 +30,9 @@ async def problems(scoped: ScopedTransaction) -> list[AuditProblem]:
 
     One statement and so one moment: who writes meanwhile is in nobody's way and causes no false alarm.
     """
-    return await scoped.rows(AuditProblem, _SQL["problems"], {})
+    agent = scoped.identity.agent_id
+    found = await scoped.call("audit_problems")
+    return [AuditProblem(problem=problem, agent_id=agent, seq=seq, memory_id=of) for problem, seq, of in found]
 
 
 async def head(scoped: ScopedTransaction) -> Head | None:
@@ -47,7 +49,7 @@ async def hashes(scoped: ScopedTransaction, seqs: Sequence[int]) -> dict[int, by
 async def agents(database: Database) -> list[str]:
     """As administrator: every agent that has a history or should have one, in alphabetical order."""
     async with database.catalog() as connection:
-        return [agent for (agent,) in await (await connection.execute(_SQL["agents"])).fetchall()]
+        return [agent for (agent,) in await (await connection.execute("select agent_id from agent_ids()")).fetchall()]
 
 
 async def exported_head(scoped: ScopedTransaction) -> Head | None:

@@ -102,15 +102,9 @@ async def begin_act(scoped: ScopedTransaction, claim: Claim, reason: str) -> Non
     Raises:
         RefinementOverError: the session has ended, or is no longer this run's.
     """
-    values = {
-        **_values(claim),
-        "op_id": uuid4(),
-        "actor": scoped.identity.actor,
-        "reason": reason,
-        "lock": scoped.lock,
-        "head": scoped.head,
-    }
-    ((is_running, _),) = await scoped.tuples(_SQL["begin_refinement_act"], values)
+    ((is_running,),) = await scoped.call_with_head(
+        "begin_refinement_act", claim.id, claim.holder, uuid4(), scoped.identity.actor, reason
+    )
     if not is_running:
         raise RefinementOverError
 
@@ -171,7 +165,7 @@ async def rewrite(
 
 async def protect(scoped: ScopedTransaction, entry: LedgerEntry) -> bool:
     """Protects a core memory; False where it is not as it was read."""
-    ((done,),) = await scoped.tuples(_SQL["protect"], {"memory_id": entry.id, "version": entry.version})
+    ((done,),) = await scoped.call("protect_in_refinement", entry.id, entry.version)
     return bool(done)
 
 

@@ -1,13 +1,14 @@
 """One open transaction: the statements that run in it, and the operations that it opens."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, LiteralString, TypeVar
 from uuid import UUID, uuid4
 
 from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor
 from psycopg.rows import class_row, tuple_row
+from psycopg.sql import SQL, Identifier
 from psycopg.types.json import Jsonb
 
 from mnemic.state.identity import Identity
@@ -17,11 +18,11 @@ Row = TypeVar("Row")
 
 #: Rows that become records in one go: of memories they take the event loop 8 ms.
 _ROWS_AT_ONCE: Final = 1000
+_CALL: Final = SQL("select f.* from {}({}) as f")
 #: Each part reads the one before, so the longer wait is set before the head is asked for, and ends with it.
-_BEGIN: LiteralString = (
-    "with patient as materialized (select set_config('lock_timeout', %(head)s, true)), begun as materialized (select"
-    " begin_operation(%(op_id)s, %(actor)s, %(reason)s, %(session_id)s, %(run_id)s, %(meta)s)"
-    " from patient) select set_config('lock_timeout', %(lock)s, true) from begun"
+_CALL_WITH_HEAD: Final = SQL(
+    "with patient as materialized (select set_config('lock_timeout', $1, true)), found as materialized (select f.*"
+    " from patient cross join lateral {}({}) as f) select set_config('lock_timeout', $2, true), found.* from found"
 )
 
 
@@ -57,16 +58,30 @@ class ScopedTransaction:
         await cursor.execute(sent.text, self._values(sent, values), binary=True)
         return await _all(cursor)
 
-    async def wait_for_head(self) -> None:
-        """From here on the agent's head is waited for as long as `begin_operation` does, which some functions call."""
-        await self.execute("select set_config('lock_timeout', %(head)s, true)", {"head": self.head})
+    async def call(self, function: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+        """The rows that one of the database's functions returns for these values, in the order of its parameters."""
+        return await self._call(_CALL, function, [], values)
+
+    async def call_with_head(self, function: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+        """As `call`, of a function that opens an operation or locks the agent's head by itself.
+
+        The head is waited for longer than for any other row: a frozen process may have it until the server ends that.
+        """
+        return [row[1:] for row in await self._call(_CALL_WITH_HEAD, function, [self.head, self.lock], values)]
+
+    async def _call(
+        self, form: SQL, function: LiteralString, before: list[object], values: Sequence[object]
+    ) -> list[tuple[Any, ...]]:
+        sent = [*before, *_lists(values)]
+        places = SQL(", ").join(SQL(f"${place + 1}") for place in range(len(before), len(sent)))
+        cursor = AsyncRawCursor(self.connection, row_factory=tuple_row)
+        await cursor.execute(form.format(Identifier(function), places), sent, binary=True)
+        return await _all(cursor)
 
     async def begin_operation(
         self, reason: str, *, run_id: str | None = None, meta: Mapping[str, Any] | None = None
     ) -> UUID:
         """Opens an operation: locks the agent's head, and writes into it what the audit triggers record.
-
-        The head is waited for longer than for any other row: a frozen process may have it until the server ends that.
 
         Args:
             reason: a code such as `formation`; never text from a conversation.
@@ -75,24 +90,19 @@ class ScopedTransaction:
         """
         op_id = uuid4()
         who = self.identity
-        await self.execute(
-            _BEGIN,
-            {
-                "op_id": op_id,
-                "actor": who.actor,
-                "reason": reason,
-                "session_id": who.session_id,
-                "run_id": run_id,
-                "meta": Jsonb(dict(meta or {})),
-                "lock": self.lock,
-                "head": self.head,
-            },
+        await self.call_with_head(
+            "begin_operation", op_id, who.actor, reason, who.session_id, run_id, Jsonb(dict(meta or {}))
         )
         return op_id
 
-    def _values(self, statement: Numbered, values: Mapping[str, Any]) -> list[Any]:
-        named = {"agent_id": self.identity.agent_id, "scope_keys": list(self.scope_keys), **values}
-        return [named[name] for name in statement.names]
+    def _values(self, statement: Numbered, values: Mapping[str, Any]) -> list[object]:
+        named = {"agent_id": self.identity.agent_id, "scope_keys": self.scope_keys, **values}
+        return _lists(named[name] for name in statement.names)
+
+
+def _lists(values: Iterable[object]) -> list[object]:
+    """Values as the driver takes them: a tuple it would send as a row."""
+    return [list(value) if isinstance(value, tuple) else value for value in values]
 
 
 async def _all(cursor: AsyncCursor[Row]) -> list[Row]:

@@ -28,10 +28,6 @@ select count(*) from history
    and session_id is not distinct from %(session_id)s and (session_id is not null or actor = %(actor)s)
    and ts >= date_trunc('day', clock_timestamp(), 'UTC');
 
--- problems --
--- As administrator: all that is wrong with the agent's history.
-select problem, %(agent_id)s as agent_id, seq, memory_id from audit_problems();
-
 -- head --
 -- As administrator: the newest row of the agent's history.
 select seq, hash from heads where agent_id = %(agent_id)s and seq > 0;
@@ -39,10 +35,6 @@ select seq, hash from heads where agent_id = %(agent_id)s and seq > 0;
 -- hashes --
 -- As administrator: what these rows of the agent's history hash to.
 select seq, hash from history where agent_id = %(agent_id)s and seq = any(%(seqs)s);
-
--- agents --
--- As administrator: whose history there is.
-select agent_id from agent_ids();
 
 -- exported_head --
 -- For a person: the newest row of the agent's history, whose hash is no secret.

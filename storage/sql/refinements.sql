@@ -20,11 +20,6 @@ returning steps, model_tokens, extract(epoch from clock_timestamp() - started_at
 update refinements set model_tokens = model_tokens + %(tokens)s
  where agent_id = %(agent_id)s and id = %(id)s and ended is null;
 
--- begin_refinement_act --
-with patient as materialized (select set_config('lock_timeout', %(head)s, true)), begun as materialized (
-    select begin_refinement_act(%(id)s, %(holder)s, %(op_id)s, %(actor)s, %(reason)s) as is_running from patient)
-select is_running, set_config('lock_timeout', %(lock)s, true) from begun;
-
 -- removed --
 -- What the session takes away now, all that it has taken away, and what there was when it began.
 update refinements set removed = removed + %(removed)s where agent_id = %(agent_id)s and id = %(id)s
@@ -108,9 +103,6 @@ with merged as (
     select %(agent_id)s, n.id, m.id, 'merged_from', 1, n.scope_key, m.scope_key from stored n cross join merged m
 )
 select id from stored;
-
--- protect --
-select protect_in_refinement(%(memory_id)s, %(version)s);
 
 -- done --
 -- How often the session did what, in memories.

@@ -150,7 +150,7 @@ async def test_what_was_rewritten_in_words_of_its_own_stays(clean_db: Clone, sup
     ("function", "text", "moved"),
     [
         ("went_into", "(h).event in ('DELETE', 'MERGE', 'UPDATE')", "deleted, then rewritten"),
-        ("taken_over", "w.event in ('ADD', 'UPDATE')", "merged with others' words"),
+        ("went_into", "w.event in ('ADD', 'UPDATE')", "merged with others' words"),
     ],
 )
 async def test_control_without_the_rule_they_stay(fresh_db: Clone, function: str, text: str, moved: str) -> None:
@@ -164,7 +164,7 @@ async def test_control_where_old_words_count_what_was_rewritten_goes(fresh_db: C
     with fresh_db.as_superuser() as superuser:
         rule = "o.event in ('MERGE', 'UPDATE')"
         await moved_and_erased(
-            fresh_db, OWN_WORDS, DELETE, meanwhile=lambda: mutate(superuser, "taken_over", rule, "false")
+            fresh_db, OWN_WORDS, DELETE, meanwhile=lambda: mutate(superuser, "went_into", rule, "false")
         )
         assert living(superuser) == {MAY}
 

@@ -19,43 +19,34 @@ begin
     -- what was pending counts as formed, so that no run meets a message without content
     update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op), forget_at = null
      where agent_id = p_agent and id = any(p_messages);
-    perform reactivate(p_agent, p_memories);
-end $$;
-
--- What is out of use because these erased memories stood for it: reflections of consolidations, and what was merged, into one
--- of those too that were erased before. Not what a memory stands for still that those were merged into, nor what was forgotten
--- by what it had become.
-create function absorbed_by(p_agent text, p_erased uuid[]) returns setof uuid
-language sql stable security definer set search_path = mnemic, pg_temp as $$
+    -- What is out of use because these memories stood for it stands for itself again, until it is consolidated or merged anew:
+    -- reflections of consolidations, and what was merged, into one of those too that were erased before. Not what a memory
+    -- stands for still that those were merged into, nor what was forgotten by what it had become, nor what a living memory
+    -- says already or what is about to be erased.
     with recursive gone(id) as (
-        select unnest(p_erased)
+        select unnest(p_memories)
         union
         select m.id from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
           join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'purged'
          where r.relation_type in ('merged_from', 'same_as')
+    ), freed(id) as (
+        select id from memories where agent_id = p_agent and consolidated_into = any(p_memories)
+        union
+        -- told by the relation, which goes when the merge is undone and comes back when that is undone
+        select r.to_id
+          from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
+          join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
+         where r.relation_type in ('merged_from', 'same_as') and not is_in_use(p_agent, r.from_id)
     )
-    select id from memories where agent_id = p_agent and consolidated_into = any(p_erased)
-    union
-    -- told by the relation, which goes when the merge is undone and comes back when that is undone
-    select r.to_id
-      from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
-      join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
-     where r.relation_type in ('merged_from', 'same_as') and not is_in_use(p_agent, r.from_id)
-$$;
-
--- What erased memories had taken in stands for itself again: until it is consolidated anew, or merged. But for what a living
--- memory says already, and what is about to be erased.
-create function reactivate(p_agent text, p_erased uuid[]) returns void
-language sql security definer set search_path = mnemic, pg_temp as $$
     update memories
        set state = 'active', absorbed_at = null, consolidated_into = null
      where agent_id = p_agent and id in (
-           select distinct on (m.scope_key, m.kind, m.content_hash, m.subject_user_id) m.id
-             from absorbed_by(p_agent, p_erased) as i join memories m on m.agent_id = p_agent and m.id = i
-            where not exists (select from memories t where t.agent_id = p_agent and t.state = 'active' and are_twins(t, m))
+           select (array_agg(m.id order by m.id))[1]
+             from freed i join memories m on m.agent_id = p_agent and m.id = i.id
+            where not exists (select from living_at(p_agent, m.scope_key, m.kind, m.content_hash, m.subject_user_id))
               and not exists (select from erasing e where e.agent_id = p_agent and e.item_id = m.id)
-            order by m.scope_key, m.kind, m.content_hash, m.subject_user_id, m.id)
-$$;
+            group by place_of(m));
+end $$;
 
 -- The messages that memories rest on, but those that somebody else said.
 create function own_sources(p_agent text, p_memories uuid[], p_user text) returns setof uuid
@@ -65,14 +56,6 @@ language sql stable security definer set search_path = mnemic, pg_temp
       from sources s join messages m on m.agent_id = p_agent and m.id = s.message_id
      where s.agent_id = p_agent and s.memory_id = any(p_memories) and (m.user_id is null or m.user_id = p_user)
        and m.content is not null
-$$;
-
--- What was formed with these messages and waits to lose its words, but for what somebody else said.
-create function waiting_with(p_agent text, p_messages uuid[], p_user text) returns setof uuid
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select w.id from messages w
-     where w.agent_id = p_agent and w.forget_at is not null and (w.user_id is null or w.user_id = p_user)
-       and w.formed_by in (select formed_by from messages where agent_id = p_agent and id = any(p_messages))
 $$;
 
 -- What a person said, and what was answered: all that no person said before another one spoke. Of sessions in which
@@ -133,26 +116,6 @@ language sql immutable set search_path = mnemic, pg_temp as $$
     select tsvector_to_array(to_tsvector('english', coalesce(p_text, '')))
 $$;
 
--- The words of a memory's row.
-create function words_of(p_row jsonb) returns text[]
-language sql immutable set search_path = mnemic, pg_temp as $$
-    select tsvector_to_array(to_tsvector('english', coalesce(p_row ->> 'content', '')))
-$$;
-
--- What a refinement wrote with words that it took away from this memory, and that were not in what it replaced.
-create function taken_over(p_agent text, h history, c history_contents) returns setof uuid
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select w.memory_id
-      from history w join history_contents n on n.agent_id = p_agent and n.seq = w.seq
-     where w.agent_id = p_agent and w.refinement_id = h.refinement_id and w.event in ('ADD', 'UPDATE')
-       and w.memory_id <> h.memory_id
-       and exists (select unnest(words_of(c.before)) intersect select unnest(words_of(n.after))
-                   except select unnest(words_of(c.after)) where h.event = 'UPDATE'
-                   except select word from history o join history_contents b on b.agent_id = p_agent and b.seq = o.seq
-                                 cross join unnest(words_of(b.before)) as word
-                           where o.agent_id = p_agent and o.op_id = w.op_id and o.event in ('MERGE', 'UPDATE'))
-$$;
-
 -- What these memories went into, now or back then: facts that replaced them, for the two may have been merged, consolidations
 -- that took them in, memories that they were merged into, and of a refinement that saw them what tells of it, and what took
 -- their words over. Looked up row by row, whatever a table that was small once would have been read by.
@@ -178,8 +141,17 @@ language sql stable security definer set search_path = mnemic, pg_temp
     select j.id from born b
       join memories j on j.agent_id = p_agent and j.scope_key = b.scope_key and j.kind = 'journal' and j.created_at >= b.ts
     union
-    select t from told cross join lateral taken_over(p_agent, h, c) as t
-     where (h).refinement_id is not null and (h).event in ('DELETE', 'MERGE', 'UPDATE')
+    -- what a refinement wrote with words that it took away from one of these, and that were not in what it replaced
+    select w.memory_id
+      from told cross join lateral (
+           select w.* from history w where w.agent_id = p_agent and w.refinement_id = (h).refinement_id offset 0) as w
+      join history_contents n on n.agent_id = p_agent and n.seq = w.seq
+     where (h).event in ('DELETE', 'MERGE', 'UPDATE') and w.event in ('ADD', 'UPDATE') and w.memory_id <> (h).memory_id
+       and exists (select unnest(words_in((c).before ->> 'content')) intersect select unnest(words_in(n.after ->> 'content'))
+                   except select unnest(words_in((c).after ->> 'content')) where (h).event = 'UPDATE'
+                   except select word from history o join history_contents b on b.agent_id = p_agent and b.seq = o.seq
+                                 cross join unnest(words_in(b.before ->> 'content')) as word
+                           where o.agent_id = p_agent and o.op_id = w.op_id and o.event in ('MERGE', 'UPDATE'))
     union
     select o.memory_id from told
       join history o on o.agent_id = p_agent and o.op_id = (h).op_id and o.scope_key = (h).scope_key
@@ -217,7 +189,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select array(select unnest(words_in(m.content))
                  union
                  select word from history h join history_contents c on c.agent_id = p_agent and c.seq = h.seq
-                               cross join unnest(words_of(c.before) || words_of(c.after)) as word
+                               cross join unnest(words_in(c.before ->> 'content') || words_in(c.after ->> 'content')) as word
                   where h.agent_id = p_agent and h.memory_id = p_memory and tells_of_memory(h)
                  except
                  select unnest(words_in(m.subject)))
@@ -352,7 +324,10 @@ begin
     union
     select e.agent_id, i, e.id, true, true from unnest(said) as i
     union
-    select e.agent_id, i, e.id, true, true from waiting_with(e.agent_id, said, owner_of(e)) as i
+    -- what was formed with these messages and waits to lose its words, but for what somebody else said
+    select e.agent_id, w.id, e.id, true, true from messages w
+     where w.agent_id = e.agent_id and w.forget_at is not null and (w.user_id is null or w.user_id = owner_of(e))
+       and w.formed_by in (select formed_by from messages where agent_id = e.agent_id and id = any(said))
     union
     select e.agent_id, i, e.id, true, true from saying(e.agent_id, own, owner_of(e), ids, said) as i
     on conflict do nothing;
@@ -449,42 +424,34 @@ begin
     return query select i, false from unnest(ids) as i union all select i, true from unnest(said) as i;
 end $$;
 
--- Deletes so many of a person's threads with an agent, and of those of nobody's that are sessions in which only the person
--- spoke; how many it were.
-create function delete_threads(p_agent text, p_user text, p_most integer) returns bigint
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
-declare
-    -- by their ids, for no index finds a prefix where the locale is not C
-    theirs supervisor_checkpoints[] := array(
-        select t from supervisor_checkpoints t
-         where t.agent_id = p_agent
-           and (t.user_id = p_user
-                or t.user_id = '' and t.thread_id in (select session_id from said_by(p_agent, p_user) where is_alone))
-         limit p_most);
-    ids    text[] := array(select threads_of(t.agent_id, t.user_id) || t.thread_id from unnest(theirs) as t);
-begin
-    delete from checkpoint_writes where thread_id = any(ids);
-    delete from checkpoint_blobs where thread_id = any(ids);
-    delete from checkpoints where thread_id = any(ids);
-    delete from supervisor_checkpoints s using unnest(theirs) as t where s.id = t.id;
-    return cardinality(theirs);
-end $$;
-
--- Ends an erasure of which nothing is left: of a person's, so many threads go first; whether it is ended.
+-- Ends an erasure of which nothing is left: of a person's, so many threads go first, theirs and those of nobody's that are
+-- sessions in which only the person spoke; whether it is ended.
 create function end_erasure(p_erasure uuid, p_most integer) returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
-    e erasures := own_erasure(p_erasure);
+    e      erasures := own_erasure(p_erasure);
+    alone  text[];
+    theirs supervisor_checkpoints[];
+    ids    text[];
 begin
     if exists (select from erasing where agent_id = e.agent_id and erasure_id = e.id) then
         return false;
     end if;
     if e.is_whole then
+        alone := array(select distinct session_id from said_by(e.agent_id, owner_of(e)) where is_alone);
         update scopes set name = null, extraction_guidance = null, consolidation_guidance = null
          where agent_id = e.agent_id
-           and (scope_key = e.scope_key or scope_key in (
-                select 'session:' || session_id from said_by(e.agent_id, owner_of(e)) where is_alone));
-        if delete_threads(e.agent_id, owner_of(e), p_most) > 0 then
+           and (scope_key = e.scope_key or scope_key in (select 'session:' || session_id from unnest(alone) as session_id));
+        theirs := array(select t from supervisor_checkpoints t
+                         where t.agent_id = e.agent_id
+                           and (t.user_id = owner_of(e) or t.user_id = '' and t.thread_id = any(alone)) limit p_most);
+        -- by their ids, for no index finds a prefix where the locale is not C
+        ids := array(select threads_of(t.agent_id, t.user_id) || t.thread_id from unnest(theirs) as t);
+        delete from checkpoint_writes where thread_id = any(ids);
+        delete from checkpoint_blobs where thread_id = any(ids);
+        delete from checkpoints where thread_id = any(ids);
+        delete from supervisor_checkpoints s using unnest(theirs) as t where s.id = t.id;
+        if found then
             return false;
         end if;
     end if;
