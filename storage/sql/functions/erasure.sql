@@ -170,10 +170,11 @@ language sql stable security definer set search_path = mnemic, pg_temp
     select r.to_id from relations r where r.agent_id = p_agent and r.from_id = p_memory and r.relation_type = 'merged_from'
     union
     select o.memory_id
-      from history h join history o on o.agent_id = p_agent and o.op_id = h.op_id
-      left join history_contents c on c.agent_id = p_agent and c.seq = o.seq
+      from history h join history o on o.agent_id = p_agent and o.op_id = h.op_id and o.event in ('MERGE', 'SUPERSEDE')
+     -- offset 0: looked up one by one
+      left join lateral (select after from history_contents where agent_id = p_agent and seq = o.seq offset 0) as c on true
      where h.agent_id = p_agent and h.memory_id = p_memory and h.event = 'ADD'
-       and (o.event = 'MERGE' or o.event = 'SUPERSEDE' and c.after ->> 'superseded_by' = p_memory::text)
+       and (o.event = 'MERGE' or c.after ->> 'superseded_by' = p_memory::text)
 $$;
 
 -- What a refinement removed because it says exactly the same, and what it kept.
