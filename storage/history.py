@@ -36,7 +36,7 @@ async def problems(scoped: ScopedTransaction) -> list[AuditProblem]:
 
 
 async def head(scoped: ScopedTransaction) -> Head | None:
-    """As administrator: the newest row of the agent's history; None: there is none."""
+    """The newest row of the agent's history; None: there is none."""
     found = await scoped.rows(Head, _SQL["head"], {})
     return found[0] if found else None
 
@@ -52,13 +52,6 @@ async def agents(database: Database) -> list[str]:
         return [agent for (agent,) in await (await connection.execute("select agent_id from agent_ids()")).fetchall()]
 
 
-async def exported_head(scoped: ScopedTransaction) -> Head | None:
-    """As a person: the newest row of the agent's history; None: there is none."""
-    found = await scoped.rows(Head, _SQL["exported_head"], {})
-    return found[0] if found else None
-
-
 async def exported(scoped: ScopedTransaction, own: Sequence[str], *, after: int, last: int) -> list[ChainRow]:
     """As a person: rows of the chain, after the one up to the other; the person's own with all there is of them."""
-    values = {"own": list(own), "after": after, "last": last}
-    return await scoped.rows(ChainRow, _SQL["exported"], values)
+    return await scoped.rows(ChainRow, _SQL["exported"], {"own": own, "after": after, "last": last})

@@ -29,16 +29,12 @@ select count(*) from history
    and ts >= date_trunc('day', clock_timestamp(), 'UTC');
 
 -- head --
--- As administrator: the newest row of the agent's history.
+-- The newest row of the agent's history, whose hash is no secret.
 select seq, hash from heads where agent_id = %(agent_id)s and seq > 0;
 
 -- hashes --
 -- As administrator: what these rows of the agent's history hash to.
 select seq, hash from history where agent_id = %(agent_id)s and seq = any(%(seqs)s);
-
--- exported_head --
--- For a person: the newest row of the agent's history, whose hash is no secret.
-select l.seq, l.hash from heads h cross join lateral chain_links(h.seq - 1, h.seq) as l where h.agent_id = %(agent_id)s;
 
 -- exported --
 -- For a person: rows of the chain, with all there is of those of the person's own scope keys.
