@@ -250,19 +250,6 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      where cardinality(t.words) > 1 and t.words && array(select unnest(words) from told)
 $$;
 
--- Memories that rest on these messages and hold all words of one of these memories.
-create function holding(p_agent text, p_messages uuid[], p_memories uuid[]) returns setof uuid
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    with near as materialized ( -- a text is taken apart once, and not for each pair
-        select m.id, words_in(m.content) || words_in(m.subject) as words from memories m
-         where m.agent_id = p_agent
-           and m.id in (select memory_id from sources where agent_id = p_agent and message_id = any(p_messages))
-    ), told as materialized (
-        select words_in(content) as words from memories where agent_id = p_agent and id = any(p_memories)
-    )
-    select n.id from near n where exists (select from told t where cardinality(t.words) > 1 and n.words @> t.words)
-$$;
-
 -- An erasure is planned before anything is taken, and goes on where it was broken off: in steps, each an operation of its own.
 
 -- Begins an erasure of the person's, or of the session's where there is no person; or says which one goes on.
@@ -306,15 +293,26 @@ declare
     seeds uuid[];
     ids   uuid[];
     said  uuid[];
+    alike uuid[];
 begin
     seeds := array(select id from memories where agent_id = e.agent_id and id = any(p_ids) and scope_key = any(own) and state <> 'purged');
     ids := array(select id from memories where agent_id = e.agent_id and id in (select lineage(e.agent_id, seeds))
                     and scope_key = any(own) and state <> 'purged');
     said := array(select own_sources(e.agent_id, ids, owner_of(e)));
-    -- what was drawn from the same messages and says all of it too, with where its words live on
+    -- what was drawn from the same messages and says all of it too, with where its words live on; a text is taken apart once,
+    -- and not for each pair
+    alike := array(
+        with near as materialized (
+            select m.id, words_in(m.content) || words_in(m.subject) as words from memories m
+             where m.agent_id = e.agent_id
+               and m.id in (select memory_id from sources where agent_id = e.agent_id and message_id = any(said))
+        ), told as materialized (
+            select words_in(content) as words from memories where agent_id = e.agent_id and id = any(ids)
+        )
+        select n.id from near n where exists (select from told t where cardinality(t.words) > 1 and n.words @> t.words));
     ids := array(select id from memories
                   where agent_id = e.agent_id and scope_key = any(own) and state <> 'purged'
-                    and id in (select unnest(ids) union select lineage(e.agent_id, array(select holding(e.agent_id, said, ids)))));
+                    and id in (select unnest(ids) union select lineage(e.agent_id, alike)));
     said := array(select own_sources(e.agent_id, ids, owner_of(e))
                   union
                   select m.id from messages m
@@ -471,52 +469,42 @@ $$;
 -- What a planned erasure takes, and what stays and why: the texts of what is the person's own.
 create function tell_erasure(p_erasure uuid, p_keys text[])
 returns table (part text, id uuid, kind text, scope_key text, content text)
-language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
-#variable_conflict use_column
-declare
-    agent text := current_setting('mnemic.agent_id');
-    own   text[] := own_keys(p_keys);
-    mine  text;
-    ids   uuid[];
-begin
-    select owner_of(e) into mine from erasures e
-     where e.agent_id = agent and e.id = p_erasure and cardinality(own_keys(array[e.scope_key])) = 1;
-    if not found then
-        return;
-    end if;
-    ids := array(select item_id from erasing where agent_id = agent and erasure_id = p_erasure and not is_message);
-    return query
-        select 'memory', m.id, m.kind, m.scope_key, case when m.scope_key = any(own) then m.content end
-          from erasing i join memories m on m.agent_id = agent and m.id = i.item_id
-         where i.agent_id = agent and i.erasure_id = p_erasure and not i.is_message order by m.created_at, m.id;
-    return query
-        select 'message', m.id, 'message', m.scope_key, case when m.user_id = mine or m.scope_key = any(own) then m.content end
-          from erasing i join messages m on m.agent_id = agent and m.id = i.item_id
-         where i.agent_id = agent and i.erasure_id = p_erasure and i.is_message order by m.session_id, m.place;
-    return query
-        select distinct 'said by another', m.id, 'message', m.scope_key, null
-          from erasing i join sources s on s.agent_id = agent and s.memory_id = i.item_id
-          join messages m on m.agent_id = agent and m.id = s.message_id and m.content is not null
-         where i.agent_id = agent and i.erasure_id = p_erasure and not i.is_message
-           and not exists (select from erasing g where g.agent_id = agent and g.erasure_id = p_erasure and g.item_id = m.id);
-    return query
-        select distinct 'rests on the same messages', m.id, m.kind, m.scope_key, m.content
-          from erasing i join sources s on s.agent_id = agent and s.message_id = i.item_id
-          join memories m on m.agent_id = agent and m.id = s.memory_id and m.state in ('active', 'absorbed')
-         where i.agent_id = agent and i.erasure_id = p_erasure and i.is_message and m.scope_key = any(own)
-           and m.id <> all(ids);
-    return query
-        select 'shared', m.id, m.kind, m.scope_key, m.content from memories m
-         where m.agent_id = agent and m.state in ('active', 'absorbed') and m.scope_key <> all(own)
-           and m.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[])
-           and not exists (select from erasing g where g.agent_id = agent and g.erasure_id = p_erasure and g.item_id = m.id)
-           and (exists (select from sources s join erasing g on g.agent_id = agent and g.item_id = s.message_id
-                         where s.agent_id = agent and s.memory_id = m.id and g.erasure_id = p_erasure)
-                or exists (select from memories t
-                            where t.agent_id = agent and t.id = any(ids)
-                              and words_in(m.content) || words_in(t.subject) @> words_in(t.content)
-                              and cardinality(words_in(t.content)) > 1));
-end $$;
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with e as materialized (
+        select e.agent_id as agent, owner_of(e) as mine, own_keys(p_keys) as own from erasures e
+         where e.agent_id = current_setting('mnemic.agent_id') and e.id = p_erasure
+           and cardinality(own_keys(array[e.scope_key])) = 1
+    ), going as materialized (
+        select i.item_id as id, i.is_message from e join erasing i on i.agent_id = e.agent and i.erasure_id = p_erasure
+    )
+    (select 'memory', m.id, m.kind, m.scope_key, case when m.scope_key = any(e.own) then m.content end
+       from e cross join going g join memories m on m.agent_id = e.agent and m.id = g.id
+      order by m.created_at, m.id)
+    union all
+    (select 'message', m.id, 'message', m.scope_key, case when m.user_id = e.mine or m.scope_key = any(e.own) then m.content end
+       from e cross join going g join messages m on m.agent_id = e.agent and m.id = g.id
+      order by m.session_id, m.place)
+    union all
+    select distinct 'said by another', m.id, 'message', m.scope_key, null
+      from e cross join going g join sources s on s.agent_id = e.agent and s.memory_id = g.id
+      join messages m on m.agent_id = e.agent and m.id = s.message_id and m.content is not null
+     where m.id not in (select id from going)
+    union all
+    select distinct 'rests on the same messages', m.id, m.kind, m.scope_key, m.content
+      from e cross join going g join sources s on s.agent_id = e.agent and s.message_id = g.id
+      join memories m on m.agent_id = e.agent and m.id = s.memory_id and m.state in ('active', 'absorbed')
+     where m.scope_key = any(e.own) and m.id not in (select id from going)
+    union all
+    select 'shared', m.id, m.kind, m.scope_key, m.content
+      from e join memories m on m.agent_id = e.agent and m.state in ('active', 'absorbed') and m.scope_key <> all(e.own)
+                            and m.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[])
+     where m.id not in (select id from going)
+       and (exists (select from sources s where s.agent_id = e.agent and s.memory_id = m.id
+                       and s.message_id in (select id from going))
+            or exists (select from going g join memories t on t.agent_id = e.agent and t.id = g.id
+                        where words_in(m.content) || words_in(t.subject) @> words_in(t.content)
+                          and cardinality(words_in(t.content)) > 1))
+$$;
 
 -- Takes the words of messages whose days are over, the oldest and at most so many, as an administrator; how many they were.
 create function forget_messages(p_most integer) returns integer

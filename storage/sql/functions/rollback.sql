@@ -78,17 +78,6 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                             order by h.seq desc limit 1) = 'DELETE')
 $$;
 
--- What went into a memory by an operation, and that memory was erased, so that it stands for itself.
-create function orphaned(p_agent text) returns table (memory_id uuid, op_id uuid)
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select (k.after ->> 'to_id')::uuid, l.op_id
-      from memories w
-      join history l on l.agent_id = p_agent and l.memory_id = w.id and l.event = 'LINK'
-      join history_contents k on k.agent_id = p_agent and k.seq = l.seq
-     where w.agent_id = p_agent and w.state = 'purged' and k.after ->> 'relation_type' in ('merged_from', 'same_as')
-       and not is_in_use(p_agent, w.id)
-$$;
-
 -- A memory as it will be: as its row of back then, or out of use where it was not yet there.
 create function final_row(m memories, p_was jsonb, p_is_free boolean) returns setof memories
 language sql stable
@@ -182,10 +171,17 @@ begin
         ops := '{}';
     end if;
     return query
-    with target as materialized (
+    with orphaned as materialized ( -- what went into a memory by an operation, and that memory was erased: it stands for itself
+        select (k.after ->> 'to_id')::uuid as id, l.op_id
+          from memories w
+          join history l on l.agent_id = agent and l.memory_id = w.id and l.event = 'LINK'
+          join history_contents k on k.agent_id = agent and k.seq = l.seq
+         where w.agent_id = agent and w.state = 'purged' and k.after ->> 'relation_type' in ('merged_from', 'same_as')
+           and not is_in_use(agent, w.id)
+    ), target as materialized (
         select t.id, p.seq, c.after as was, p.after_digest is not null and c.after is null as is_erased,
                coalesce(c.after ->> 'state' = 'soft_deleted'
-                        and (t.id, p.op_id) in (select o.memory_id, o.op_id from orphaned(agent) as o offset 0), false) as is_orphan
+                        and (t.id, p.op_id) in (select o.id, o.op_id from orphaned o offset 0), false) as is_orphan
           from (select h.memory_id as id, min(h.seq) as first from history h
                  where h.agent_id = agent and h.op_id = any(ops) and tells_of_memory(h)
                    and (concerns is null or h.scope_key = any(concerns))
