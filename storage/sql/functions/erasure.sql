@@ -298,14 +298,18 @@ begin
     seeds := array(select id from memories where agent_id = e.agent_id and id = any(p_ids) and scope_key = any(own) and state <> 'purged');
     ids := array(select id from memories where agent_id = e.agent_id and id in (select lineage(e.agent_id, seeds))
                     and scope_key = any(own) and state <> 'purged');
-    said := array(select own_sources(e.agent_id, ids, owner_of(e)));
     -- what was drawn from the same messages and says all of it too, with where its words live on; a text is taken apart once,
     -- and not for each pair
     alike := array(
         with near as materialized (
             select m.id, words_in(m.content) || words_in(m.subject) as words from memories m
              where m.agent_id = e.agent_id
-               and m.id in (select memory_id from sources where agent_id = e.agent_id and message_id = any(said))
+               -- by messages too whose words went before
+               and m.id in (select a.memory_id
+                              from sources s join messages w on w.agent_id = e.agent_id and w.id = s.message_id
+                              join sources a on a.agent_id = e.agent_id and a.message_id = w.id
+                             where s.agent_id = e.agent_id and s.memory_id = any(ids)
+                               and (w.user_id is null or w.user_id = owner_of(e)))
         ), told as materialized (
             select words_in(content) as words from memories where agent_id = e.agent_id and id = any(ids)
         )
