@@ -87,7 +87,7 @@ async def export(actor: Actor) -> AsyncIterator[str]:
     if who.role != OWNER:
         raise CategoryRefusedError("an export is the person's own view: give the identity the role `owner`")
     async with actor.transaction() as scoped:
-        head = await history.exported_head(scoped) or Head(seq=0, hash=first_hash(who.agent_id))
+        head = await history.head(scoped) or Head(seq=0, hash=first_hash(who.agent_id))
     yield header_line(who.agent_id, who.user_id, own, head)
     for after in range(0, head.seq, PAGE):
         async with actor.transaction() as scoped:

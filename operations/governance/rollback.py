@@ -93,7 +93,7 @@ async def undo_refinement(actor: Actor, refinement_id: UUID, options: RollbackOp
     async def plan(scoped: ScopedTransaction) -> Plan:
         op_ids = await refinements.operations(scoped, actor.keys, refinement_id)
         if not op_ids:
-            if not await refinements.is_known(scoped, refinement_id):
+            if not await refinements.listed(scoped, None, refinement_id=refinement_id):
                 raise UnknownOperationError(_NO_REFINEMENT)
             changed = "nothing" if actor.administers else "none of this person's memories"
             raise UnknownOperationError(f"this refinement changed {changed}: there is nothing to undo")
