@@ -10,7 +10,6 @@ from langgraph.types import Send
 
 from mnemic.graphs.consolidation import ConsolidationGraph
 from mnemic.graphs.consolidation import graph as consolidation_graph
-from mnemic.graphs.visibility import hide_untracked, shown
 from mnemic.nodes.formation.consolidate import consolidate
 from mnemic.nodes.formation.decide import decide
 from mnemic.nodes.formation.extract_facts import extract_facts
@@ -18,7 +17,7 @@ from mnemic.nodes.formation.extract_reflections import extract_observations, ext
 from mnemic.nodes.formation.find_similar import find_similar
 from mnemic.nodes.formation.gate import gate
 from mnemic.nodes.formation.save import save
-from mnemic.operations.run.leases import formation_lease_of, holding
+from mnemic.operations.run.graph import hide_untracked, shown, with_lease
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState
 from mnemic.state.identity import Identity
@@ -36,7 +35,7 @@ def build_formation(provide: Provider, consolidation: ConsolidationGraph) -> For
     builder = StateGraph(
         FormationState, context_schema=Identity, input_schema=FormationInput, output_schema=FormationOutput
     )
-    held = partial(holding, provide, lease_of=formation_lease_of)
+    held = partial(with_lease, provide)
     builder.add_node("gate", gate(provide))
     builder.add_node("extract_facts", held(extract_facts(provide)))
     builder.add_node("find_similar", held(find_similar(provide)))

@@ -5,12 +5,11 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.graphs.visibility import hide_untracked
 from mnemic.nodes.refinement.agent import take_turn
 from mnemic.nodes.refinement.close import close_refinement
 from mnemic.nodes.refinement.open import open_refinement
 from mnemic.nodes.refinement.tools import call_tools
-from mnemic.operations.run.leases import holding, refinement_lease_of
+from mnemic.operations.run.graph import hide_untracked, with_lease
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import RefinementInput, RefinementResult, RefinementState
@@ -24,7 +23,7 @@ def build_refinement(provide: Provider) -> RefinementGraph:
     builder = StateGraph(
         RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementResult
     )
-    held = partial(holding, provide, lease_of=refinement_lease_of)
+    held = partial(with_lease, provide)
     builder.add_node("open", open_refinement(provide))
     builder.add_node("agent", held(take_turn(provide, refinement_tools)))
     builder.add_node("tools", held(call_tools(provide, refinement_tools)))

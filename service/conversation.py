@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pydantic import SkipValidation
 
 from mnemic.operations.formation.form import consolidate, form_later, form_pending, formation_name
-from mnemic.operations.messages.incoming_message import HostMessage
-from mnemic.operations.messages.observe import observe
-from mnemic.operations.recall.turn import RecallOptions, recall
+from mnemic.operations.messages.incoming import HostMessage
+from mnemic.operations.turn import RecallOptions, observe, recall
 from mnemic.service.base import MemoryBase
 from mnemic.state.checking import Seq, check_arguments
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput, SearchMode

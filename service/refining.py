@@ -3,15 +3,14 @@
 from typing import cast
 from uuid import uuid4
 
-from mnemic.operations.run.graph import run_graph
-from mnemic.operations.run.leases import returned
+from mnemic.operations.run.graph import release_lease_on_error, run_graph
 from mnemic.service.base import MemoryBase
 from mnemic.state.checking import Limit, check_arguments
+from mnemic.state.graphs import Lease
 from mnemic.state.identity import AnyIdentity
 from mnemic.state.identity import scope_key as key_of
 from mnemic.state.refinement import Refinement, RefinementResult
 from mnemic.storage import refinements
-from mnemic.storage.leases import Lease
 
 
 class OwnRefinement(MemoryBase):
@@ -42,7 +41,7 @@ class OwnRefinement(MemoryBase):
         run_id = uuid4()
         lease = Lease(work="refinement", scope_key=scope_key or key_of("agent", identity.agent_id), holder=run_id)
         # a cancellation between two nodes reaches neither
-        async with returned(self.resources, identity, lease):
+        async with release_lease_on_error(self.resources, identity, lease):
             return cast(RefinementResult, await run_graph(self.graphs.refinement, given, identity, run_id))
 
     @check_arguments

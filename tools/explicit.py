@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember, remember_procedure
-from mnemic.operations.messages.incoming_message import IncomingMessage
-from mnemic.operations.messages.normalize import INSTRUCTIONS, to_messages
+from mnemic.operations.messages.incoming import INSTRUCTIONS, IncomingMessage, to_messages
 from mnemic.policy.formation.orders import gives_orders
 from mnemic.prompts.explicit import (
     FORGET,

@@ -4,19 +4,17 @@ from typing import Any, NamedTuple
 
 from langgraph.runtime import Runtime
 
-from mnemic.operations.run.graph import ConsolidationNode
+from mnemic.operations.run.graph import ConsolidationNode, holder_of, release_lease_on_error
 from mnemic.operations.run.identity import identity_of, require_own_scope
-from mnemic.operations.run.leases import holder_of, returned
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.text.names import display_name
 from mnemic.state.checking import validate
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Outcome
+from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Lease, Outcome
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, memories, scopes
-from mnemic.storage.leases import Lease
 from mnemic.storage.transaction import ScopedTransaction
 
 
@@ -40,14 +38,14 @@ def collect(provide: Provider) -> ConsolidationNode:
         async def act(scoped: ScopedTransaction) -> _Due | Outcome:
             return await _take_up(scoped, lease, resources.settings, forced=forced)
 
-        async with returned(resources, identity, lease):
+        async with release_lease_on_error(resources, identity, lease):
             due = await resources.database.write(identity, act)
         if not isinstance(due, _Due):
             nothing: ConsolidationState = {"absorbed": 0, "kept_share": 1.0, "problem": None, "reflections": []}
             return {**nothing, "scope_key": key, "outcome": due}
         scope, owner = split_scope_key(key)
         return {
-            "lease": lease.holder,
+            "lease": lease,
             "problem": None,
             "owner": due.own.name or display_name(owner),
             "current": due.current,

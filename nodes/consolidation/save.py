@@ -4,9 +4,8 @@ from uuid import UUID, uuid4
 
 from langgraph.runtime import Runtime
 
-from mnemic.operations.run.graph import ConsolidationNode
+from mnemic.operations.run.graph import ConsolidationNode, give_back
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.leases import consolidation_lease_of, give_back
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.text.search_text import search_text
 from mnemic.state.errors import ConcurrentChangeError
@@ -23,7 +22,6 @@ def save_consolidation(provide: Provider) -> ConsolidationNode:
     async def save_consolidation(state: ConsolidationState, runtime: Runtime[Identity]) -> ConsolidationState:
         resources = await provide()
         identity = identity_of(runtime)
-        lease = consolidation_lease_of(state, identity)
         reflections = state["reflections"]
 
         async def act(scoped: ScopedTransaction) -> None:
@@ -31,12 +29,12 @@ def save_consolidation(provide: Provider) -> ConsolidationNode:
             consolidation_id = await _write(scoped, state)
             await memories.absorb(scoped, consolidation_id, [memory.id for memory in reflections])
             await scopes.touch(scoped, [state["scope_key"]], consolidated=True)
-            await leases.finish(scoped, lease)
+            await leases.finish(scoped, state["lease"])
 
         try:
             await resources.database.write(identity, act)
         except ConcurrentChangeError:
-            await give_back(resources, identity, lease, failure="interrupted")
+            await give_back(resources, identity, state["lease"], failure="interrupted")
             return {"outcome": "stale", "absorbed": 0}
         return {"outcome": "saved", "absorbed": len(reflections)}
 

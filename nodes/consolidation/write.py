@@ -6,10 +6,9 @@ from typing import Literal
 from langgraph.runtime import Runtime
 
 from mnemic.models.steps import WRITE_CONSOLIDATION
-from mnemic.operations.run.graph import ConsolidationNode
+from mnemic.models.structured import run_step
+from mnemic.operations.run.graph import ConsolidationNode, give_back, metered
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.leases import consolidation_lease_of, give_back
-from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.text.details import kept_share, missing_details
 from mnemic.policy.text.hygiene import MAX_TEXT_BYTES, clean_text
@@ -51,12 +50,12 @@ def write_consolidation(provide: Provider) -> ConsolidationNode:
         while problem is not None and len(drafts) < 2:
             revision = Revision(draft=drafts[-1], problem=problem) if drafts else None
             step_input = step_input._replace(revision=revision)
-            output = await run_step_metered(resources, identity, WRITE_CONSOLIDATION, step_input)
-            drafts.append(clean_text(output.text))
+            writing = run_step(WRITE_CONSOLIDATION, step_input, resources.models)
+            drafts.append(clean_text((await metered(resources, identity, writing)).output.text))
             problem = _problem(drafts[-1], sources, state["word_limit"])
         usable = [draft for draft in drafts if _refusal(draft, state["word_limit"]) is None]
         if not usable:
-            await give_back(resources, identity, consolidation_lease_of(state, identity), failure="unusable")
+            await give_back(resources, identity, state["lease"], failure="unusable")
             why = _refusal(drafts[-1], state["word_limit"])
             return {"outcome": "refused", "problem": why, "absorbed": 0, "kept_share": 1.0, "text": ""}
         best = max(usable, key=lambda draft: kept_share(sources, draft))

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from langgraph.runtime import Runtime
 
 from mnemic.models.steps import DECIDE
+from mnemic.models.structured import run_step
 from mnemic.operations.formation.decisions import apply_decisions
 from mnemic.operations.formation.scope_resolver import foreign_tokens
-from mnemic.operations.run.graph import FormationNode
+from mnemic.operations.run.graph import FormationNode, metered
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Provider
 from mnemic.prompts.decide import DecideInput, KnownFact, NewFact
 from mnemic.state.formation import Neighbour
@@ -26,7 +26,8 @@ def decide(provide: Provider) -> FormationNode:
         facts, neighbours = state["facts"], state["neighbours"]
         ids = {row.new_id for row in neighbours}
         concerned = [fact for fact in facts if fact.id in ids]
-        output = await run_step_metered(resources, identity_of(runtime), DECIDE, _question(concerned, neighbours))
+        deciding = run_step(DECIDE, _question(concerned, neighbours), resources.models)
+        output = (await metered(resources, identity_of(runtime), deciding)).output
         outcome = apply_decisions(
             facts,
             concerned,

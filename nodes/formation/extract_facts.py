@@ -9,7 +9,7 @@ from mnemic.models.steps import EXTRACT_FACTS
 from mnemic.operations.formation.drafts import Drafts, crowded_out, run_drafting_step, unfounded
 from mnemic.operations.formation.scope_resolver import Draft, ScopeResolver
 from mnemic.operations.formation.selection import most_important
-from mnemic.operations.messages.speakers import cited, group_name, numbered, own_words, owner_of
+from mnemic.operations.messages.transcript import cited, group_name, numbered, own_words, owner_of
 from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider

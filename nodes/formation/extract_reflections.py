@@ -7,7 +7,7 @@ from mnemic.operations.formation.drafts import Drafts, crowded_out, run_drafting
 from mnemic.operations.formation.reflection_builder import ReflectionBuilder, read_existing_context
 from mnemic.operations.formation.scope_resolver import ScopeResolver
 from mnemic.operations.formation.selection import Known, most_important
-from mnemic.operations.messages.speakers import group_name, numbered
+from mnemic.operations.messages.transcript import group_name, numbered
 from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider

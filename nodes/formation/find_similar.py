@@ -5,7 +5,7 @@ import asyncio
 from langgraph.runtime import Runtime
 
 from mnemic.operations.formation.similarity import compare_facts
-from mnemic.operations.messages.speakers import speakers
+from mnemic.operations.messages.transcript import speakers
 from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider

@@ -7,22 +7,20 @@ from typing import NamedTuple
 from langgraph.runtime import Runtime
 
 from mnemic.operations.formation.daily_quota import writes_left
-from mnemic.operations.messages.speakers import only_speaks
-from mnemic.operations.run.graph import FormationNode
+from mnemic.operations.messages.transcript import only_speaks
+from mnemic.operations.run.graph import FormationNode, formation_lease, holder_of, release_lease_on_error
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.leases import formation_lease, holder_of, returned
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.formation.triggers import facts_of_batch, facts_of_turn, first_turn, formation_reason, turn_reason
 from mnemic.policy.text.tokens import count_tokens, weighted_tokens
 from mnemic.state.checking import validate
 from mnemic.state.formation import Account, Inbox
-from mnemic.state.graphs import FormationInput, FormationState, Waits
+from mnemic.state.graphs import FormationInput, FormationState, Lease, Waits
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.kinds import FormationReason
 from mnemic.state.records import Message, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes
-from mnemic.storage.leases import Lease
 from mnemic.storage.transaction import ScopedTransaction
 
 
@@ -51,7 +49,7 @@ def gate(provide: Provider) -> FormationNode:
         async def act(scoped: ScopedTransaction) -> tuple[_Work, dict[str, ScopeSettings]]:
             return await _take_up(scoped, run), await scopes.scope_settings(scoped)
 
-        async with returned(resources, identity, run.lease):
+        async with release_lease_on_error(resources, identity, run.lease):
             work, guided = await resources.database.write(identity, act)
         return {
             **_nothing_yet(),
@@ -104,7 +102,7 @@ def _found(work: _Work, run: _Run) -> FormationState:
         "formed": len(work.batch),
         "pending": work.left,
         "set_aside": work.set_aside - (len(work.batch) if run.takes_set_aside else 0),
-        "lease": run.lease.holder,
+        "lease": run.lease,
         "batch": [*work.batch],
     }
 

@@ -11,10 +11,9 @@ from langgraph.runtime import Runtime
 from mnemic.operations.formation.daily_quota import quota_scope_key
 from mnemic.operations.formation.drafts import accounted, crowded_out
 from mnemic.operations.formation.selection import further_sources, related_to_living, repeat, within_cap
-from mnemic.operations.messages.speakers import brought_by, speakers
+from mnemic.operations.messages.transcript import brought_by, speakers
 from mnemic.operations.run.graph import FormationNode
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.leases import formation_lease_of
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.policy.text.search_text import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError
@@ -61,7 +60,7 @@ def save(provide: Provider) -> FormationNode:
             touched = {memory.scope_key for memory in made}
             await scopes.touch(scoped, sorted(touched))
             due = await _due(scoped, settings)
-            await leases.finish(scoped, formation_lease_of(state, identity))
+            await leases.finish(scoped, state["lease"])
             return {
                 "stored": dict(Counter(memory.kind for memory in made)),
                 "superseded": stored.closed,

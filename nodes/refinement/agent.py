@@ -3,9 +3,9 @@
 from langgraph.runtime import Runtime
 
 from mnemic.models.steps import REFINE
+from mnemic.models.tool_calls import run_turn
 from mnemic.operations.refinement.session import RefinementSession, ToolFactory, refinement_session
-from mnemic.operations.run.graph import RefinementNode
-from mnemic.operations.run.model_step import run_turn_metered
+from mnemic.operations.run.graph import RefinementNode, metered
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.text.names import display_name
 from mnemic.prompts.refine import RefineInput
@@ -29,15 +29,9 @@ def take_turn(provide: Provider, make_tools: ToolFactory) -> RefinementNode:
         # as it was when it began, so that what was said of it stays true
         shown = state["shown"] if turns else await _begin_batch(session, state, progress)
         models = session.resources.models.with_settings(session.settings)
-        turn, tokens = await run_turn_metered(
-            session.resources,
-            session.identity,
-            REFINE,
-            _input(session, state, shown),
-            turns,
-            make_tools(session),
-            models,
-        )
+        running = run_turn(REFINE, _input(session, state, shown), turns, make_tools(session), models)
+        turn, used = await metered(session.resources, session.identity, running)
+        tokens = used.input_tokens + used.output_tokens
 
         async def spend(scoped: ScopedTransaction) -> None:
             await refinements.spend(scoped, session.claim, tokens)

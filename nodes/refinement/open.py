@@ -5,14 +5,13 @@ from typing import Any, cast
 from langgraph.runtime import Runtime
 
 from mnemic.operations.refinement.open import CoreMemory, first_batches, open_session, plan
-from mnemic.operations.run.graph import RefinementNode
+from mnemic.operations.run.graph import RefinementNode, holder_of, release_lease_on_error
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.leases import holder_of, returned
 from mnemic.operations.run.resources import Provider
 from mnemic.state.checking import validate
+from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.refinement import Handles, RefinementInput, RefinementResult, RefinementState
-from mnemic.storage.leases import Lease
 
 
 def open_refinement(provide: Provider) -> RefinementNode:
@@ -26,7 +25,7 @@ def open_refinement(provide: Provider) -> RefinementNode:
         if request.get("dry_run"):
             return {**_no_session(state), **await plan(resources, identity, key, forced=forced)}
         lease = Lease(work="refinement", scope_key=key, holder=holder_of(runtime))
-        async with returned(resources, identity, lease):
+        async with release_lease_on_error(resources, identity, lease):
             opened = await open_session(resources, identity, lease, forced=forced)
             if isinstance(opened, CoreMemory):
                 return {**_no_session(state), **opened.as_result(key), "outcome": "not_due", "refinement_id": None}
@@ -35,7 +34,7 @@ def open_refinement(provide: Provider) -> RefinementNode:
             "scope_key": key,
             "refinement_id": str(opened.session.claim.id),
             "resumed": opened.is_resumed,
-            "holder": str(opened.session.claim.holder),
+            "lease": lease,
             "overrides": opened.core.overrides,
             "handles": Handles(),  # a memory has its number once it is shown
             "batches": batches,

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from mnemic.operations.messages.speakers import session_of, speakers
+from mnemic.operations.messages.transcript import speakers
+from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.resources import Resources
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Message

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from mnemic.models.answers import Flaw
 from mnemic.models.steps import In, Step
-from mnemic.operations.run.model_step import run_step_metered
+from mnemic.models.structured import run_step
+from mnemic.operations.run.graph import metered
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.words import folded_words
 from mnemic.policy.text.writing import Verdict
@@ -111,7 +112,7 @@ async def run_drafting_step(
         shown: messages that the model is shown.
 
     Raises:
-        ModelError: as `run_step_metered`.
+        ModelError: as `run_step`.
     """
 
     def drafted(answer: Answer) -> tuple[Drafts, Made]:
@@ -121,7 +122,7 @@ async def run_drafting_step(
     def check(answer: Answer) -> Flaw | None:
         return drafted(answer)[0].flaw(answer.nothing_else)
 
-    answer = await run_step_metered(resources, identity, step, step_input, check)
+    answer = (await metered(resources, identity, run_step(step, step_input, resources.models, check))).output
     drafts, made = drafted(answer)
     return answer, drafts, made
 

@@ -7,14 +7,12 @@ from uuid import uuid4
 
 from langgraph.pregel import Pregel
 
-from mnemic.operations.messages.speakers import session_of
-from mnemic.operations.run.graph import run_graph
-from mnemic.operations.run.leases import formation_lease, returned
+from mnemic.operations.run.graph import formation_lease, release_lease_on_error, run_graph
+from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
-from mnemic.state.graphs import ConsolidationResult, FormationOutput
+from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease
 from mnemic.state.identity import Identity
-from mnemic.storage.leases import Lease
 
 FormationGraph = Pregel[Any, Identity, Any, Any]
 ConsolidationGraph = Pregel[Any, Identity, Any, Any]
@@ -49,7 +47,7 @@ async def _form_once(
 ) -> FormationOutput:
     run_id = uuid4()
     request = {"force": force, "retry": retry}
-    async with returned(resources, identity, formation_lease(identity, run_id, retry=retry)):
+    async with release_lease_on_error(resources, identity, formation_lease(identity, run_id, retry=retry)):
         run: FormationOutput = await run_graph(graph, request, identity, run_id)
     return run
 
@@ -86,6 +84,6 @@ async def consolidate(
     """One run of the consolidation graph; its lease is given back where the run fails."""
     run_id = uuid4()
     given = {"scope_key": scope_key, "force": force}
-    async with returned(resources, identity, Lease(work="consolidation", scope_key=scope_key, holder=run_id)):
+    async with release_lease_on_error(resources, identity, Lease("consolidation", scope_key, run_id)):
         result: ConsolidationResult = await run_graph(graph, given, identity, run_id)
     return result

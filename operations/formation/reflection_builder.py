@@ -8,7 +8,8 @@ from uuid import uuid4
 from mnemic.operations.formation.drafts import Drafts, unfounded
 from mnemic.operations.formation.scope_resolver import Draft, ScopeResolver
 from mnemic.operations.formation.selection import Known, repeat
-from mnemic.operations.messages.speakers import cited, only_speaks, own_words, owner_of, session_of, speakers
+from mnemic.operations.messages.transcript import cited, only_speaks, own_words, owner_of, speakers
+from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Categories
 from mnemic.policy.text.names import display_name

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from mnemic.operations.messages.speakers import own_words
+from mnemic.operations.messages.transcript import own_words
 from mnemic.policy.formation.orders import gives_orders, steers
 from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_pasted, may_share
 from mnemic.state.identity import Identity, Scope, scope_key

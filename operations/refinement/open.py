@@ -9,11 +9,11 @@ from mnemic.operations.run.identity import require_own_scope
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.refinement.batching import batches
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRunningError
+from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.refinement import LedgerEntry, RefinementResult
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, refinements, scopes
-from mnemic.storage.leases import Lease
 from mnemic.storage.refinements import Claim
 from mnemic.storage.transaction import ScopedTransaction
 

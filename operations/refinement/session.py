@@ -206,6 +206,6 @@ async def refinement_session(
         resources=resources,
         settings=resources.settings.overridden(state["overrides"]),
         identity=identity_of(runtime),
-        claim=Claim(id=UUID(state["refinement_id"] or ""), scope_key=state["scope_key"], holder=UUID(state["holder"])),
+        claim=Claim(id=UUID(state["refinement_id"] or ""), scope_key=state["scope_key"], holder=state["lease"].holder),
         handles=Handles(dict(state["handles"].shown)),
     )

@@ -7,9 +7,8 @@ from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
 from mnemic.operations.formation.form import form_later
-from mnemic.operations.messages.observe import observe_turn
-from mnemic.operations.recall.turn import RecallOptions, recall_turn
 from mnemic.operations.run.identity import identity_of
+from mnemic.operations.turn import RecallOptions, observe_turn, recall_turn
 from mnemic.service.base import MemoryBase
 from mnemic.state.checking import check_arguments
 from mnemic.state.errors import InvalidInputError

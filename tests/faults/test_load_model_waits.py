@@ -121,7 +121,7 @@ async def test_no_connection_is_held_at_any_request(clean_db: Clone, extraction:
 def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str, asking: str | None = None) -> None:
     """Makes a node keep its transaction open while it asks the model, as a careless one would."""
     module = importlib.import_module(f"mnemic.nodes.{node}")
-    asking = asking or next(name for name in ("run_drafting_step", "run_step_metered") if hasattr(module, name))
+    asking = asking or next(name for name in ("run_drafting_step", "metered") if hasattr(module, name))
     ask = getattr(module, asking)
 
     async def careless(resources: Resources, who: Identity, *rest: Any) -> Any:

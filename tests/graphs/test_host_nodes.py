@@ -146,35 +146,6 @@ async def test_the_second_turn_says_once_what_another_session_changed(memory: Mn
     assert ["<Updates" in turn["memory_context"] for turn in seen] == [False, True, False]
 
 
-async def test_a_conversation_is_stored_once_however_often_it_comes(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    graph = host(memory).compile(checkpointer=InMemorySaver())
-    for text in ("I keep bees.", "I keep goats."):
-        await graph.ainvoke(said(text), THREAD, context=FRIDAY)
-
-    rows = superuser.execute("select role, content from mnemic.messages order by said_at, content").fetchall()
-    assert sorted(rows) == [
-        ("assistant", VISIBLE),
-        ("assistant", VISIBLE),
-        ("user", "I keep bees."),
-        ("user", "I keep goats."),
-    ]
-
-
-async def test_a_turn_waits_for_no_model(clean_db: Clone, model: LoopbackModel) -> None:
-    answered = threading.Event()
-    model.answer(FACTS, Reply(content=facts(fact(KEPT)).model_dump_json(), after=answered))
-    async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
-        graph = host(memory).compile()
-        await graph.ainvoke(said("I keep bees on the quay."), context=MONDAY)
-        before = await contents(memory, MONDAY)
-        answered.set()
-        await memory.form(MONDAY)
-
-        assert (before, await contents(memory, MONDAY)) == ([], [KEPT])
-
-
 async def test_a_formation_under_way_takes_up_the_next_turn(clean_db: Clone, model: LoopbackModel) -> None:
     answered = threading.Event()
     model.answer(
@@ -248,16 +219,6 @@ async def test_what_could_not_be_stored_comes_again_with_the_next_turn(
     assert "were not stored" in caplog.text
     assert CANARY not in caplog.text
     assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (4,)
-
-
-async def test_only_an_unsure_agent_searches_for_what_calls_for_no_search(memory: Mnemic, model: LoopbackModel) -> None:
-    await remember(memory, model)
-    seen: list[Any] = []
-    for search in ("auto", "always", "never"):
-        await host(memory, seen=seen, search=search).compile().ainvoke(said("Honey from the quay?"), context=FRIDAY)
-
-    assert [KEPT in turn["memory_context"] for turn in seen] == [False, True, False]
-    assert [turn["memory_searched"] for turn in seen] == [None, "asked", None]
 
 
 async def test_the_last_words_of_a_user_are_what_is_looked_for(memory: Mnemic, model: LoopbackModel) -> None:
@@ -357,5 +318,5 @@ async def test_what_the_memory_told_is_not_stored_again(memory: Mnemic, superuse
 async def test_control_a_tools_answer_that_is_not_known_is_stored(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mnemic.operations.messages.normalize.PREAMBLE", "another sentence")
+    monkeypatch.setattr("mnemic.operations.messages.incoming.PREAMBLE", "another sentence")
     assert CANARY in str(await stored_of_a_talk(memory, superuser))

@@ -9,7 +9,6 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import MissingIdentityError
 from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, RecallOutput
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
@@ -133,23 +132,6 @@ async def test_used_as_nodes_they_work_and_leave_no_words(
         saved = await everything()
         assert VISIBLE in saved
         assert CANARY not in saved
-
-
-async def test_a_hosts_plain_mapping_says_who_it_is(memory: Mnemic, model: LoopbackModel) -> None:
-    scripted(model)
-    await prepare(memory)
-    await memory.form(ANA)
-    builder = StateGraph(Turn)
-    builder.add_node("recall", memory.graphs.recall)
-    builder.add_edge(START, "recall")
-    host: Any = builder.compile()
-
-    result = await host.ainvoke(
-        {"question": QUESTION}, context={"agent_id": "harbor", "user_id": "ana", "host": "blue"}
-    )
-    assert KEPT in result["context"]
-    with pytest.raises(MissingIdentityError):
-        await host.ainvoke({"question": QUESTION})
 
 
 async def test_a_host_that_streams_shows_none_of_the_inner_models_words(memory: Mnemic, model: LoopbackModel) -> None:

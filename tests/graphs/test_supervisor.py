@@ -4,15 +4,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import Mnemic
-from mnemic.nodes.supervisor.agent import MOST_CALLING
+from mnemic.nodes.supervisor import MOST_CALLING
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED
-from mnemic.state.errors import InvalidInputError, MissingIdentityError, ModelError, ModelOutputError
-from tests.support.agents import storing_nothing
+from mnemic.state.errors import InvalidInputError, ModelError, ModelOutputError
 from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, Reply, Request, calling
 from tests.support.scripted import FACTS, fact, facts, last_prompt
@@ -137,30 +136,10 @@ async def test_an_answer_that_says_nothing_because_it_was_refused_is_an_error(
         await turn(memory.graphs.supervisor())
 
 
-async def test_messages_that_could_not_be_stored_come_with_the_next_turn(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    says(model, SAID)
-    graph = memory.graphs.supervisor(InMemorySaver())
-    with storing_nothing(superuser):
-        await turn(graph, "My boat is blue.")
-    assert stored(superuser) == []
-    await turn(graph, "And my house is red.")
-    assert [content for role, content in stored(superuser) if role == "user"] == [
-        "And my house is red.",
-        "My boat is blue.",
-    ]
-
-
 @pytest.mark.parametrize("messages", [[], [AIMessage("I begin.")], [{"role": "assistant", "content": "I begin."}]])
 async def test_a_turn_begins_with_a_user(memory: Mnemic, messages: Any) -> None:
     with pytest.raises(InvalidInputError, match="begins with a message of the user"):
         await memory.graphs.supervisor().ainvoke({"messages": messages}, context=ANA)
-
-
-async def test_nobody_is_refused(memory: Mnemic) -> None:
-    with pytest.raises(MissingIdentityError):
-        await memory.graphs.supervisor().ainvoke({"messages": [HumanMessage("Hello.")]})
 
 
 async def test_what_it_may_be_asked_for_is_named_in_its_tools(memory: Mnemic, model: LoopbackModel) -> None:

@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from mnemic import Mnemic
-from mnemic.nodes.supervisor import tools as use_tools
+from mnemic.nodes import supervisor as supervisor_nodes
 from mnemic.operations.run.resources import Resources
 from mnemic.storage.database import Database
 from tests.support.fixtures import memory as memory
@@ -108,7 +108,7 @@ async def test_control_tools_whose_answers_are_kept_would_be_found(
     def kept(done: list[ToolMessage]) -> Any:
         return done, {}
 
-    monkeypatch.setattr(use_tools, "without_contents", kept)
+    monkeypatch.setattr(supervisor_nodes, "without_contents", kept)
     async with scripted_memory(fresh_db, model) as memory, keeping(fresh_db, memory) as (saver, everything):
         await keep(memory)
         says(model, calling(("memory_query", {"query": "bees"})), SAID)
@@ -142,12 +142,3 @@ def is_hosts_own(statement: str) -> bool:
     if any(word in statement for word in ("checkpoint", "mnemic.threads", "pg_type")):
         return True
     return statement.lower().startswith(("begin", "commit"))
-
-
-async def test_two_threads_of_one_person_are_two_conversations(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, SAID)
-    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
-    await turn(graph, "My boat is blue.")
-    other = ANA.model_copy(update={"session_id": "sunday"})
-    done = await turn(graph, "What is new?", other)
-    assert [item.text for item in done["messages"]] == ["What is new?", SAID]

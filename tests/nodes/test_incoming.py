@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from mnemic.operations.messages.incoming_message import HostMessage
-from mnemic.operations.messages.normalize import MAX_MESSAGE_CHARS
+from mnemic.operations.messages.incoming import MAX_MESSAGE_CHARS, HostMessage
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from tests.support.loopback import LoopbackModel
@@ -58,14 +57,6 @@ async def test_the_whole_list_resent_every_turn_is_formed_once(memory: Mnemic, m
     assert await memory.form(ANA) == []
     prompts = [request["messages"][1]["content"] for request in model.chat_requests[::2]]
     assert [prompt.count("I keep bees.") for prompt in prompts] == [1, 0, 1, 0]
-
-
-async def test_a_hosts_own_ids_tell_messages_apart_wherever_they_stand(memory: Mnemic) -> None:
-    first, second = HumanMessage("I keep bees.", id="m1"), HumanMessage("I keep bees.", id="m2")
-    await memory.observe(ANA, [first])
-    observed = await memory.observe(ANA, [second, first])
-
-    assert (observed.accepted, observed.pending) == (1, 2)
 
 
 async def test_a_window_that_slides_over_the_list_brings_only_what_is_new(memory: Mnemic) -> None:

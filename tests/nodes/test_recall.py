@@ -1,7 +1,5 @@
 """What a turn is given: the standing part always, search results where the turn calls for them, within the budget."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -12,8 +10,7 @@ from psycopg.conninfo import make_conninfo
 from mnemic.policy.text.tokens import count_tokens
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError, MissingIdentityError
-from mnemic.storage.database import Database
+from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, MissingIdentityError
 from tests.nodes.bees import ANA, BEES, GREETING, PAST, SESSION, WISH, fill
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -27,9 +24,6 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
-from tests.support.worlds import identity
-
-Statements = Callable[[Database], AbstractContextManager[list[str]]]
 
 NAMES = "Yesterday it was Jonas who called Sigrid about bees."
 
@@ -77,12 +71,6 @@ async def test_the_context_is_one_element_that_says_what_it_is(memory: Mnemic, m
     assert {found["content"] for found in context["memories"]} >= {BEES}
 
 
-async def test_who_has_no_memory_yet_gets_an_empty_context(memory: Mnemic) -> None:
-    context = await memory.recall(identity("nobody"), PAST)
-
-    assert (context["context"], context["memories"], context["tokens"]) == ("", [], 0)
-
-
 async def test_a_recall_runs_where_nothing_can_be_written(clean_db: Clone, model: LoopbackModel) -> None:
     reading = make_conninfo(clean_db.service_dsn, options="-c default_transaction_read_only=on")
     async with scripted_memory(clean_db, model) as writer:
@@ -107,12 +95,6 @@ async def test_the_budget_bounds_the_retrieved_lines(memory: Mnemic, model: Loop
     assert len(retrieved) == len(context["memories"])
     # five at most, and behind them two that are related
     assert len(retrieved) == {1: 0, 40: 2, 100: 5, 400: 7}[budget]
-
-
-async def test_the_setting_bounds_them_where_the_caller_does_not(clean_db: Clone, model: LoopbackModel) -> None:
-    async with scripted_memory(clean_db, model, recall_budget_tokens=5) as memory:
-        await fill(memory, model)
-        assert (await memory.recall(ANA, PAST))["memories"] == []
 
 
 @pytest.mark.parametrize(("switch", "standing", "search"), [("rag", True, False), ("always_in_context", False, True)])
@@ -175,13 +157,6 @@ async def test_a_run_without_an_agent_is_told_what_to_pass(memory: Mnemic, conte
     for graph in graphs:
         with pytest.raises(MissingIdentityError, match=r"context=Identity\(agent_id=\.\.\., user_id=\.\.\.\)"):
             await graph.ainvoke({"question": PAST, "force": True, "scope_key": "user:ana"}, context=context)
-
-
-async def test_an_unusable_id_is_named_and_not_quoted(memory: Mnemic) -> None:
-    given: Any = HostContext("harbor", "ana\nSECRET")
-    with pytest.raises(InvalidInputError, match="user_id: an id is") as caught:
-        await memory.graphs.recall.ainvoke({"question": PAST}, context=given)
-    assert "SECRET" not in str(caught.value)
 
 
 async def test_what_an_agent_overrides_of_its_formation_stops_no_recall(clean_db: Clone, model: LoopbackModel) -> None:

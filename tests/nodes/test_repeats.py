@@ -156,11 +156,3 @@ async def test_a_message_that_no_memory_was_formed_from_is_erased_by_its_own_id(
         assert (await memory.erase(stranger, found.item_id)).erased == ()
         assert (await memory.erase(ANA, found.item_id)).erased == (found.item_id,)
     assert places(superuser) == set()
-
-
-async def test_two_people_who_use_one_session_lose_no_words_to_each_other(memory: Mnemic) -> None:
-    said = turns("I keep bees.", "Well")
-    for user in ("ana", "bo"):
-        observed = await memory.observe(identity(user, session="monday"), said)
-        assert observed.accepted > 0
-    assert (await memory.observe(identity("bo", session="monday"), said)).accepted == 0

@@ -10,11 +10,11 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import ExecutionInfo, Runtime, ServerInfo
 from typing_extensions import TypedDict
 
-from mnemic.operations.messages.normalize import to_messages
+from mnemic.operations.messages.incoming import to_messages
 from mnemic.operations.run import identity as run_identity
-from mnemic.operations.run.identity import BoundIdentity, acting_for, identity_of, require_own_scope, turn_identity
+from mnemic.operations.run.identity import BoundIdentity, acting_for, identity_of, require_own_scope
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import MissingIdentityError, RefusedIdentityError
+from mnemic.state.errors import RefusedIdentityError
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
@@ -74,7 +74,7 @@ def test_a_run_is_the_authenticated_users_on_its_thread() -> None:
         SimpleNamespace(agent_id="guide"),
         {**ASKED, "user_id": "ana", "actor_id": "ana", "session_id": "t1", "group_ids": ["harbor", "pier"]},
     ):
-        assert identity_of(run(context)) == turn_identity(run(context)) == expected
+        assert identity_of(run(context)) == identity_of(run(context), in_turn=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_where_nobody_was_authenticated_the_host_says_whose_run_it_is(user: User
 def test_a_servers_thread_is_the_session_and_in_a_hosts_graph_that_of_a_turn() -> None:
     served, info = run(ASKED, None), ExecutionInfo("", "", "", thread_id="t1")
     hosted: Runtime[Any] = Runtime(context=Identity(**ASKED), execution_info=info)
-    assert identity_of(served).session_id == turn_identity(served).session_id == "t1"
+    assert identity_of(served).session_id == identity_of(served, in_turn=True).session_id == "t1"
     assert identity_of(hosted).session_id is None
-    assert turn_identity(hosted).session_id == "t1"
+    assert identity_of(hosted, in_turn=True).session_id == "t1"
 
 
 def test_without_a_session_of_its_own_a_run_has_none_and_may_name_none() -> None:
@@ -121,12 +121,6 @@ def test_somebody_authenticated_in_another_way_has_no_groups_and_any_agent() -> 
     assert identity_of(run({"agent_id": "any"}, other)).group_ids == ()
     with pytest.raises(RefusedIdentityError, match="group_ids"):
         identity_of(run({**ASKED, "group_ids": ["harbor"]}, other))
-
-
-def test_a_run_without_an_agent_is_nobodys() -> None:
-    for context in (None, {}, {"user_id": "ana"}):
-        with pytest.raises(MissingIdentityError):
-            identity_of(run(context))
 
 
 def test_what_acts_for_others_in_a_run_stays_what_it_is_and_a_request_cannot_make_it() -> None:

@@ -1,6 +1,5 @@
 """Whose words a message has: the run's user's, whatever a client forwarded; another's only where the host says so."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
@@ -11,8 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from mnemic import Identity, MemoryState
-from mnemic.operations.messages import normalize as incoming
-from mnemic.operations.run.identity import BoundIdentity
+from mnemic.operations.messages import incoming
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError, RefusedIdentityError
 from tests.support.agents import agent, answers
@@ -43,13 +41,6 @@ async def by_middleware(memory: Mnemic, model: LoopbackModel, said: Any, several
     await agent(memory, model, middleware).ainvoke({"messages": [said]}, context=MALLORY)
 
 
-async def by_middleware_without_a_loop(memory: Mnemic, model: LoopbackModel, said: Any, several: bool) -> None:
-    answers(model)
-    middleware = memory.middleware(several_speakers=several, form=False)
-    turn = agent(memory, model, middleware)
-    await asyncio.to_thread(turn.invoke, {"messages": [said]}, context=MALLORY)
-
-
 class Turn(MessagesState, MemoryState):
     """A host's state."""
 
@@ -67,7 +58,6 @@ async def by_nodes(memory: Mnemic, model: LoopbackModel, said: Any, several: boo
 WAYS: dict[str, Told] = {
     "method": by_method,
     "middleware": by_middleware,
-    "middleware without a loop": by_middleware_without_a_loop,
     "nodes": by_nodes,
 }
 
@@ -202,16 +192,6 @@ async def test_an_edit_says_who_brought_it(memory: Mnemic, superuser: psycopg.Co
     edited = HumanMessage("I keep wasps.", id="m1", additional_kwargs={"user": "ana"})
     await memory.observe(MALLORY, [edited], several_speakers=True)
     assert kept(superuser) == [("ana", "I keep wasps.", "mallory")]
-
-
-@pytest.mark.parametrize("several", [False, True])
-async def test_whoever_was_authenticated_speaks_for_nobody_else(
-    memory: Mnemic, superuser: psycopg.Connection, several: bool
-) -> None:
-    passed = BoundIdentity(**MALLORY.model_dump())
-    with pytest.raises(RefusedIdentityError):
-        await memory.observe(passed, [FORWARDED["user"]], several_speakers=several)
-    assert kept(superuser) == []
 
 
 async def test_the_supervisor_refuses_words_of_another_before_it_answers(
