@@ -10,9 +10,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.channels import UntrackedValue
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 
-from mnemic import Identity, MemoryState, Mnemic
+from mnemic import MemoryState, Mnemic
 from mnemic.prompts.memory_query import query_answer
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, MissingIdentityError, ModelOutputError
 from tests.support.agents import (
@@ -31,7 +31,7 @@ from tests.support.agents import (
 )
 from tests.support.loopback import LoopbackModel, Reply
 from tests.support.matrix import few_first
-from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_postgres
+from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_postgres, in_sequence
 from tests.support.scripted import (
     FACTS,
     REFLECTIONS,
@@ -64,7 +64,7 @@ class Notes(MemoryState, total=False):
     talk: Annotated[list[dict[str, Any]], UntrackedValue]
 
 
-def host(memory: Mnemic, state: Any = Turn, seen: list[Any] | None = None, **recall: Any) -> StateGraph[Any, Identity]:
+def host(memory: Mnemic, state: Any = Turn, seen: list[Any] | None = None, **recall: Any) -> Any:
     """`recall -> answer -> observe -> form`; what the host's own node sees goes into `seen`."""
 
     async def answer(state: Any) -> dict[str, Any]:
@@ -72,17 +72,8 @@ def host(memory: Mnemic, state: Any = Turn, seen: list[Any] | None = None, **rec
             seen.append(dict(state))
         return {"messages": [AIMessage(VISIBLE)]}
 
-    builder = StateGraph(state, context_schema=Identity)
-    builder.add_node("recall", memory.recall_node(**recall))
-    builder.add_node("answer", answer)
-    builder.add_node("observe", memory.observe_node())
-    builder.add_node("form", memory.formation_node())
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "answer")
-    builder.add_edge("answer", "observe")
-    builder.add_edge("observe", "form")
-    builder.add_edge("form", END)
-    return builder
+    nodes = {"recall": memory.recall_node(**recall), "answer": answer}
+    return in_sequence(state, {**nodes, "observe": memory.observe_node(), "form": memory.formation_node()})
 
 
 async def saved_by(
@@ -241,14 +232,12 @@ async def test_a_host_may_name_its_conversation_otherwise_and_keep_it_plain(
 ) -> None:
     await remember(memory, model)
     seen: list[Any] = []
-    builder = StateGraph(Notes)
-    builder.add_node("recall", memory.recall_node(messages_key="talk"))
-    builder.add_node("look", lambda state: seen.append(state["memory_context"]))
-    builder.add_node("observe", memory.observe_node(messages_key="talk"))
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "look")
-    builder.add_edge("look", "observe")
-    graph: Any = builder.compile()
+    nodes = {
+        "recall": memory.recall_node(messages_key="talk"),
+        "look": lambda state: seen.append(state["memory_context"]),
+        "observe": memory.observe_node(messages_key="talk"),
+    }
+    graph = in_sequence(Notes, nodes, context=None).compile()
     who = {"agent_id": "harbor", "user_id": "ana", "session_id": "friday", "host": "blue"}
     await graph.ainvoke({"talk": [{"role": "user", "content": QUESTION}]}, context=who)
 

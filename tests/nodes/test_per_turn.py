@@ -172,14 +172,6 @@ async def test_what_no_user_said_waits_for_the_next_turn_or_for_who_insists(memo
     assert [(run["reason"], run["formed"]) for run in await memory.form(ANA, force=False)] == [("turn", 2)]
 
 
-@pytest.mark.thorough
-async def test_more_than_fits_into_a_run_without_a_users_word_holds_nothing_up(memory: Mnemic) -> None:
-    await memory.observe(ANA, turns(*["assistant: Hm."] * 70, "Hello."))
-    runs = await memory.form(ANA, force=False)
-
-    assert [(run["reason"], run["formed"]) for run in runs] == [("turn", 50), ("turn", 21)]
-
-
 async def test_what_is_left_of_the_day_caps_the_last_turn(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
@@ -259,15 +251,6 @@ async def test_a_retry_counts_on_the_day_of_those_who_spoke(
 
     runs = await memory.form(nobody, retry=True)  # in a batch, for the day is used up
     assert ([run["formed"] for run in runs], unformed(superuser)) == ([2], 0)
-
-
-async def test_only_what_is_stored_counts(memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection) -> None:
-    model.answer(REFLECTIONS, reflections(episode="Ana and the assistant spoke of bees."))
-    await memory.observe(ANA, turns(*TURN, "Bees, I said.", "assistant: Yes."))
-    runs = await memory.form(ANA, force=False)
-
-    assert [run["stored"] for run in runs] == [{"episode": 1}, {}]
-    assert written(superuser) == 1
 
 
 async def two_runs_at_nineteen(memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection) -> list[Any]:

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import ExecutionInfo, Runtime, ServerInfo
 from typing_extensions import TypedDict
 
@@ -18,6 +17,7 @@ from mnemic.state.errors import RefusedIdentityError
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
+from tests.support.savers import in_sequence
 from tests.support.scripted import (
     CONSOLIDATION,
     FACTS,
@@ -145,12 +145,8 @@ async def form(memory: Mnemic, thread: str, user: User) -> Any:
         inner: Any = memory.graphs.formation
         return {"formed": await inner.ainvoke({"force": True}, context=runtime.context)}
 
-    builder: Any = StateGraph(Turn, context_schema=Identity)
-    builder.add_node("form", node)
-    builder.add_edge(START, "form")
-    builder.add_edge("form", END)
     config: Any = {"configurable": {"thread_id": thread, "langgraph_auth_user": user, "graph_id": "host"}}
-    return await builder.compile().ainvoke({}, config, context=ASKED)
+    return await in_sequence(Turn, {"form": node}).compile().ainvoke({}, config, context=ASKED)
 
 
 async def spoken(memory: Mnemic, model: LoopbackModel) -> list[Identity]:

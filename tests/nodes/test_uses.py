@@ -9,7 +9,6 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from mnemic.operations.run import resources as uses_module
 from mnemic.operations.run.resources import AccessTracker, Resources
@@ -148,18 +147,6 @@ async def test_a_failure_costs_the_counts_and_is_logged_without_a_word_of_them(
     assert record.levelno == logging.WARNING
     assert record.getMessage().startswith("uses of recalled memories were not counted (1): ")
     assert "bees" not in caplog.text
-
-
-async def test_a_database_that_is_away_keeps_nobody_from_closing(
-    clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
-) -> None:
-    reading = make_conninfo(clean_db.service_dsn, options="-c default_transaction_read_only=on")
-    noted = AccessTracker()
-    for number in range(5):
-        noted.note(identity(f"u{number}"), [uuid4()])
-    async with scripted_resources(clean_db, model, database_url=reading) as resources:
-        await noted.write_all(resources.database)
-    assert len([record for record in caplog.records if record.name == "mnemic"]) == 1
 
 
 # -- by whom, and how many at once
