@@ -10,24 +10,32 @@ from typing import NamedTuple, TypeVar
 
 from langgraph.runtime import Runtime
 
-from mnemic.models.answers import Flaw
-from mnemic.models.steps import DECIDE, EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS, In, Step
+from mnemic.models.structured import run_step
 from mnemic.operations.formation.builder import MemoryBuilder
 from mnemic.operations.formation.decisions import apply_decisions, compare_facts, concerned
 from mnemic.operations.formation.drafts import Drafts, ScopeResolver, crowded_out, foreign_tokens
 from mnemic.operations.formation.selection import most_important
-from mnemic.operations.messages.speakers import group_name, numbered, only_speaks, speakers
+from mnemic.operations.messages.transcript import group_name, numbered, only_speaks, speakers
+from mnemic.operations.run.graph import metered
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.names import display_name
-from mnemic.prompts.decide import DecideInput, KnownFact, NewFact
-from mnemic.prompts.extract_facts import ExtractFactsInput, ExtractFactsOutput
-from mnemic.prompts.extract_observations import ExtractObservationsInput, ExtractObservationsOutput
-from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ExtractReflectionsOutput, StandingText
+from mnemic.policy.text.shape import display_name
+from mnemic.prompts.decide import DECIDE, DecideInput, ShownFact
+from mnemic.prompts.extraction import (
+    EXTRACT_FACTS,
+    EXTRACT_OBSERVATIONS,
+    EXTRACT_REFLECTIONS,
+    ExtractFactsOutput,
+    ExtractionInput,
+    ExtractObservationsOutput,
+    ExtractReflectionsOutput,
+    StandingText,
+)
+from mnemic.prompts.loader import Step
+from mnemic.prompts.repair import Flaw
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
-from mnemic.state.records import Memory, Message, NewMemory, Standing
+from mnemic.state.records import Memory, NewMemory, Standing
 from mnemic.storage import memories
 
 Answer = TypeVar("Answer", ExtractFactsOutput, ExtractReflectionsOutput, ExtractObservationsOutput)
@@ -38,14 +46,7 @@ async def extract_facts(state: FormationState, resources: Resources, runtime: Ru
     if not resources.settings.overridden(state["overrides"]).rag:
         return {"facts": []}
     run = _Extraction(resources, identity_of(runtime), state)
-    step_input = ExtractFactsInput(
-        lines=numbered(state["batch"]),
-        group=run.group,
-        guidance=state["guidance"],
-        max_facts=state["max_facts"],
-        categories=resources.categories.formed,
-    )
-    answer, builder = await run.ask(EXTRACT_FACTS, step_input, MemoryBuilder.add_facts)
+    answer, builder = await run.ask(EXTRACT_FACTS, MemoryBuilder.add_facts)
     kept, update = run.kept(builder, answer.nothing_else)
     places = {message.id: place for place, message in enumerate(state["batch"])}
     kept.sort(key=lambda fact: (fact.valid_from, places[fact.source_message_ids[-1]]))
@@ -79,19 +80,19 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
     facts, neighbours = state["facts"], state["neighbours"]
     question = DecideInput(
         facts=tuple(
-            NewFact(
+            ShownFact(
                 number=number,
                 content=fact.content,
                 dated=fact.valid_from,
                 known=tuple(
-                    KnownFact(number=place, content=old.content, dated=old.dated, similarity=old.similarity)
-                    for place, old in known.items()
+                    ShownFact(number=place, content=old.content, dated=old.dated) for place, old in known.items()
                 ),
             )
             for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1)
         )
     )
-    output = await run_step_metered(resources, identity_of(runtime), DECIDE, question)
+    deciding = run_step(DECIDE, question, resources.models)
+    output = (await metered(resources, identity_of(runtime), deciding)).output
     outcome = apply_decisions(
         facts,
         neighbours,
@@ -116,21 +117,13 @@ async def extract_reflections(
     if not resources.settings.overridden(state["overrides"]).always_in_context:
         return {"reflections": []}
     run = _Extraction(resources, identity_of(runtime), state)
-    known, shown = await run.context()
-    step_input = ExtractReflectionsInput(
-        lines=numbered(state["batch"]),
-        standing=shown,
-        new_facts=tuple(fact.content for fact in state["facts"]),
-        group=run.group,
-        guidance=state["guidance"],
-        categories=resources.categories.formed,
-    )
 
     def add(builder: MemoryBuilder, answer: ExtractReflectionsOutput) -> None:
         builder.add_reflections(answer)
         builder.add_episode(answer.episode, private=state["private"])
 
-    answer, builder = await run.ask(EXTRACT_REFLECTIONS, step_input, add, known=[*known, *state["facts"]])
+    standing = await run.standing()
+    answer, builder = await run.ask(EXTRACT_REFLECTIONS, add, standing=standing, new_facts=state["facts"])
     return {
         "reflections": [*builder.memories.values()],
         "repeats": [*state["repeats"], *builder.repeats],
@@ -144,16 +137,8 @@ async def extract_observations(
 ) -> FormationState:
     """One fast call that sees what is already in context; its observations become reflections."""
     run = _Extraction(resources, identity_of(runtime), state)
-    known, shown = await run.context()
-    step_input = ExtractObservationsInput(
-        lines=numbered(state["batch"]),
-        standing=shown,
-        group=run.group,
-        guidance=state["guidance"],
-        max_observations=state["max_facts"],
-        categories=resources.categories.formed,
-    )
-    answer, builder = await run.ask(EXTRACT_OBSERVATIONS, step_input, MemoryBuilder.add_observations, known=known)
+    standing = await run.standing()
+    answer, builder = await run.ask(EXTRACT_OBSERVATIONS, MemoryBuilder.add_observations, standing=standing)
     kept, update = run.kept(builder, answer.nothing_else)
     return {"reflections": kept, "repeats": builder.repeats, **update}
 
@@ -165,44 +150,46 @@ class _Extraction(NamedTuple):
     identity: Identity
     state: FormationState
 
-    @property
-    def group(self) -> str | None:
-        """The display name of the run's one group."""
-        return group_name(self.identity, self.state["names"])
-
-    async def context(self) -> tuple[list[Memory | NewMemory], tuple[StandingText, ...]]:
-        """What is in context: all of it, to compare with, for what is not shown is not stored twice either; and what
-        the step may see, so that it repeats nothing.
-
-        Where others speak than the run's own user, nobody's own memory may colour what is written for them.
-        """
+    async def standing(self) -> Sequence[Standing]:
+        """What is in context."""
         async with self.resources.database.scoped(self.identity) as scoped:
-            standing = (await memories.standing(scoped)).scopes
-        is_own = only_speaks(self.state["batch"], self.identity.user_id)
-        shown = (part for part in standing if is_own or part.scope != "user")
-        return (
-            [memory for part in standing for memory in [*part.texts, *part.facts]],
-            tuple(_standing_text(part, self.state["names"]) for part in shown),
-        )
+            return (await memories.standing(scoped)).scopes
 
     async def ask(
         self,
-        step: Step[In, Answer],
-        step_input: In,
+        step: Step[ExtractionInput, Answer],
         add: Callable[[MemoryBuilder, Answer], None],
-        known: Sequence[Memory | NewMemory] = (),
+        *,
+        standing: Sequence[Standing] = (),
+        new_facts: Sequence[NewMemory] = (),
     ) -> tuple[Answer, MemoryBuilder]:
         """The step's answer, and the memories that were made of it; a useless answer is repaired once.
 
         Args:
+            step: which.
             add: gives the answer's drafts to the builder.
-            known: what no reflection is to say again.
+            standing: what is in context, and not to be said again. Where others speak than the run's own user, nobody's
+                own memory may colour what is written for them: that is not shown, and not stored twice either.
+            new_facts: what this run has just decided on, likewise.
 
         Raises:
-            ModelError: as `run_step_metered`.
+            ModelError: as `metered`.
         """
-        batch: Sequence[Message] = self.state["batch"]
-        resolver = ScopeResolver(batch, self.identity, self.group)
+        state, batch = self.state, self.state["batch"]
+        group = group_name(self.identity, state["names"])
+        is_own = only_speaks(batch, self.identity.user_id)
+        step_input = ExtractionInput(
+            lines=numbered(batch),
+            group=group,
+            guidance=state["guidance"],
+            categories=self.resources.categories.formed,
+            limit=state["max_facts"],
+            standing=tuple(_shown(part, state["names"]) for part in standing if is_own or part.scope != "user"),
+            new_facts=tuple(fact.content for fact in new_facts),
+        )
+        resolver = ScopeResolver(batch, self.identity, group)
+        known: list[Memory | NewMemory] = [memory for part in standing for memory in [*part.texts, *part.facts]]
+        known += new_facts
 
         def built(answer: Answer) -> MemoryBuilder:
             drafts = Drafts(step.prompt, len(batch))
@@ -213,7 +200,8 @@ class _Extraction(NamedTuple):
         def check(answer: Answer) -> Flaw | None:
             return built(answer).drafts.flaw(answer.nothing_else)
 
-        answer = await run_step_metered(self.resources, self.identity, step, step_input, check)
+        asking = run_step(step, step_input, self.resources.models, check)
+        answer = (await metered(self.resources, self.identity, asking)).output
         return answer, built(answer)
 
     def kept(self, builder: MemoryBuilder, nothing_else: bool) -> tuple[list[NewMemory], FormationState]:
@@ -224,6 +212,6 @@ class _Extraction(NamedTuple):
         return kept, {**builder.drafts.figures(), "account": crowded_out(account, drafted, kept)}
 
 
-def _standing_text(part: Standing, names: Mapping[str, str]) -> StandingText:
+def _shown(part: Standing, names: Mapping[str, str]) -> StandingText:
     scope, owner = split_scope_key(part.scope_key)
     return StandingText(scope=scope, name=names.get(part.scope_key) or display_name(owner), text=part.text)

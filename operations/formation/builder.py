@@ -6,15 +6,18 @@ from typing import Final
 from uuid import uuid4
 
 from mnemic.operations.formation.drafts import Draft, Drafts, ScopeResolver
-from mnemic.operations.messages.speakers import cited, own_words, owner_of, session_of, speakers
+from mnemic.operations.messages.transcript import cited, own_words, owner_of, speakers
+from mnemic.operations.run.identity import session_of
 from mnemic.policy.categories import Categories
-from mnemic.policy.text.hygiene import clean_text, clip_text
-from mnemic.policy.text.names import display_name
-from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.shape import clean_text, clip_text, display_name, search_text
 from mnemic.policy.text.writing import check_text
-from mnemic.prompts.extract_facts import ExtractFactsOutput, FactDraft
-from mnemic.prompts.extract_observations import ExtractObservationsOutput
-from mnemic.prompts.extract_reflections import ExtractReflectionsOutput, ReflectionDraft
+from mnemic.prompts.extraction import (
+    ExtractFactsOutput,
+    ExtractObservationsOutput,
+    ExtractReflectionsOutput,
+    FactDraft,
+    ReflectionDraft,
+)
 from mnemic.state.formation import Repeat
 from mnemic.state.identity import Scope, scope_key, split_scope_key
 from mnemic.state.kinds import Kind

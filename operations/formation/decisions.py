@@ -10,10 +10,9 @@ from operator import mul
 from uuid import UUID
 
 from mnemic.policy.formation.bands import Band, Bands, band_of_pair
-from mnemic.policy.formation.orders import steers
-from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_personal
+from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_personal, steers
 from mnemic.policy.text.details import missing_details
-from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.shape import search_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.decide import Decision
 from mnemic.state.formation import Closing, Repeat, SimilarFact

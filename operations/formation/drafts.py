@@ -10,14 +10,20 @@ from functools import cached_property
 from typing import NamedTuple
 from uuid import UUID
 
-from mnemic.models.answers import Flaw
-from mnemic.operations.messages.speakers import own_words
-from mnemic.policy.formation.orders import gives_orders, steers
-from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_pasted, may_share
+from mnemic.operations.messages.transcript import own_words
+from mnemic.policy.formation.sharing import (
+    content_tokens,
+    gives_orders,
+    has_foreign_claims,
+    is_grounded,
+    is_pasted,
+    may_share,
+    steers,
+)
 from mnemic.policy.text.words import folded_words
 from mnemic.policy.text.writing import Verdict
-from mnemic.prompts import repair
 from mnemic.prompts.loader import Prompt
+from mnemic.prompts.repair import NOTHING, Flaw, unusable_drafts
 from mnemic.state.formation import Account
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, Scope, scope_key
@@ -65,11 +71,11 @@ class Drafts:
         """What makes the answer useless: a draft without a source, most of them refused, nothing and no word of it."""
         drafts = self.checks.total()
         if not drafts and not nothing_else:
-            return Flaw(kind="nothing, and no word that there is nothing", advice=repair.NOTHING)
+            return NOTHING
         if not self.refused["no_source"] and 2 * self.refused.total() <= drafts:
             return None
         kind = f"{self.refused.total()} of {drafts} drafts cannot be used ({refusal_summary(self.refused)})"
-        return Flaw(kind=kind, advice=repair.unusable_drafts(self.refused, drafts, self.shown))
+        return Flaw(kind=kind, advice=unusable_drafts(self.refused, drafts, self.shown))
 
     def figures(self) -> FormationState:
         """What is counted; no refusals are left out, for an empty count begins anew."""

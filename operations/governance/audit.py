@@ -10,10 +10,19 @@ from typing import Final
 
 from mnemic.operations.governance.actor import Actor
 from mnemic.policy.categories import OWNER
-from mnemic.policy.governance.anchors import MAX_LINE, Anchor, Anchors, contradictions, line_of, read_anchors, signed
-from mnemic.policy.governance.audit_export import first_hash, header_line, row_line
-from mnemic.state.audit import AuditProblem, Head
+from mnemic.policy.governance.audit import (
+    MAX_LINE,
+    Anchor,
+    Anchors,
+    contradictions,
+    first_hash,
+    header_line,
+    read_anchors,
+    row_line,
+    signed,
+)
 from mnemic.state.errors import BrokenAuditError, CategoryRefusedError, ConfigurationError, InvalidInputError
+from mnemic.state.governance import AuditProblem, Head
 from mnemic.state.settings import Settings
 from mnemic.storage import history
 from mnemic.storage.database import Database
@@ -54,7 +63,7 @@ async def anchor(actor: Actor, file: Path, key: str) -> Anchor:
     if head is None:
         raise InvalidInputError(_NO_HISTORY)
     made = signed(key, actor.identity.agent_id, head.seq, head.hash, datetime.now(UTC))
-    await asyncio.to_thread(_append, file, line_of(made))
+    await asyncio.to_thread(_append, file, made.model_dump_json())
     return made
 
 
@@ -78,7 +87,7 @@ async def export(actor: Actor) -> AsyncIterator[str]:
     if who.role != OWNER:
         raise CategoryRefusedError("an export is the person's own view: give the identity the role `owner`")
     async with actor.transaction() as scoped:
-        head = await history.exported_head(scoped) or Head(seq=0, hash=first_hash(who.agent_id))
+        head = await history.head(scoped) or Head(seq=0, hash=first_hash(who.agent_id))
     yield header_line(who.agent_id, who.user_id, own, head)
     for after in range(0, head.seq, PAGE):
         async with actor.transaction() as scoped:

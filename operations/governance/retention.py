@@ -6,8 +6,8 @@ from typing import Final
 from uuid import UUID
 
 from mnemic.operations.governance.actor import Actor
-from mnemic.state.erasure import Erasure
 from mnemic.state.errors import ConfigurationError, InvalidInputError, UnknownMemoryError
+from mnemic.state.governance import Erasure
 from mnemic.state.identity import scope_key
 from mnemic.storage import erasure, memories
 from mnemic.storage.erasure import Progress

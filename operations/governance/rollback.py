@@ -22,9 +22,10 @@ from mnemic.state.errors import (
     RollbackStoppedError,
     UnknownOperationError,
 )
+from mnemic.state.governance import Operation, PastMemory, Plan, Rollback, RollbackOptions
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory
-from mnemic.state.rollback import Operation, PastMemory, Plan, Rollback, RollbackOptions
+from mnemic.state.refinement import Refinement
 from mnemic.storage import refinements, time_machine
 from mnemic.storage.database import Database
 from mnemic.storage.memories import STANDING
@@ -45,6 +46,12 @@ async def operations(
     """What was done to the actor's memories, newest first."""
     async with actor.transaction() as scoped:
         return await time_machine.operations(scoped, actor.keys, session_id=session_id, since=since, most=limit)
+
+
+async def list_refinements(actor: Actor, *, limit: int) -> list[Refinement]:
+    """Refinements of the actor's memories, newest first: figures only."""
+    async with actor.transaction() as scoped:
+        return await refinements.listed(scoped, actor.keys, most=limit)
 
 
 async def undo(actor: Actor, op_ids: Sequence[UUID], options: RollbackOptions) -> Rollback:
@@ -86,7 +93,7 @@ async def undo_refinement(actor: Actor, refinement_id: UUID, options: RollbackOp
     async def plan(scoped: ScopedTransaction) -> Plan:
         op_ids = await refinements.operations(scoped, actor.keys, refinement_id)
         if not op_ids:
-            if not await refinements.is_known(scoped, refinement_id):
+            if not await refinements.listed(scoped, None, refinement_id=refinement_id):
                 raise UnknownOperationError(_NO_REFINEMENT)
             changed = "nothing" if actor.administers else "none of this person's memories"
             raise UnknownOperationError(f"this refinement changed {changed}: there is nothing to undo")

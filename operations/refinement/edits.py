@@ -10,12 +10,9 @@ from typing import Final, NoReturn
 from uuid import UUID, uuid4
 
 from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession, refuse_unknown
-from mnemic.policy.refinement.limits import merged_category
+from mnemic.policy.refinement import merged_category
 from mnemic.policy.text.details import missing_details
-from mnemic.policy.text.hygiene import MAX_TEXT_BYTES, clean_text, says_nothing
-from mnemic.policy.text.names import display_name
-from mnemic.policy.text.search_text import search_text
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, display_name, says_nothing, search_text
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts import refinement_tools as answers
 from mnemic.prompts.refine import render_found
@@ -109,7 +106,7 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
     async def act(editor: CoreMemoryEditor) -> int:
         (entry,) = editor.require_editable(id)
         _, left = await editor.count_lost([entry], "")
-        memory = await memories.one(editor.scoped, entry.id)
+        memory = await memories.find(editor.scoped, entry.id)
         if memory is None:
             refuse_unknown(id)
         await memories.see_every_category(editor.scoped)

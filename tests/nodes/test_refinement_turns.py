@@ -10,8 +10,7 @@ import pytest
 
 from mnemic.operations.refinement import session as session_module
 from mnemic.operations.refinement.session import CoreMemoryEditor
-from mnemic.policy.refinement.batching import batches
-from mnemic.policy.refinement.limits import lost_memories
+from mnemic.policy.refinement import batches, lost_memories
 from mnemic.service.memory import Mnemic
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import refinements
