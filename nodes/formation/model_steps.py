@@ -184,12 +184,13 @@ class _Extraction(NamedTuple):
             guidance=state["guidance"],
             categories=self.resources.categories.formed,
             limit=state["max_facts"],
-            standing=tuple(_shown(part, state["names"]) for part in standing if is_own or part.scope != "user"),
+            standing=tuple(_shown(each, state["names"]) for each in standing if is_own or each.scope != "user"),
             new_facts=tuple(fact.content for fact in new_facts),
         )
         resolver = ScopeResolver(batch, self.identity, group)
-        known: list[Memory | NewMemory] = [memory for part in standing for memory in [*part.texts, *part.facts]]
-        known += new_facts
+        known: list[Memory | NewMemory] = [*new_facts]
+        for part in standing:
+            known += [*part.texts, *part.facts]
 
         def built(answer: Answer) -> MemoryBuilder:
             drafts = Drafts(step.prompt, len(batch))
