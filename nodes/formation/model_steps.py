@@ -184,13 +184,11 @@ class _Extraction(NamedTuple):
             guidance=state["guidance"],
             categories=self.resources.categories.formed,
             limit=state["max_facts"],
-            standing=tuple(_shown(each, state["names"]) for each in standing if is_own or each.scope != "user"),
+            standing=tuple(_shown(part, state["names"]) for part in standing if is_own or part.scope != "user"),
             new_facts=tuple(fact.content for fact in new_facts),
         )
         resolver = ScopeResolver(batch, self.identity, group)
-        known: list[Memory | NewMemory] = [*new_facts]
-        for part in standing:
-            known += [*part.texts, *part.facts]
+        known: Sequence[Memory | NewMemory] = _known(standing, new_facts)
 
         def built(answer: Answer) -> MemoryBuilder:
             drafts = Drafts(step.prompt, len(batch))
@@ -216,3 +214,7 @@ class _Extraction(NamedTuple):
 def _shown(part: Standing, names: Mapping[str, str]) -> StandingText:
     scope, owner = split_scope_key(part.scope_key)
     return StandingText(scope=scope, name=names.get(part.scope_key) or display_name(owner), text=part.text)
+
+
+def _known(standing: Sequence[Standing], new_facts: Sequence[NewMemory]) -> list[Memory | NewMemory]:
+    return [*(memory for part in standing for memory in [*part.texts, *part.facts]), *new_facts]
