@@ -99,9 +99,9 @@ async def test_what_is_told_in_confidence_reaches_the_group_by_no_episode(
     model.answer(FACTS, facts(*([fact("Ana was diagnosed with cancer.", private=True)] if draft else [])))
     model.answer(REFLECTIONS, reflections(episode="Ana told Bo on 2 March 2026 about a cancer diagnosis and a debt."))
     for minutes in (0, 30):
-        told = turns(f"I have cancer, a diagnosis and a debt {minutes}", user="ana", minutes=minutes)
+        replies = turns(f"I have cancer, a diagnosis and a debt {minutes}", user="ana", minutes=minutes)
         await memory.observe(
-            TEAM, [*told, *turns(f"oh {minutes}", user="bo", minutes=minutes + 3)], several_speakers=True
+            TEAM, [*replies, *turns(f"oh {minutes}", user="bo", minutes=minutes + 3)], several_speakers=True
         )
         await memory.form(TEAM)
 

@@ -43,12 +43,12 @@ from tests.support.server import Clone
 async def test_a_session_merges_and_its_figures_are_counted(memory: Mnemic, model: LoopbackModel) -> None:
     await keep(memory, SHORT, ENGLISH, OSLO, "Ana wants tables.", "Ana likes maps.")
 
-    told, result = await play(
+    replies, result = await play(
         memory, model, merge(1, 2), update(3, "Ana sails from Oslo 9 May 2026."), protect(4), delete(5)
     )
 
-    assert all(map(USAGE.search, told))
-    assert told[-1].startswith("[5] is deleted. You may remove 1 more.")
+    assert all(map(USAGE.search, replies))
+    assert replies[-1].startswith("[5] is deleted. You may remove 1 more.")
     (row,) = await memory.refinements(ANA)
     assert result == {
         "scope_key": KEY,
@@ -89,7 +89,7 @@ async def test_a_journal_memory_tells_of_it_with_figures_that_no_summary_changes
     assert (journal.category, journal.scope_key, journal.subject) == ("journal", KEY, "Ana")
     for search_type in ("text", "semantic"):
         found = await memory.query(ANA, journal.content, categories=["journal"], search_type=search_type)
-        assert [one.content for one in found] == [journal.content]
+        assert [item.content for item in found] == [journal.content]
 
 
 async def test_a_session_without_an_embedder_ends_too(memory: Mnemic, model: LoopbackModel) -> None:

@@ -37,18 +37,18 @@ FERRY, BERTH = "Mara asked for the ferry to Bergen.", "Mara pays for the berth i
 
 async def merged(service: Mnemic, text: str = BOTH) -> Memory:
     """The memory that says this."""
-    (found,) = [one for one in await service.memories(ANA, ["core"]) if one.content == text]
+    (found,) = [item for item in await service.memories(ANA, ["core"]) if item.content == text]
     return found
 
 
 async def formed(resources: Resources, *texts: str) -> list[NewMemory]:
     """Core memories, each formed from a message of its own, which is kept and searched."""
     sent = [message(f"I say that {text}") for text in texts]
-    new = [replace(one, source_message_ids=(sent[place].id,)) for place, one in enumerate(drafts(*texts))]
+    new = [replace(item, source_message_ids=(sent[place].id,)) for place, item in enumerate(drafts(*texts))]
 
     async def form(scoped: ScopedTransaction) -> None:
         await inbox.observe(scoped, "s1", sent)
-        await inbox.index_messages(scoped, "m", [IndexedText(item_id=one.id, text=one.content) for one in sent])
+        await inbox.index_messages(scoped, "m", [IndexedText(item_id=item.id, text=item.content) for item in sent])
         await memories.insert(scoped, new, model="m", vectors={}, run_id=None)
 
     await operate(resources.database, ME, form)
@@ -57,7 +57,7 @@ async def formed(resources: Resources, *texts: str) -> list[NewMemory]:
 
 async def messages_found(service: Mnemic, query: str) -> list[str]:
     found = await service.query(ME, query, categories=["message"], search_type="text")
-    return sorted(one.content for one in found)
+    return sorted(item.content for item in found)
 
 
 async def test_a_merge_is_as_old_as_the_oldest_as_important_and_confidential_as_any(
@@ -65,9 +65,11 @@ async def test_a_merge_is_as_old_as_the_oldest_as_important_and_confidential_as_
 ) -> None:
     made = await keep(
         memory,
-        replace(draft(SHORT, kind="reflection"), importance=2, category="preferences"),
-        replace(draft(ENGLISH, kind="core"), importance=5, category="preferences"),
-        replace(draft("Ana wants tables.", kind="core"), importance=1, private=True, category="profile"),
+        replace(draft(SHORT, kind="reflection", subject_user="ana"), importance=2, category="preferences"),
+        replace(draft(ENGLISH, kind="core", subject_user="ana"), importance=5, category="preferences"),
+        replace(
+            draft("Ana wants tables.", kind="core", subject_user="ana"), importance=1, private=True, category="profile"
+        ),
     )
     marks: Any = (
         "update memories set pinned = (id = %(one)s), tags = case when id = %(one)s then array['tone', 'answers']"
@@ -82,19 +84,10 @@ async def test_a_merge_is_as_old_as_the_oldest_as_important_and_confidential_as_
         *("core", "consolidated", 5, True, True, False),
     )
     assert (found.valid_from, found.scope_key, found.category, found.subject) == (MORNING, KEY, "profile", "Ana")
+    assert found.subject_user_id == "ana"
     assert await living(memory, "core", "reflection") == [BOTH]
     tags = superuser.execute("select tags from mnemic.memories where id = %s", (found.id,)).fetchone()
     assert tags == (["answers", "tone"],)
-
-
-async def test_a_merge_keeps_whom_it_is_about(memory: Mnemic, model: LoopbackModel) -> None:
-    about = [draft(text, kind="core", subject_user="ana") for text in (SHORT, ENGLISH)]
-    await keep(memory, *about, key="agent:harbor")
-
-    await play(memory, model, merge(1, 2), key="agent:harbor")
-
-    found = await merged(memory)
-    assert (found.subject_user_id, found.scope_key) == ("ana", "agent:harbor")
 
 
 async def test_a_merge_rests_on_all_messages_of_the_merged_until_the_last_of_them_goes(
@@ -106,7 +99,7 @@ async def test_a_merge_rests_on_all_messages_of_the_merged_until_the_last_of_the
 
     assert await messages_found(memory, "Mara") == [f"I say that {text}" for text in (FERRY, BERTH)]
     relations = superuser.execute("select to_id, relation_type from mnemic.relations").fetchall()
-    assert sorted(relations) == sorted((one.id, "merged_from") for one in new[:2])
+    assert sorted(relations) == sorted((item.id, "merged_from") for item in new[:2])
 
     await play(memory, model, delete(1))
 
@@ -172,7 +165,7 @@ async def test_what_says_exactly_the_same_lives_once(memory: Mnemic, model: Loop
 
     assert await living(memory, "core", "reflection", "fact", "consolidation") == sorted(left)
     assert result["duplicates"] == planned["duplicates"] == len(new) - len(left)
-    is_fact = [isinstance(one, NewMemory) and one.kind == "fact" for one in new]
+    is_fact = [isinstance(item, NewMemory) and item.kind == "fact" for item in new]
     assert shown(model.chat_requests[0]).count("\n[") == len(left) - sum(is_fact)  # the agent saw what was left
 
 

@@ -74,11 +74,11 @@ async def test_a_search_shows_numbers_as_the_ledger_does(memory: Mnemic, model: 
         *({"query": "Oslo answers"}, {"query": "answer", "after": "2026-03-03"}, {"before": "2026-03-03"}),
         *({"query": "the of"}, {"query": "zeppelin"}),
     )
-    told, _ = await play(memory, model, *(search(**look) for look in looks), merge(1, 2), search(query="English"))
+    replies, _ = await play(memory, model, *(search(**look) for look in looks), merge(1, 2), search(query="English"))
 
-    assert [sorted(numbers(found)) for found in (*told[:3], told[6])] == [[1, 2, 3], [2], [1], [4]]
-    assert "[3] core, profile, since 2026-03-04" in told[0]
-    assert told[3:5] == ["Nothing was found."] * 2
+    assert [sorted(numbers(found)) for found in (*replies[:3], replies[6])] == [[1, 2, 3], [2], [1], [4]]
+    assert "[3] core, profile, since 2026-03-04" in replies[0]
+    assert replies[3:5] == ["Nothing was found."] * 2
 
 
 # -- what is stored and searched
@@ -90,7 +90,7 @@ async def _found(service: Mnemic, query: str, search_type: Any = "text") -> list
         "update memories set state = 'absorbed', consolidated_into = id where kind = 'reflection'"
     )
     await operate(service.resources.database, ANA, lambda scoped: scoped.execute(statement, {}))
-    return [one.content for one in await service.query(ANA, query, search_type=search_type)]
+    return [item.content for item in await service.query(ANA, query, search_type=search_type)]
 
 
 @pytest.mark.parametrize("undone", [False, True])
@@ -123,13 +123,13 @@ async def test_the_consolidation_changes_by_an_update(memory: Mnemic, model: Loo
 async def test_what_the_agent_protected_stays_protected_in_the_next_session(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    made = await keep(memory, SHORT, ENGLISH)
+    await keep(memory, SHORT, ENGLISH)
     _, result = await play(memory, model, protect(1))
 
-    told, _ = await play(memory, model, delete(1), update(1, "Short!"), merge(1, 2), protect(2))
+    replies, _ = await play(memory, model, delete(1), update(1, "Short!"), merge(1, 2), protect(2))
 
-    assert [answer.startswith("Refused: [1] is protected") for answer in told] == [True, True, True, False]
-    assert {one.id: one.protected for one in await memory.memories(ANA, ["core"])} == {one.id: True for one in made}
+    assert [answer.startswith("Refused: [1] is protected") for answer in replies] == [True, True, True, False]
+    assert [item.protected for item in await memory.memories(ANA, ["core"])] == [True, True]
     audited = superuser.execute(
         "select actor, actor_kind, reason, refinement_id::text from mnemic.history where event = 'PROTECT' limit 1"
     ).fetchall()
@@ -165,12 +165,12 @@ async def test_source_messages_leave_search_whatever_the_role_reads_and_it_is_sh
         first = replace(short, source_message_ids=(source.id,))
         new = (first, english, replace(hidden, category="projects"))
         await erasing.form(memory.resources.database, erasing.ANA, [source], *new)
-        told, _ = await play(memory, model, delete(1), who=keeper)
+        replies, _ = await play(memory, model, delete(1), who=keeper)
 
     entries = superuser.execute(
         "select distinct living from mnemic.entries where item_id = %s", (source.id,)
     ).fetchall()
-    is_hidden, is_the_roles = entries == [(False,)], told[0].endswith("tokens in 1 memories; target 5,000.")
+    is_hidden, is_the_roles = entries == [(False,)], replies[0].endswith("tokens in 1 memories; target 5,000.")
     assert (is_hidden, is_the_roles) == (left_out != "see_every_category", left_out != "see_categories")
 
 
@@ -211,9 +211,9 @@ async def test_what_a_conversation_stored_meanwhile_is_not_stored_twice(memory: 
     await keep(memory, *texts)
     calls = [update(1, "Ana wants it."), merge(1, 2, into="Ana wants it.")]
 
-    told = await refined_beside(memory, model, lambda: keep(memory, "Ana wants it."), calls)
+    replies = await refined_beside(memory, model, lambda: keep(memory, "Ana wants it."), calls)
 
-    assert [answer.startswith("Refused: another memory") for answer in told] == [True, True]
+    assert [answer.startswith("Refused: another memory") for answer in replies] == [True, True]
     assert await living(memory) == sorted([*texts, "Ana wants it."])
 
 
@@ -239,7 +239,7 @@ def written(superuser: psycopg.Connection) -> list[Any]:
 
 @pytest.fixture
 async def core(memory: Mnemic, superuser: psycopg.Connection) -> list[NewMemory]:
-    made = await keep(memory, *(replace(one, id=draft("").id) for one in CORE))
+    made = await keep(memory, *(replace(item, id=draft("").id) for item in CORE))
     set_protected(superuser, made[3])
     return made
 
@@ -302,10 +302,10 @@ async def test_what_is_refused_says_what_it_is_about_and_writes_nothing(
         calling(DONE),
     )
     result = await memory.refine(ANA, KEY, force=True)
-    told = answers(model.chat_requests[-1])
+    replies = answers(model.chat_requests[-1])
 
-    assert ["complete JSON" in answer for answer in told[len(calls) :]] == [True] * len(unreadable)
-    for (name, (_, what)), answer in zip(REFUSED.items(), told[: len(calls)], strict=True):
+    assert ["complete JSON" in answer for answer in replies[len(calls) :]] == [True] * len(unreadable)
+    for (name, (_, what)), answer in zip(REFUSED.items(), replies[: len(calls)], strict=True):
         assert re.search(f"^Refused: .*{what}", answer), f"{name}: {answer}"
     assert written(superuser) == before
     assert (result["merged"], result["updated"], result["deleted"], result["protected"]) == (0, 0, 0, 0)
@@ -317,10 +317,10 @@ async def test_a_number_whose_memory_has_gone_is_as_an_unknown_one(
 ) -> None:
     gone = [merge(1, 9), update(2, "x"), delete(1), protect(2)]
 
-    told, _ = await play(memory, model, merge(1, 2), *gone, delete(9), delete(9))
+    replies, _ = await play(memory, model, merge(1, 2), *gone, delete(9), delete(9))
 
-    assert told[0].startswith("[1], [2] became [9]: 16 tokens, now 11.")
-    named = [re.search(r"^Refused: there is no memory (\[\d\])", answer) for answer in [*told[1:5], told[6]]]
+    assert replies[0].startswith("[1], [2] became [9]: 16 tokens, now 11.")
+    named = [re.search(r"^Refused: there is no memory (\[\d\])", answer) for answer in [*replies[1:5], replies[6]]]
     assert [found and found[1] for found in named] == ["[1]", "[2]", "[1]", "[2]", "[9]"]
 
 

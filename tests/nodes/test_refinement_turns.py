@@ -267,9 +267,9 @@ async def violations(memory: Mnemic, model: LoopbackModel, case: str) -> list[st
     """Where a session does not keep to its bounds."""
     texts, steps, count = CASES[case]
     await keep(memory, *texts)
-    told, _ = await play(memory, model, *(call for call, _, _ in steps))
+    replies, _ = await play(memory, model, *(call for call, _, _ in steps))
     wrong = []
-    for (call, is_refused, named), answer in zip(steps, told, strict=True):
+    for (call, is_refused, named), answer in zip(steps, replies, strict=True):
         if answer.startswith("Refused: ") != is_refused:
             wrong.append(f"{call}: {answer}")
         elif (named != "" and not is_refused) != ("hardly anything" in answer) or f" {named}" not in answer:
@@ -322,8 +322,8 @@ async def test_what_is_lost_counts_for_the_session_and_not_for_the_next_one(
 async def test_only_a_share_of_the_target_may_be_protected(clean_db: Clone, model: LoopbackModel) -> None:
     async with scripted_memory(clean_db, model, refinement_target_tokens=80) as memory:  # a quarter: 20 tokens
         await keep(memory, SHORT, ENGLISH, OSLO)
-        told, result = await play(memory, model, protect(1), protect(2), protect(3), delete(1))
+        replies, result = await play(memory, model, protect(1), protect(2), protect(3), delete(1))
 
-    assert [answer.startswith("Refused") for answer in told] == [False, False, True, True]
-    assert {"16", "20"} <= set(told[2].split())
+    assert [answer.startswith("Refused") for answer in replies] == [False, False, True, True]
+    assert {"16", "20"} <= set(replies[2].split())
     assert (result["protected"], result["deleted"]) == (2, 0)
