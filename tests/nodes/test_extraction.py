@@ -126,7 +126,7 @@ async def test_an_answer_of_unfounded_or_badly_written_facts_is_useless(
 async def test_one_such_fact_among_good_ones_is_refused_and_counted(
     memory: Mnemic, model: LoopbackModel, draft: FactDraft, problem: str
 ) -> None:
-    model.answer(FACTS, facts(draft, fact("Ana keeps bees.")))
+    model.answer(FACTS, facts(draft, fact("Ana keeps bees.", 1, 99, 1, 0)))  # numbers that nobody was shown, too
     await memory.observe(ANA, turns("I keep bees.", "assistant: You live in Oslo."))
     (run,) = await memory.form(ANA)
 
