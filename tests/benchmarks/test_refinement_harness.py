@@ -14,8 +14,8 @@ from benchmarks.refinement import __main__ as harness
 from benchmarks.refinement.cores import OUTGROWN_TOKENS, TARGET_TOKENS, Core, Given, of_conversations
 from benchmarks.refinement.figures import figures
 from benchmarks.refinement.refining import Refined
-from mnemic.policy.text.shape import count_tokens
-from mnemic.state.records import Memory
+from tests.benchmarks.test_recall_quality import DIALOGUE
+from tests.support.ledgers import remembered
 
 MOMENT = datetime(2023, 5, 8, tzinfo=UTC)
 TEXTS = ["Ines owns a red kayak in Bergen.", "Ines is 41.", "Ines promised Bo a violin."]
@@ -24,32 +24,6 @@ TEXTS = ["Ines owns a red kayak in Bergen.", "Ines is 41.", "Ines promised Bo a 
 def given(text: str, *turns: str) -> Given:
     return Given(
         text=text, subject="Ines", subject_user_id="ines", category="knowledge", dated=MOMENT, turn_ids=frozenset(turns)
-    )
-
-
-def living(number: int, content: str, *, protected: bool = False) -> Memory:
-    return Memory(
-        id=UUID(int=number),
-        kind="core",
-        scope_key="agent:x",
-        category="knowledge",
-        content=content,
-        subject="Ines",
-        subject_user_id="ines",
-        importance=2,
-        pinned=False,
-        protected=protected,
-        private=False,
-        provenance="consolidated",
-        state="active",
-        tokens=count_tokens(content),
-        version=1,
-        valid_from=MOMENT,
-        valid_until=None,
-        superseded_by=None,
-        source_session_id=None,
-        created_at=MOMENT,
-        updated_at=MOMENT,
     )
 
 
@@ -65,7 +39,7 @@ def refined(merged: str, promise: str) -> Refined:
         core=core,
         result={},
         before={UUID(int=number): memory for number, memory in enumerate(core.memories, start=1)},
-        after=[living(9, merged), living(3, promise, protected=True)],
+        after=[remembered(merged, number=9), remembered(promise, number=3, protected=True)],
         taken={UUID(int=9): [UUID(int=1), UUID(int=2)], UUID(int=3): [UUID(int=3)]},
     )
 
@@ -109,19 +83,13 @@ def test_a_core_memory_is_taken_when_it_has_outgrown_its_budget() -> None:
 
 #: Two of them are put together without a model.
 SPOKEN = ["Ines owns a red kayak in Bergen.", "Ines speaks Danish.", "Ines speaks Dutch."]
-DIALOGUE: dict[str, Any] = {
-    "sample_id": "tiny",
+SPEAKING: dict[str, Any] = {
+    **DIALOGUE,
     "conversation": {
-        "speaker_a": "Ines",
-        "speaker_b": "Bo",
-        "session_1_date_time": "1:56 pm on 8 May, 2023",
-        "session_1": [
-            {"speaker": "Ines", "dia_id": f"D1:{number}", "text": text} for number, text in enumerate(SPOKEN, start=1)
-        ],
+        **{name: DIALOGUE["conversation"][name] for name in ("speaker_a", "speaker_b", "session_1_date_time")},
+        "session_1": [{"speaker": "Ines", "dia_id": f"D1:{n}", "text": text} for n, text in enumerate(SPOKEN, start=1)],
     },
-    "observation": {
-        "session_1_observation": {"Ines": [[text, f"D1:{number}"] for number, text in enumerate(SPOKEN, start=1)]}
-    },
+    "observation": {"session_1_observation": {"Ines": [[text, f"D1:{n}"] for n, text in enumerate(SPOKEN, start=1)]}},
     "qa": [{"question": "Which boat does Ines own?", "answer": "a red kayak", "evidence": ["D1:1"], "category": 1}],
 }
 
@@ -130,24 +98,14 @@ def test_the_harness_runs_through_the_product_on_any_such_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "tiny.json"
-    path.write_text(json.dumps([DIALOGUE]), encoding="utf-8")
+    path.write_text(json.dumps([SPEAKING]), encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["refinement", "--data", str(path), "--embedder", "hash"])
     harness.main()
     printed = capsys.readouterr().out
     (row,) = [line for line in printed.splitlines() if line.startswith("│ tiny ")]
     cells = [cell.strip() for cell in row.strip("│").split("│")]
-    assert cells[1:] == [
-        "3 → 2",
-        "18 → 16",
-        "11",
-        "100.0%",
-        "100.0%",
-        "0, 0 changed",
-        "1",
-        "100.0%",
-        "100.0 → 100.0",
-        "100.0 → 100.0",
-    ]
+    counts = ["3 → 2", "18 → 16", "11", "100.0%", "100.0%", "0, 0 changed", "1", "100.0%"]
+    assert cells[1:] == [*counts, "100.0 → 100.0", "100.0 → 100.0"]
     assert "│ example conversations │" in printed
     assert "tiny: there is no more than this; the target is lower in the same proportion" in printed
 

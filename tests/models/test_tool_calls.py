@@ -189,26 +189,18 @@ async def test_no_arguments_are_an_empty_object(server: LoopbackModel, arguments
     assert calls_of(await answered(server, calling(("update_memory", arguments)))) == [("update_memory", {})]
 
 
-async def test_calls_that_can_be_read_go_before_those_that_cannot(server: LoopbackModel) -> None:
-    turn = await answered(server, calling(("update_memory", "{"), SHORTER))
+async def test_calls_that_can_be_read_go_first_and_of_an_answer_that_was_cut_off_there_are_none(
+    server: LoopbackModel,
+) -> None:
+    made = calling(("update_memory", '{"id": 4, "content": "Mara'), SHORTER, ("drop_all", {"sure": True}))
 
-    assert calls_of(turn) == [SHORTER, ("update_memory", None)]
-
-
-async def test_no_call_of_an_answer_that_was_cut_off_is_read(server: LoopbackModel) -> None:
-    made = calling(SHORTER, ("update_memory", '{"id": 4, "content": "Mara'))
-    turn = await answered(server, Reply(message=made, finish_reason="length"))
-
-    assert calls_of(turn) == [("update_memory", None)] * 2
+    read = calls_of(await answered(server, made))
+    assert read == [SHORTER, ("drop_all", {"sure": True}), ("update_memory", None)]
+    read = calls_of(await answered(server, Reply(message=made, finish_reason="length")))
+    assert read == [("update_memory", None), ("drop_all", None), ("update_memory", None)]
 
 
 # -- names, numbers, how many and how much
-
-
-async def test_tools_that_there_are_not_are_passed_on_by_name(server: LoopbackModel) -> None:
-    turn = await answered(server, calling(("drop_all", {"sure": True})))
-
-    assert calls_of(turn) == [("drop_all", {"sure": True})]
 
 
 async def test_names_that_no_provider_takes_back_are_replaced(server: LoopbackModel) -> None:
