@@ -22,7 +22,7 @@ async def forgettable(resources: Resources, identity: Identity, memory_ids: Iter
     """
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
-        found = [await memories.one(scoped, memory_id) for memory_id in dict.fromkeys(memory_ids)]
+        found = [await memories.find(scoped, memory_id) for memory_id in dict.fromkeys(memory_ids)]
     return [memory for memory in found if memory and is_known(memory, allowlist) and _is_forgettable(memory)]
 
 
@@ -45,7 +45,7 @@ async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, b
 
     async def act(scoped: ScopedTransaction) -> bool:
         await scoped.begin_operation(REASON)
-        memory = await memories.one(scoped, memory_id)
+        memory = await memories.find(scoped, memory_id)
         if memory is None or not is_known(memory, allowlist):
             raise InvalidInputError("no memory of this user or session has this id: look the id up with memory_query")
         _require_forgettable(memory)

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mnemic.operations.explicit.store import Conversation, store_explicit
-from mnemic.operations.formation.scope_resolver import Draft
+from mnemic.operations.formation.drafts import Draft
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Categories
 from mnemic.policy.text.shape import require_text

@@ -8,8 +8,8 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from mnemic.models.embedders import Vector
-from mnemic.operations.formation.scope_resolver import Draft, ScopeResolver
-from mnemic.operations.formation.similarity import band_of_fact, related
+from mnemic.operations.formation.decisions import band_of_fact, related
+from mnemic.operations.formation.drafts import Draft, ScopeResolver
 from mnemic.operations.messages.speakers import group_name, own_words
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import display_name, search_text

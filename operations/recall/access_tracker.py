@@ -8,7 +8,7 @@ from uuid import UUID
 
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
-from mnemic.storage import uses
+from mnemic.storage import memories
 from mnemic.storage.database import Database
 
 _LOG = logging.getLogger("mnemic")
@@ -60,7 +60,7 @@ class AccessTracker:
         taken = self.taken(identity)
         try:
             if taken:
-                await database.write(identity, lambda scoped: uses.count(scoped, taken))
+                await database.write(identity, lambda scoped: memories.count_uses(scoped, taken))
         except MnemicError as error:
             _LOG.warning("uses of recalled memories were not counted (%d): %s", len(taken), error)
             return False

@@ -39,7 +39,9 @@ async def updates_since(resources: Resources, identity: Identity, revision: int 
     """
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
-        changes = await revisions.since(scoped, _END if revision is None else revision, standing=allowlist.standing)
+        changes = await revisions.changes(
+            scoped, None, since=_END if revision is None else revision, standing=allowlist.standing
+        )
     return Updates(revision=max(changes.revision, revision or 0), bullets=bullets(changes))
 
 
@@ -51,6 +53,6 @@ async def memory_history(resources: Resources, identity: Identity, memory_id: UU
     """
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
-        memory = await memories.one(scoped, memory_id)
+        memory = await memories.find(scoped, memory_id)
         is_readable = memory is not None and is_known(memory, allowlist)
         return await history.of_memory(scoped, memory_id) if is_readable else []

@@ -8,9 +8,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.pregel import Pregel
 from langgraph.runtime import Runtime
 
-from mnemic.state.graphs import ConsolidationState, FormationState, RecallState
+from mnemic.state.graphs import RecallState
 from mnemic.state.identity import Identity, to_identity
-from mnemic.state.refinement import RefinementState
 from mnemic.state.supervisor import Progress, SupervisorState
 
 State = TypeVar("State")
@@ -22,10 +21,7 @@ class Node(Protocol[State]):
     def __call__(self, state: State, runtime: Runtime[Identity]) -> Awaitable[State]: ...
 
 
-FormationNode = Node[FormationState]
-ConsolidationNode = Node[ConsolidationState]
 RecallNode = Node[RecallState]
-RefinementNode = Node[RefinementState]
 SupervisorNode = Node[SupervisorState]
 
 #: A host's node that calls these graphs hands its own durability down, and LangGraph 1.2 fails under "sync" to run a

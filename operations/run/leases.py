@@ -1,7 +1,7 @@
 """Runs that work under a lease give it back when they fail."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from uuid import UUID, uuid4
 
@@ -29,13 +29,26 @@ def failure_of(error: BaseException) -> Failure:
     return "unavailable"
 
 
-def holding(provide: Provider, node: Node[State], lease_of: Callable[[State, Identity], Lease]) -> Node[State]:
-    """The node, giving the run's lease back where it fails or is cancelled."""
+#: What a node does, with the resources of its graph.
+Act = Callable[[State, Resources, Runtime[Identity]], Awaitable[State]]
+
+
+def with_resources(provide: Provider, act: Act[State]) -> Node[State]:
+    """The node that does this."""
+
+    async def run(state: State, runtime: Runtime[Identity]) -> State:
+        return await act(state, await provide(), runtime)
+
+    return run
+
+
+def with_lease(provide: Provider, act: Act[State], lease_of: Callable[[State, Identity], Lease]) -> Node[State]:
+    """The node that does this, giving the run's lease back where it fails or is cancelled."""
 
     async def run(state: State, runtime: Runtime[Identity]) -> State:
         resources, identity = await provide(), identity_of(runtime)
         async with returned(resources, identity, lease_of(state, identity)):
-            return await node(state, runtime)
+            return await act(state, resources, runtime)
 
     return run
 

@@ -19,7 +19,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.kinds import Usage
 from mnemic.state.refinement import Turn
 from mnemic.state.settings import Settings
-from mnemic.storage import scopes, usage
+from mnemic.storage import scopes
 from mnemic.storage.transaction import ScopedTransaction
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ async def _record(resources: Resources, identity: Identity, spent: Usage | None)
 
     async def act(scoped: ScopedTransaction) -> None:
         await scopes.enter_agent(scoped)  # its first turn may come before its first message is stored
-        await usage.record(scoped, spent)
+        await scopes.record_usage(scoped, spent)
 
     try:
         await resources.database.write(identity, act)

@@ -177,8 +177,8 @@ def _is_pronoun(text: str, found: list[Word], index: int) -> bool:
 def _is_other_i(text: str, found: list[Word], index: int) -> bool:
     """A Roman numeral (`World War I`, `Elizabeth I`) or an abbreviation (`I/O`, `i.e.`)."""
     word = found[index]
-    after = text[word.start + 1 :]
-    if after.startswith(("/", "&")) or after[:2].casefold() == ".e":
+    end = word.start + 1
+    if text.startswith(("/", "&"), end) or text[end : end + 2].casefold() == ".e":
         return True
     if word.initial or word.text != "I":
         return False
@@ -190,4 +190,4 @@ def _is_other_i(text: str, found: list[Word], index: int) -> bool:
     if not is_name or text[before.start + len(name) : word.start] != " ":
         return False
     is_place = index > 1 and found[index - 2].text.casefold() in _PLACES
-    return not is_place and _AFTER_NUMERAL.match(after) is not None
+    return not is_place and _AFTER_NUMERAL.match(text, end) is not None

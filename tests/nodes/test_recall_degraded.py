@@ -26,7 +26,7 @@ from mnemic.state.errors import (
     MnemicError,
 )
 from mnemic.storage.embedded import EmbeddedPostgres
-from mnemic.storage.embedded.locks import try_exclusive
+from mnemic.storage.embedded.postmaster import try_exclusive
 from tests.nodes.bees import ANA, BEES, GREETING, PAST, SESSION, WISH, fill
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import scripted_memory, scripted_resources, turns

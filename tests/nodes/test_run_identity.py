@@ -192,7 +192,7 @@ async def test_a_formation_that_acted_by_plain_identities_would_be_seen(
     def plainly(identity: Identity, scope_key: str) -> Identity:
         return Identity(**run_identity.acting_for(identity, scope_key).model_dump())
 
-    monkeypatch.setattr("mnemic.nodes.formation.consolidate.acting_for", plainly)
+    monkeypatch.setattr("mnemic.nodes.formation.save.acting_for", plainly)
     formed = (await form(memory, "t1", ANA))["formed"]
     assert {item["scope_key"]: item["outcome"] for item in formed["consolidations"]} == {
         "user:ana": "saved",

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import date
-from types import MappingProxyType
 from uuid import UUID, uuid4
 
 import psycopg
@@ -18,7 +17,7 @@ from mnemic.operations.recall.access_tracker import AccessTracker
 from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
-from mnemic.storage import uses
+from mnemic.storage import memories
 from mnemic.storage.database import Database
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.loopback import LoopbackModel
@@ -209,7 +208,7 @@ async def test_a_database_that_is_away_keeps_nobody_from_closing(
 
 async def count(db: Database, memory_ids: list[UUID], user: str = "ana") -> None:
     async with db.scoped(identity(user)) as scoped:
-        await uses.count(scoped, memory_ids)
+        await memories.count_uses(scoped, memory_ids)
 
 
 async def test_foreign_and_unknown_ids_count_for_nothing(db: Database, superuser: psycopg.Connection) -> None:
@@ -233,9 +232,9 @@ async def test_statement_and_policies_each_keep_foreign_memories_from_being_coun
             for table in ("memories", "memory_use"):
                 connection.execute(f"alter table mnemic.{table} disable row level security")
         if held_by != "the statement":
-            careless = uses._SQL["count"].replace("and scope_key = any(%(scope_keys)s) ", "")
-            assert careless != uses._SQL["count"]
-            monkeypatch.setattr(uses, "_SQL", {"count": careless})
+            careless = memories._SQL["count_uses"].replace("and scope_key = any(%(scope_keys)s) ", "")
+            assert careless != memories._SQL["count_uses"]
+            monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "count_uses": careless})
         async with fresh_db.database() as db:
             foreign = memory("Ben's.", key="user:ben")
             await remember(db, identity("ben"), foreign)
@@ -274,9 +273,9 @@ async def test_turns_that_end_at_once_do_not_deadlock_and_none_is_lost(fresh_db:
 @pytest.mark.thorough
 async def test_without_their_order_they_would(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     see_deadlocks_quickly(fresh_db)
-    shuffled = uses._SQL["count"].replace("order by id", "order by random()")
-    assert shuffled != uses._SQL["count"]
-    monkeypatch.setattr(uses, "_SQL", MappingProxyType({"count": shuffled}))
+    shuffled = memories._SQL["count_uses"].replace("order by id", "order by random()")
+    assert shuffled != memories._SQL["count_uses"]
+    monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "count_uses": shuffled})
     async with fresh_db.database(PATIENT) as db:
         met = await count_all_at_once(db, rounds=20)
     assert {error.sqlstate for error in met} == {"40P01"}

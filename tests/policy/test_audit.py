@@ -1,15 +1,113 @@
-"""The check of an export: with nothing but sha256 it finds whatever was changed, left out, added or moved."""
+"""Anchors and exports: whatever was changed, left out, added or moved is found, and no line is a crash."""
 
 import hashlib
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.governance.audit import COLUMNS, check_export, first_hash, header_line, row_line
-from mnemic.state.governance import ChainRow, Head
+from mnemic.policy.governance.audit import (
+    COLUMNS,
+    MAX_LINE,
+    check_export,
+    contradictions,
+    first_hash,
+    header_line,
+    read_anchors,
+    row_line,
+    signed,
+)
+from mnemic.state.governance import EXPLANATIONS, ChainRow, Head
+
+# -- anchors
+
+KEY = "a secret of the tests' own"
+HASH = bytes(range(32))
+MORNING = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+LINE = signed(KEY, "harbor", 7, HASH, MORNING).model_dump_json().encode()
+
+
+def anchor_problems(*lines: bytes, key: str = KEY) -> list[int | None]:
+    found = read_anchors(lines, key).problems
+    assert {(problem.problem, problem.agent_id) for problem in found} <= {("anchor", None)}
+    return [problem.line for problem in found]
+
+
+def test_an_anchor_is_one_line_that_the_key_reads_again() -> None:
+    assert json.loads(LINE) == {
+        "agent": "harbor",
+        "seq": 7,
+        "hash": HASH.hex(),
+        "ts": "2026-03-02T09:00:00+00:00",
+        "mac": "6d027364bfd8f529aa170b1b91408d304de186933f7615144f495f7f2345309b",
+    }
+    anchors = read_anchors([b"\n", LINE, b"  \r\n"], KEY)
+    assert (anchors.seqs("harbor"), anchors.seqs("museum"), anchors.problems) == ([7], [], ())
+    assert anchor_problems(LINE, key=KEY + "!") == [1]
+
+
+def test_the_longest_agents_id_fits_in_a_line() -> None:
+    for agent in ("x" * 128, "ü" * 64, '"' * 128, "🐝" * 32):
+        line = signed(KEY, agent, 2**63 - 1, HASH, MORNING).model_dump_json()
+        assert len(line) < MAX_LINE
+        assert read_anchors([line.encode()], KEY).seqs(agent) == [2**63 - 1]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("agent", "museum"),
+        ("seq", 8),
+        ("hash", bytes(32).hex()),
+        ("ts", "2026-03-02T09:00:01+00:00"),
+        ("mac", bytes(32).hex()),
+    ],
+)
+def test_a_changed_field_is_no_anchor_any_more(field: str, value: object) -> None:
+    assert anchor_problems(LINE, json.dumps({**json.loads(LINE), field: value}).encode()) == [2]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"x",
+        b"null",
+        LINE[:-1],
+        b"\xff\xfe",
+        b"[" * 5000,
+        b'{"seq": ' + b"9" * 5000 + b"}",
+        LINE.replace(b'"seq":7', b'"seq": "7"'),
+        LINE.replace(b'"seq":7', b'"seq": 0'),
+        LINE.replace(b'"seq":7', b'"seq":7, "more": 1'),
+        LINE.replace(b'"harbor"', b'"\\ud800"'),
+        LINE.replace(b'"harbor"', b'""'),
+    ],
+)
+def test_a_line_that_is_no_anchor_is_a_problem(line: bytes) -> None:
+    assert anchor_problems(LINE, line, LINE) == [2]
+
+
+@given(st.lists(st.binary(max_size=200), max_size=5))
+def test_any_file_can_be_read(lines: list[bytes]) -> None:
+    assert len(anchor_problems(*lines)) == sum(1 for line in lines if line.strip())
+
+
+def test_a_history_contradicts_an_anchor_by_another_hash_or_by_none() -> None:
+    anchors = read_anchors([LINE, signed(KEY, "harbor", 9, HASH, MORNING).model_dump_json().encode()], KEY)
+    assert list(contradictions(anchors, "harbor", {7: HASH, 9: HASH})) == []
+    assert list(contradictions(anchors, "museum", {})) == []
+    found = list(contradictions(anchors, "harbor", {7: bytes(32)}))
+    assert [(problem.problem, problem.agent_id, problem.seq, problem.line) for problem in found] == [
+        ("rewritten", "harbor", 7, 1),
+        ("cut", "harbor", 9, 2),
+    ]
+    assert [problem.explanation for problem in found] == [EXPLANATIONS["rewritten"], EXPLANATIONS["cut"]]
+
+
+# -- exports
 
 KEYS = ["user:ana", "session:s1"]
 SALT, BEFORE, AFTER = b"salt", '{"state": "active"}', '{"content": "Ana keeps bees, Zoë says."}'
@@ -144,27 +242,15 @@ def test_contents_of_which_the_beginning_stands_in_the_salt_are_noticed() -> Non
         assert reasons([header, json.dumps(line)]) == [(2, "the contents are no row as JSON")]
 
 
-def test_contents_that_are_missing_after_an_erasure_were_not_erased_by_it() -> None:
+def test_contents_that_no_later_erasure_took_were_kept_back() -> None:
     erasure = own(1, first_hash("harbor"), "ERASE")
     later = bare(own(2, erasure.hash), foreign=False)
     header = header_line("harbor", "ana", KEYS, Head(seq=2, hash=later.hash))
     assert reasons([header, row_line(erasure), row_line(later)]) == [(3, KEPT_BACK)]
-
-
-def test_contents_that_are_missing_before_a_mere_change_were_not_erased() -> None:
-    first = own(1, first_hash("harbor"))
-    later = own(2, first.hash)
-    header = header_line("harbor", "ana", KEYS, Head(seq=2, hash=later.hash))
-    assert reasons([header, row_line(bare(first, foreign=False)), row_line(later)]) == [(2, KEPT_BACK)]
-
-
-def test_a_row_put_in_the_place_of_somebodys_does_not_fit() -> None:
-    """Who makes an own row for a foreign one would have to find its hash."""
-    forged = own(2, bytes.fromhex(ROW["hash"]))
-    lines = [*EXPORT[:2], row_line(forged), *EXPORT[3:]]
-    assert (4, "it does not follow the row before it") not in reasons(lines)  # it is the row that it was made from
-    other = own(2, bytes.fromhex(ROW["hash"]), "ADD")
-    assert (4, "it does not follow the row before it") in reasons([*EXPORT[:2], row_line(other), *EXPORT[3:]])
+    changed = own(1, first_hash("harbor"))
+    after = own(2, changed.hash)
+    header = header_line("harbor", "ana", KEYS, Head(seq=2, hash=after.hash))
+    assert reasons([header, row_line(bare(changed, foreign=False)), row_line(after)]) == [(2, KEPT_BACK)]
 
 
 #: What a header says and nothing proves: whose name it gives, and how it explains the lines.
