@@ -5,9 +5,8 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.graphs.visibility import hide_untracked
 from mnemic.nodes.consolidation import collect, save_consolidation, write_consolidation
-from mnemic.operations.run.leases import consolidation_lease_of, with_lease, with_resources
+from mnemic.operations.run.graph import hide_untracked, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, ConsolidationState
 from mnemic.state.identity import Identity
@@ -23,7 +22,7 @@ def build_consolidation(provide: Provider) -> ConsolidationGraph:
         input_schema=ConsolidationInput,
         output_schema=ConsolidationResult,
     )
-    held = partial(with_lease, provide, lease_of=consolidation_lease_of)
+    held = partial(with_lease, provide)
     builder.add_node("collect", with_resources(provide, collect))
     builder.add_node("write", held(write_consolidation))
     builder.add_node("save", held(save_consolidation))

@@ -10,12 +10,11 @@ from langgraph.types import Send
 
 from mnemic.graphs.consolidation import ConsolidationGraph
 from mnemic.graphs.consolidation import graph as consolidation_graph
-from mnemic.graphs.visibility import hide_untracked, shown
 from mnemic.nodes.formation.decide import decide, find_similar
 from mnemic.nodes.formation.extract import extract_facts, extract_observations, extract_reflections
 from mnemic.nodes.formation.gate import gate
 from mnemic.nodes.formation.save import consolidate, save
-from mnemic.operations.run.leases import formation_lease_of, with_lease, with_resources
+from mnemic.operations.run.graph import hide_untracked, shown, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState
 from mnemic.state.identity import Identity
@@ -33,7 +32,7 @@ def build_formation(provide: Provider, consolidation: ConsolidationGraph) -> For
     builder = StateGraph(
         FormationState, context_schema=Identity, input_schema=FormationInput, output_schema=FormationOutput
     )
-    held = partial(with_lease, provide, lease_of=formation_lease_of)
+    held = partial(with_lease, provide)
     builder.add_node("gate", with_resources(provide, gate))
     builder.add_node("extract_facts", held(extract_facts))
     builder.add_node("find_similar", held(find_similar))

@@ -5,9 +5,8 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.graphs.visibility import hide_untracked
 from mnemic.nodes.refinement import call_tools, close_refinement, open_refinement, take_turn
-from mnemic.operations.run.leases import refinement_lease_of, with_lease, with_resources
+from mnemic.operations.run.graph import hide_untracked, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import RefinementInput, RefinementResult, RefinementState
@@ -21,7 +20,7 @@ def build_refinement(provide: Provider) -> RefinementGraph:
     builder = StateGraph(
         RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementResult
     )
-    held = partial(with_lease, provide, lease_of=refinement_lease_of)
+    held = partial(with_lease, provide)
     builder.add_node("open", with_resources(provide, open_refinement))
     builder.add_node("agent", held(partial(take_turn, make_tools=refinement_tools)))
     builder.add_node("tools", held(partial(call_tools, make_tools=refinement_tools)))

@@ -6,9 +6,9 @@ from uuid import UUID, uuid4
 
 from langgraph.runtime import Runtime
 
+from mnemic.models.structured import run_step
+from mnemic.operations.run.graph import give_back, holder_of, metered, release_lease_on_error
 from mnemic.operations.run.identity import identity_of, require_own_scope
-from mnemic.operations.run.leases import consolidation_lease_of, give_back, holder_of, returned
-from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.details import kept_share, missing_details
 from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, display_name, search_text
@@ -23,12 +23,11 @@ from mnemic.prompts.write_consolidation import (
 )
 from mnemic.state.checking import validate
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
-from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Outcome
+from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Lease, Outcome
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import NewMemory, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, memories, scopes
-from mnemic.storage.leases import Lease
 from mnemic.storage.transaction import ScopedTransaction
 
 #: Newer wins, so an outdated detail may go; a draft that keeps less than this is sent back.
@@ -52,7 +51,7 @@ async def collect(state: ConsolidationState, resources: Resources, runtime: Runt
     async def act(scoped: ScopedTransaction) -> ConsolidationState | Outcome:
         return await _take_up(scoped, lease, resources.settings, forced=forced)
 
-    async with returned(resources, identity, lease):
+    async with release_lease_on_error(resources, identity, lease):
         found = await resources.database.write(identity, act)
     if not isinstance(found, str):
         return found
@@ -74,7 +73,7 @@ async def _take_up(
         await leases.finish(scoped, lease)
         return "not_due"
     most = max(1, settings.consolidation_reflections >> failed)
-    return {**due, "lease": lease.holder, "reflections": due["reflections"][:most]}
+    return {**due, "lease": lease, "reflections": due["reflections"][:most]}
 
 
 async def _due(scoped: ScopedTransaction, key: str, settings: Settings, *, forced: bool) -> ConsolidationState | None:
@@ -121,12 +120,13 @@ async def write_consolidation(
     problem: str | None = ""
     while problem is not None and len(drafts) < 2:
         step_input = step_input._replace(draft=drafts[-1] if drafts else "", problem=problem)
-        output = await run_step_metered(resources, identity, WRITE_CONSOLIDATION, step_input)
+        writing = run_step(WRITE_CONSOLIDATION, step_input, resources.models)
+        output = (await metered(resources, identity, writing)).output
         drafts.append(clean_text(output.text))
         problem = _problem(drafts[-1], sources, word_limit)
     usable = [draft for draft in drafts if _refusal(draft, word_limit) is None]
     if not usable:
-        await give_back(resources, identity, consolidation_lease_of(state, identity), failure="unusable")
+        await give_back(resources, identity, state["lease"], failure="unusable")
         why = _refusal(drafts[-1], word_limit)
         return {"outcome": "refused", "problem": why, "absorbed": 0, "kept_share": 1.0, "text": ""}
     best = max(usable, key=lambda draft: kept_share(sources, draft))
@@ -159,7 +159,7 @@ async def save_consolidation(
     Whoever came second finds another version, writes nothing and leaves the rest for the next run.
     """
     identity = identity_of(runtime)
-    lease = consolidation_lease_of(state, identity)
+    lease = state["lease"]
     reflections = state["reflections"]
 
     async def act(scoped: ScopedTransaction) -> None:

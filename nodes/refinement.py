@@ -7,22 +7,22 @@ from uuid import UUID
 from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
+from mnemic.models.tool_calls import run_turn
 from mnemic.operations.refinement.edits import finish
 from mnemic.operations.refinement.session import RefinementSession, first_batches, open_session, plan
+from mnemic.operations.run.graph import holder_of, metered, release_lease_on_error
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.leases import holder_of, returned
-from mnemic.operations.run.model_step import run_turn_metered
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import display_name
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.refinement_tools import COMPLETING
 from mnemic.prompts.refusals import UNREADABLE_CALL, unknown_tool
 from mnemic.state.checking import validate
+from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.refinement import Batch, Ended, Handles, RefinementInput, RefinementResult, RefinementState, ToolCall
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
-from mnemic.storage.leases import Lease
 from mnemic.storage.refinements import Claim, Progress
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -39,7 +39,7 @@ async def open_refinement(state: RefinementState, resources: Resources, runtime:
     if request.get("dry_run"):
         return {**_no_session(state), **await plan(resources, identity, key, forced=forced)}
     lease = Lease(work="refinement", scope_key=key, holder=holder_of(runtime))
-    async with returned(resources, identity, lease):
+    async with release_lease_on_error(resources, identity, lease):
         core, session = await open_session(resources, identity, lease, forced=forced)
         if session is None:
             return {**_no_session(state), **core.as_result(key), "outcome": "not_due", "refinement_id": None}
@@ -48,7 +48,7 @@ async def open_refinement(state: RefinementState, resources: Resources, runtime:
         "scope_key": key,
         "refinement_id": str(session.claim.id),
         "resumed": core.running is not None,
-        "holder": str(lease.holder),
+        "lease": lease,
         "overrides": core.overrides,
         "handles": Handles(),  # a memory has its number once it is shown
         "batches": batches,
@@ -70,7 +70,7 @@ def refinement_session(resources: Resources, state: RefinementState, runtime: Ru
         resources=resources,
         settings=resources.settings.overridden(state["overrides"]),
         identity=identity_of(runtime),
-        claim=Claim(id=UUID(state["refinement_id"] or ""), scope_key=state["scope_key"], holder=UUID(state["holder"])),
+        claim=Claim(id=UUID(state["refinement_id"] or ""), scope_key=state["scope_key"], holder=state["lease"].holder),
         handles=Handles(dict(state["handles"].shown)),
     )
 
@@ -89,13 +89,10 @@ async def take_turn(
     turns = state["turns"]
     # as it was when it began, so that what was said of it stays true
     shown = state["shown"] if turns else await _begin_batch(session, state, progress)
-    turn, tokens = await run_turn_metered(
-        session.resources,
-        session.identity,
-        _input(session, state, shown),
-        make_tools(session),
-        session.resources.models.with_settings(session.settings),
-    )
+    models = session.resources.models.with_settings(session.settings)
+    running = run_turn(_input(session, state, shown), make_tools(session), models)
+    turn, spent = await metered(session.resources, session.identity, running)
+    tokens = spent.input_tokens + spent.output_tokens
 
     async def spend(scoped: ScopedTransaction) -> None:
         await refinements.spend(scoped, session.claim, tokens)

@@ -42,10 +42,7 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
             MnemicError: the database or the embedder cannot be had; the message says what to do.
         """
         async with open_resources(Settings(**settings)) as resources:
-            try:
-                yield cls(resources)
-            finally:
-                await resources.uses.write_all(resources.database)
+            yield cls(resources)
 
     @property
     def settings(self) -> Settings:

@@ -9,7 +9,7 @@ graphs from a node (or through `Mnemic`'s methods), and servers keep questions, 
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
 from langgraph.channels import UntrackedValue
@@ -30,8 +30,19 @@ Waits = Literal["leased", "backoff"]
 Degraded = Literal["text_only", "no_memory", "busy"]
 #: `auto`: heuristics decide on a search; `always`: asked for, or the agent is unsure; `never`: standing part only.
 SearchMode = Literal["auto", "always", "never"]
+#: A retry takes what was set aside, so that it stands in the way of nothing else.
+Work = Literal["formation", "retry", "consolidation", "refinement"]
 Rows = Annotated[list[dict[str, Any]], UntrackedValue]
 Text = Annotated[str, UntrackedValue]
+
+
+class Lease(NamedTuple):
+    """A claim on one kind of work on one scope key."""
+
+    work: Work
+    scope_key: str
+    #: The run that claims it.
+    holder: UUID
 
 
 class ConsolidationResult(TypedDict, total=False):
@@ -97,7 +108,7 @@ class FormationState(FormationInput, FormationOutput, total=False):
     """Formation's channels."""
 
     #: The run's lease on the session.
-    lease: Annotated[UUID, UntrackedValue]
+    lease: Annotated[Lease, UntrackedValue]
     #: How far the agent's history had come before anything was read.
     read_seq: int
     #: What the agent overrides, and the guidance of its scopes to the extractor.
@@ -139,7 +150,7 @@ class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
     """Consolidation's channels."""
 
     #: The run's lease on the scope key.
-    lease: Annotated[UUID, UntrackedValue]
+    lease: Annotated[Lease, UntrackedValue]
     #: The living consolidation as it was read, if there is one, and the reflections to take in.
     current: Annotated[Memory | None, UntrackedValue]
     reflections: Annotated[list[Memory], UntrackedValue]

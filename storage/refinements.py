@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from mnemic.state.errors import ConcurrentChangeError, RefinementOverError
+from mnemic.state.graphs import Lease
 from mnemic.state.refinement import Ended, LedgerEntry, Refinement
 from mnemic.state.settings import Settings
 from mnemic.storage import leases
-from mnemic.storage.leases import Lease
 from mnemic.storage.memories import STANDING
 from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
 

@@ -10,8 +10,7 @@ from langchain_core.tools import BaseTool
 
 from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember, remember_procedure
-from mnemic.operations.messages.incoming_message import IncomingMessage
-from mnemic.operations.messages.normalize import INSTRUCTIONS, to_messages
+from mnemic.operations.messages.incoming import INSTRUCTIONS, IncomingMessage, to_messages
 from mnemic.operations.recall.query import query, result_line
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.categories import Categories

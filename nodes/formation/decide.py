@@ -4,11 +4,12 @@ import asyncio
 
 from langgraph.runtime import Runtime
 
+from mnemic.models.structured import run_step
 from mnemic.operations.formation.decisions import apply_decisions, compare_facts, concerned
 from mnemic.operations.formation.drafts import foreign_tokens
-from mnemic.operations.messages.speakers import speakers
+from mnemic.operations.messages.transcript import speakers
+from mnemic.operations.run.graph import metered
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.decide import DECIDE, DecideInput, ShownFact
 from mnemic.state.graphs import FormationState
@@ -54,7 +55,8 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
             for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1)
         )
     )
-    output = await run_step_metered(resources, identity_of(runtime), DECIDE, question)
+    deciding = run_step(DECIDE, question, resources.models)
+    output = (await metered(resources, identity_of(runtime), deciding)).output
     outcome = apply_decisions(
         facts,
         neighbours,

@@ -5,12 +5,13 @@ from typing import NamedTuple, TypeVar
 
 from langgraph.runtime import Runtime
 
+from mnemic.models.structured import run_step
 from mnemic.operations.formation.builder import MemoryBuilder
 from mnemic.operations.formation.drafts import Drafts, ScopeResolver, crowded_out
 from mnemic.operations.formation.selection import most_important
-from mnemic.operations.messages.speakers import group_name, numbered, only_speaks
+from mnemic.operations.messages.transcript import group_name, numbered, only_speaks
+from mnemic.operations.run.graph import metered
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.model_step import run_step_metered
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import display_name
 from mnemic.prompts.extraction import (
@@ -143,7 +144,7 @@ class _Extraction(NamedTuple):
             known: what no reflection is to say again.
 
         Raises:
-            ModelError: as `run_step_metered`.
+            ModelError: as `run_step`.
         """
         batch: Sequence[Message] = self.state["batch"]
         resolver = ScopeResolver(batch, self.identity, self.group)
@@ -157,7 +158,8 @@ class _Extraction(NamedTuple):
         def check(answer: Answer) -> Flaw | None:
             return built(answer).drafts.flaw(answer.nothing_else)
 
-        answer = await run_step_metered(self.resources, self.identity, step, step_input, check)
+        asking = run_step(step, step_input, self.resources.models, check)
+        answer = (await metered(self.resources, self.identity, asking)).output
         return answer, built(answer)
 
     def kept(self, builder: MemoryBuilder, nothing_else: bool) -> tuple[list[NewMemory], FormationState]:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from langgraph.runtime import Runtime
 
 from mnemic.operations.formation.selection import writes_left
-from mnemic.operations.messages.speakers import only_speaks
+from mnemic.operations.messages.transcript import only_speaks
+from mnemic.operations.run.graph import formation_lease, holder_of, release_lease_on_error
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.leases import formation_lease, holder_of, returned
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.triggers import (
     facts_of_batch,
@@ -22,13 +22,12 @@ from mnemic.policy.formation.triggers import (
 from mnemic.policy.text.shape import count_tokens
 from mnemic.state.checking import validate
 from mnemic.state.formation import Account, Inbox
-from mnemic.state.graphs import FormationInput, FormationState, Waits
+from mnemic.state.graphs import FormationInput, FormationState, Lease, Waits
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.kinds import FormationReason
 from mnemic.state.records import Message, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes
-from mnemic.storage.leases import Lease
 from mnemic.storage.transaction import ScopedTransaction
 
 
@@ -54,7 +53,7 @@ async def gate(state: FormationState, resources: Resources, runtime: Runtime[Ide
     async def act(scoped: ScopedTransaction) -> tuple[_Work, dict[str, ScopeSettings]]:
         return await _take_up(scoped, run), await scopes.scope_settings(scoped)
 
-    async with returned(resources, identity, run.lease):
+    async with release_lease_on_error(resources, identity, run.lease):
         work, guided = await resources.database.write(identity, act)
     box, taken = work.box, len(work.box.messages)
     return {
@@ -64,7 +63,7 @@ async def gate(state: FormationState, resources: Resources, runtime: Runtime[Ide
         "formed": taken,
         "pending": box.pending - taken,
         "set_aside": box.set_aside - (taken if run.takes_set_aside else 0),
-        "lease": run.lease.holder,
+        "lease": run.lease,
         "batch": [*box.messages],
         "guidance": _guidance(guided.values(), is_own=only_speaks(box.messages, identity.user_id)),
         "names": {key: part.name for key, part in guided.items() if part.name},

@@ -13,9 +13,8 @@ from typing_extensions import TypedDict
 from mnemic.operations.formation.drafts import accounted, crowded_out
 from mnemic.operations.formation.form import ConsolidationGraph
 from mnemic.operations.formation.selection import further_sources, quota_scope_key, related_to_living, within_cap
-from mnemic.operations.messages.speakers import brought_by, speakers
+from mnemic.operations.messages.transcript import brought_by, speakers
 from mnemic.operations.run.identity import acting_for, identity_of
-from mnemic.operations.run.leases import formation_lease_of
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
@@ -69,7 +68,7 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
         await inbox.forget_due(scoped)
         await scopes.touch(scoped, [memory.scope_key for memory in made])
         due = await _due(scoped, settings)
-        await leases.finish(scoped, formation_lease_of(state, identity))
+        await leases.finish(scoped, state["lease"])
         return {
             "stored": dict(Counter(memory.kind for memory in made)),
             "superseded": superseded,

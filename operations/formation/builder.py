@@ -6,7 +6,8 @@ from typing import Final
 from uuid import uuid4
 
 from mnemic.operations.formation.drafts import Draft, Drafts, ScopeResolver
-from mnemic.operations.messages.speakers import cited, own_words, owner_of, session_of, speakers
+from mnemic.operations.messages.transcript import cited, own_words, owner_of, speakers
+from mnemic.operations.run.identity import session_of
 from mnemic.policy.categories import Categories
 from mnemic.policy.text.shape import clean_text, clip_text, display_name, search_text
 from mnemic.policy.text.writing import check_text

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 from uuid import UUID
 
-from mnemic.operations.messages.speakers import own_words
+from mnemic.operations.messages.transcript import own_words
 from mnemic.policy.formation.sharing import (
     content_tokens,
     gives_orders,

@@ -6,14 +6,12 @@ from uuid import uuid4
 
 from langgraph.pregel import Pregel
 
-from mnemic.operations.messages.speakers import session_of
-from mnemic.operations.run.graph import run_graph
-from mnemic.operations.run.leases import formation_lease, returned
+from mnemic.operations.run.graph import formation_lease, release_lease_on_error, run_graph
+from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
-from mnemic.state.graphs import ConsolidationResult, FormationOutput
+from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease
 from mnemic.state.identity import Identity
-from mnemic.storage.leases import Lease
 
 FormationGraph = Pregel[Any, Identity, Any, Any]
 ConsolidationGraph = Pregel[Any, Identity, Any, Any]
@@ -32,7 +30,7 @@ async def form_pending(
     while True:
         lease = formation_lease(identity, uuid4(), retry=retry)
         try:
-            async with returned(resources, identity, lease):
+            async with release_lease_on_error(resources, identity, lease):
                 run = await run_graph(graph, {"force": force, "retry": retry}, identity, lease.holder)
         except ConcurrentChangeError:
             overtaken += 1
@@ -75,7 +73,7 @@ async def consolidate(
 ) -> ConsolidationResult:
     """One run of the consolidation graph; its lease is given back where the run fails."""
     lease = Lease(work="consolidation", scope_key=scope_key, holder=uuid4())
-    async with returned(resources, identity, lease):
+    async with release_lease_on_error(resources, identity, lease):
         result: ConsolidationResult = await run_graph(
             graph, {"scope_key": scope_key, "force": force}, identity, lease.holder
         )

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from mnemic.operations.messages.speakers import session_of, speakers
+from mnemic.operations.messages.transcript import speakers
+from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.resources import Resources
 from mnemic.state.formation import Closing, Repeat
 from mnemic.state.identity import Identity, scope_key

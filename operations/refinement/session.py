@@ -11,11 +11,11 @@ from mnemic.operations.run.resources import Resources
 from mnemic.policy.refinement import batches, lost_memories, protectable, removable
 from mnemic.prompts.refinement_tools import bracketed
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRefusedError, RefinementRunningError
+from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.refinement import Budget, Handles, LedgerEntry, RefinementResult
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, refinements, scopes
-from mnemic.storage.leases import Lease
 from mnemic.storage.refinements import Claim
 from mnemic.storage.transaction import ScopedTransaction
 

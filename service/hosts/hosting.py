@@ -11,10 +11,9 @@ from langgraph.runtime import Runtime
 from pydantic import Field, SkipValidation
 
 from mnemic.operations.formation.form import form_later
-from mnemic.operations.messages.observe import observe_turn
-from mnemic.operations.recall.turn import RecallOptions, recall_turn
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.threads import copy_threads, owner_of_identity, owner_of_run, require_owner
+from mnemic.operations.turn import RecallOptions, observe_turn, recall_turn
 from mnemic.service.base import MemoryBase
 from mnemic.state.checking import MAX_LISTED, check_arguments
 from mnemic.state.errors import InvalidInputError

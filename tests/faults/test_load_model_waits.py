@@ -116,13 +116,13 @@ async def test_no_connection_is_held_at_any_request(clean_db: Clone, extraction:
 def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
     """Makes a node keep its transaction open while it asks the model, as a careless one would."""
     module = importlib.import_module(f"mnemic.nodes.{node}")
-    ask = module.run_step_metered
+    ask = module.metered
 
     async def careless(resources: Resources, who: Identity, *rest: Any) -> Any:
         async with resources.database.scoped(who):
             return await ask(resources, who, *rest)
 
-    monkeypatch.setattr(module, "run_step_metered", careless)
+    monkeypatch.setattr(module, "metered", careless)
 
 
 @pytest.mark.thorough

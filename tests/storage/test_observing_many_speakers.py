@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mnemic.operations.messages.normalize import to_messages
+from mnemic.operations.messages.incoming import to_messages
 from mnemic.state.errors import RefusedError
 from mnemic.storage import inbox
 from mnemic.storage.database import Database

@@ -225,7 +225,7 @@ async def test_what_may_not_be_forgotten_stays_and_the_answer_says_why(
 async def test_control_without_the_look_at_its_scope_it_would_be(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "_require_forgettable", lambda memory: None)
+    monkeypatch.setattr(forgetting, "_obstacle", lambda memory: None)
     memory_id = await place(memory, ANA, "group:crew")
     await memory.forget(ANA, memory_id)
 
@@ -237,7 +237,7 @@ async def test_the_database_keeps_it_where_the_code_does_not_look(
 ) -> None:
     memory_id = await place(memory, ANA, "user:ana")
     superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (memory_id,))
-    monkeypatch.setattr(forgetting, "_require_forgettable", lambda memory: None)
+    monkeypatch.setattr(forgetting, "_obstacle", lambda memory: None)
     answer = await call(memory, ANA, "forget", id=str(memory_id))
 
     assert (answer.status, state_of(superuser, memory_id)) == ("error", "active")
