@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import numpy as np
 import pytest
 
-from benchmarks.latency.embedder import DIMENSIONS, LangChainEmbedder, WordEmbedder
+from benchmarks.latency.embedder import WordEmbedder
 from benchmarks.latency.exactness import nearest, share
 from benchmarks.latency.facts import RARE, Facts
 from benchmarks.latency.gates import Gate
@@ -36,15 +36,6 @@ def test_every_user_has_as_many_facts_the_same_each_time_and_a_twentieth_in_the_
     rare = np.array([category == RARE for category in facts.categories])
     assert set(np.bincount(facts.owners[rare])) == {ROWS // 20 // 20}
     assert len(set(facts.texts)) > 0.99 * ROWS
-
-
-async def test_all_sides_are_given_the_same_vectors() -> None:
-    embedder = WordEmbedder()
-    (asked,) = await embedder.embed(["badu geko badu"])
-    assert len(asked) == DIMENSIONS
-    assert np.linalg.norm(asked) == pytest.approx(1)
-    assert LangChainEmbedder(embedder).embed_query("badu geko badu") == list(asked)
-    assert await embedder.embed(["geko badu badu"]) == [asked]
 
 
 def test_the_truth_is_found_by_working_out_every_cosine_also_within_a_category(facts: Facts) -> None:

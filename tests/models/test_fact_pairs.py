@@ -1,11 +1,8 @@
 """The labelled pairs of facts, the rule that needs no vector, and the bands of MiniLM that come of them."""
 
 import asyncio
-import re
 import sys
-from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime
 from statistics import mean
 
 import pytest
@@ -16,40 +13,10 @@ from benchmarks.bands.pairs import LABELS, Pair, load_pairs
 from mnemic.models.embedders.minilm import MiniLMEmbedder
 from mnemic.policy.formation.bands import Bands, same_fact
 from mnemic.policy.text.details import details
-from mnemic.policy.text.shape import search_text
 
 pytestmark = pytest.mark.thorough
 
 PAIRS = load_pairs()
-
-
-def test_there_are_enough_pairs_of_every_label_in_both_halves() -> None:
-    labels = Counter(pair.label for pair in PAIRS)
-    halves = Counter((pair.label, pair.half) for pair in PAIRS)
-
-    assert len(PAIRS) >= 320
-    assert len({frozenset(pair.contents) for pair in PAIRS}) == len(PAIRS)  # none comes twice in either direction
-    assert set(labels) == set(LABELS)
-    assert max(labels.values()) <= 1.2 * min(labels.values())
-    assert len(halves) == 2 * len(LABELS)
-    assert min(halves.values()) >= 40
-
-
-def test_every_text_is_what_the_product_would_embed_and_the_older_one_comes_first() -> None:
-    for pair in PAIRS:
-        assert as_embedded(pair.old) == pair.old
-        assert as_embedded(pair.new) == pair.new
-        assert dated(pair.old) <= dated(pair.new)
-
-
-def dated(text: str) -> datetime:
-    return datetime.strptime(text[1 : text.index("]")], "%d %B %Y").replace(tzinfo=UTC)
-
-
-def as_embedded(text: str) -> str:
-    found = re.fullmatch(r"\[[^]]+\] ([^:]+): (.+)", text)
-    assert found is not None
-    return search_text(dated(text), found[1], found[2])
 
 
 def test_no_pair_of_different_facts_passes_for_one_as_many_would_whose_details_alone_agree() -> None:
