@@ -10,9 +10,14 @@ from langgraph.types import Send
 
 from mnemic.graphs.consolidation import ConsolidationGraph
 from mnemic.graphs.consolidation import graph as consolidation_graph
-from mnemic.nodes.formation.decide import decide, find_similar
-from mnemic.nodes.formation.extract import extract_facts, extract_observations, extract_reflections
 from mnemic.nodes.formation.gate import gate
+from mnemic.nodes.formation.model_steps import (
+    decide,
+    extract_facts,
+    extract_observations,
+    extract_reflections,
+    find_similar,
+)
 from mnemic.nodes.formation.save import consolidate, save
 from mnemic.operations.run.graph import hide_untracked, shown, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment

@@ -21,7 +21,7 @@ from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from mnemic.state.formation import Closing, Repeat, Twin
 from mnemic.state.graphs import ConsolidationResult, FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
-from mnemic.state.records import IndexedText, Message, NewMemory, Supersession
+from mnemic.state.records import IndexedText, Message, NewMemory, ScopeSettings, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
@@ -140,9 +140,8 @@ async def _due(scoped: ScopedTransaction, settings: Settings) -> list[str]:
     overrides = await scopes.scope_settings(scoped)
     due = []
     for key, count in sorted(waiting.items()):
-        own = overrides.get(key)
-        threshold = (own.threshold if own else None) or settings.threshold(split_scope_key(key)[0])
-        if count >= threshold and (own is None or own.is_active):
+        own = overrides.get(key) or ScopeSettings(scope_key=key)
+        if own.is_active and count >= (own.threshold or settings.threshold(split_scope_key(key)[0])):
             due.append(key)
     return due
 

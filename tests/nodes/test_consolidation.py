@@ -3,9 +3,9 @@
 import psycopg
 import pytest
 
-from mnemic.prompts.write_consolidation import WriteConsolidationOutput
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import InvalidInputError, ModelError
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.graphs import ConsolidationResult
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -34,10 +34,15 @@ async def wish(memory: Mnemic, model: LoopbackModel, *texts: str, session: str =
     await say(memory, identity("ana", session=session), *texts)
 
 
-async def test_it_takes_in_what_waited_and_stays_one_text(memory: Mnemic, model: LoopbackModel) -> None:
+async def consolidated(memory: Mnemic, model: LoopbackModel, *texts: str) -> ConsolidationResult:
+    """A consolidation of the wishes, for which the model writes these texts."""
     await wish(memory, model, *WISHES)
-    model.answer(CONSOLIDATION, consolidation(TEXT))
-    result = await memory.consolidate(ANA, KEY, force=True)
+    model.answer(CONSOLIDATION, *map(consolidation, texts))
+    return await memory.consolidate(ANA, KEY, force=True)
+
+
+async def test_it_takes_in_what_waited_and_stays_one_text(memory: Mnemic, model: LoopbackModel) -> None:
+    result = await consolidated(memory, model, TEXT)
 
     assert result == {"scope_key": KEY, "outcome": "saved", "absorbed": 3, "kept_share": 1.0, "problem": None}
     assert await contents(memory, ANA, "consolidation") == [TEXT]
@@ -49,9 +54,7 @@ async def test_it_takes_in_what_waited_and_stays_one_text(memory: Mnemic, model:
 async def test_absorbed_reflections_are_found_by_search_and_leave_the_standing_part(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
-    await wish(memory, model, *WISHES)
-    model.answer(CONSOLIDATION, consolidation("Ana likes brevity."))
-    await memory.consolidate(ANA, KEY, force=True)
+    await consolidated(memory, model, "Ana likes brevity.")
 
     assert (await memory.recall_text(identity("ana"), "")).count("Ana") == 2  # the text and its owner's name
     assert WISHES[1] in [found.content for found in await memory.query(identity("ana"), "berth 12")]
@@ -65,21 +68,10 @@ async def test_below_the_threshold_nothing_is_due(memory: Mnemic, model: Loopbac
     assert CONSOLIDATION not in asked(model)
 
 
-async def test_at_the_threshold_a_formation_consolidates_of_itself(memory: Mnemic, model: LoopbackModel) -> None:
-    await wish(memory, model, *WISHES)
-    model.answer(CONSOLIDATION, consolidation(TEXT))
-    await wish(memory, model, "Ana dislikes praise.", session="s2")
-
-    assert asked(model).count(CONSOLIDATION) == 1
-    assert await contents(memory, ANA, "consolidation") == [TEXT]
-
-
 async def test_the_second_one_is_given_the_first_and_the_newer_reflections_with_their_dates(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
-    await wish(memory, model, *WISHES)
-    model.answer(CONSOLIDATION, consolidation(TEXT), consolidation(TEXT.replace("short", "long")))
-    await memory.consolidate(ANA, KEY, force=True)
+    await consolidated(memory, model, TEXT, TEXT.replace("short", "long"))
     await wish(memory, model, "Ana now wants long answers.", session="s2")
     result = await memory.consolidate(ANA, KEY, force=True)
 
@@ -94,68 +86,53 @@ async def test_the_second_one_is_given_the_first_and_the_newer_reflections_with_
     assert [(e.event, e.before) for e in await memory.history(ANA, only.id)] == [("ADD", None), ("UPDATE", TEXT)]
 
 
-LONG = consolidation(" ".join(f"Ana likes boat {n}." for n in range(6)))
-LOOP = consolidation("Ana sails. " * 4)
-EMPTY = consolidation(" \u200b ")
+LONG = " ".join(f"Ana likes boat {n}." for n in range(6))
 
 
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
         (LONG, "too_long"),
-        pytest.param(LOOP, "degenerate", marks=pytest.mark.thorough),
-        pytest.param(EMPTY, "empty", marks=pytest.mark.thorough),
+        pytest.param("Ana sails. " * 4, "degenerate", marks=pytest.mark.thorough),
+        pytest.param(" \u200b ", "empty", marks=pytest.mark.thorough),
     ],
 )
 async def test_an_unusable_text_is_sent_back_once_then_refused_and_a_mended_one_is_saved(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, bad: WriteConsolidationOutput, why: str
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, bad: str, why: str
 ) -> None:
     await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, word_limit=20))
-    await wish(memory, model, *WISHES)
-    before = superuser.execute("select count(*) from mnemic.history").fetchone()
-    model.answer(CONSOLIDATION, bad)
-    result = await memory.consolidate(ANA, KEY, force=True)
+    result = await consolidated(memory, model, bad)
 
     assert result == {"scope_key": KEY, "outcome": "refused", "absorbed": 0, "kept_share": 1.0, "problem": why}
     assert asked(model).count(CONSOLIDATION) == 2
     assert await contents(memory, ANA, "consolidation") == []
     assert await contents(memory, ANA, "reflection") == sorted(WISHES)
-    assert superuser.execute("select count(*) from mnemic.history").fetchone() == before
+    assert superuser.execute("select 1 from mnemic.history where reason = 'consolidation'").fetchall() == []
 
-    model.answer(CONSOLIDATION, bad, consolidation(TEXT))
+    model.answer(CONSOLIDATION, consolidation(bad), consolidation(TEXT))
     assert (await memory.consolidate(ANA, KEY, force=True))["outcome"] == "saved"
     assert await contents(memory, ANA, "consolidation") == [TEXT]
     if bad is LONG:
         assert "24 words; at most 20" in last_prompt(model, CONSOLIDATION)
 
 
-async def test_a_draft_that_loses_details_is_sent_back_with_their_names(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+@pytest.mark.parametrize(
+    ("drafts", "kept"),
+    [
+        (("Ana works with Bo.", TEXT), TEXT),
+        (("Ana works with Bo on berth 12.", "Ana works."), "Ana works with Bo on berth 12."),
+    ],
+)
+async def test_a_draft_that_loses_details_is_sent_back_with_their_names_and_the_better_of_two_is_kept(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, drafts: tuple[str, str], kept: str
 ) -> None:
-    await wish(memory, model, *WISHES)
-    model.answer(CONSOLIDATION, consolidation("Ana works with Bo."), consolidation(TEXT))
-    result = await memory.consolidate(ANA, KEY, force=True)
+    result = await consolidated(memory, model, *drafts)
 
     prompt = last_prompt(model, CONSOLIDATION)
-    assert "Ana works with Bo." in prompt
-    for lost in ("12", "Oslo", "2026"):
-        assert lost in prompt.partition("It lacks these details")[2]
-    assert result["kept_share"] == 1.0
-    recorded = superuser.execute("select distinct meta from mnemic.history where reason = 'consolidation'").fetchall()
-    assert recorded == [({"kept_share": 1.0},)]
-
-
-async def test_the_better_of_two_drafts_is_kept_and_its_share_recorded(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    better = consolidation("Ana works with Bo on berth 12.")
-    await wish(memory, model, *WISHES)
-    model.answer(CONSOLIDATION, better, consolidation("Ana works."))
-    result = await memory.consolidate(ANA, KEY, force=True)
-
-    assert result["outcome"] == "saved"
-    assert 0 < result["kept_share"] < 0.9
-    assert await contents(memory, ANA, "consolidation") == [better.text]
+    assert drafts[0] in prompt
+    assert all(lost in prompt.partition("It lacks these details")[2] for lost in ("Oslo", "2026"))
+    assert (result["outcome"], result["kept_share"] == 1.0) == ("saved", kept == TEXT)
+    assert await contents(memory, ANA, "consolidation") == [kept]
     recorded = superuser.execute("select distinct meta from mnemic.history where reason = 'consolidation'").fetchall()
     assert recorded == [({"kept_share": result["kept_share"]},)]
 
@@ -200,19 +177,6 @@ async def test_a_foreign_scope_key_is_refused(memory: Mnemic, model: LoopbackMod
 
     assert CONSOLIDATION not in asked(model)
     assert await contents(memory, ANA, "reflection") == sorted(WISHES)
-
-
-async def test_a_model_that_fails_after_the_formation_leaves_the_formation_saved(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
-    await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, threshold=1))
-    model.answer(CONSOLIDATION, 400)
-    await wish(memory, model, *WISHES[:1])
-
-    assert await contents(memory, ANA, "reflection") == [WISHES[0]]
-    assert (await memory.consolidate(ANA, KEY))["outcome"] == "backoff"
-    with pytest.raises(ModelError):
-        await memory.consolidate(ANA, KEY, force=True)
 
 
 async def test_every_speakers_own_text_is_written_by_one_formation(memory: Mnemic, model: LoopbackModel) -> None:

@@ -1,6 +1,8 @@
-"""What a new fact does to the facts near it: never more than it was shown, and nothing is overwritten."""
+"""What a new fact does to those near it, never more than it was shown; and to which of them it is related."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import psycopg
 import pytest
@@ -9,7 +11,9 @@ from mnemic.prompts.decide import Decision
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
+from mnemic.storage import memories
 from tests.support.loopback import LoopbackModel, Request
+from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
     DECISIONS,
     DIMENSIONS,
@@ -21,9 +25,12 @@ from tests.support.scripted import (
     fact,
     facts,
     last_prompt,
+    meanwhile,
     say,
+    scripted_memory,
 )
-from tests.support.worlds import identity
+from tests.support.server import Clone
+from tests.support.worlds import direction, identity
 
 ANA = identity("ana", session="s1")
 OSLO = "Ana lives in Oslo with two cats."
@@ -92,15 +99,6 @@ async def test_none_stores_nothing_and_settles_the_messages(memory: Mnemic, mode
     assert await memory.form(ANA) == []
 
 
-async def test_who_corrects_themselves_in_one_breath_leaves_the_last_word(memory: Mnemic, model: LoopbackModel) -> None:
-    await learn(memory, model, [OSLO, BERGEN], decision(1, "DELETE", 1, text=BERGEN))
-
-    assert await contents(memory, ANA) == [BERGEN]
-    (old,) = await closed(memory)
-    assert (old.content, old.state) == (OSLO, "superseded")
-    assert [event.event for event in await memory.history(ANA, old.id)] == ["ADD", "SUPERSEDE"]
-
-
 async def test_facts_of_one_moment_stand_in_the_order_of_their_messages(memory: Mnemic, model: LoopbackModel) -> None:
     """Hosts often give no times; in which order a model lists the facts tells nothing."""
     model.answer(FACTS, facts(fact(BERGEN, 2), fact(OSLO, 1)))
@@ -110,44 +108,44 @@ async def test_facts_of_one_moment_stand_in_the_order_of_their_messages(memory: 
     assert await contents(memory, ANA) == [BERGEN]
 
 
-async def test_a_fact_of_the_batch_that_falls_itself_closes_nothing(memory: Mnemic, model: LoopbackModel) -> None:
-    turin = "Ana lives in Turin with two cats."
-    await know(memory, model, OSLO)
-    again = "Ana lives in Oslo with both cats."
+TURIN = "Ana lives in Turin with two cats."
+AGAIN = "Ana lives in Oslo with both cats."
+DOG, BIRD = "Ana lives in Oslo with a dog.", "Ana lives in Oslo with a bird."
+ALL = "Ana lives in Oslo with two cats, a dog and a bird."
+CAT, CATS = "Ana lives in Oslo with one cat.", "Ana lives in Oslo with cats."
+GOAT = "A brown goat called Alma sleeps in the old barn behind the mill."
+MOVED = GOAT.replace("old barn", "new barn")
+#: What is known, what is new, what is decided on it, and which facts are closed then. All others live.
+DECIDED: dict[str, tuple[list[str], list[str], list[Decision], list[str]]] = {
     # known to fact 1 (again): 1 Oslo; known to fact 2 (Turin): 2 Oslo, 3 again
-    await learn(memory, model, [again, turin], decision(1, "NONE", 1), decision(2, "DELETE", 2, 3, text=turin))
-
-    assert await contents(memory, ANA) == [turin]
-    assert [item.content for item in await closed(memory)] == [OSLO]
-
-
-@pytest.mark.parametrize(
-    "made", [decision(1, "NONE", 1), decision(1, "UPDATE", 1, text="Ana lives with two cats in a flat.")]
-)
-async def test_a_decision_takes_nothing_from_what_the_new_fact_says(
-    memory: Mnemic, model: LoopbackModel, made: Decision
-) -> None:
-    await know(memory, model, OSLO)
-    await learn(memory, model, [BERGEN], made)
-
-    assert await contents(memory, ANA) == [BERGEN, OSLO]
-
-
-async def test_three_words_in_a_row_leave_the_last(memory: Mnemic, model: LoopbackModel) -> None:
-    turin = "Ana lives in Turin with two cats."
-    made = decision(1, "DELETE", 1, text=BERGEN), decision(2, "DELETE", 2, 3, text=turin)
-    await learn(memory, model, [OSLO, BERGEN, turin], *made)
-
-    assert await contents(memory, ANA) == [turin]
-    assert len(await closed(memory)) == 2
-
-
-UNTRUSTED = {
-    "unknown": [decision(1, "DELETE", 99, text=BERGEN)],
-    "first person": [decision(1, "UPDATE", 1, text="I live in Bergen.")],
-    "none": [],
-}
-FURTHER = {
+    "what falls itself closes nothing": (
+        [OSLO], [AGAIN, TURIN], [decision(1, "NONE", 1), decision(2, "DELETE", 2, 3, text=TURIN)], [OSLO]
+    ),
+    "who corrects themselves": ([], [OSLO, BERGEN], [decision(1, "DELETE", 1, text=BERGEN)], [OSLO]),
+    "three words in a row": (
+        [],
+        [OSLO, BERGEN, TURIN],
+        [decision(1, "DELETE", 1, text=BERGEN), decision(2, "DELETE", 2, 3, text=TURIN)],
+        [BERGEN, OSLO],
+    ),
+    "a repeat that says more": ([OSLO], [BERGEN], [decision(1, "NONE", 1)], []),
+    "an update that says less": (
+        [OSLO], [BERGEN], [decision(1, "UPDATE", 1, text="Ana lives with two cats in a flat.")], []
+    ),
+    # 1 is shown for the city, 2 for the goat
+    "numbers shown for another fact": (
+        [OSLO, GOAT],
+        [BERGEN, MOVED],
+        [decision(1, "DELETE", 2, text=BERGEN), decision(2, "DELETE", 1, text=MOVED)],
+        [],
+    ),
+    # 1, the nearest, says that already
+    "an update to another one's text": ([OSLO, CAT], [CATS], [decision(1, "UPDATE", 2, text=OSLO)], []),
+    "an unknown number": ([OSLO], [BERGEN], [decision(1, "DELETE", 99, text=BERGEN)], []),
+    "an update in the first person": ([OSLO], [BERGEN], [decision(1, "UPDATE", 1, text="I live in Bergen.")], []),
+    "no decision": ([OSLO], [BERGEN], [], []),
+}  # fmt: skip
+FURTHER: dict[str, list[Decision]] = {
     "unnamed": [decision(1, "DELETE", text=BERGEN)],
     "zero": [decision(1, "UPDATE", 0, -1, text=BERGEN)],
     "empty": [decision(1, "UPDATE", 1, text="")],
@@ -159,53 +157,32 @@ FURTHER = {
 
 
 @pytest.mark.parametrize(
-    "made",
+    ("known", "new", "made", "falls"),
     [
-        *(pytest.param(made, id=name) for name, made in UNTRUSTED.items()),
-        *(pytest.param(made, id=name, marks=pytest.mark.thorough) for name, made in FURTHER.items()),
+        *(pytest.param(*case, id=name) for name, case in DECIDED.items()),
+        *(
+            pytest.param([OSLO], [BERGEN], made, [], id=name, marks=pytest.mark.thorough)
+            for name, made in FURTHER.items()
+        ),
     ],
 )
-async def test_what_cannot_be_trusted_becomes_an_addition(
-    memory: Mnemic, model: LoopbackModel, made: list[Decision]
+async def test_a_decision_closes_what_it_was_shown_for_its_fact_and_whatever_cannot_be_trusted_adds(
+    memory: Mnemic, model: LoopbackModel, known: list[str], new: list[str], made: list[Decision], falls: list[str]
 ) -> None:
-    await know(memory, model, OSLO)
-    await learn(memory, model, [BERGEN], *made)
+    await know(memory, model, *known)
+    await learn(memory, model, new, *made)
 
-    assert await contents(memory, ANA) == [BERGEN, OSLO]
-    assert await closed(memory) == []
-
-
-async def test_a_number_shown_for_another_fact_touches_nothing(memory: Mnemic, model: LoopbackModel) -> None:
-    goat = "A brown goat called Alma sleeps in the old barn behind the mill."
-    await know(memory, model, OSLO, goat)
-    # 1 is shown for the city, 2 for the goat
-    moved = "A brown goat called Alma sleeps in the new barn behind the mill."
-    await learn(
-        memory, model, [BERGEN, moved], decision(1, "DELETE", 2, text=BERGEN), decision(2, "DELETE", 1, text=moved)
-    )
-
-    assert await contents(memory, ANA) == sorted([BERGEN, OSLO, goat, moved])
-    assert await closed(memory) == []
-
-
-async def test_an_update_to_what_another_fact_says_already_closes_nothing(memory: Mnemic, model: LoopbackModel) -> None:
-    cat, cats = "Ana lives in Oslo with one cat.", "Ana lives in Oslo with cats."
-    await know(memory, model, OSLO, cat)
-    await learn(memory, model, [cats], decision(1, "UPDATE", 2, text=OSLO))  # 1, the nearest, says that already
-
-    assert await contents(memory, ANA) == sorted([OSLO, cat, cats])
-    assert await closed(memory) == []
+    repeated = [AGAIN] if AGAIN in new else []
+    assert await contents(memory, ANA) == sorted({*known, *new} - {*falls, *repeated})
+    assert sorted(item.content for item in await closed(memory)) == falls
 
 
 async def test_two_updates_to_the_same_text_store_it_once(memory: Mnemic, model: LoopbackModel) -> None:
-    dog, bird = "Ana lives in Oslo with a dog.", "Ana lives in Oslo with a bird."
     await know(memory, model, OSLO)
-    all_of_it = "Ana lives in Oslo with two cats, a dog and a bird."
     # known to the dog: 1 the cats; known to the bird: 2 the cats, 3 the dog
-    made = decision(1, "UPDATE", 1, text=all_of_it), decision(2, "UPDATE", 2, text=all_of_it)
-    await learn(memory, model, [dog, bird], *made)
+    await learn(memory, model, [DOG, BIRD], decision(1, "UPDATE", 1, text=ALL), decision(2, "UPDATE", 2, text=ALL))
 
-    assert (await contents(memory, ANA)).count(all_of_it) == 1
+    assert (await contents(memory, ANA)).count(ALL) == 1
     assert [item.content for item in await closed(memory)] == [OSLO]
 
 
@@ -276,3 +253,144 @@ async def test_a_protected_fact_stays_whatever_is_decided(
 
 def always_the_same(request: Request) -> list[list[float]]:
     return [[1.0] + [0.0] * (DIMENSIONS - 1) for _ in request["input"]]
+
+
+MEMBER = identity("ana", session="s1", groups=["crew"])
+SAID = ("I say what I say.", "assistant: So you do.", "Well then.", "Good.")
+#: Where each fact lies, by a word of it; 45 degrees apart is a cosine of 0.71, 56 of 0.559, 57 of 0.545.
+PLACES = {"ferry": 0.0, "boat": 20.0, "quay": 56.0, "pier": 57.0, "mast": 90.0}
+
+Edge = tuple[str, str, float]
+
+
+def embed_by_place(model: LoopbackModel, places: Mapping[str, float] = PLACES) -> None:
+    """Every text lies where its word says; what says none lies far from all."""
+
+    def vector(text: str) -> list[float]:
+        degrees = next((degrees for word, degrees in places.items() if word in text), 180.0)
+        return [*direction(degrees, size=DIMENSIONS)]
+
+    model.answer_embeddings(lambda request: [vector(text) for text in request["input"]])
+
+
+def cosine(degrees: float) -> float:
+    return round(math.cos(math.radians(degrees)), 2)
+
+
+def edges(superuser: psycopg.Connection) -> set[Edge]:
+    """What is related to what, by the last word of each."""
+    rows = superuser.execute(
+        "select f.content, t.content, strength from mnemic.relations"
+        " join mnemic.memories f on f.id = from_id join mnemic.memories t on t.id = to_id"
+    )
+    return {(_last(from_), _last(to), round(strength, 2)) for from_, to, strength in rows.fetchall()}
+
+
+def _last(content: str) -> str:
+    return content.rstrip(".").split()[-1]
+
+
+def about(*words: str, **changes: Any) -> Any:
+    return facts(*(fact(f"Ana painted the {word}.", **changes) for word in words))
+
+
+async def form(memory: Mnemic, model: LoopbackModel, *words: str, **changes: Any) -> None:
+    model.answer(FACTS, about(*words, **changes))
+    about_what = " and the ".join(words)
+    # messages of their own each time, and enough of them for so many facts
+    await say(memory, MEMBER, *(f"About the {about_what}, {number}." for number in range(8)))
+
+
+#: Facts formed one after the other, each with what is decided on it, and what is related to what in the end.
+BOTH = "Ana painted the ferry and the boat."
+FORMED: dict[str, tuple[list[tuple[tuple[str, ...], list[Decision]]], set[Edge]]] = {
+    "from link_min on": (
+        [(("quay",), []), (("pier",), []), (("ferry",), [])],
+        {("pier", "quay", cosine(1)), ("ferry", "quay", cosine(56))},
+    ),
+    "in one batch": ([(("ferry", "boat", "mast"), [])], {("boat", "ferry", cosine(20))}),
+    # what a fact replaces is known by the supersession
+    "not what is deleted": (
+        [(("ferry", "quay"), []), (("boat",), [decision(1, "DELETE", 1, text=BOTH)])],
+        {("quay", "ferry", cosine(56)), ("boat", "quay", cosine(36))},
+    ),
+    "not what is updated": (
+        [(("ferry", "quay"), []), (("boat",), [decision(1, "UPDATE", 1, text=BOTH)])],
+        {("quay", "ferry", cosine(56)), ("boat", "quay", cosine(36))},
+    ),
+    # boat, ferry
+    "not what the run itself closes": (
+        [(("quay",), []), (("ferry", "boat"), [decision(1, "DELETE", 2)])], {("boat", "quay", cosine(36))}
+    ),
+    "not what is known already": ([(("ferry",), []), (("ferry", "boat"), [])], {("boat", "ferry", cosine(20))}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", mostly_thorough(FORMED.keys(), *(name for name in FORMED if "updated" not in name)))
+async def test_a_new_fact_is_related_to_what_lies_near_it_and_lives_on(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, case: str
+) -> None:
+    embed_by_place(model)
+    steps, wanted = FORMED[case]
+    for words, made in steps:
+        model.answer(DECISIONS, decisions(*made))
+        await form(memory, model, *words)
+
+    assert edges(superuser) == wanted
+
+
+async def test_edges_lead_to_the_nearest_and_no_further_than_so_many(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    embed_by_place(model, {"one": 0.0, "two": 10.0, "three": 20.0, "four": 30.0, "five": 40.0})
+    model.answer(DECISIONS, decisions())
+    async with scripted_memory(clean_db, model, neighbours=2) as memory:
+        for words in (("one", "two", "three"), ("four",), ("five",)):
+            await form(memory, model, *words)
+
+    assert {edge for edge in edges(superuser) if edge[0] == "five"} == {
+        ("five", "four", cosine(10)), ("five", "three", cosine(20))
+    }  # fmt: skip
+    assert {from_: sum(edge[0] == from_ for edge in edges(superuser)) for from_, _, _ in edges(superuser)} == {
+        "two": 1, "three": 2, "four": 2, "five": 2
+    }  # fmt: skip
+
+
+async def forgotten_meanwhile(memory: Mnemic, model: LoopbackModel) -> None:
+    """A neighbour that ends between the look-up and the save."""
+    embed_by_place(model)
+    await form(memory, model, "ferry")
+    (ferry,) = await memory.memories(MEMBER, ["fact"])
+    model.answer(DECISIONS, meanwhile(lambda: memory.forget(MEMBER, ferry.id), decisions()))
+    await form(memory, model, "boat")
+
+
+async def test_a_neighbour_that_ended_meanwhile_is_left_out(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await forgotten_meanwhile(memory, model)
+
+    assert edges(superuser) == set()
+    assert [row.content for row in await memory.memories(MEMBER, ["fact"])] == ["Ana painted the boat."]
+
+
+@pytest.mark.thorough
+async def test_control_without_the_look_at_its_state_it_would_be_related(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    careless = memories._SQL["insert"].replace("and m.state = 'active'", "")
+    monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "insert": careless})
+    await forgotten_meanwhile(memory, model)
+
+    assert edges(superuser) == {("boat", "ferry", cosine(20))}
+
+
+async def test_nothing_is_related_across_scope_keys(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    embed_by_place(model)
+    model.answer(FACTS, about("ferry"))
+    await say(memory, identity("bo", session="s2"), *SAID)
+    await form(memory, model, "boat")
+
+    assert edges(superuser) == set()

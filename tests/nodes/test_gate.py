@@ -1,35 +1,49 @@
-"""When a formation runs, and what agents and scopes override of it."""
+"""When a formation runs, what agents and scopes override of it, and its one operation: all of a run or nothing."""
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mnemic.operations.formation.selection import most_important, related_to_living, within_cap
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import ConfigurationError, InvalidInputError
-from mnemic.state.records import ScopeSettings
+from mnemic.state.errors import ConcurrentChangeError, ConfigurationError, InvalidInputError
+from mnemic.state.formation import Closing
+from mnemic.state.records import NewMemory, Relation, ScopeSettings
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
+    DECISIONS,
     FACTS,
     REFLECTIONS,
     asked,
     consolidation,
     contents,
+    decisions,
     fact,
     facts,
     last_prompt,
+    meanwhile,
     reflection,
     reflections,
+    scripted_memory,
+    together,
     turns,
 )
-from tests.support.worlds import identity
+from tests.support.server import Clone
+from tests.support.worlds import MORNING, expire_leases, identity, memory
 
 ANA = identity("ana", session="s1")
 FOUR = ("One.", "Two.", "Three.", "Four.")
 
 
-@pytest.mark.parametrize("said", [["One."], FOUR[:3], FOUR, ["word " * 400] * 3])
+@pytest.mark.parametrize("said", [["One."], FOUR[:3], FOUR, ["word " * 400] * 3, ["assistant: " + "word " * 200] * 4])
 async def test_below_the_triggers_nothing_is_asked_and_all_stays_pending(
     memory: Mnemic, model: LoopbackModel, said: Sequence[str]
 ) -> None:
@@ -55,12 +69,6 @@ async def test_enough_messages_or_words_are_formed(
     (run,) = await memory.form(ANA, force=False)
 
     assert (run["reason"], run["formed"], run["pending"]) == (reason, len(said), 0)
-
-
-async def test_an_assistants_words_weigh_a_fifth(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.observe(ANA, turns(*["assistant: " + "word " * 200] * 4))
-
-    assert await memory.form(ANA, force=False) == []
 
 
 @pytest.mark.parametrize(("minutes", "messages", "reason"), [(10, 4, "cold"), (9, 4, None), (10, 3, None)])
@@ -89,16 +97,6 @@ async def test_a_long_backlog_is_formed_in_batches_of_fifty(memory: Mnemic, mode
     first, last = model.chat_requests[0]["messages"][1]["content"], last_prompt(model, FACTS)
     assert "Turn 0." in first
     assert "Turn 119." in last
-
-
-async def test_an_agents_own_triggers_are_its_own(memory: Mnemic) -> None:
-    await memory.configure_agent(ANA, formation_min_messages=1, formation_messages=2)
-    other = identity("ana", agent="lighthouse", session="s1")
-    for who in (ANA, other):
-        await memory.observe(who, turns("One.", "Two."))
-
-    assert [run["reason"] for run in await memory.form(ANA, force=False)] == ["messages"]
-    assert await memory.form(other, force=False) == []
 
 
 @pytest.mark.parametrize("overrides", [{"pool_size": 3}, {"formation_messages": 0}, {"user_threshold": "many"}])
@@ -131,7 +129,8 @@ async def test_a_half_that_is_switched_off_is_not_formed(
     assert len(await contents(memory, ANA, "reflection")) == reflections_stored
 
 
-async def test_a_scopes_threshold_and_word_limit_beat_the_settings(memory: Mnemic, model: LoopbackModel) -> None:
+async def test_a_scopes_threshold_and_word_limit_beat_the_agents(memory: Mnemic, model: LoopbackModel) -> None:
+    await memory.configure_agent(ANA, user_threshold=1, user_word_limit=33)
     own = ScopeSettings(
         scope_key="user:ana", name="Ana Lind", threshold=1, word_limit=12, consolidation_guidance="Stress the manner."
     )
@@ -160,16 +159,228 @@ async def test_an_inactive_scope_is_not_consolidated(memory: Mnemic, model: Loop
     assert await contents(memory, ANA, "reflection") == ["Ana wants short answers."]
 
 
-async def test_an_agents_threshold_and_word_limit_count_for_its_scopes(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.configure_agent(ANA, user_threshold=1, user_word_limit=33)
-    model.answer(REFLECTIONS, reflections(user=[reflection("Ana wants short answers.")]))
-    model.answer(CONSOLIDATION, consolidation("Ana wants short answers."))
-    await memory.observe(ANA, turns("Be short."))
-    await memory.form(ANA)
-
-    assert "At most 33 words." in last_prompt(model, CONSOLIDATION)
-
-
 async def test_a_formation_needs_a_session(memory: Mnemic) -> None:
     with pytest.raises(InvalidInputError, match="session_id"):
         await memory.form(identity("ana"))
+
+
+SAID = ("I keep bees.", "Good morning.", "assistant: Hello Ana.", "Well then.")
+BEES = facts(fact("Ana keeps bees.", 1))
+SHORT = reflections(user=[reflection("Ana wants short answers.", 4)])
+#: Tables in which a formation leaves something.
+WRITTEN = ("memories", "entries", "sources", "history", "history_contents")
+
+
+def rows(superuser: psycopg.Connection, table: str) -> int:
+    count = superuser.execute(f"select count(*) from mnemic.{table}").fetchone()
+    assert count is not None
+    return int(count[0])
+
+
+@pytest.mark.parametrize(
+    ("keep", "days", "kept"),
+    [
+        ("sources", 0, {"I keep bees.", "Well then."}),
+        ("sources", 7, {"I keep bees.", "Well then."}),
+        ("all", 0, {"I keep bees.", "Good morning.", "Hello Ana.", "Well then."}),
+        ("none", 0, set()),
+        pytest.param("none", 7, set(), marks=pytest.mark.thorough),
+    ],
+)
+async def test_only_the_messages_that_are_kept_are_found_and_keep_their_words(
+    clean_db: Clone,
+    model: LoopbackModel,
+    superuser: psycopg.Connection,
+    keep: Literal["sources", "all", "none"],
+    kept: set[str],
+    days: int,
+) -> None:
+    model.answer(FACTS, BEES)
+    model.answer(REFLECTIONS, SHORT)
+    async with scripted_memory(clean_db, model, keep_messages=keep, forget_after_days=days) as memory:
+        await memory.observe(ANA, turns(*SAID))
+        await memory.form(ANA)
+
+        for question in SAID:
+            said = question.removeprefix("assistant: ")
+            found = [item.content for item in await memory.query(ANA, said) if item.kind == "message"]
+            assert (said in found) == (said in kept)
+    left = superuser.execute("select content from mnemic.messages where content is not null").fetchall()
+    assert len(left) == (4 if days else len(kept))
+    assert kept <= {content for (content,) in left}
+    assert rows(superuser, "messages") == 4
+
+
+async def test_a_kept_message_is_found_by_its_speaker_and_its_session_only(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await memory.configure_agent(ANA, keep_messages="all")
+    await memory.observe(ANA, turns(*SAID))
+    await memory.form(ANA)
+
+    elsewhere = identity("ana", session="s2")
+    assert next(item.content for item in await memory.query(elsewhere, "keep bees")) == "I keep bees."
+    assert "Hello Ana." not in [item.content for item in await memory.query(elsewhere, "Hello Ana")]
+    assert "Hello Ana." in [item.content for item in await memory.query(ANA, "Hello Ana")]
+    assert await memory.query(identity("bo", session="s2"), "keep bees") == []
+
+
+async def test_everything_of_a_run_is_one_operation(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    model.answer(FACTS, BEES)
+    model.answer(REFLECTIONS, SHORT)
+    await memory.observe(ANA, turns(*SAID))
+    await memory.form(ANA)
+
+    found = superuser.execute(
+        "select count(*), count(distinct op_id), min(actor), min(reason), min(session_id) from mnemic.history"
+    ).fetchone()
+    assert found == (2, 1, "ana", "formation", "s1")
+    settled = superuser.execute(
+        "select count(*) from mnemic.messages where formed_by = (select min(op_id::text)::uuid from mnemic.history)"
+    ).fetchone()
+    assert settled == (4,)
+
+
+async def test_a_formation_that_was_overtaken_writes_nothing(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    """A lease does not hold for ever; then the messages themselves decide."""
+
+    async def overtake() -> None:
+        expire_leases(superuser)
+        model.answer(FACTS, facts(fact("Ana keeps bees.")))
+        model.answer(REFLECTIONS, SHORT)
+        assert (await run_once(memory, ANA))["stored"] == {"fact": 1, "reflection": 1}
+
+    model.answer(FACTS, facts(fact("Forty hives belong to Ana.")))
+    model.answer(REFLECTIONS, meanwhile(overtake, reflections(user=[reflection("No praise is welcome to Ana.")])))
+    await memory.observe(ANA, turns(*SAID))
+    with pytest.raises(ConcurrentChangeError):
+        await run_once(memory, ANA)
+
+    assert await contents(memory, ANA) == ["Ana keeps bees."]
+    assert len(await contents(memory, ANA, "reflection")) == 1
+    assert await memory.form(ANA) == []
+
+
+async def test_two_formations_of_two_sessions_both_win(memory: Mnemic, model: LoopbackModel) -> None:
+    """The same two answers: what the loser of the test above held was fit to be stored."""
+    model.answer(FACTS, together(2, facts(fact("Ana keeps bees.")), facts(fact("Forty hives belong to Ana."))))
+    model.answer(DECISIONS, decisions())  # the slower one may find the other's fact near its own
+    sessions = [ANA, identity("ana", session="s2")]
+    for who in sessions:
+        await memory.observe(who, turns(*SAID))
+    await asyncio.gather(*(run_once(memory, who) for who in sessions))
+
+    assert await contents(memory, ANA) == ["Ana keeps bees.", "Forty hives belong to Ana."]
+
+
+async def test_messages_that_come_while_the_model_writes_wait_for_the_next_run(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    model.answer(FACTS, meanwhile(lambda: memory.observe(ANA, turns(*SAID, "Goats, too.")), BEES), facts())
+    await memory.observe(ANA, turns(*SAID))
+    run = await run_once(memory, ANA)
+
+    assert (run["formed"], run["stored"]) == (4, {"fact": 1})
+    assert [run["formed"] for run in await memory.form(ANA)] == [1]
+
+
+async def run_once(memory: Mnemic, who: Any) -> dict[str, Any]:
+    result: dict[str, Any] = await memory.graphs.formation.ainvoke({"force": True}, context=who)
+    return result
+
+
+KNOWN = uuid4()
+
+
+def rated(*importances: int) -> list[NewMemory]:
+    return [replace(memory(f"m{place}"), importance=rating) for place, rating in enumerate(importances)]
+
+
+def closes(old: NewMemory | UUID, new: NewMemory) -> Closing:
+    stored = isinstance(old, UUID)
+    return Closing(
+        old_id=old if isinstance(old, UUID) else old.id, version=1, is_stored=stored, new_id=new.id, until=MORNING
+    )
+
+
+def test_the_most_important_stay_in_their_order_and_among_equals_the_first() -> None:
+    new = rated(2, 5, 3, 3, 4)
+
+    assert most_important(new, 3) == [new[1], new[2], new[4]]
+    assert most_important(new, 9) == new
+    assert most_important(new, 0) == []
+
+
+def test_a_fact_the_run_itself_closes_gives_way_however_important_it_is() -> None:
+    stale, current, other = rated(5, 1, 1)
+
+    assert within_cap([stale, current, other], [closes(stale, current)], 2) == ([current, other], [])
+
+
+def test_what_a_stale_fact_was_to_close_its_successor_closes() -> None:
+    stale, current, other = rated(5, 1, 1)
+    closing = [closes(KNOWN, stale), closes(stale, current)]
+
+    assert within_cap([stale, current, other], closing, 2) == ([current, other], [closes(KNOWN, current)])
+
+
+def test_relations_lead_from_and_to_what_lives_on() -> None:
+    stale, current, other = rated(2, 2, 2)
+    known, closed = uuid4(), KNOWN
+    new = [
+        leading_to(stale, known),
+        leading_to(current, stale.id, closed, known),
+        leading_to(other, current.id),
+    ]
+    closing = [closes(stale, current), closes(KNOWN, current)]
+
+    left = [[relation.to_id for relation in memory.relations] for memory in related_to_living(new, closing)]
+    assert left == [[], [known], [current.id]]
+    assert related_to_living(new, []) == new
+
+
+def leading_to(memory: NewMemory, *ids: UUID) -> NewMemory:
+    return replace(memory, relations=tuple(Relation(to_id=to_id, strength=0.8) for to_id in ids))
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[list[NewMemory], list[Closing], int]:
+    """New memories, closings among them (a later one closes an earlier one) and of known facts, and a cap."""
+    new = rated(*draw(st.lists(st.integers(1, 5), max_size=7)))
+    closing: list[Closing] = []
+    for place in range(len(new)):
+        if draw(st.booleans()):
+            closing.append(closes(uuid4(), new[place]))
+        if place + 1 < len(new) and draw(st.booleans()):
+            closing.append(closes(new[place], new[draw(st.integers(place + 1, len(new) - 1))]))
+    return new, closing, draw(st.integers(0, 8))
+
+
+@given(runs())
+def test_the_cap_holds_and_no_closing_hangs_in_the_air(run: tuple[list[NewMemory], list[Closing], int]) -> None:
+    new, closing, most = run
+    kept, rows = within_cap(new, closing, most)
+    ids = {memory.id for memory in kept}
+    made = {memory.id for memory in new}
+
+    assert len(kept) <= most
+    assert [memory for memory in new if memory in kept] == kept
+    assert all(row.new_id in ids and (row.old_id in ids or row.old_id not in made) for row in rows)
+    closed = {row.old_id for row in closing}
+    left_open = {memory.id for memory in kept} & closed - {row.old_id for row in rows}
+    assert left_open == set()
+    if len(new) > most:
+        assert least(kept) >= most_of(new, kept, closed)
+
+
+def least(kept: Sequence[NewMemory]) -> int:
+    return min((memory.importance for memory in kept), default=9)
+
+
+def most_of(new: Sequence[NewMemory], kept: Sequence[NewMemory], closed: set[UUID]) -> int:
+    """The importance of the best current memory that was dropped."""
+    return max((m.importance for m in new if m not in kept and m.id not in closed), default=0)

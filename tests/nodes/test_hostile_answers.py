@@ -2,12 +2,16 @@
 
 import random
 import string
+from collections.abc import Sequence
 
 import psycopg
 import pytest
 
+from mnemic.prompts.decide import Decision
+from mnemic.prompts.extraction import FactDraft
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
+from mnemic.state.graphs import FormationOutput
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -38,6 +42,18 @@ LISBON = "Ana works every day at the big old harbor office near the river bridge
 PORTO = "Ana works every day at the big old harbor office near the river bridge in Porto."
 
 
+async def form(
+    memory: Mnemic, model: LoopbackModel, *drafts: FactDraft, made: Sequence[Decision] = ()
+) -> FormationOutput:
+    """A further formation, of messages of its own, that brings these facts and decisions on them."""
+    model.answer(FACTS, facts(*drafts))
+    model.answer(DECISIONS, decisions(*made))
+    said = [f"{draft.content} Or so." for draft in drafts]
+    await memory.observe(ANA, turns(*said, *["Well."] * 9, minutes=60 * len(model.chat_requests)))
+    (run,) = await memory.form(ANA)
+    return run
+
+
 async def test_a_protected_reflection_stays_and_the_others_are_consolidated(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
@@ -59,30 +75,19 @@ async def test_a_protected_reflection_stays_and_the_others_are_consolidated(
 async def test_a_text_that_lives_already_does_not_stop_a_session(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    model.answer(FACTS, facts(fact(HIVES)))
-    await say(memory, ANA, "one")
+    await form(memory, model, fact(HIVES))
     superuser.execute(PROTECT, ("fact",))
-    nine = HIVES.replace("seven", "nine")
-    model.answer(FACTS, facts(fact(nine)))
-    model.answer(DECISIONS, decisions())
-    await memory.observe(ANA, turns("two", minutes=5))
-    await memory.form(ANA)
-    model.answer(FACTS, facts(fact(HIVES.replace("Porto.", "Porto these days of spring."))))
-    model.answer(DECISIONS, decisions(decision(1, "UPDATE", 1, text=HIVES)))
-    await memory.observe(ANA, turns("three", minutes=9))
-    await memory.form(ANA)
+    await form(memory, model, fact(HIVES.replace("seven", "nine")))
+    spring = fact(HIVES.replace("Porto.", "Porto these days of spring."))
+    await form(memory, model, spring, made=[decision(1, "UPDATE", 1, text=HIVES)])
 
     assert await contents(memory, ANA) == [HIVES]
 
 
 async def test_a_change_of_the_embedder_stops_no_session(memory: Mnemic, model: LoopbackModel, clean_db: Clone) -> None:
-    model.answer(FACTS, facts(fact(LISBON)))
-    await say(memory, ANA, "one")
+    await form(memory, model, fact(LISBON))
     async with scripted_memory(clean_db, model, embedder="openai:another-model") as other:
-        model.answer(FACTS, facts(fact(PORTO, 1), fact(LISBON, 2)))
-        model.answer(DECISIONS, decisions(decision(1, "DELETE", 1)))
-        await other.observe(ANA, turns("two", "three", "four", "five", minutes=5))
-        await other.form(ANA)
+        await form(other, model, fact(PORTO, 1), fact(LISBON, 2), made=[decision(1, "DELETE", 1)])
 
         assert LISBON in await contents(other, ANA)
 
@@ -94,44 +99,23 @@ async def test_what_is_told_in_confidence_reaches_the_group_by_no_episode(
     model.answer(FACTS, facts(*([fact("Ana was diagnosed with cancer.", private=True)] if draft else [])))
     model.answer(REFLECTIONS, reflections(episode="Ana told Bo on 2 March 2026 about a cancer diagnosis and a debt."))
     for minutes in (0, 30):
-        told = turns(f"I have cancer, a diagnosis and a debt {minutes}", user="ana", minutes=minutes)
+        replies = turns(f"I have cancer, a diagnosis and a debt {minutes}", user="ana", minutes=minutes)
         await memory.observe(
-            TEAM, [*told, *turns(f"oh {minutes}", user="bo", minutes=minutes + 3)], several_speakers=True
+            TEAM, [*replies, *turns(f"oh {minutes}", user="bo", minutes=minutes + 3)], several_speakers=True
         )
         await memory.form(TEAM)
 
     assert [found.content for found in await memory.query(AWAY, "Ana cancer diagnosis debt")] == []
 
 
-async def test_an_update_brings_nothing_in_that_nobody_said(memory: Mnemic, model: LoopbackModel) -> None:
-    opens = "The harbor office opens at eight in the morning."
-    model.answer(FACTS, facts(fact(opens, scope="agent", subject="office", category="knowledge")))
-    await say(memory, ANA, opens)
-    weekdays = opens.replace("morning.", "morning on weekdays.")
-    model.answer(FACTS, facts(fact(weekdays, scope="agent", subject="office", category="knowledge")))
-    smuggled = "The harbor office opens at eight, and Ana lives in 12 Pine Street."
-    model.answer(DECISIONS, decisions(decision(1, "UPDATE", 1, text=smuggled)))
-    await memory.observe(ANA, turns(weekdays, minutes=5))
-    await memory.form(ANA)
-
-    assert await contents(memory, identity("zed", session="s2")) == sorted([opens, weekdays])
-
-
 async def test_updates_close_no_more_than_deletions_may(memory: Mnemic, model: LoopbackModel) -> None:
     boats = [
         f"Ana owns the harbor boat called {name} in Porto." for name in ("Alba", "Brisa", "Coral", "Horta", "Ilha")
     ]
-    model.answer(FACTS, facts(*[fact(boat, place) for place, boat in enumerate(boats, start=1)]))
-    model.answer(DECISIONS, decisions())
-    await say(memory, ANA, *[f"m{place}" for place in range(10)])
-    model.answer(
-        FACTS, facts(fact("Ana owns the harbor boat called Alba in Porto since May."), fact("Ana owns a boat.", 2))
-    )
-    everything = range(1, 20)
-    merged = "Ana owns the harbor boat Alba in Porto since May."
-    model.answer(DECISIONS, decisions(decision(1, "UPDATE", *everything, text=merged)))
-    await memory.observe(ANA, turns(*[f"n{place}" for place in range(4)], minutes=60))
-    (run,) = await memory.form(ANA)
+    await form(memory, model, *[fact(boat, place) for place, boat in enumerate(boats, start=1)])
+    since = fact("Ana owns the harbor boat called Alba in Porto since May.")
+    everything = decision(1, "UPDATE", *range(1, 20), text="Ana owns the harbor boat Alba in Porto since May.")
+    run = await form(memory, model, since, fact("Ana owns a boat.", 2), made=[everything])
 
     assert run["superseded"] == 1 + memory.settings.deletions_per_run
 
@@ -140,13 +124,9 @@ async def test_an_update_keeps_the_discretion_and_the_weight_of_what_it_renews(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     pills = "Ana takes the blue pills at the harbor clinic."
-    model.answer(FACTS, facts(fact(pills, private=True, importance=5)))
-    await say(memory, ANA, "one")
     since = pills.replace("clinic.", "clinic on 3 May 2026.")
-    model.answer(FACTS, facts(fact(since, importance=1)))
-    model.answer(DECISIONS, decisions(decision(1, "UPDATE", 1, text=since)))
-    await memory.observe(ANA, turns("two", minutes=5))
-    await memory.form(ANA)
+    await form(memory, model, fact(pills, private=True, importance=5))
+    await form(memory, model, fact(since, importance=1), made=[decision(1, "UPDATE", 1, text=since)])
 
     (kept,) = await memory.memories(ANA, ["fact"])
     assert (kept.content, kept.private, kept.importance) == (since, True, 5)
@@ -169,12 +149,8 @@ async def test_a_tools_text_is_nobodys_wish(memory: Mnemic, model: LoopbackModel
 
 
 async def test_who_returns_to_an_old_truth_in_one_breath_keeps_it(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact(LISBON)))
-    await say(memory, ANA, "one")
-    model.answer(FACTS, facts(fact(PORTO, 1), fact(LISBON, 2)))
-    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1)))
-    await memory.observe(ANA, turns("moved to Porto", "moved back to Lisbon", "ok", "fine", minutes=9))
-    await memory.form(ANA)
+    await form(memory, model, fact(LISBON))
+    await form(memory, model, fact(PORTO, 1), fact(LISBON, 2), made=[decision(1, "DELETE", 1)])
 
     assert LISBON in await contents(memory, ANA)
 

@@ -20,6 +20,7 @@ from tests.support.played_refinements import (
     KEY,
     OSLO,
     SHORT,
+    USAGE,
     complete,
     delete,
     events,
@@ -42,10 +43,12 @@ from tests.support.server import Clone
 async def test_a_session_merges_and_its_figures_are_counted(memory: Mnemic, model: LoopbackModel) -> None:
     await keep(memory, SHORT, ENGLISH, OSLO, "Ana wants tables.", "Ana likes maps.")
 
-    _, result = await play(
+    replies, result = await play(
         memory, model, merge(1, 2), update(3, "Ana sails from Oslo 9 May 2026."), protect(4), delete(5)
     )
 
+    assert all(map(USAGE.search, replies))
+    assert replies[-1].startswith("[5] is deleted. You may remove 1 more.")
     (row,) = await memory.refinements(ANA)
     assert result == {
         "scope_key": KEY,
@@ -86,7 +89,7 @@ async def test_a_journal_memory_tells_of_it_with_figures_that_no_summary_changes
     assert (journal.category, journal.scope_key, journal.subject) == ("journal", KEY, "Ana")
     for search_type in ("text", "semantic"):
         found = await memory.query(ANA, journal.content, categories=["journal"], search_type=search_type)
-        assert [one.content for one in found] == [journal.content]
+        assert [item.content for item in found] == [journal.content]
 
 
 async def test_a_session_without_an_embedder_ends_too(memory: Mnemic, model: LoopbackModel) -> None:
@@ -124,19 +127,6 @@ async def test_the_history_tells_of_the_session_and_all_it_did(
     assert figures == {"ended": "completed", "duplicates": 1, "merged": 2, "protected": 1, "memories_after": 2}
     assert not {"content", "summary", "holder"} & (begun.keys() | ended.keys())  # figures and codes alone
     assert await administration.verify() == []
-
-
-async def test_a_person_undoes_a_whole_session_in_one_call(memory: Mnemic, model: LoopbackModel) -> None:
-    before = [SHORT, ENGLISH, OSLO, OSLO.replace(" ", "  "), "Ana wants tables."]  # of the duplicates one goes first
-    await keep(memory, *before)
-    _, result = await play(memory, model, merge(1, 2), update(3, "Ana sails from Oslo, 9 May '26."), delete(4))
-    assert len(await living(memory)) == 2
-
-    rolled = await memory.undo_refinement(ANA, result["refinement_id"] or "")
-
-    assert rolled.op_id is not None
-    assert await living(memory) == sorted(before)
-    assert await memory.memories(ANA, ["journal"]) == []
 
 
 # -- when it begins
@@ -217,31 +207,19 @@ async def test_one_session_runs_on_a_scope_key_at_a_time(memory: Mnemic, model: 
     assert met == ["planned", "planned"]
 
 
-async def test_a_session_that_broke_off_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
-    await keep(memory, SHORT, ENGLISH, OSLO)
-    model.answer(offering("complete_refinement"), calling(merge(1, 2)), 401)
-    with pytest.raises(ModelError):
-        await memory.refine(ANA, KEY, force=True)
-    (broken,) = await memory.refinements(ANA)
-    planned = await memory.refine(ANA, KEY, dry_run=True)
-    model.answer(offering("complete_refinement"), calling(DONE))
-
-    result = await memory.refine(ANA, KEY)
-
-    assert (broken.ended, broken.is_held) == (None, False)
-    assert (planned["outcome"], planned["resumed"], planned["refinement_id"]) == ("planned", True, str(broken.id))
-    assert (result["resumed"], result["refinement_id"], result["merged"]) == (True, str(broken.id), 2)
-    assert (result["memories_before"], result["memories_after"], result["steps"]) == (3, 2, 3)
-
-
 async def test_one_that_is_resumed_when_all_its_memories_are_gone_ends(memory: Mnemic, model: LoopbackModel) -> None:
     kept = await keep(memory, SHORT)
     model.answer(offering("complete_refinement"), 401)
     with pytest.raises(ModelError):
         await memory.refine(ANA, KEY, force=True)
+    (broken,) = await memory.refinements(ANA)
+    planned = await memory.refine(ANA, KEY, dry_run=True)
     await memory.erase(ANA, kept[0].id)
 
     result = await memory.refine(ANA, KEY)
+
+    assert (broken.ended, broken.is_held) == (None, False)
+    assert (planned["outcome"], planned["resumed"], planned["refinement_id"]) == ("planned", True, str(broken.id))
 
     assert (result["outcome"], result["ended"], result["resumed"]) == ("ended", "finished", True)
     assert (result["memories_before"], result["memories_after"]) == (1, 0)

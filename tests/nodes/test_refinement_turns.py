@@ -1,4 +1,4 @@
-"""The turns of a refinement: what the agent is shown, batch by batch, and where its session ends at the latest."""
+"""The turns of a refinement: what its agent is shown, where it ends, and what it may lose and protect at most."""
 
 import asyncio
 import threading
@@ -8,17 +8,21 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.operations.refinement import session as open_refinement
+from mnemic.operations.refinement import session as session_module
 from mnemic.operations.refinement.session import CoreMemoryEditor
-from mnemic.policy.refinement import batches
+from mnemic.policy.refinement import batches, lost_memories
 from mnemic.service.memory import Mnemic
 from mnemic.state.refinement import LedgerEntry
+from mnemic.storage import refinements
 from tests.support.loopback import LoopbackModel, Reply, calling, offering
 from tests.support.played_refinements import (
     ANA,
     DONE,
+    ENGLISH,
     KEY,
+    OSLO,
     SHORT,
+    Call,
     answers,
     delete,
     keep,
@@ -71,21 +75,6 @@ async def test_the_agent_is_shown_who_it_is_how_much_there_is_and_every_memory(
     # never an id
     assert str(made[0].id) not in str(model.chat_requests)
     assert result["target_tokens"] == 77
-
-
-async def test_another_agent_has_its_own_model_and_persona(clean_db: Clone, model: LoopbackModel) -> None:
-    async with scripted_memory(clean_db, model, agent_model="openai:common", persona="One of many.") as service:
-        museum = identity("ana", agent="museum")
-        await keep(service, SHORT)
-        await keep(service, SHORT, who=museum)
-        await service.configure_agent(museum, agent_model="openai:museum", persona="The museum.")
-        asked = []
-        for who in (ANA, museum):
-            await play(service, model, who=who)
-            (request,) = model.chat_requests
-            asked.append((request["model"], "The museum." in shown(request), "One of many." in shown(request)))
-
-    assert asked == [("common", False, True), ("museum", True, False)]
 
 
 async def test_a_long_memory_is_shown_batch_by_batch(clean_db: Clone, model: LoopbackModel) -> None:
@@ -141,14 +130,6 @@ async def test_a_session_ends_at_its_limits_and_its_journal_says_so(
     assert journal.content.startswith("Refinement: 2 \u2192 1 memories, about 9 tokens saved. ")
 
 
-async def test_a_turn_without_a_call_ends_a_session_of_one_batch(memory: Mnemic, model: LoopbackModel) -> None:
-    await keep(memory, SHORT)
-
-    _, result = await play(memory, model, ends=False)
-
-    assert result["ended"] == "finished"
-
-
 # -- what may be named
 
 
@@ -193,19 +174,6 @@ async def test_control_where_all_is_numbered_at_once_what_was_not_shown_is_chang
     assert [answer.startswith("Refused") for answer in blind[:3]] == [False] * 3
 
 
-async def test_numbers_stay_the_same_from_batch_to_batch(clean_db: Clone, model: LoopbackModel) -> None:
-    async with scripted_memory(clean_db, model, refinement_batch_tokens=8) as service:
-        await keep(service, SHORT, "Boats are kept at Porto quay.", "Carl is a diabetic person.")
-        silent, look = calling(text="Done."), calling(search(query=""))
-        model.answer(offering("complete_refinement"), silent, look, silent)
-        await service.refine(ANA, KEY, force=True)
-
-    ledgers = [shown(request).partition("<ledger>\n")[2][:3] for request in model.chat_requests]
-    assert ledgers == ["[1]", "[2]", "[2]", "[3]"]
-    (told,) = answers(model.chat_requests[2])
-    assert [line[:3] for line in told.splitlines()[1:-1]] == ["[1]", "[2]", "[3]"]
-
-
 @pytest.mark.parametrize("blocks", [False, True], ids=["", "control: on the event loop"])
 async def test_while_a_long_memory_is_cut_into_batches_others_go_on(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, blocks: bool
@@ -223,9 +191,139 @@ async def test_while_a_long_memory_is_cut_into_batches_others_go_on(
     async def here(act: Any, *given: Any, **named: Any) -> Any:
         return act(*given, **named)
 
-    monkeypatch.setattr(open_refinement, "batches", waiting)
+    monkeypatch.setattr(session_module, "batches", waiting)
     if blocks:
         monkeypatch.setattr(asyncio, "to_thread", here)
     await play(memory, model)
 
     assert found == [not blocks]
+
+
+# -- what a session may lose and protect at most, in however many steps
+
+LONG = "Ana mends sails, paints boats, repairs engines, sells anchors, teaches knots and rents canoes near Bergen."
+LAW = "Ana must never be called before nine."
+#: What a session must not lose unnoticed, each in a few words of its own.
+BRIEF = [f"Ana {words}." for words in ("is allergic to peanuts", "must take insulin", "promised to call her mother",
+                                       "plays chess", "likes jazz", "grows tomatoes", "fears dogs")]  # fmt: skip
+#: Each keeps a third of the words of the one before it, and the second none of the first.
+STEPS = (
+    "Ana mends sails, boats, anchors, knots, says Olaf Svensson of the Viken yard.",
+    "Olaf Svensson has the Viken yard.",
+)
+
+
+#: What there is, of which a quarter may go, rounded up; the calls, each with whether it is refused and the memories
+#: that its answer says it loses; and how many the session has lost in the end.
+CASES: dict[str, tuple[list[str], list[tuple[Call, bool, str]], int]] = {
+    "deletions": (
+        [SHORT, ENGLISH, OSLO, LAW, LONG],
+        [(delete(1), False, ""), (delete(2), False, ""), (delete(3), True, "[3]"), (update(3, "Fine."), True, "[3]")],
+        2,
+    ),
+    "a merge that keeps hardly a word": (
+        [SHORT, ENGLISH, OSLO, LAW, LONG],
+        [
+            (merge(1, 2, 3, 4, into="Be kind."), True, "[1], [2], [3], [4]"),
+            (merge(1, 2, into="Be kind."), False, "[1], [2]"),
+            (delete(3), True, "[3]"),
+        ],
+        2,
+    ),
+    "a merge that forgets one": ([SHORT, ENGLISH, BRIEF[0], OSLO], [(merge(1, 2, 3), False, "[3]")], 1),
+    "a merge into the text of one": (
+        [LONG, *BRIEF],
+        [(merge(*range(1, 9), into=LONG), True, "[2], [3], [4], [5], [6], [7], [8]")],
+        0,
+    ),
+    "what went into a merge is what its text is measured by": (
+        [LONG, SHORT, ENGLISH, OSLO, LAW],
+        [
+            (merge(1, 2, into=f"{LONG} {SHORT}"), False, ""),
+            (update(6, "Ana sells anchors near Bergen."), False, "[6]"),
+            (update(6, "Ana."), False, ""),  # what has gone does not go again
+            (delete(3), True, "[3]"),
+        ],
+        2,
+    ),
+    "what a merge put together goes one by one": (
+        [LONG, *BRIEF],
+        [
+            (merge(1, 2, 3, 4, into=" ".join([LONG, *BRIEF[:3]])), False, ""),
+            (delete(9), True, "[9]"),
+            (update(9, LONG), True, "[9]"),
+            (update(9, f"{LONG} {BRIEF[0]} {BRIEF[1]}"), False, "[9]"),
+            (update(9, f"{LONG} {BRIEF[0]}"), False, "[9]"),
+            (update(9, LONG), True, "[9]"),
+            (merge(9, 5, into=f"{LONG} {BRIEF[3]}"), True, "[9]"),
+        ],
+        2,
+    ),
+    "many small steps": ([LONG, SHORT], [(update(1, STEPS[0]), False, ""), (update(1, STEPS[1]), False, "[1]")], 1),
+}
+
+
+async def violations(memory: Mnemic, model: LoopbackModel, case: str) -> list[str]:
+    """Where a session does not keep to its bounds."""
+    texts, steps, count = CASES[case]
+    await keep(memory, *texts)
+    replies, _ = await play(memory, model, *(call for call, _, _ in steps))
+    wrong = []
+    for (call, is_refused, named), answer in zip(steps, replies, strict=True):
+        if answer.startswith("Refused: ") != is_refused:
+            wrong.append(f"{call}: {answer}")
+        elif (named != "" and not is_refused) != ("hardly anything" in answer) or f" {named}" not in answer:
+            wrong.append(f"{call} names {named}: {answer}")
+    lost = (await memory.refinements(ANA, limit=1))[0].removed
+    return [*wrong, *([f"{lost} lost, not {count}"] if lost != count else [])]
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_only_a_share_of_the_memories_may_be_lost(memory: Mnemic, model: LoopbackModel, case: str) -> None:
+    assert await violations(memory, model, case) == []
+
+
+async def _of_now(_: Any, __: Any, entry: Any) -> list[tuple[str, str]]:
+    """Originals, where a text is measured by the last one instead of what the session began with."""
+    return [(entry.content, entry.subject)]
+
+
+def _together(old: list[str], new: str, *, about: list[str]) -> list[bool]:
+    """The rule where the texts that are replaced are compared as if they were one."""
+    return [any(lost_memories([" ".join(old)], new, about=about))] * len(old)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("where", "name", "wrong", "case"),
+    [
+        (refinements, "originals", _of_now, "many small steps"),
+        (session_module, "lost_memories", _together, "a merge into the text of one"),
+    ],
+)
+async def test_control_without_its_rule_more_is_lost(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Any, case: str
+) -> None:
+    monkeypatch.setattr(where, name, wrong)
+
+    assert await violations(memory, model, case)
+
+
+async def test_what_is_lost_counts_for_the_session_and_not_for_the_next_one(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await keep(memory, SHORT, ENGLISH, OSLO)
+    first, _ = await play(memory, model, delete(1), delete(2))
+    second, _ = await play(memory, model, delete(1))
+
+    assert [answer.startswith("Refused") for answer in [*first, *second]] == [False, True, False]
+
+
+async def test_only_a_share_of_the_target_may_be_protected(clean_db: Clone, model: LoopbackModel) -> None:
+    async with scripted_memory(clean_db, model, refinement_target_tokens=80) as memory:  # a quarter: 20 tokens
+        await keep(memory, SHORT, ENGLISH, OSLO)
+        replies, result = await play(memory, model, protect(1), protect(2), protect(3), delete(1))
+
+    assert [answer.startswith("Refused") for answer in replies] == [False, False, True, True]
+    assert {"16", "20"} <= set(replies[2].split())
+    assert (result["protected"], result["deleted"]) == (2, 0)

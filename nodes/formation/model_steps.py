@@ -1,0 +1,220 @@
+"""Formation's steps in which a model answers, and what they need to know of what is stored.
+
+Facts are extracted, compared with those that are known and decided on; then come reflections and one episode. Or
+observations, in a single call in place of all of them.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from langgraph.runtime import Runtime
+
+from mnemic.models.structured import run_step
+from mnemic.operations.formation.builder import MemoryBuilder
+from mnemic.operations.formation.decisions import apply_decisions, compare_facts, concerned
+from mnemic.operations.formation.drafts import Drafts, ScopeResolver, crowded_out, foreign_tokens
+from mnemic.operations.formation.selection import most_important
+from mnemic.operations.messages.transcript import group_name, numbered, only_speaks, speakers
+from mnemic.operations.run.graph import metered
+from mnemic.operations.run.identity import identity_of
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.text.shape import display_name
+from mnemic.prompts.decide import DECIDE, DecideInput, ShownFact
+from mnemic.prompts.extraction import (
+    EXTRACT_FACTS,
+    EXTRACT_OBSERVATIONS,
+    EXTRACT_REFLECTIONS,
+    ExtractFactsOutput,
+    ExtractionInput,
+    ExtractObservationsOutput,
+    ExtractReflectionsOutput,
+    StandingText,
+)
+from mnemic.prompts.loader import Step
+from mnemic.prompts.repair import Flaw
+from mnemic.state.graphs import FormationState
+from mnemic.state.identity import Identity, scope_key, split_scope_key
+from mnemic.state.records import Memory, NewMemory, Standing
+from mnemic.storage import memories
+
+Answer = TypeVar("Answer", ExtractFactsOutput, ExtractReflectionsOutput, ExtractObservationsOutput)
+
+
+async def extract_facts(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
+    """One fast call; every text passes the validator, every owner comes from the messages it cites."""
+    if not resources.settings.overridden(state["overrides"]).rag:
+        return {"facts": []}
+    run = _Extraction(resources, identity_of(runtime), state)
+    answer, builder = await run.ask(EXTRACT_FACTS, MemoryBuilder.add_facts)
+    kept, update = run.kept(builder, answer.nothing_else)
+    places = {message.id: place for place, message in enumerate(state["batch"])}
+    kept.sort(key=lambda fact: (fact.valid_from, places[fact.source_message_ids[-1]]))
+    return {"facts": kept, "private": any(draft.private for draft in answer.facts), **update}
+
+
+async def find_similar(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
+    """Drops new facts that are known word for word, relates the others, and gathers what a decision is needed on.
+
+    One embedding batch, one query. The facts of one batch are compared with one another, too: who corrects themselves
+    does so in the same breath.
+    """
+    identity = identity_of(runtime)
+    facts, settings = state["facts"], resources.settings
+    vectors = await resources.embedder.embed([fact.search_text for fact in facts])
+    keys = [scope_key("user", user) for user in speakers(state["batch"])]
+    async with resources.database.scoped(identity, also=keys) as scoped:
+        stored = await memories.similar(
+            scoped,
+            [fact.scope_key for fact in facts],
+            vectors,
+            model=resources.embedder.name,
+            most=settings.neighbours,
+        )
+    # in a thread: 25 facts, each compared with all before it, take 20 ms
+    return await asyncio.to_thread(compare_facts, facts, vectors, stored, resources.embedder.bands, settings)
+
+
+async def decide(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
+    """ADD, UPDATE, DELETE with the new fact in its place, or NONE: one call for all facts, of what it was shown."""
+    facts, neighbours = state["facts"], state["neighbours"]
+    question = DecideInput(
+        facts=tuple(
+            ShownFact(
+                number=number,
+                content=fact.content,
+                dated=fact.valid_from,
+                known=tuple(
+                    ShownFact(number=place, content=old.content, dated=old.dated) for place, old in known.items()
+                ),
+            )
+            for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1)
+        )
+    )
+    deciding = run_step(DECIDE, question, resources.models)
+    output = (await metered(resources, identity_of(runtime), deciding)).output
+    outcome = apply_decisions(
+        facts,
+        neighbours,
+        output.decisions,
+        deletions=resources.settings.deletions_per_run,
+        foreign=foreign_tokens(state["batch"]),
+    )
+    changed = {fact.id for fact in facts if outcome.facts.get(fact.id, fact).content != fact.content}
+    return {
+        "facts": [*outcome.facts.values()],
+        "vectors": {key: vector for key, vector in state["vectors"].items() if key not in changed},
+        "closing": outcome.closings(),
+        "repeated": state["repeated"] + len(facts) - len(outcome.facts),
+        "repeats": [*state["repeats"], *outcome.repeats],
+    }
+
+
+async def extract_reflections(
+    state: FormationState, resources: Resources, runtime: Runtime[Identity]
+) -> FormationState:
+    """One slow call that sees what is already in context and the facts just decided on; the widest scope first."""
+    if not resources.settings.overridden(state["overrides"]).always_in_context:
+        return {"reflections": []}
+    run = _Extraction(resources, identity_of(runtime), state)
+
+    def add(builder: MemoryBuilder, answer: ExtractReflectionsOutput) -> None:
+        builder.add_reflections(answer)
+        builder.add_episode(answer.episode, private=state["private"])
+
+    standing = await run.standing()
+    answer, builder = await run.ask(EXTRACT_REFLECTIONS, add, standing=standing, new_facts=state["facts"])
+    return {
+        "reflections": [*builder.memories.values()],
+        "repeats": [*state["repeats"], *builder.repeats],
+        **builder.drafts.figures(),
+        "account": builder.drafts.account(state["account"], nothing_else=answer.nothing_else),
+    }
+
+
+async def extract_observations(
+    state: FormationState, resources: Resources, runtime: Runtime[Identity]
+) -> FormationState:
+    """One fast call that sees what is already in context; its observations become reflections."""
+    run = _Extraction(resources, identity_of(runtime), state)
+    standing = await run.standing()
+    answer, builder = await run.ask(EXTRACT_OBSERVATIONS, MemoryBuilder.add_observations, standing=standing)
+    kept, update = run.kept(builder, answer.nothing_else)
+    return {"reflections": kept, "repeats": builder.repeats, **update}
+
+
+class _Extraction(NamedTuple):
+    """A step that drafts memories, in one run."""
+
+    resources: Resources
+    identity: Identity
+    state: FormationState
+
+    async def standing(self) -> Sequence[Standing]:
+        """What is in context."""
+        async with self.resources.database.scoped(self.identity) as scoped:
+            return (await memories.standing(scoped)).scopes
+
+    async def ask(
+        self,
+        step: Step[ExtractionInput, Answer],
+        add: Callable[[MemoryBuilder, Answer], None],
+        *,
+        standing: Sequence[Standing] = (),
+        new_facts: Sequence[NewMemory] = (),
+    ) -> tuple[Answer, MemoryBuilder]:
+        """The step's answer, and the memories that were made of it; a useless answer is repaired once.
+
+        Args:
+            step: which.
+            add: gives the answer's drafts to the builder.
+            standing: what is in context, and not to be said again. Where others speak than the run's own user, nobody's
+                own memory may colour what is written for them: that is not shown, and not stored twice either.
+            new_facts: what this run has just decided on, likewise.
+
+        Raises:
+            ModelError: as `metered`.
+        """
+        state, batch = self.state, self.state["batch"]
+        group = group_name(self.identity, state["names"])
+        is_own = only_speaks(batch, self.identity.user_id)
+        step_input = ExtractionInput(
+            lines=numbered(batch),
+            group=group,
+            guidance=state["guidance"],
+            categories=self.resources.categories.formed,
+            limit=state["max_facts"],
+            standing=tuple(_shown(part, state["names"]) for part in standing if is_own or part.scope != "user"),
+            new_facts=tuple(fact.content for fact in new_facts),
+        )
+        resolver = ScopeResolver(batch, self.identity, group)
+        known: Sequence[Memory | NewMemory] = _known(standing, new_facts)
+
+        def built(answer: Answer) -> MemoryBuilder:
+            drafts = Drafts(step.prompt, len(batch))
+            builder = MemoryBuilder(resolver, self.resources.categories, drafts, [*known])
+            add(builder, answer)
+            return builder
+
+        def check(answer: Answer) -> Flaw | None:
+            return built(answer).drafts.flaw(answer.nothing_else)
+
+        asking = run_step(step, step_input, self.resources.models, check)
+        answer = (await metered(self.resources, self.identity, asking)).output
+        return answer, built(answer)
+
+    def kept(self, builder: MemoryBuilder, nothing_else: bool) -> tuple[list[NewMemory], FormationState]:
+        """As many memories as the run may bring, and what the channels tell of the drafts."""
+        drafted = [*builder.memories.values()]
+        kept = most_important(drafted, self.state["max_facts"])
+        account = builder.drafts.account(self.state["account"], nothing_else=nothing_else)
+        return kept, {**builder.drafts.figures(), "account": crowded_out(account, drafted, kept)}
+
+
+def _shown(part: Standing, names: Mapping[str, str]) -> StandingText:
+    scope, owner = split_scope_key(part.scope_key)
+    return StandingText(scope=scope, name=names.get(part.scope_key) or display_name(owner), text=part.text)
+
+
+def _known(standing: Sequence[Standing], new_facts: Sequence[NewMemory]) -> list[Memory | NewMemory]:
+    return [*(memory for part in standing for memory in [*part.texts, *part.facts]), *new_facts]
