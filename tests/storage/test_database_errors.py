@@ -84,12 +84,6 @@ async def test_text_that_cannot_be_sent_is_invalid_input(db: Database, ending: s
     assert CANARY not in everything(caught.value)
 
 
-async def test_the_encoders_own_error_would_have_quoted_it() -> None:
-    with pytest.raises(UnicodeEncodeError) as caught:
-        f"{CANARY}\ud800".encode()
-    assert CANARY in repr(caught.value.args)
-
-
 async def test_text_too_large_for_the_search_is_invalid_input(db: Database) -> None:
     words = " ".join(f"of{CANARY.replace(' ', '')}{number}" for number in range(60_000))
     with pytest.raises(InvalidInputError) as caught:

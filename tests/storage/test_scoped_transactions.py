@@ -33,14 +33,6 @@ async def test_a_read_is_one_statement_in_one_transaction(db: Database, statemen
     assert "from memories" in read
 
 
-async def test_the_record_of_statements_holds_the_service_and_nobody_else(
-    db: Database, clean_db: Clone, statements: Statements
-) -> None:
-    with statements(db) as sent, clean_db.as_superuser() as connection:
-        connection.execute("select 'by the superuser'")
-    assert sent == []
-
-
 async def test_the_scope_ends_with_the_transaction(clean_db: Clone) -> None:
     settings = "select current_setting('mnemic.agent_id', true), current_setting('mnemic.scope_keys', true)"
     async with clean_db.database(Settings(pool_size=1)) as db:
@@ -60,10 +52,6 @@ async def test_without_a_scope_no_table_shows_a_row(db: Database) -> None:
         for table in tables:
             row = await (await connection.execute(f"select count(*) from {table}")).fetchone()
             assert row == (0,), table
-
-
-async def test_the_catalog_is_read_only(db: Database) -> None:
-    async with db.catalog() as connection:
         with pytest.raises(ReadOnlySqlTransaction):
             await connection.execute("insert into agents (agent_id) values ('harbor')")
 
@@ -83,12 +71,6 @@ async def test_an_error_rolls_everything_back(db: Database) -> None:
     async with db.scoped(identity()) as scoped:
         assert await memories.living(scoped, ["fact"], most=10) == []
         assert await scopes.usage_totals(scoped) == []
-
-
-async def test_a_deadlock_asks_for_another_attempt(db: Database) -> None:
-    with pytest.raises(ConcurrentChangeError):
-        async with db.scoped(identity()) as scoped:
-            await scoped.execute("do $$ begin raise exception using errcode = 'deadlock_detected'; end $$", {})
 
 
 async def test_a_cut_connection_is_an_unavailable_database(db: Database, clean_db: Clone) -> None:

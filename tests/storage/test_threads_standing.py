@@ -42,15 +42,6 @@ async def test_each_thread_has_one_row_that_says_where_it_stands(db: Database, s
     assert misplaced(superuser) == []
 
 
-async def test_a_row_is_unique_for_agent_user_and_thread(db: Database, superuser: psycopg.Connection) -> None:
-    await put(db)
-    with pytest.raises(psycopg.errors.UniqueViolation):
-        superuser.execute(
-            "insert into mnemic.supervisor_checkpoints (agent_id, user_id, thread_id, checkpoint_data)"
-            " select agent_id, user_id, thread_id, checkpoint_data from mnemic.supervisor_checkpoints"
-        )
-
-
 async def test_a_row_holds_no_word_of_what_was_said(db: Database, superuser: psycopg.Connection) -> None:
     """The control: the saver's own tables hold it all."""
     await asking(saver_of(db)).ainvoke({**said(f"My {CANARY}"), "note": f"my {CANARY}"}, at("t"))

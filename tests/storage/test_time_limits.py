@@ -1,10 +1,7 @@
 """No transaction waits for ever: not for a statement, not for a row, and not for its own process."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import psycopg
 import pytest
 
 from mnemic.state.errors import DatabaseUnavailableError
@@ -21,31 +18,20 @@ ME = identity()
 SLOW = "select pg_sleep(0.5)"
 
 
-@contextmanager
-def held_row(clone: Clone) -> Iterator[psycopg.Connection]:
-    """The agent's row, locked by somebody else until the block ends."""
-    with clone.as_superuser() as connection, connection.transaction():
-        connection.execute("select 1 from mnemic.agents for update")
-        yield connection
-
-
 async def sleep(db: Database, *, for_recall: bool = False) -> None:
     async with db.scoped(ME, for_recall=for_recall) as scoped:
         await scoped.execute(SLOW, {})
 
 
-async def test_a_statement_that_takes_too_long_is_cut(clean_db: Clone) -> None:
-    async with clean_db.database(Settings(statement_timeout_seconds=0.1)) as db:
+@pytest.mark.parametrize(("limit", "for_recall"), [("statement", False), ("recall", True)])
+async def test_a_statement_that_takes_too_long_is_cut(clean_db: Clone, limit: str, for_recall: bool) -> None:
+    settings = Settings.model_validate({f"{limit}_timeout_seconds": 0.1, "pool_size": 1})
+    async with clean_db.database(settings) as db:
         with pytest.raises(DatabaseUnavailableError, match="too long") as caught:
-            await sleep(db)
+            await sleep(db, for_recall=for_recall)
+        if for_recall:
+            await sleep(db)  # the same connection: the limit ended with its transaction
     assert caught.value.sqlstate == "57014"
-
-
-async def test_a_recall_has_a_shorter_time_than_a_write(clean_db: Clone) -> None:
-    async with clean_db.database(Settings(recall_timeout_seconds=0.1, pool_size=1)) as db:
-        with pytest.raises(DatabaseUnavailableError, match="too long"):
-            await sleep(db, for_recall=True)
-        await sleep(db)  # the same connection: the limit ended with its transaction
 
 
 @pytest.mark.parametrize("for_recall", [False, True])
@@ -84,9 +70,11 @@ async def test_a_row_that_somebody_holds_is_an_error_and_nothing_is_half_written
             await scopes.record_usage(scoped, Usage(step="save", model="m", calls=1))
             await scopes.configure_agent(scoped, {"rag": False})
 
-        with held_row(clean_db), pytest.raises(DatabaseUnavailableError, match="another transaction") as caught:
-            async with db.scoped(ME) as scoped:
-                await act(scoped)
+        with clean_db.as_superuser() as other, other.transaction():
+            other.execute("select 1 from mnemic.agents for update")
+            with pytest.raises(DatabaseUnavailableError, match="another transaction") as caught:
+                async with db.scoped(ME) as scoped:
+                    await act(scoped)
         assert caught.value.sqlstate == "55P03"
         async with db.scoped(ME) as scoped:
             assert (await scopes.usage_totals(scoped), await scopes.agent_settings(scoped)) == ([], {})
@@ -94,7 +82,7 @@ async def test_a_row_that_somebody_holds_is_an_error_and_nothing_is_half_written
             assert len(await scopes.usage_totals(scoped)) == 1
 
 
-async def stand_still(db: Database) -> tuple[Exception | None, Exception | None]:
+async def stand_still(db: Database) -> list[BaseException | None]:
     """What becomes of a transaction that stands still with the agent's head, and of another one that wants it."""
     held, over = asyncio.Event(), asyncio.Event()
 
@@ -113,61 +101,35 @@ async def stand_still(db: Database) -> tuple[Exception | None, Exception | None]
         finally:
             over.set()
 
-    first, second = await asyncio.gather(frozen(), other(), return_exceptions=True)
-    assert not isinstance(first, BaseException) or isinstance(first, DatabaseUnavailableError)
-    assert not isinstance(second, BaseException) or isinstance(second, DatabaseUnavailableError)
-    return first, second
+    return await asyncio.gather(frozen(), other(), return_exceptions=True)
 
 
-async def test_a_transaction_that_stands_still_is_ended_and_others_go_on(
-    clean_db: Clone, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("idle", "head", "lock", "failed"),
+    [
+        pytest.param(0.1, 10, 20, "the frozen one", id="it is ended and others go on"),
+        pytest.param(0.5, 10, 0.05, "the frozen one", id="the head is waited for longer than another row"),
+        pytest.param(5, 0, 0.05, "the other", id="control: with the patience of any other row"),
+        pytest.param(600, 0.5, 0.5, "the other", id="control: without the limit", marks=pytest.mark.thorough),
+    ],
+)
+async def test_a_transaction_that_stands_still_costs_nobody_a_save(
+    clean_db: Clone, monkeypatch: pytest.MonkeyPatch, idle: float, head: float, lock: float, failed: str
 ) -> None:
-    monkeypatch.setattr(pool_module, "IDLE_SECONDS", 0.1)
-    async with clean_db.database(Settings(lock_timeout_seconds=20)) as db:
+    monkeypatch.setattr(pool_module, "IDLE_SECONDS", idle)
+    monkeypatch.setattr(pool_module, "HEAD_SECONDS", head)
+    async with clean_db.database(Settings(lock_timeout_seconds=lock)) as db:
         await remember(db, ME)
-        first, second = await stand_still(db)
-        assert isinstance(first, DatabaseUnavailableError)
-        assert second is None
+        ends = await stand_still(db)
+        assert [isinstance(end, DatabaseUnavailableError) for end in ends] == [
+            failed == "the frozen one",
+            failed == "the other",
+        ]
         await remember(db, ME)
-
-
-@pytest.mark.thorough
-async def test_with_no_such_limit_the_others_would_have_failed(
-    clean_db: Clone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pool_module, "IDLE_SECONDS", 600)
-    monkeypatch.setattr(pool_module, "HEAD_SECONDS", 0.5)
-    async with clean_db.database(Settings(lock_timeout_seconds=0.5)) as db:
-        await remember(db, ME)
-        first, second = await stand_still(db)
-        assert first is None
-        assert isinstance(second, DatabaseUnavailableError)
 
 
 def test_the_head_is_waited_for_until_a_frozen_holder_is_ended() -> None:
     assert pool_module.HEAD_SECONDS > pool_module.IDLE_SECONDS
-
-
-async def test_a_frozen_holder_of_the_head_costs_nobody_a_save(
-    clean_db: Clone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pool_module, "IDLE_SECONDS", 0.5)
-    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
-        await remember(db, ME)
-        first, second = await stand_still(db)
-    assert isinstance(first, DatabaseUnavailableError)
-    assert second is None
-
-
-async def test_with_the_patience_of_any_other_row_it_would(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "IDLE_SECONDS", 5)
-    monkeypatch.setattr(pool_module, "HEAD_SECONDS", 0)
-    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
-        await remember(db, ME)
-        first, second = await stand_still(db)
-    assert first is None
-    assert isinstance(second, DatabaseUnavailableError)
-    assert second.sqlstate == "55P03"
 
 
 async def test_the_longer_wait_is_for_the_head_alone(clean_db: Clone) -> None:
