@@ -2,12 +2,11 @@
 
 import uuid
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from mnemic.policy.recall.ranking import PLAIN, WEIGHTS
-from mnemic.state.records import Found, NewMemory, Relation
+from mnemic.state.records import NewMemory, Relation
 from mnemic.storage.database import Database
 from tests.support.asking import ME, ask, contents, keep
 from tests.support.worlds import direction, identity, memory, message, remember
@@ -17,51 +16,47 @@ QUESTION = "Where is the lighthouse?"
 NEAR, FAR = 20, 24
 
 
-async def both_orders(db: Database, only: str, **asked: Any) -> tuple[list[str], list[str]]:
+async def both_orders(db: Database, only: str, question: str = QUESTION) -> tuple[list[str], list[str]]:
     """Texts as the one addition orders them, and as nothing does."""
-    one = replace(PLAIN, **{only: getattr(WEIGHTS, only)})
-    with_it = await ask(db, asked.get("question", QUESTION), direction(0), weights=one, search_type="semantic")
-    without = await ask(db, asked.get("question", QUESTION), direction(0), weights=PLAIN, search_type="semantic")
+    added = replace(PLAIN, **{only: getattr(WEIGHTS, only)})
+    with_it = await ask(db, question, direction(0), weights=added, search_type="semantic")
+    without = await ask(db, question, direction(0), weights=PLAIN, search_type="semantic")
     return contents(with_it), contents(without)
 
 
-async def store_two(db: Database, near: NewMemory, far: NewMemory) -> None:
+NEARER, FARTHER = memory("near"), memory("far")
+OF_BO, OF_INES = replace(NEARER, subject="Bo"), replace(FARTHER, subject="Ines Duarte")
+OF_THE_ASKER = replace(FARTHER, subject="X", subject_user_id="ana")
+#: What lifts the farther of two: the addition, both, and the question.
+LIFTED = {
+    "it is about somebody the question names": ("named", OF_BO, OF_INES, "Where does Ines keep the boat?"),
+    "it is the asker's own": ("named", OF_BO, OF_THE_ASKER, "Where is my boat?"),
+    "it is about the asker": ("named", OF_BO, OF_THE_ASKER, "What did I say?"),
+    "it is important": ("importance", NEARER, replace(FARTHER, importance=5), QUESTION),
+    "the other is an insight": ("insight", replace(NEARER, kind="insight"), FARTHER, QUESTION),
+}
+
+
+@pytest.mark.parametrize(("only", "near", "far", "question"), LIFTED.values(), ids=LIFTED)
+async def test_the_farther_of_two_comes_first_where(
+    db: Database, only: str, near: NewMemory, far: NewMemory, question: str
+) -> None:
     await remember(db, ME, near, far, vectors={near.id: direction(NEAR), far.id: direction(FAR)})
-
-
-async def test_a_fact_about_somebody_the_question_names_comes_first(db: Database) -> None:
-    await store_two(db, replace(memory("near"), subject="Bo"), replace(memory("far"), subject="Ines Duarte"))
-    question = "Where does Ines keep the boat?"
-    assert await both_orders(db, "named", question=question) == (["far", "near"], ["near", "far"])
-    assert (await both_orders(db, "named", question="Where is it?"))[0] == ["near", "far"]
+    assert await both_orders(db, only, question) == (["far", "near"], ["near", "far"])
+    if only == "named":
+        assert (await both_orders(db, only, "Where is it?"))[0] == ["near", "far"]
 
 
 async def test_what_the_named_speaker_said_comes_first(db: Database) -> None:
     await keep(db, replace(message("near"), author="Bo"), direction(NEAR))
     await keep(db, replace(message("far", session="s2"), author="Ines"), direction(FAR), who=identity(session="s2"))
     question = "What did Ines say?"
-    assert await both_orders(db, "named", question=question) == (["far", "near"], ["near", "far"])
-
-
-@pytest.mark.parametrize("question", ["Where is my boat?", "What did I say?"])
-async def test_the_askers_own_affairs_come_first_where_they_are_meant(db: Database, question: str) -> None:
-    await store_two(db, replace(memory("near"), subject="Bo"), replace(memory("far", subject_user="ana"), subject="X"))
-    assert await both_orders(db, "named", question=question) == (["far", "near"], ["near", "far"])
-
-
-async def test_what_is_important_comes_first(db: Database) -> None:
-    await store_two(db, memory("near"), replace(memory("far"), importance=5))
-    assert await both_orders(db, "importance") == (["far", "near"], ["near", "far"])
-
-
-async def test_an_insight_counts_for_less(db: Database) -> None:
-    await store_two(db, memory("near", kind="insight"), memory("far"))
-    assert await both_orders(db, "insight") == (["far", "near"], ["near", "far"])
+    assert await both_orders(db, "named", question) == (["far", "near"], ["near", "far"])
 
 
 async def test_a_message_beside_one_that_fits_comes_first(db: Database) -> None:
-    told = [message("fits"), message("beside"), message("apart"), message("far apart")]
-    for said, angle in zip(told, (0, FAR, 90, NEAR), strict=True):
+    spoken = [message("fits"), message("beside"), message("apart"), message("far apart")]
+    for said, angle in zip(spoken, (0, FAR, 90, NEAR), strict=True):
         await keep(db, said, direction(angle))
     assert await both_orders(db, "neighbour") == (
         ["fits", "beside", "far apart", "apart"],
@@ -79,16 +74,11 @@ async def test_a_message_of_a_session_that_fits_comes_first(db: Database) -> Non
 
 
 async def test_a_fact_has_the_neighbours_of_the_message_it_was_formed_from(db: Database) -> None:
-    told = [message("fits"), message("source")]
-    for said, angle in zip(told, (0, 80), strict=True):
+    spoken = [message("fits"), message("source")]
+    for said, angle in zip(spoken, (0, 80), strict=True):
         await keep(db, said, direction(angle))
-    await remember(
-        db,
-        ME,
-        near := memory("near"),
-        far := memory("far", sources=[told[1]]),
-        vectors={near.id: direction(NEAR), far.id: direction(FAR)},
-    )
+    near, far = memory("near"), memory("far", sources=[spoken[1]])
+    await remember(db, ME, near, far, vectors={near.id: direction(NEAR), far.id: direction(FAR)})
     with_it, without = await both_orders(db, "neighbour")
     assert with_it.index("far") < with_it.index("near")
     assert without.index("near") < without.index("far")
@@ -159,13 +149,7 @@ async def test_a_score_is_the_sum_of_its_explanation(db: Database) -> None:
     for one in results:
         assert one.score == pytest.approx(one.explanation.fused + sum(one.explanation.boosts.values()))
     names = {name for one in results for name in one.explanation.boosts}
-    assert names == {
-        *("named", "important", "insight", "neighbour", "in_session", "source", "repeated", "related"),
-    }
-
-
-def by_content(results: list[Found]) -> dict[str, Found]:
-    return {one.content: one for one in results}
+    assert names == {"named", "important", "insight", "neighbour", "in_session", "source", "repeated", "related"}
 
 
 async def test_memories_related_to_the_results_come_along_behind_them(db: Database) -> None:
@@ -183,4 +167,4 @@ async def test_memories_related_to_the_results_come_along_behind_them(db: Databa
     # from the other end of the relation too
     results = await ask(db, QUESTION, direction(90), top_k=1, search_type="semantic")
     assert results[0].content in others
-    assert by_content(results)["found"].related_to == results[0].item_id
+    assert [one.related_to for one in results if one.content == "found"] == [results[0].item_id]

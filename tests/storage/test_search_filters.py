@@ -62,22 +62,34 @@ async def test_a_user_has_what_is_theirs_what_is_about_them_and_what_they_said(w
     assert await find(world, filters={"user_id": "nobody"}) == set()
 
 
-async def test_another_agent_is_one_that_does_not_exist(world: Database) -> None:
-    assert await find(world, filters={"agent_id": "harbor"}) == EVERYTHING
-    assert await find(world, filters={"agent_id": "museum"}) == set()
-    assert await find(world, filters={"agent_id": "museum", "user_id": "ana"}) == set()
+OF_MEMORIES = {text for text in EVERYTHING if "said" not in text}
+#: What a filter leaves, by its names: a role is the one that stored a memory, and the speakers of a message.
+NARROWED: list[tuple[dict[str, Any], set[str]]] = [
+    ({"agent_id": "harbor"}, EVERYTHING),
+    ({"agent_id": "museum"}, set()),
+    ({"agent_id": "museum", "user_id": "ana"}, set()),
+    ({"role": "supervisor"}, OF_MEMORIES),
+    ({"role": "assistant"}, {"lighthouse said it"}),
+    ({"role": "user"}, {"lighthouse said I"}),
+    ({"role": "user", "user_id": "ana"}, {"lighthouse said I"}),
+    ({"actor_id": "ana"}, EVERYTHING - {"lighthouse said it"}),
+    ({"actor_id": "bo"}, set()),
+]
+OF_SCOPES: list[tuple[tuple[str, ...], set[str]]] = [
+    (("group",), {"lighthouse of the pier"}),
+    (("user", "session"), {"lighthouse of mine", "lighthouse said I", "lighthouse said it"}),
+    (("agent",), {"lighthouse of all, of Ana", "lighthouse of all, of Bo"}),
+    ((), set()),
+]
 
 
-async def test_a_role_is_the_one_that_stored_a_memory_and_the_speakers_of_a_message(world: Database) -> None:
-    memories = {text for text in EVERYTHING if "said" not in text}
-    assert await find(world, filters={"role": "supervisor"}) == memories
-    assert await find(world, filters={"role": "assistant"}) == {"lighthouse said it"}
-    assert await find(world, filters={"role": "user"}) == {"lighthouse said I"}
-
-
-async def test_an_actor_is_who_stored_a_memory_and_who_spoke(world: Database) -> None:
-    assert await find(world, filters={"actor_id": "ana"}) == EVERYTHING - {"lighthouse said it"}
-    assert await find(world, filters={"actor_id": "bo"}) == set()
+async def test_filters_and_scopes_narrow_alone_and_together(world: Database) -> None:
+    for filters, expected in NARROWED:
+        assert await find(world, filters=filters) == expected, filters
+    for scopes, expected in OF_SCOPES:
+        assert await find(world, scopes=scopes) == expected, scopes
+    assert await find(world, who=identity("bo"), scopes=("user", "group", "session")) == set()
+    assert await find(world, filters={"user_id": "ana"}, scopes=("agent",)) == {"lighthouse of all, of Ana"}
 
 
 async def test_a_run_stores_memories_and_no_messages(world: Database, superuser: psycopg.Connection) -> None:
@@ -114,23 +126,6 @@ async def test_a_message_is_as_recent_as_it_was_said(world: Database) -> None:
     assert await find(world, filters={"updated_before": MORNING}) == set()
     assert said <= await find(world, filters={"updated_after": MORNING})
     assert said.isdisjoint(await find(world, filters={"updated_after": after}))
-
-
-async def test_scopes_narrow_to_what_the_identity_has(world: Database) -> None:
-    assert await find(world, scopes=("group",)) == {"lighthouse of the pier"}
-    assert await find(world, scopes=("user", "session")) == {
-        "lighthouse of mine",
-        "lighthouse said I",
-        "lighthouse said it",
-    }
-    assert await find(world, scopes=("agent",)) == {"lighthouse of all, of Ana", "lighthouse of all, of Bo"}
-    assert await find(world, scopes=()) == set()
-    assert await find(world, who=identity("bo"), scopes=("user", "group", "session")) == set()
-
-
-async def test_filters_narrow_together(world: Database) -> None:
-    assert await find(world, filters={"user_id": "ana"}, scopes=("agent",)) == {"lighthouse of all, of Ana"}
-    assert await find(world, filters={"user_id": "ana", "role": "user"}) == {"lighthouse said I"}
 
 
 @pytest.mark.thorough
