@@ -61,8 +61,6 @@ def _view(harm: str, found: str, *, materialized: bool = False) -> Case:
 #: What an administrator might do, the only check that fails then, what it found, and the statement that mends it.
 MENDED: list[Case] = [
     _row_security("entries", "disable"),
-    _row_security("memories", "no force"),
-    _row_security("checkpoint_writes", "no force"),
     (
         "create table mnemic.notes (); alter table mnemic.notes owner to mnemic_owner",
         "row security",
@@ -89,9 +87,7 @@ MENDED: list[Case] = [
     _right("create", "schema mnemic", "mnemic_app"),
     _right("execute", "function mnemic.erase_contents", "mnemic_app"),
     _right("execute", "function mnemic.searchable", "public"),
-    _trigger("checkpoints", "stands_at"),
     _trigger("history_contents", "erased_only"),
-    _trigger("memories", "guard"),
     _trigger("memories", "record_insert", "enable replica"),
     _owner("table mnemic.memories", "mnemic_app"),
     _owner("function mnemic.set_protection"),

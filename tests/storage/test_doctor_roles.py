@@ -1,13 +1,8 @@
 """The doctor on roles: a service with too much power, and administrators, who read no content and write nothing."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
 
-from mnemic.state.settings import Settings
 from mnemic.storage import doctor
-from mnemic.storage.database import Database
 from mnemic.storage.doctor import require_sound
 from tests.support.matrix import few_first
 from tests.support.server import Clone
@@ -33,22 +28,12 @@ CONTENT = {
 }
 
 
-@asynccontextmanager
-async def logged_in(clone: Clone, role: str) -> AsyncIterator[Database]:
-    database = Database(clone.dsn_of(role), Settings())
-    await database.open()
-    try:
-        yield database
-    finally:
-        await database.close()
-
-
 @pytest.mark.parametrize(
     ("right", "remedy"), few_first([*POWERS, ("grant mnemic_admin to {role}", "revoke mnemic_admin from {role}")])
 )
 async def test_a_service_with_more_power_is_refused(fresh_db: Clone, right: str, remedy: str) -> None:
     with other_role(fresh_db, "grant mnemic_app to {role}", right) as role:
-        async with logged_in(fresh_db, role) as database:
+        async with fresh_db.database(dsn=fresh_db.dsn_of(role)) as database:
             broken, told = await refusal(database)
             assert set(broken) == {"service role", "powers"}
             assert broken["service role"] == f"{role}: let MNEMIC_DATABASE_URL log in as mnemic_app"
@@ -61,7 +46,7 @@ async def test_a_right_that_comes_through_a_group_is_taken_from_the_group(fresh_
         other_role(fresh_db, "grant update on mnemic.history to {role}") as group,
         other_role(fresh_db, "grant mnemic_app to {role}", f"grant {group} to {{role}}") as role,
     ):
-        async with logged_in(fresh_db, role) as database:
+        async with fresh_db.database(dsn=fresh_db.dsn_of(role)) as database:
             broken, told = await refusal(database)
             assert set(broken) == {"service role", "privileges"}
             assert carry_out(fresh_db, told) == [f"revoke update on mnemic.history from {group}"]

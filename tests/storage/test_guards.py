@@ -91,14 +91,6 @@ async def test_no_function_of_the_service_passes_the_protection(
         await operate(db, ME, lambda scoped: memories.absorb(scoped, uuid.uuid4(), [stored.id]))
 
 
-async def test_a_lifted_protection_makes_it_an_ordinary_memory_again(
-    db: Database, clean_db: Clone, stored: NewMemory
-) -> None:
-    assert [protect(clean_db, stored.id), protect(clean_db, stored.id)] == [True, False]
-    assert protect(clean_db, stored.id, False)
-    await attempt(db, "update memories set importance = 5")
-
-
 @pytest.mark.thorough
 async def test_without_the_guard_a_protected_memory_would_change(fresh_db: Clone) -> None:
     async with fresh_db.database() as db:
@@ -121,13 +113,14 @@ async def test_only_the_administrator_protects_and_history_says_so(
     with pytest.raises(RefusedError, match="protected"):
         await attempt(db, f"{insert}, true)")
     await attempt(db, f"{insert}, false)")
-    protect(clean_db, stored.id)
-    protect(clean_db, stored.id, False)
+    assert [protect(clean_db, stored.id), protect(clean_db, stored.id)] == [True, False]
+    assert protect(clean_db, stored.id, False)
     audited = superuser.execute(
         "select event, actor, actor_kind, reason from mnemic.history where memory_id = %s order by seq offset 1",
         (stored.id,),
     ).fetchall()
     assert audited == [(event, "the administrator", "admin", "protection") for event in ("PROTECT", "UNPROTECT")]
+    await attempt(db, f"update memories set importance = 5 where id = '{stored.id}'")
 
 
 @pytest.mark.parametrize(
@@ -192,12 +185,6 @@ async def test_the_service_cannot_take_the_guards_down(db: Database, stored: New
         await attempt(db, statement)
 
 
-async def test_the_administrator_reads_no_contents(clean_db: Clone, stored: NewMemory) -> None:
-    for table in ("memories", "messages", "entries", "history_contents"):
-        with clean_db.as_role("mnemic_admin") as admin, pytest.raises(InsufficientPrivilege):
-            admin.execute(f"select * from {table}")
-
-
 async def test_a_write_without_an_operation_or_after_it_is_refused(clean_db: Clone) -> None:
     async with clean_db.database(Settings(pool_size=1)) as db:
         await remember(db, ME)
@@ -248,7 +235,7 @@ async def test_an_operation_without_a_scope_is_refused(clean_db: Clone) -> None:
         connection.execute("select begin_operation(gen_random_uuid(), 'ana', 'formation', null, null, '{}')")
 
 
-@pytest.mark.parametrize("vector", [(0.0, 0.0), (float("nan"), 1.0), (float("inf"), 1.0), ()])
+@pytest.mark.parametrize("vector", [(0.0, 0.0), (float("nan"), 1.0), (70_000.0, 1.0), ()])
 async def test_a_vector_that_has_no_direction_is_refused(db: Database, vector: tuple[float, ...]) -> None:
     fact = memory("Ana keeps bees.")
     with pytest.raises(InvalidInputError):

@@ -39,6 +39,10 @@ def test_connections_are_taken_from_the_pool_in_one_place() -> None:
     assert len(re.findall(r"\.connection\(|\.getconn\(", pool)) == 1
 
 
+def test_only_storage_knows_the_checkpointers_library() -> None:
+    assert {path.partition("/")[0] for path, text in sources() if "checkpoint.postgres" in text} == {"storage"}
+
+
 @pytest.mark.parametrize(
     "statement",
     [
