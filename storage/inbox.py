@@ -6,7 +6,7 @@ from datetime import timedelta
 from hashlib import sha256
 from uuid import UUID
 
-from mnemic.policy.formation.times import believed
+from mnemic.policy.formation.triggers import believed
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import Inbox
 from mnemic.state.records import IndexedText, Message, Observed

@@ -3,29 +3,17 @@
 A lease saves model calls and nothing else: who outlives his lease finds at his save that others were faster.
 """
 
-from typing import Literal, NamedTuple
-from uuid import UUID
+from typing import Literal
 
-from mnemic.state.graphs import Waits
+from mnemic.state.graphs import Lease, Waits
 from mnemic.state.settings import Settings
 from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("leases")
 
-#: A retry takes what was set aside, so that it stands in the way of nothing else.
-Work = Literal["formation", "retry", "consolidation", "refinement"]
 #: `unusable`: the answer, or what was made of it; waits, and counts as a try. `unavailable`: somebody is away; waits.
 #: `interrupted`: nobody's failure; the next run may begin at once.
 Failure = Literal["unusable", "unavailable", "interrupted"]
-
-
-class Lease(NamedTuple):
-    """A claim on one kind of work on one scope key."""
-
-    work: Work
-    scope_key: str
-    #: The run that claims it.
-    holder: UUID
 
 
 async def claim(scoped: ScopedTransaction, lease: Lease, settings: Settings, *, forced: bool) -> int | None:
@@ -69,3 +57,7 @@ async def give_back(scoped: ScopedTransaction, lease: Lease, settings: Settings,
         "longest_wait": settings.longest_retry_seconds,
     }
     await scoped.execute(_SQL["give_back"], values)
+
+
+def _values(lease: Lease) -> dict[str, object]:
+    return {"work": lease.work, "key": lease.scope_key, "holder": lease.holder}

@@ -189,7 +189,7 @@ async def make_private(scoped: ScopedTransaction, memory_id: UUID) -> None:
 
 async def see_every_category(scoped: ScopedTransaction) -> None:
     """For the rest of a transaction that does what a role was allowed to ask for: sources are of any category."""
-    await scoped.execute(_SQL["see_every_category"], {})
+    await scoped.execute(_SQL["see_categories"], {"categories": ""})
 
 
 async def see_categories(scoped: ScopedTransaction, categories: Sequence[str]) -> None:
@@ -208,9 +208,8 @@ async def forget(scoped: ScopedTransaction, memory: Memory) -> None:
 
 async def set_protection(scoped: ScopedTransaction, memory_id: UUID, *, protected: bool) -> bool | None:
     """As administrator: protects a memory, or lifts that; whether it changed, None where no such memory lives."""
-    values = {"memory_id": memory_id, "protected": protected, "actor": scoped.identity.actor}
-    await scoped.wait_for_head()
-    ((changed,),) = await scoped.tuples(_SQL["set_protection"], values)
+    who = scoped.identity
+    ((changed,),) = await scoped.call_with_head("set_protection", who.agent_id, memory_id, protected, who.actor)
     return None if changed is None else bool(changed)
 
 

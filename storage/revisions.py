@@ -4,9 +4,9 @@ import json
 from uuid import UUID
 
 from mnemic.policy.recall.delta import EXPLICIT, LONGEST_TEXT, SIGNS
-from mnemic.state.changes import Change, Changes, Known
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
+from mnemic.state.query import Change, Changes, Known
 from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("revisions")

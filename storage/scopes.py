@@ -6,8 +6,8 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from mnemic.state.kinds import Usage
 from mnemic.state.records import ScopeSettings
-from mnemic.state.usage import Usage
 from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("scopes")
@@ -21,8 +21,7 @@ async def scope_settings(scoped: ScopedTransaction) -> dict[str, ScopeSettings]:
 
 async def agent_settings(scoped: ScopedTransaction) -> dict[str, Any]:
     """The agent's overrides; empty for an agent not seen yet."""
-    row = await (await scoped.execute(_SQL["agent_settings"], {})).fetchone()
-    return dict(row[0]) if row else {}
+    return (await first_look(scoped))[0]
 
 
 async def first_look(scoped: ScopedTransaction) -> tuple[dict[str, Any], int]:

@@ -23,7 +23,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg import AsyncCursor
 from psycopg.rows import DictRow
 
-from mnemic.state.threads import ThreadStatus
+from mnemic.state.supervisor import ThreadStatus
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import load_statements
 

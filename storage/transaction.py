@@ -18,6 +18,7 @@ from uuid import UUID, uuid4
 from pgvector import HalfVector, Vector
 from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor
 from psycopg.rows import AsyncRowFactory, class_row, tuple_row
+from psycopg.sql import SQL, Identifier
 from psycopg.types.json import Jsonb
 
 from mnemic.state.identity import Identity
@@ -30,11 +31,11 @@ _PART = re.compile(r"/\*(\w+)\*/(.*?)/\*end\*/", re.DOTALL)
 _VALUE = re.compile(r"%\((\w+)\)[sb]")
 #: Rows that become records in one go: of memories they take the event loop 8 ms.
 _ROWS_AT_ONCE: Final = 1000
+_CALL: Final = SQL("select f.* from {}({}) as f")
 #: Each part reads the one before, so the longer wait is set before the head is asked for, and ends with it.
-_BEGIN: LiteralString = (
-    "with patient as materialized (select set_config('lock_timeout', %(head)s, true)), begun as materialized (select"
-    " begin_operation(%(op_id)s, %(actor)s, %(reason)s, %(session_id)s, %(run_id)s, %(meta)s)"
-    " from patient) select set_config('lock_timeout', %(lock)s, true) from begun"
+_CALL_WITH_HEAD: Final = SQL(
+    "with patient as materialized (select set_config('lock_timeout', $1, true)), found as materialized (select f.*"
+    " from patient cross join lateral {}({}) as f) select set_config('lock_timeout', $2, true), found.* from found"
 )
 
 
@@ -127,20 +128,34 @@ class ScopedTransaction:
         binary: bool = False,
     ) -> AsyncCursor[Row]:
         sent = numbered(statement)
-        named = {"agent_id": self.identity.agent_id, "scope_keys": list(self.scope_keys), **values}
+        named = {"agent_id": self.identity.agent_id, "scope_keys": self.scope_keys, **values}
         cursor = AsyncRawCursor(self.connection, row_factory=row_factory)
-        return await cursor.execute(sent.text, [named[name] for name in sent.names], binary=binary)
+        return await cursor.execute(sent.text, _lists(named[name] for name in sent.names), binary=binary)
 
-    async def wait_for_head(self) -> None:
-        """From here on the agent's head is waited for as long as `begin_operation` does, which some functions call."""
-        await self.execute("select set_config('lock_timeout', %(head)s, true)", {"head": self.head})
+    async def call(self, function: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+        """The rows that one of the database's functions returns for these values, in the order of its parameters."""
+        return await self._call(_CALL, function, [], values)
+
+    async def call_with_head(self, function: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+        """As `call`, of a function that opens an operation or locks the agent's head by itself.
+
+        The head is waited for longer than for any other row: a frozen process may have it until the server ends that.
+        """
+        return [row[1:] for row in await self._call(_CALL_WITH_HEAD, function, [self.head, self.lock], values)]
+
+    async def _call(
+        self, form: SQL, function: LiteralString, before: list[object], values: Sequence[object]
+    ) -> list[tuple[Any, ...]]:
+        sent = [*before, *_lists(values)]
+        places = SQL(", ").join(SQL(f"${place + 1}") for place in range(len(before), len(sent)))
+        cursor = AsyncRawCursor(self.connection, row_factory=tuple_row)
+        await cursor.execute(form.format(Identifier(function), places), sent, binary=True)
+        return await _all(cursor)
 
     async def begin_operation(
         self, reason: str, *, run_id: str | None = None, meta: Mapping[str, Any] | None = None
     ) -> UUID:
         """Opens an operation: locks the agent's head, and writes into it what the audit triggers record.
-
-        The head is waited for longer than for any other row: a frozen process may have it until the server ends that.
 
         Args:
             reason: a code such as `formation`; never text from a conversation.
@@ -148,18 +163,16 @@ class ScopedTransaction:
             meta: figures about the operation, without contents.
         """
         op_id = uuid4()
-        values = {
-            "op_id": op_id,
-            "actor": self.identity.actor,
-            "reason": reason,
-            "session_id": self.identity.session_id,
-            "run_id": run_id,
-            "meta": Jsonb(dict(meta or {})),
-            "lock": self.lock,
-            "head": self.head,
-        }
-        await self.execute(_BEGIN, values)
+        who = self.identity
+        await self.call_with_head(
+            "begin_operation", op_id, who.actor, reason, who.session_id, run_id, Jsonb(dict(meta or {}))
+        )
         return op_id
+
+
+def _lists(values: Iterable[object]) -> list[object]:
+    """Values as the driver takes them: a tuple it would send as a row."""
+    return [list(value) if isinstance(value, tuple) else value for value in values]
 
 
 async def _all(cursor: AsyncCursor[Row]) -> list[Row]:

@@ -95,12 +95,8 @@ update memories set private = true
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(id)s and state = 'active'
    and not private and not protected;
 
--- see_every_category --
--- The allowlist of the role that asked has done its work.
-select set_config('mnemic.categories', '', true);
-
 -- see_categories --
--- And has some to do again.
+-- The allowlist of the role that asked: empty once it has done its work, and itself where it has some to do again.
 select set_config('mnemic.categories', %(categories)s, true);
 
 -- forget --
@@ -169,10 +165,6 @@ select scope_key, count(*) from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'reflection'
    and not protected
  group by scope_key;
-
--- set_protection --
--- Protects a memory of any scope key, or lifts that.
-select set_protection(%(agent_id)s, %(memory_id)s, %(protected)s, %(actor)s);
 
 -- count_uses --
 -- One more use of each of these memories, where it may be seen; in id order, so that no two of these wait for each other.

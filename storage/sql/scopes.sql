@@ -8,10 +8,6 @@ select scope_key, name, extraction_guidance, consolidation_guidance, is_active, 
 select coalesce((select settings from agents where agent_id = %(agent_id)s), '{}'),
        coalesce((select seq from heads where agent_id = %(agent_id)s), 0);
 
--- agent_settings --
--- What the agent overrides.
-select settings from agents where agent_id = %(agent_id)s;
-
 -- enter_agent --
 -- An agent exists from its first use on.
 insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing;

@@ -12,9 +12,9 @@ import pytest
 
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
+from mnemic.state.kinds import Usage
 from mnemic.state.records import Memory, Message, ScopeSettings, Supersession
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction

@@ -181,25 +181,6 @@ PATIENCE = {"pool_size": 2, "pool_timeout_seconds": 1, "recall_timeout_seconds":
 
 
 @pytest.mark.thorough
-async def test_a_killed_database_of_ones_own_costs_the_memory_until_it_is_back(
-    clean_db: Clone, model: LoopbackModel, base: Path
-) -> None:
-    async with scripted_memory(clean_db, model, database_url=None, data_dir=base, **PATIENCE) as memory:
-        await fill(memory, model)
-    with EmbeddedPostgres(base) as server:
-        dsn = server.dsn(user="mnemic_app", dbname="mnemic")
-        async with scripted_memory(clean_db, model, database_url=dsn, **PATIENCE) as memory:
-            kill_server(base)
-            for _ in range(3):
-                context = await memory.recall(ANA, PAST)
-                assert (context["degraded"], context["context"]) == ("no_memory", "")
-            server.start()
-            context = await memory.recall(ANA, PAST)
-            assert context["degraded"] is None
-            assert BEES in context["context"]
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("next_use", ["recall", "observe", "form", "query"])
 async def test_the_embedded_database_is_started_again_by_whoever_uses_it_next(
     clean_db: Clone, model: LoopbackModel, base: Path, next_use: str

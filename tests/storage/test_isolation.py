@@ -10,10 +10,9 @@ import pytest
 
 from mnemic.state.errors import RefusedError
 from mnemic.state.identity import Identity
-from mnemic.state.kinds import Kind
+from mnemic.state.kinds import Kind, Usage
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import IndexedText, Message, Relation, ScopeSettings
-from mnemic.state.usage import Usage
 from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction

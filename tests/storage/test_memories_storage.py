@@ -9,10 +9,9 @@ import pytest
 
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.identity import Identity
-from mnemic.state.kinds import Kind
+from mnemic.state.kinds import Kind, Usage
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Memory, NewMemory, ScopeSettings, Supersession
-from mnemic.state.usage import Usage
 from mnemic.storage import memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction

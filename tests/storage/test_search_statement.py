@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from pgvector import HalfVector
 
-from mnemic.policy.recall.ranking import PLAIN, WEIGHTS
+from mnemic.policy.recall.scoring import PLAIN, WEIGHTS
 from mnemic.state.records import IndexedText, NewMemory, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox

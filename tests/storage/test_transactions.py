@@ -11,9 +11,9 @@ import pytest
 from psycopg.errors import ReadOnlySqlTransaction
 
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, MnemicError
+from mnemic.state.kinds import Usage
 from mnemic.state.records import ScopeSettings, Supersession
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from mnemic.storage import inbox, memories, scopes
 from mnemic.storage import pool as pool_module
 from mnemic.storage.database import Database

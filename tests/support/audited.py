@@ -11,7 +11,7 @@ import psycopg
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.service.governance.administration import Administration
-from mnemic.state.audit import AuditProblem
+from mnemic.state.governance import AuditProblem
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Relation, Supersession
 from mnemic.storage import erasure, inbox, memories, scopes

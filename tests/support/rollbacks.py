@@ -11,9 +11,9 @@ from psycopg import sql
 
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
+from mnemic.state.governance import Rollback, RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
-from mnemic.state.rollback import Rollback, RollbackOptions
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
 from mnemic.storage.database import Database
