@@ -122,7 +122,7 @@ async def test_other_errors_say_what_they_are_in_any_transaction(
 
 
 async def test_a_pool_that_is_used_up_says_which_setting_to_raise(clean_db: Clone) -> None:
-    async with clean_db.database(Settings(pool_size=1, pool_timeout_seconds=0.1)) as db, db.scoped(ME):
+    async with clean_db.database(Settings(pool_size=1, pool_timeout_seconds=0.5)) as db, db.scoped(ME):
         with pytest.raises(DatabaseUnavailableError, match="MNEMIC_POOL_SIZE"):
             async with db.scoped(ME):
                 pass
