@@ -1,5 +1,7 @@
 """What the driver's errors mean to a caller. Their texts quote rows and values, so no word of them is passed on."""
 
+import re
+from functools import cache
 from typing import Final
 
 from psycopg import DataError, Error, InterfaceError, OperationalError
@@ -13,6 +15,7 @@ from mnemic.state.errors import (
     MnemicError,
     RefusedError,
 )
+from mnemic.storage.schema import bodies
 
 _Kind = tuple[type[MnemicError], str]
 
@@ -60,20 +63,13 @@ _BY_CLASS: Final[tuple[tuple[type[Exception], _Kind], ...]] = (
     (DataError, _UNSTORABLE),
     (UnicodeEncodeError, _UNSTORABLE),
 )
-#: Why a change was refused, where the beginning of the server's message is one of these.
-_REASONS: Final = (
-    "this memory is protected",
-    "memories are merged and rewritten in a running refinement alone",
-    "memories are never deleted, only closed",
-    "identity, kind, scope and category of a memory do not change",
-    "a memory changes only inside an operation",
-    "memories are erased by erase and purge alone",
-    "an erased memory does not change",
-    "an operation has an id of its own",
-    "history is append-only",
-    "permission denied",
-    "new row violates row-level security policy",
-)
+
+
+@cache
+def _reasons() -> tuple[str, ...]:
+    """Why a change was refused: what our own guards raise begins like this. Other messages may quote rows."""
+    raised = (words for body in bodies().values() for words in re.findall(r"raise exception '([^'%]+)", body))
+    return (*raised, "permission denied", "new row violates row-level security policy")
 
 
 def typed_error(error: Error | UnicodeEncodeError) -> MnemicError:
@@ -86,7 +82,7 @@ def typed_error(error: Error | UnicodeEncodeError) -> MnemicError:
         kind, message = next((kind for known, kind in _BY_CLASS if isinstance(error, known)), _MISUSED)
     if isinstance(error, Error) and kind is RefusedError:
         raised = error.diag.message_primary or ""
-        message = ": ".join([message, *(reason for reason in _REASONS if raised.startswith(reason))])
+        message = ": ".join([message, *(reason for reason in _reasons() if raised.startswith(reason))])
     typed = kind(f"{message} (SQLSTATE {state})" if state else message)
     typed.sqlstate = state
     return typed

@@ -23,9 +23,6 @@ _STOP_SECONDS = 300  # a shutdown writes everything out: 65 s have been seen wit
 _POLL_SECONDS = 0.02
 _LOG_BYTES = 10_000_000  # beyond that the log is put aside at the next start, and the one before is dropped
 
-#: Settings that make the server private, so that nobody else may set them.
-RESERVED_SETTINGS = frozenset({"listen_addresses", "port", "unix_socket_directories", "unix_socket_permissions"})
-
 
 def _open_lock(path: Path) -> int:
     """Never through a link; the descriptor is not inherited by programs that are started."""
@@ -229,7 +226,7 @@ def _arguments(binaries: Path, data: Path, socket_dir: Path, settings: Mapping[s
     options = {
         "logging_collector": "off",
         **settings,
-        "listen_addresses": "",
+        "listen_addresses": "",  # from here on what makes it private, so that no setting says otherwise
         "port": str(sockets.PORT),
         "unix_socket_directories": f'"{quoted}"',
         "unix_socket_permissions": "0700",

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 from mnemic.state.errors import EmbeddedPostgresError
 from mnemic.storage.embedded import binaries, sockets
 from mnemic.storage.embedded.binaries import Account, server_account
-from mnemic.storage.embedded.postmaster import RESERVED_SETTINGS, PidFile, Postmaster, SharedUse, exclusive
+from mnemic.storage.embedded.postmaster import PidFile, Postmaster, SharedUse, exclusive
 
 _LINUX = sys.platform == "linux"
 #: For servers whose data may be lost: no write waits for the disk. 20 times as many commits.
@@ -53,8 +53,6 @@ class EmbeddedPostgres:
         self.base = base.expanduser().resolve()
         self._durable = durable
         self._settings = {**({} if durable else _NOT_DURABLE), **_RECOVERY, **(settings or {})}
-        if taken := RESERVED_SETTINGS & self._settings.keys():
-            raise EmbeddedPostgresError(f"Remove {', '.join(sorted(taken))} from the settings: the server sets them.")
         self._use = SharedUse(self.base / "users.lock")
         self._control_lock = self.base / "control.lock"
         self._postmaster = Postmaster(self.base)

@@ -20,7 +20,7 @@ from mnemic.prompts.extraction import ExtractFactsOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError
 from mnemic.state.settings import Settings
-from mnemic.storage import database, dump
+from mnemic.storage import dump, pool
 from mnemic.storage.doctor import check
 from mnemic.storage.embedded.binaries import server_account
 from mnemic.storage.embedded.sockets import is_listening
@@ -57,10 +57,7 @@ def pgbouncer(clone: Clone, *, mode: str = "transaction", size: int = 5) -> Iter
             f"pool_mode = {mode}\ndefault_pool_size = {size}\nauth_type = trust\nauth_file = {base}/users\n"
             f"listen_addr =\nlisten_port = {_PORT}\nunix_socket_dir = {base}\nlogfile = {base}/log\n"
         )
-        process = subprocess.Popen(
-            [PGBOUNCER, "--quiet", str(base / "ini")],
-            **account.process_options,
-        )
+        process = subprocess.Popen([PGBOUNCER, "--quiet", str(base / "ini")], **account.process_options)
         try:
             while not is_listening(base):
                 assert process.poll() is None, (base / "log").read_text()
@@ -123,7 +120,7 @@ async def test_control_with_prepared_statements_they_get_in_each_others_way(
     async def unseen(_: object) -> bool:
         return False
 
-    monkeypatch.setattr(database, "is_pooled", unseen)
+    monkeypatch.setattr(pool, "is_pooled", unseen)
     failed, _ = await live(pooled)
     assert any("SQLSTATE 26000" in error or "SQLSTATE 42P05" in error for error in failed)
 

@@ -1,11 +1,19 @@
-"""What comes out of a transaction that failed: an error of ours with Postgres' code for it, and no word of any row."""
+"""What comes out of a transaction that failed: in time, an error of ours with Postgres' code and no word of any row."""
 
-import re
+import asyncio
+import os
+import signal
+import time
 import traceback
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
+from mnemic.service.memory import Mnemic
 from mnemic.state.errors import (
     ConcurrentChangeError,
     DatabaseSetupError,
@@ -15,9 +23,12 @@ from mnemic.state.errors import (
     RefusedError,
 )
 from mnemic.state.settings import Settings
-from mnemic.storage import failures
+from mnemic.storage import connection as connection_module
+from mnemic.storage import scopes
+from mnemic.storage.connection import connection_options
 from mnemic.storage.database import Database
-from mnemic.storage.schema import bodies
+from mnemic.storage.transaction import ScopedTransaction
+from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
 from tests.support.worlds import identity, remember
 
@@ -84,12 +95,6 @@ async def test_text_that_cannot_be_sent_is_invalid_input(db: Database, ending: s
     assert CANARY not in everything(caught.value)
 
 
-async def test_the_encoders_own_error_would_have_quoted_it() -> None:
-    with pytest.raises(UnicodeEncodeError) as caught:
-        f"{CANARY}\ud800".encode()
-    assert CANARY in repr(caught.value.args)
-
-
 async def test_text_too_large_for_the_search_is_invalid_input(db: Database) -> None:
     words = " ".join(f"of{CANARY.replace(' ', '')}{number}" for number in range(60_000))
     with pytest.raises(InvalidInputError) as caught:
@@ -99,26 +104,25 @@ async def test_text_too_large_for_the_search_is_invalid_input(db: Database) -> N
     assert CANARY.replace(" ", "") not in everything(caught.value)
 
 
-async def test_a_standby_is_a_database_that_takes_changes_later(db: Database) -> None:
-    with pytest.raises(DatabaseUnavailableError, match="read-only"):
-        async with db.scoped(ME) as scoped:
-            await scoped.connection.execute("set transaction_read_only = on; insert into agents values ('harbor')")
-
-
-async def test_the_catalogs_errors_are_typed_too(db: Database) -> None:
-    with pytest.raises(DatabaseSetupError, match="mnemic db migrate"):
-        async with db.catalog() as connection:
-            await connection.execute("select * from no_such_table")
-
-
-async def test_a_value_of_a_type_that_has_no_place_in_a_database_is_typed(db: Database) -> None:
-    with pytest.raises(MnemicError, match="driver refused"):
-        async with db.scoped(ME) as scoped:
-            await scoped.execute("select %(thing)s", {"thing": object()})
+@pytest.mark.parametrize(
+    ("statement", "values", "kind", "words"),
+    [
+        ("set transaction_read_only = on; delete from leases", None, DatabaseUnavailableError, "read-only"),
+        ("select * from no_such_table", None, DatabaseSetupError, "mnemic db migrate"),
+        ("select %s", [object()], MnemicError, "driver refused"),
+    ],
+)
+async def test_other_errors_say_what_they_are_in_any_transaction(
+    db: Database, statement: LiteralString, values: Any, kind: type[MnemicError], words: str
+) -> None:
+    for transaction in (db.scoped(ME), db.catalog()):
+        with pytest.raises(kind, match=words):
+            async with transaction as opened:
+                await getattr(opened, "connection", opened).execute(statement, values)
 
 
 async def test_a_pool_that_is_used_up_says_which_setting_to_raise(clean_db: Clone) -> None:
-    async with clean_db.database(Settings(pool_size=1, pool_timeout_seconds=0.1)) as db, db.scoped(ME):
+    async with clean_db.database(Settings(pool_size=1, pool_timeout_seconds=0.5)) as db, db.scoped(ME):
         with pytest.raises(DatabaseUnavailableError, match="MNEMIC_POOL_SIZE"):
             async with db.scoped(ME):
                 pass
@@ -132,12 +136,81 @@ async def test_a_closed_database_says_so(clean_db: Clone) -> None:
             pass
 
 
-def test_every_refusal_of_our_own_guards_has_its_words() -> None:
-    raised = {words for body in bodies().values() for words in re.findall(r"raise exception '([^']+)'", body)}
-    assert raised - set(failures._REASONS) == {
-        "an operation needs a scoped transaction",  # only outside of scoped()
-        "a person is erased in a transaction of their own",  # only by other statements than our own
-        "a refinement begins and ends inside an operation",  # likewise
-        "this reason is given by the function that does it",  # likewise
-        "this is no act of a refinement",  # likewise
-    }
+ANA = identity("ana", session="s1")
+LIMITS = {"recall_timeout_seconds": 0.1, "statement_timeout_seconds": 0.1, "pool_size": 1}
+#: Only to end a test that hangs.
+FOREVER = 30
+
+
+@contextmanager
+def frozen(clone: Clone) -> Iterator[None]:
+    """Every server process that serves the service's role on this database stands still until the block ends."""
+    with clone.as_superuser() as connection:
+        rows = connection.execute(
+            "select pid from pg_stat_activity where usename = 'mnemic_app' and datname = current_database()"
+        ).fetchall()
+    pids = [pid for (pid,) in rows]
+    assert pids
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture
+async def memory(fresh_db: Clone) -> AsyncIterator[Mnemic]:
+    with scripted_model() as model:
+        async with scripted_memory(fresh_db, model, **LIMITS) as memory:
+            yield memory
+
+
+async def test_a_recall_on_a_frozen_server_goes_without_memory(memory: Mnemic, fresh_db: Clone) -> None:
+    assert (await memory.recall(ANA, "hello"))["degraded"] is None
+    with frozen(fresh_db):
+        async with asyncio.timeout(FOREVER):
+            assert (await memory.recall(ANA, "hello"))["degraded"] == "no_memory"
+            while (await memory.recall(ANA, "hello"))["degraded"]:
+                pass  # the pool has another connection, though the old one is frozen still
+    assert (await memory.recall(ANA, "hello"))["degraded"] is None
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["in a statement", "at the commit"])
+async def test_a_write_on_a_server_that_freezes_is_an_error_of_ours(fresh_db: Clone, last: bool) -> None:
+    async with fresh_db.database(Settings(**LIMITS)) as db:
+        with ExitStack() as ending:
+
+            async def act(scoped: ScopedTransaction) -> None:
+                await scopes.configure_agent(scoped, {"rag": False})
+                ending.enter_context(frozen(fresh_db))
+                if not last:
+                    await scopes.agent_settings(scoped)
+
+            async with asyncio.timeout(FOREVER):
+                with pytest.raises(DatabaseUnavailableError, match="does not answer"):
+                    await db.write(ANA, act)
+        assert await written(db) in (({}, {"rag": False}) if last else ({},))
+
+
+async def written(db: Database) -> dict[str, object]:
+    async with db.scoped(ANA) as scoped:
+        return await scopes.agent_settings(scoped)
+
+
+def test_what_a_dsn_says_of_the_network_is_not_overruled() -> None:
+    dsn = make_conninfo(host="db", connect_timeout=9, keepalives_idle=7)
+    options = connection_options(dsn)
+    assert {"connect_timeout", "keepalives_idle"} & options.keys() == set()
+    assert {"tcp_user_timeout", "keepalives_interval"} <= options.keys()
+
+
+@pytest.mark.thorough
+async def test_a_process_that_was_busy_itself_reads_what_has_come(fresh_db: Clone) -> None:
+    settings = Settings(recall_timeout_seconds=0.1)
+    async with fresh_db.database(settings) as database, database.scoped(ANA, for_recall=True) as scoped:
+        asked = asyncio.create_task(scoped.execute("select 1", {}))
+        await asyncio.sleep(0)  # the question goes out, and its limit begins
+        time.sleep(0.1 + connection_module.ANSWER_SECONDS + 0.3)  # noqa: ASYNC251 - the host blocks its event loop
+        assert await (await asked).fetchone() == (1,)

@@ -53,11 +53,14 @@ def _path(function: str, how: str) -> Case:
     return f"alter function mnemic.{function} {how}", "functions", found, mended
 
 
+def _view(harm: str, found: str, *, materialized: bool = False) -> Case:
+    mended = f"drop materialized view {found}" if materialized else f"alter view {found} set (security_invoker = true)"
+    return harm, "views", found, mended
+
+
 #: What an administrator might do, the only check that fails then, what it found, and the statement that mends it.
 MENDED: list[Case] = [
     _row_security("entries", "disable"),
-    _row_security("memories", "no force"),
-    _row_security("checkpoint_writes", "no force"),
     (
         "create table mnemic.notes (); alter table mnemic.notes owner to mnemic_owner",
         "row security",
@@ -84,111 +87,91 @@ MENDED: list[Case] = [
     _right("create", "schema mnemic", "mnemic_app"),
     _right("execute", "function mnemic.erase_contents", "mnemic_app"),
     _right("execute", "function mnemic.searchable", "public"),
-    _trigger("checkpoints", "stands_at"),
     _trigger("history_contents", "erased_only"),
-    _trigger("memories", "guard"),
     _trigger("memories", "record_insert", "enable replica"),
     _owner("table mnemic.memories", "mnemic_app"),
     _owner("function mnemic.set_protection"),
     _owner("schema mnemic"),
     _path("erase_step", "reset search_path"),
     _path("roll_back", "set search_path = public, mnemic"),
-    (
-        "create view public.everything as select * from mnemic.memories",
-        "views",
-        "public.everything",
-        "alter view public.everything set (security_invoker = true)",
-    ),
-    (
+    _view("create view public.everything as select * from mnemic.memories", "public.everything"),
+    _view(
         'create schema "Other";'
         ' create view "Other"."my view" with (security_invoker = off) as select id from mnemic.memories',
-        "views",
         '"Other"."my view"',
-        'alter view "Other"."my view" set (security_invoker = true)',
     ),
-    (
-        "create materialized view public.copied as select * from mnemic.messages",
-        "views",
-        "public.copied",
-        "drop materialized view public.copied",
+    _view(
+        "create materialized view public.copied as select * from mnemic.messages", "public.copied", materialized=True
     ),
-    (
+    _view(
         "create view public.safe with (security_invoker = on) as select * from mnemic.messages;"
         " create materialized view public.copied as select * from public.safe",
-        "views",
         "public.copied",
-        "drop materialized view public.copied",
+        materialized=True,
     ),
 ]
-#: What `mnemic db migrate` mends.
-BY_MIGRATE = [
-    ("alter role mnemic_app in database {db} reset search_path", "search path"),
-    ("revoke select on mnemic.migrations from mnemic_app", "migrations"),
-]
-#: What is in the package, and made anew where its record is gone: the check, and what it found.
-MADE_ANEW = [
+#: What is in the package, and made anew where its record is gone.
+ANEW = "delete the row 'rules' from mnemic.migrations, then run `mnemic db migrate`"
+SAVER = "and the installed langgraph-checkpoint-postgres expects 9: install a release"
+#: What no single statement mends: the check, what it found and advises, and whether `mnemic db migrate` is enough.
+ADVISED: list[tuple[str, str, str, bool]] = [
+    ("alter role mnemic_app in database {db} reset search_path", "search path", "run `mnemic db migrate`", True),
+    ("drop function mnemic.audit_problems", "functions", f"mnemic.audit_problems is missing: .*{ANEW}", False),
+    ("revoke select on mnemic.migrations from mnemic_app", "migrations", "run `mnemic db migrate`", True),
+    ("delete from mnemic.migrations where name = 'rules'", "migrations", "rules is not applied: run `mnemic db", True),
     *(
-        (f"alter policy service on mnemic.{table} using ({OF_THE_SCOPE})", "allowlists", f"service on {table}")
+        (f"alter policy service on mnemic.{table} using ({OF_THE_SCOPE})", "allowlists", f"service on {table}: ", False)
         for table in ("memories", "entries", "history", "history_contents", "messages")
     ),
-    (f"alter policy service on mnemic.memory_use using ({OF_THE_AGENT})", "policies", "service on memory_use"),
     *(
-        (f"alter policy service on mnemic.{table} using (true)", "policies", f"service on {table}")
-        for table in ("supervisor_checkpoints", "checkpoints", "checkpoint_blobs", "checkpoint_writes")
+        (f"alter policy service on mnemic.{table} using ({condition})", "policies", f"service on {table}: ", False)
+        for table, condition in {
+            "memory_use": OF_THE_AGENT,
+            **dict.fromkeys(("supervisor_checkpoints", "checkpoints", "checkpoint_blobs", "checkpoint_writes"), "true"),
+        }.items()
     ),
-    ("drop policy service on mnemic.entries", "policies", "service on entries"),
-    ("drop trigger stands_at on mnemic.checkpoints", "triggers", "stands_at on checkpoints"),
-    ("drop trigger append_only on mnemic.history", "triggers", "append_only on history"),
+    ("drop policy service on mnemic.entries", "policies", "service on entries: ", False),
+    ("drop trigger stands_at on mnemic.checkpoints", "triggers", "stands_at on checkpoints: ", False),
+    ("drop trigger append_only on mnemic.history", "triggers", "append_only on history: ", False),
     (
         "create or replace trigger guard before insert or update or delete on mnemic.memories"
         " for each row execute function suppress_redundant_updates_trigger()",
         "triggers",
-        "guard on memories calls pg_catalog.suppress_redundant_updates_trigger",
+        "guard on memories calls pg_catalog.suppress_redundant_updates_trigger: ",
+        False,
     ),
     (
         "create or replace function mnemic.guard_memory() returns trigger language plpgsql"
         " set search_path = mnemic, pg_temp as 'begin return new; end'",
         "functions",
-        "mnemic.guard_memory is not what the package has",
+        "mnemic.guard_memory is not what the package has: ",
+        False,
     ),
-    ("drop function mnemic.audit_problems", "functions", "mnemic.audit_problems is missing"),
-]
-#: What no statement mends: the check and words of its remedy.
-ADVISED = [
-    (
-        "delete from mnemic.checkpoint_migrations where v = 9",
-        "checkpoints",
-        "version 8, and the installed langgraph-checkpoint-postgres expects 9: install a release .*, an earlier one",
-    ),
-    (
-        "insert into mnemic.checkpoint_migrations values (10)",
-        "checkpoints",
-        "version 10, and the installed langgraph-checkpoint-postgres expects 9: install a release",
-    ),
+    ("delete from mnemic.checkpoint_migrations where v = 9", "checkpoints", f"8, {SAVER} .*, an earlier one", False),
+    ("insert into mnemic.checkpoint_migrations values (10)", "checkpoints", f"10, {SAVER}", False),
     (
         "alter role mnemic_app in database {db} set session_replication_role = replica",
         "replication role",
         "replica: .*reset session_replication_role",
+        False,
     ),
     (
         "update mnemic.migrations set checksum = 'x' where name like '0001%'",
         "migrations",
         r"0001_memories\.sql was changed after it was applied",
+        False,
     ),
     (
         "insert into mnemic.migrations (name, checksum) values ('9999_new.sql', 'x')",
         "migrations",
         r"9999_new\.sql is unknown to this release: .*a newer one",
-    ),
-    (
-        "delete from mnemic.migrations where name = 'rules'",
-        "migrations",
-        "rules is not applied: run `mnemic db migrate`",
+        False,
     ),
     (
         "update pg_extension set extversion = '0.7.4' where extname = 'vector'",
         "pgvector",
         "0.7.4: install pgvector 0.8",
+        False,
     ),
 ]
 #: What others may do with the database is theirs.
@@ -237,44 +220,25 @@ async def test_what_a_statement_mends_is_refused_with_it(
         await require_sound(db)
 
 
-@pytest.mark.parametrize(("harm", "name"), few_first(BY_MIGRATE))
-async def test_what_migrate_mends_is_refused_with_it(fresh_db: Clone, harm: str, name: str) -> None:
-    with fresh_db.as_superuser() as connection:
-        connection.execute(harm.format(db=fresh_db.name).encode())
-    async with fresh_db.database() as db:
-        broken, _ = await refusal(db)
-        assert list(broken) == [name]
-        assert "run `mnemic db migrate`" in broken[name]
-    await migrate(fresh_db.superuser_dsn)
-    async with fresh_db.database() as db:
-        await require_sound(db)
-
-
-@pytest.mark.parametrize(("harm", "name", "found"), few_first(MADE_ANEW), ids=[harm for harm, *_ in MADE_ANEW])
-async def test_what_the_package_has_is_made_anew(fresh_db: Clone, harm: str, name: str, found: str) -> None:
-    with fresh_db.as_superuser() as connection:
-        connection.execute(harm.encode())
-        async with fresh_db.database() as db:
-            broken, told = await refusal(db)
-            assert list(broken) == [name]
-            assert broken[name].startswith(f"{found}: ")
-            assert "delete the row 'rules' from mnemic.migrations, then run `mnemic db migrate`" in told
-        connection.execute("delete from mnemic.migrations where name = 'rules'")
-    assert await migrate(fresh_db.superuser_dsn) == ["rules"]
-    async with fresh_db.database() as db:
-        await require_sound(db)
-
-
-@pytest.mark.parametrize(("harm", "name", "remedy"), few_first(ADVISED), ids=[harm for harm, *_ in ADVISED])
+@pytest.mark.parametrize(
+    ("harm", "name", "words", "by_migrate"), few_first(ADVISED, 3), ids=[harm for harm, *_ in ADVISED]
+)
 async def test_what_no_statement_mends_is_refused_with_advice(
-    fresh_db: Clone, harm: str, name: str, remedy: str
+    fresh_db: Clone, harm: str, name: str, words: str, by_migrate: bool
 ) -> None:
     with fresh_db.as_superuser() as connection:
         connection.execute(harm.format(db=fresh_db.name).encode())
+        async with fresh_db.database() as db:
+            broken, told = await refusal(db)
+        assert list(broken) == [name]
+        assert re.search(words, told)
+        if ANEW in told:
+            connection.execute("delete from mnemic.migrations where name = 'rules'")
+        elif not by_migrate:
+            return
+    await migrate(fresh_db.superuser_dsn)
     async with fresh_db.database() as db:
-        broken, told = await refusal(db)
-    assert list(broken) == [name]
-    assert re.search(remedy, told)
+        await require_sound(db)
 
 
 @pytest.mark.thorough
@@ -331,11 +295,8 @@ async def test_a_foreign_function_with_the_owners_rights_is_refused(fresh_db: Cl
 async def test_a_database_that_was_never_migrated_is_told_everything_at_once(empty_db: Clone) -> None:
     async with empty_db.database() as db:
         _, told = await refusal(db)
-    for remedy in (
-        "pgvector is not enabled: ",
-        "none has run, or their record cannot be read: run `mnemic db migrate`",
-    ):
-        assert remedy in told
+    assert "pgvector is not enabled: " in told
+    assert "none has run, or their record cannot be read: run `mnemic db migrate`" in told
 
 
 async def test_another_encoding_is_refused(server: Server, template: str) -> None:

@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import pwd
 import shutil
 import signal
 import stat
@@ -18,6 +17,7 @@ import pytest
 from mnemic.state.errors import MnemicError
 from mnemic.storage.embedded import EmbeddedPostgres, EmbeddedPostgresError, binaries, default_data_dir
 from mnemic.storage.embedded.binaries import server_account
+from tests.support.server import fast_directory
 
 AS_ROOT = os.geteuid() == 0
 only_root = pytest.mark.skipif(not AS_ROOT, reason="only root hands the server to another account")
@@ -58,18 +58,10 @@ print(os.waitpid(child, 0)[1], flush=True)
 Client = subprocess.Popen[str]
 
 
-def _fast_directory() -> Path:
-    """Shared memory where there is room for it, which a default container's 64 MB are not."""
-    shared = Path("/dev/shm")
-    if shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 1 << 30:
-        return shared
-    return Path(tempfile.gettempdir())
-
-
 @pytest.fixture
 def base() -> Iterator[Path]:
     """An empty directory that the server's account can reach, which pytest's own is not for root."""
-    directory = Path(tempfile.mkdtemp(prefix="mnemic-", dir=_fast_directory()))
+    directory = Path(tempfile.mkdtemp(prefix="mnemic-", dir=fast_directory()))
     yield directory
     _end_server(directory)
     shutil.rmtree(directory)
@@ -151,7 +143,7 @@ def test_cold_start_gives_a_private_server_and_warm_start_keeps_the_rows(base: P
 def test_the_server_sees_none_of_the_callers_secrets(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("PGOPTIONS", "-c nonsense=1")
-    server = EmbeddedPostgres(base, durable=False, settings={"max_connections": "17"})
+    server = EmbeddedPostgres(base, durable=False, settings={"max_connections": "17", "port": "5433"})
     server.start()
     monkeypatch.delenv("PGOPTIONS")
     assert _ask(server, "show max_connections") == "17"
@@ -188,6 +180,9 @@ def test_two_handles_and_repeated_calls_in_one_process(base: Path) -> None:
     first.start()
     assert second.stop() is False
     assert first.stop() is True
+    with pytest.raises(EmbeddedPostgresError, match="start"):
+        first.revive()
+    assert not _pid_file(base).exists()
 
 
 @pytest.mark.thorough
@@ -224,36 +219,18 @@ def test_a_killed_server_recovers_with_all_rows(base: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_server_that_was_left_is_not_started_again(base: Path) -> None:
-    server = EmbeddedPostgres(base, durable=False)
-    server.start()
-    server.stop()
-    with pytest.raises(EmbeddedPostgresError, match="start"):
-        server.revive()
-    assert not (base / "data" / "postmaster.pid").exists()
-
-
-@pytest.mark.thorough
-def test_a_killed_client_does_not_keep_the_server(base: Path, run: Callable[..., Client]) -> None:
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C for its whole group"])
+def test_the_server_outlives_its_starter_and_ends_with_the_last_user(
+    base: Path, run: Callable[..., Client], ending: signal.Signals
+) -> None:
     client = run()
     _await_start(client)
-    client.kill()
-    client.wait()
-    server = EmbeddedPostgres(base, durable=False)
     pid = _postmaster(base)
-    server.start()
-    assert _postmaster(base) == pid, "the server outlives the process that started it"
-    assert server.stop() is True
-
-
-@pytest.mark.thorough
-def test_ctrl_c_for_the_starter_leaves_the_server_to_the_others(base: Path, run: Callable[..., Client]) -> None:
-    client = run()
-    _await_start(client)
     with EmbeddedPostgres(base, durable=False) as server:
-        os.killpg(client.pid, signal.SIGINT)
+        os.killpg(client.pid, ending)
         client.wait(timeout=20)
         assert _ask(server, "select 1") == 1
+        assert _postmaster(base) == pid
     assert not _pid_file(base).exists()
 
 
@@ -265,36 +242,22 @@ def test_a_forked_child_takes_part_for_itself(base: Path, run: Callable[..., Cli
 
 
 @pytest.mark.thorough
-def test_a_long_path_gets_a_private_socket_directory_elsewhere(base: Path) -> None:
-    long = base / ("directory with 'quotes' and a comma, " * 4).strip()
+@pytest.mark.parametrize(
+    ("name", "elsewhere"),
+    [(("directory with 'quotes' and a comma, " * 4).strip(), True), ("a,b", True), ("it's a b", False)],
+)
+def test_a_path_that_cannot_be_a_sockets_gets_a_private_directory_elsewhere(
+    base: Path, name: str, elsewhere: bool
+) -> None:
     base.chmod(0o711)
-    server = EmbeddedPostgres(long, durable=False)
+    server = EmbeddedPostgres(base / name, durable=False)
     server.start()
     directory = Path(str(psycopg.conninfo.conninfo_to_dict(server.dsn())["host"]))
-    assert base not in directory.parents
+    assert (base not in directory.parents) == elsewhere
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert _ask(server, "select 1") == 1
     assert server.stop() is True
-    assert not directory.exists()
-
-
-@pytest.mark.thorough
-def test_a_short_path_with_odd_characters(base: Path) -> None:
-    base.chmod(0o711)
-    for name in ("it's a b", "a,b"):
-        with EmbeddedPostgres(base / name, durable=False) as server:
-            assert _ask(server, "select 1") == 1
-
-
-@only_root
-def test_programs_are_not_copied_where_initdb_cannot_start(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    base.chmod(0o711)
-    hidden = base / "hidden"
-    shutil.copytree(binaries.find_binaries(), hidden / "bin")
-    hidden.chmod(0o700)
-    monkeypatch.setenv(binaries.BINARIES_VARIABLE, str(hidden / "bin"))
-    with pytest.raises(EmbeddedPostgresError, match="choose another data directory"):
-        EmbeddedPostgres(base / 'it\'s "a" \\ b', durable=False).start()
+    assert directory.exists() != elsewhere
 
 
 def test_data_of_another_major_version_is_refused(base: Path) -> None:
@@ -308,7 +271,7 @@ def test_data_of_another_major_version_is_refused(base: Path) -> None:
         EmbeddedPostgres(base).start()
 
 
-def test_missing_programs_are_explained(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_explained(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(binaries.BINARIES_VARIABLE, str(base))
     with pytest.raises(EmbeddedPostgresError, match=r"which has no `postgres` and `initdb`"):
         EmbeddedPostgres(base).start()
@@ -316,14 +279,15 @@ def test_missing_programs_are_explained(base: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(EmbeddedPostgresError, match=r"pip install 'mnemic\[embedded\]'"):
         EmbeddedPostgres(base).start()
+    monkeypatch.setattr(os, "geteuid", lambda: 1234567)  # nobody's number
+    with pytest.raises(EmbeddedPostgresError, match="no entry in the user database"):
+        EmbeddedPostgres(base).start()
 
 
 @pytest.mark.thorough
 def test_a_setting_that_postgres_refuses_is_told_at_once(base: Path) -> None:
     with pytest.raises(EmbeddedPostgresError, match=r"(?s)did not start.*shared_buffers"):
         EmbeddedPostgres(base, durable=False, settings={"shared_buffers": "nonsense"}).start()
-    with pytest.raises(EmbeddedPostgresError, match="Remove port from the settings"):
-        EmbeddedPostgres(base, settings={"port": "5433"})
 
 
 def test_a_socket_directory_that_others_can_enter_is_refused(base: Path) -> None:
@@ -368,15 +332,15 @@ def test_root_copies_programs_that_the_servers_account_cannot_reach(
         if part.exists():
             shutil.copytree(part, hidden / part.name, symlinks=True, ignore=shutil.ignore_patterns("include"))
     monkeypatch.setenv(binaries.BINARIES_VARIABLE, str(hidden / installed.relative_to(package.parent)))
+    with pytest.raises(EmbeddedPostgresError, match="choose another data directory"):  # initdb does not start there
+        EmbeddedPostgres(base / 'it\'s "a" \\ b', durable=False).start()
     memory = base / "memory"
     for _ in range(2):
         with EmbeddedPostgres(memory, durable=False) as server:
-            assert _ask(server, "select 1") == 1
             _ask(server, "create extension if not exists vector")
         assert len(list(memory.glob("programs-*"))) == 1
     monkeypatch.delenv(binaries.BINARIES_VARIABLE)
-    account = server_account(memory / "data")
-    if account.closed_on_the_way(installed / "postgres") is None:
+    if server_account(memory / "data").closed_on_the_way(installed / "postgres") is None:
         with EmbeddedPostgres(memory, durable=False) as server:
             assert _ask(server, "select 1") == 1
         assert not list(memory.glob("programs-*"))
@@ -393,13 +357,3 @@ def test_default_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert default_data_dir() == Path("/srv/data/mnemic")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert default_data_dir() == Path("/var/lib/mnemic")
-
-
-def test_an_account_without_an_entry_is_explained(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody_known(uid: int) -> pwd.struct_passwd:
-        raise KeyError(uid)
-
-    monkeypatch.setattr(os, "geteuid", lambda: 123456)
-    monkeypatch.setattr(pwd, "getpwuid", nobody_known)
-    with pytest.raises(EmbeddedPostgresError, match="no entry in the user database"):
-        EmbeddedPostgres(base).start()

@@ -1,14 +1,18 @@
-"""Messages: observed once, formed once, kept or emptied."""
+"""Messages: observed once, at the same moment and of many speakers too; formed once, kept or emptied."""
 
 import asyncio
+import json
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
 import pytest
 
-from mnemic.state.errors import ConcurrentChangeError
+from mnemic.state.errors import ConcurrentChangeError, MnemicError, RefusedError
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import IndexedText, Message
 from mnemic.state.settings import Settings
@@ -16,6 +20,8 @@ from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
 from tests.faults.chaos import worsen
 from tests.support.asking import searched
+from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
+from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, identity, memory, message
 
@@ -33,12 +39,6 @@ async def test_a_list_observed_twice_is_stored_once(db: Database, superuser: psy
     assert await observe(db, *talk) == (3, 3)
     assert await observe(db, *talk, message("line 3")) == (1, 4)
     assert superuser.execute("select message_count from mnemic.sessions").fetchone() == (4,)
-
-
-async def test_the_same_list_from_four_requests_at_once_is_stored_once(db: Database) -> None:
-    talk = [message(f"line {number}") for number in range(20)]
-    answers = await asyncio.gather(*(observe(db, *talk) for _ in range(4)))
-    assert sum(accepted for accepted, _ in answers) == 20
 
 
 async def pending(db: Database) -> list[str]:
@@ -117,12 +117,6 @@ async def test_the_inbox_is_read_in_the_order_of_arrival_and_counts_what_is_beyo
     assert timedelta(0) < box.idle < timedelta(minutes=5)
 
 
-async def test_a_session_without_messages_has_an_empty_inbox(db: Database) -> None:
-    async with db.scoped(ME) as scoped:
-        box = await inbox.read_inbox(scoped, "s1", most=3)
-    assert (box.messages, box.pending) == ((), 0)
-
-
 async def test_resending_old_messages_does_not_wake_the_session(db: Database, superuser: psycopg.Connection) -> None:
     talk = [message("line")]
     last = "select last_activity_at from mnemic.sessions"
@@ -134,56 +128,28 @@ async def test_resending_old_messages_does_not_wake_the_session(db: Database, su
     assert superuser.execute(last).fetchone() != before
 
 
-async def test_messages_are_formed_by_one_run_and_the_second_writes_nothing(db: Database) -> None:
-    talk = [message(f"line {number}") for number in range(3)]
-    await observe(db, *talk)
-
-    async def form(content: str) -> None:
-        async with db.scoped(ME) as scoped:
-            op_id = await scoped.begin_operation("formation")
-            await memories.insert(scoped, [memory(content)], model=MODEL, vectors={}, run_id=None)
-            await inbox.settle(scoped, op_id, talk, read_seq=0)
-
-    await form("Ana spoke.")
-    with pytest.raises(ConcurrentChangeError, match="formed by another run"):
-        await form("Ana spoke again.")
-    async with db.scoped(ME) as scoped:
-        assert [one.content for one in await memories.living(scoped, ["fact"], most=9)] == ["Ana spoke."]
-        assert (await inbox.read_inbox(scoped, "s1", most=9)).pending == 0
-
-
-async def test_of_runs_at_the_same_moment_one_wins(clean_db: Clone) -> None:
+async def test_of_runs_at_the_same_moment_one_wins_and_the_others_write_nothing(clean_db: Clone) -> None:
     talk = [message(f"line {number}") for number in range(6)]
     async with clean_db.database(Settings(pool_size=6)) as db:
         await observe(db, *talk)
 
-        async def form(number: int) -> bool:
+        async def form(number: int, read: Sequence[Message]) -> bool:
             try:
                 async with db.scoped(ME) as scoped:
                     op_id = await scoped.begin_operation("formation")
                     await memories.insert(scoped, [memory(f"run {number}")], model=MODEL, vectors={}, run_id=None)
-                    await inbox.settle(scoped, op_id, talk, read_seq=0)
+                    await inbox.settle(scoped, op_id, read, read_seq=0)
             except ConcurrentChangeError:
                 return False
             return True
 
-        won = await asyncio.gather(*(form(number) for number in range(6)))
+        won = await asyncio.gather(*(form(number, talk[:4]) for number in range(6)))
+        assert not await form(6, talk)  # of which it would have formed two
         async with db.scoped(ME) as scoped:
             stored = [one.content for one in await memories.living(scoped, ["fact"], most=9)]
+            assert (await inbox.read_inbox(scoped, "s1", most=9)).pending == 2
     assert won.count(True) == 1
     assert stored == [f"run {won.index(True)}"]
-
-
-async def test_a_run_that_formed_only_some_of_them_is_refused_too(db: Database) -> None:
-    talk = [message(f"line {number}") for number in range(3)]
-    await observe(db, *talk)
-    async with db.scoped(ME) as scoped:
-        await inbox.settle(scoped, await scoped.begin_operation("formation"), [talk[0]], read_seq=0)
-    with pytest.raises(ConcurrentChangeError):
-        async with db.scoped(ME) as scoped:
-            await inbox.settle(scoped, await scoped.begin_operation("formation"), talk, read_seq=0)
-    async with db.scoped(ME) as scoped:
-        assert (await inbox.read_inbox(scoped, "s1", most=9)).pending == 2
 
 
 async def test_an_emptied_message_stays_as_a_skeleton(db: Database, superuser: psycopg.Connection) -> None:
@@ -212,3 +178,112 @@ async def test_a_kept_message_is_found_by_its_speaker_alone_piece_by_piece(db: D
             found = await searched(scoped, MemoryQuery(query="lighthouse"), None, ["message"])
         assert [one.item_id for one in found] == seen
         assert all((one.kind, one.subject, one.content) == ("message", "Bob", spoken.content) for one in found)
+
+
+async def observe_all_at_once(db: Database, rounds: int) -> list[MnemicError]:
+    """Eight observers of one session with overlapping lists in any order, round after round; what they met."""
+    chance = random.Random(7)
+    met: list[MnemicError] = []
+
+    async def observe(messages: Sequence[Message]) -> None:
+        try:
+            async with db.scoped(ME) as scoped:
+                await inbox.observe(scoped, "s1", messages)
+        except MnemicError as error:
+            met.append(error)
+
+    for number in range(rounds):
+        talk = [message(f"round {number}, line {line}") for line in range(12)]
+        await asyncio.gather(*(observe(chance.sample(talk, 10)) for _ in range(8)))
+    return met
+
+
+async def test_observers_of_the_same_messages_in_any_order_do_not_deadlock(fresh_db: Clone) -> None:
+    see_deadlocks_quickly(fresh_db)
+    async with fresh_db.database(PATIENT) as db:
+        assert await observe_all_at_once(db, rounds=40) == []
+        async with db.scoped(ME) as scoped:
+            observed = await inbox.observe(scoped, "s1", [])
+    with fresh_db.as_superuser() as connection:
+        stored = connection.execute("select count(*) from mnemic.messages").fetchone()
+        counted = connection.execute("select message_count from mnemic.sessions").fetchone()
+    assert stored == counted == (observed.pending,)
+    assert observed.pending > 40 * 10
+
+
+@pytest.mark.thorough
+async def test_without_the_sessions_lock_they_would(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    see_deadlocks_quickly(fresh_db)
+    async with fresh_db.database(PATIENT) as db:
+        async with db.scoped(ME) as scoped:
+            await inbox.observe(scoped, "s1", [])
+        unlocked = {**inbox._SQL, "enter_session": "select 1"}
+        monkeypatch.setattr(inbox, "_SQL", MappingProxyType(unlocked))
+        met = await observe_all_at_once(db, rounds=40)
+    assert {error.sqlstate for error in met} == {"40P01"}
+
+
+async def test_messages_are_numbered_within_their_session_without_gaps(
+    clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    """Neighbours lie one apart, though hosts resend the whole list, say a line twice, and other sessions go on."""
+    talk = [message(f"line {number}") for number in range(20)]
+    async with clean_db.database(PATIENT) as db:
+
+        async def observe(messages: Sequence[Message], session: str = "s1") -> None:
+            await db.write(identity(session=session), lambda scoped: inbox.observe(scoped, session, messages))
+
+        for upto in range(2, 22, 2):
+            elsewhere = [message("elsewhere", session="s2")]
+            said_twice = [*talk[:upto], talk[upto - 1]]
+            await asyncio.gather(observe(said_twice), observe(talk[: upto - 1]), observe(elsewhere, "s2"))
+    numbered = superuser.execute("select place, content from mnemic.messages where session_id = 's1' order by place")
+    assert numbered.fetchall() == [(number, one.content) for number, one in enumerate(talk, start=1)]
+
+
+SPEAKERS = 30
+TALK = [{"role": "user", "user": f"user-{place}", "content": f"hello {place}"} for place in range(SPEAKERS)]
+
+_NOTE = """
+create table public.seen (scope_keys text[]);
+create function public.note() returns trigger language plpgsql security definer as $$
+begin
+    insert into public.seen values (current_setting('mnemic.scope_keys')::text[]);
+    return null;
+end $$;
+create trigger note after insert on mnemic.messages for each statement execute function public.note();
+"""
+
+
+def scope_keys_while_storing(clone: Clone) -> Sequence[list[str]]:
+    """The scope keys of each statement that stored messages: what the policy compares every row with."""
+    with clone.as_superuser() as connection:
+        return [keys for (keys,) in connection.execute("select scope_keys from public.seen")]
+
+
+@pytest.fixture
+def noting_db(fresh_db: Clone) -> Clone:
+    with fresh_db.as_superuser() as connection:
+        connection.execute(_NOTE)
+    return fresh_db
+
+
+async def test_the_speakers_of_a_list_are_no_scope_keys_of_its_transaction(noting_db: Clone) -> None:
+    with scripted_model() as model:
+        async with scripted_memory(noting_db, model) as memory:
+            observed = [(await memory.observe(ME, TALK, several_speakers=True)).accepted for _ in range(2)]
+    assert observed == [SPEAKERS, 0]
+    assert scope_keys_while_storing(noting_db) == [list(ME.scope_keys)] * 2
+
+
+async def test_without_the_session_a_speakers_message_is_refused(db: Database) -> None:
+    """The session is what lets them through, so another session's are not."""
+    foreign = identity("bo", session="s2")
+    async with db.scoped(ME) as scoped:
+        await inbox.observe(scoped, "s1", [])
+    greeting = message("hi")
+    rows = [{**vars(greeting), "scope_key": greeting.scope_key}]
+    values = {"session_id": "s1", "messages": json.dumps(rows, default=str)}
+    with pytest.raises(RefusedError, match="row-level security"):
+        async with db.scoped(foreign) as scoped:
+            await scoped.execute(inbox._SQL["observe"], values)

@@ -1,8 +1,9 @@
-"""Row-level security, table by table: what belongs to others is not there, and cannot be written to."""
+"""Row-level security, table by table: what belongs to others is not there, and cannot be written to; its habits."""
 
-import uuid
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -10,11 +11,13 @@ import pytest
 from mnemic.state.errors import RefusedError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind, Usage
+from mnemic.state.query import MemoryQuery
 from mnemic.state.records import IndexedText, Message, Relation, ScopeSettings
-from mnemic.storage import history, inbox, memories, scopes
+from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support import in_one
+from tests.support.asking import searched
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, direction, identity, memory, message, operate, remember
 
@@ -102,17 +105,21 @@ async def test_without_the_policy_the_same_select_shows_everybodys_rows(fresh_db
             assert own(ANA_ELSEWHERE, table) < seen, table
 
 
-async def test_a_user_without_the_group_or_session_sees_neither(world: Database) -> None:
-    async with world.scoped(identity("ana")) as scoped:
-        found = {one.scope_key for one in await memories.living(scoped, ["fact", "episode"], most=50)}
-    assert found == {"agent:harbor", "user:ana"}
-
-
-async def test_left_out_speakers_are_hidden_from_a_formation(world: Database) -> None:
-    for also, expected in (((), set()), (("user:bob",), {"user:bob"})):
-        async with world.scoped(ANA, also=also) as scoped:
-            found = {one.scope_key for one in await memories.living(scoped, ["fact"], most=50)}
-        assert found - set(ANA.scope_keys) == expected
+async def test_every_way_to_read_returns_what_the_transaction_was_given_and_nothing_else(world: Database) -> None:
+    every = sorted({key for who in PEOPLE for key in who.scope_keys})
+    request = MemoryQuery(query="What is known?", top_k=50)
+    for who, also, expected in (
+        (identity("ana"), (), {"agent:harbor", "user:ana"}),
+        (ANA, (), {*ANA.scope_keys}),
+        (ANA, ("user:bob",), {*ANA.scope_keys, "user:bob"}),
+        (ANA_ELSEWHERE, (), {*ANA_ELSEWHERE.scope_keys}),
+    ):
+        async with world.scoped(who, also=also) as scoped:
+            living = await memories.living(scoped, ["fact", "episode"], most=50)
+            similar = await memories.similar(scoped, every, [direction(0)] * len(every), model=MODEL, most=50)
+            found = await searched(scoped, request, direction(0), ["profile"])
+        assert {one.scope_key for one in living} == {one.scope_key for one in found} == expected
+        assert {one.id for one in similar} == {one.id for one in living if one.kind == "fact"}
 
 
 async def test_a_session_run_sees_all_its_speakers_messages_and_other_sessions_see_none(db: Database) -> None:
@@ -177,15 +184,6 @@ async def test_a_foreign_row_is_not_changed_and_an_own_one_not_given_away(
                 await scoped.execute(f"update {table} set scope_key = 'user:bob' where scope_key = 'user:ana'", {})
 
 
-async def test_foreign_ids_answer_as_unknown_ones_do(world: Database, superuser: psycopg.Connection) -> None:
-    row = superuser.execute("select id from mnemic.memories where scope_key = 'user:bob'").fetchone()
-    assert row is not None
-    async with world.scoped(ANA) as scoped:
-        assert await history.of_memory(scoped, row[0]) == await history.of_memory(scoped, uuid.uuid4()) == []
-    async with world.scoped(BOB) as scoped:
-        assert [event.event for event in await history.of_memory(scoped, row[0])] == ["ADD"]
-
-
 async def test_another_users_twin_is_neither_revealed_nor_lost(db: Database) -> None:
     for who in (identity("ana"), identity("bob")):
         async with db.scoped(who) as scoped:
@@ -195,17 +193,15 @@ async def test_another_users_twin_is_neither_revealed_nor_lost(db: Database) -> 
             assert await memories.insert(scoped, [twin], model=MODEL, vectors={}, run_id=None) == {twin.id}
 
 
-async def has_a_past(db: Database, keys: Sequence[str]) -> dict[str, bool]:
+async def has_a_past(db: Database, keys: Sequence[str]) -> set[str]:
     """Of which scope keys Ana is told when something last happened."""
-    statement = "select k, seq_at(k, now()) > 0 from unnest(%(keys)s::text[]) as k"
+    statement = "select k from unnest(%(keys)s::text[]) as k where seq_at(k, now()) > 0"
     async with db.scoped(ANA) as scoped:
-        return dict(await scoped.tuples(statement, {"keys": list(keys)}))
+        return {key for (key,) in await scoped.tuples(statement, {"keys": list(keys)})}
 
 
 async def test_when_something_happened_to_others_is_not_told(world: Database) -> None:
-    told = await has_a_past(world, [*ANA.scope_keys, *BOB.scope_keys])
-    assert {key for key, has in told.items() if has} == {*ANA.scope_keys}
-    assert {"user:bob", "group:yard", "session:s-bob"} < {*told}
+    assert await has_a_past(world, [*ANA.scope_keys, *BOB.scope_keys]) == {*ANA.scope_keys}
 
 
 async def test_with_the_rights_of_the_owner_the_same_look_up_would_tell_it(fresh_db: Clone) -> None:
@@ -213,7 +209,7 @@ async def test_with_the_rights_of_the_owner_the_same_look_up_would_tell_it(fresh
         connection.execute("alter function mnemic.seq_at security definer")
     async with fresh_db.database() as db:
         await live_a_little(db, BOB)
-        assert await has_a_past(db, ["user:bob"]) == {"user:bob": True}
+        assert await has_a_past(db, ["user:bob"]) == {"user:bob"}
 
 
 async def told_of_a_relation(db: Database) -> tuple[str, list[str], list[str]]:
@@ -256,3 +252,53 @@ async def test_without_the_policys_part_about_the_far_end_history_would_tell_of_
     async with fresh_db.database() as db:
         far_end, _, outside = await told_of_a_relation(db)
     assert [far_end in text for text in outside].count(True) == 2
+
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("state", "policy", "prompts", "models", "storage", "operations", "nodes", "tools", "graphs", "service")
+#: The last argument of a call, which may hold calls itself.
+_SET_CONFIG = re.compile(r"set_config\((?:[^()]|\([^()]*\))*,\s*(\w+)\s*\)")
+_SET = re.compile(r"\bset\s+(?:session\s|mnemic\.)", re.IGNORECASE)
+
+
+def lasting_settings(text: str) -> list[str]:
+    """What sets something beyond the transaction."""
+    lasting = [call.group() for call in _SET_CONFIG.finditer(text) if call.group(1) != "true"]
+    return lasting + [found.group() for found in _SET.finditer(text)]
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    """Every file of code by its path, but what has no scope to lose: one's own connection of an administrator."""
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*")):
+            if path.suffix in (".py", ".sql") and path.name != "migrate.py":
+                yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+
+
+def test_no_setting_outlives_its_transaction() -> None:
+    found = {path: lasting for path, text in sources() if (lasting := lasting_settings(text))}
+    assert found == {}
+    assert sum("set_config" in text for _, text in sources()) >= 3  # the pool, the schema, its migration
+
+
+def test_connections_are_taken_from_the_pool_in_one_place() -> None:
+    assert [path for path, text in sources() if re.search(r"\.connection\(|\.getconn\(", text)] == ["storage/pool.py"]
+    (pool,) = [text for path, text in sources() if path == "storage/pool.py"]
+    assert len(re.findall(r"\.connection\(|\.getconn\(", pool)) == 1
+
+
+def test_only_storage_knows_the_checkpointers_library() -> None:
+    assert {path.partition("/")[0] for path, text in sources() if "checkpoint.postgres" in text} == {"storage"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select set_config('mnemic.agent_id', %(agent_id)s, false)",
+        "select set_config('mnemic.op_session', coalesce(p_session, ''), false)",
+        "await connection.execute('set mnemic.agent_id = x')",
+        "set session mnemic.scope_keys = 'user:ana'",
+    ],
+)
+def test_a_setting_that_would_last_is_noticed(statement: str) -> None:
+    assert lasting_settings(statement)

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from mnemic.state.errors import ConcurrentChangeError
+from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind, Usage
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Memory, NewMemory, ScopeSettings, Supersession
@@ -35,30 +36,28 @@ async def living(db: Database) -> list[Memory]:
         return await memories.living(scoped, ["fact", "reflection", "consolidation"], most=20)
 
 
-async def test_a_living_twin_keeps_its_copy_out_within_scope_key_subject_and_kind_only(db: Database) -> None:
+async def test_a_living_twin_keeps_its_copy_out_within_scope_key_subject_and_kind_only(
+    db: Database, superuser: psycopg.Connection
+) -> None:
     text = "The ferry leaves at nine."
     first = memory(text)
     assert await remember(db, ME, first) == {first.id}
     assert await remember(db, ME, memory(text)) == set()
     others = [memory(text, key="group:pier"), memory(text, subject_user="bob"), memory(text, kind="reflection")]
     assert await remember(db, ME, *others) == {one.id for one in others}
+    assert len(await remember(db, ME, memory("In one batch."), memory("In one batch."))) == 1
+    assert superuser.execute("select count(*) from mnemic.entries").fetchone() == (5,)  # of those that were stored
 
 
-async def test_twins_in_one_batch_are_stored_once(db: Database) -> None:
-    assert len(await remember(db, ME, memory("The ferry leaves at nine."), memory("The ferry leaves at nine."))) == 1
-
-
-async def test_a_closed_twin_does_not_keep_its_copy_out(db: Database) -> None:
+@pytest.mark.parametrize("closed", ["superseded", "soft-deleted"])
+async def test_a_closed_twin_does_not_keep_its_copy_out(db: Database, closed: str) -> None:
     first, again = memory("Ana lives in Porto."), memory("Ana lives in Porto.")
     await remember(db, ME, first)
-    await supersede(db, first.id, 1)
+    if closed == "superseded":
+        await supersede(db, first.id, 1)
+    else:
+        await operate(db, ME, lambda scoped: soft_delete(scoped, first.id))
     assert await remember(db, ME, again) == {again.id}
-
-
-async def test_a_twin_that_was_left_out_leaves_no_entry_behind(db: Database, superuser: psycopg.Connection) -> None:
-    for _ in range(2):
-        await remember(db, ME, memory("The ferry leaves at nine."))
-    assert superuser.execute("select count(*) from mnemic.entries").fetchone() == (1,)
 
 
 async def supersede(db: Database, old_id: uuid.UUID, version: int) -> None:
@@ -91,6 +90,8 @@ async def test_what_changed_since_it_was_read_is_not_written(db: Database, act: 
             stale_acts(read)[act],
         )
     assert await living(db) == after_first
+    if act == "rewrite":
+        assert [(one.id, one.version, one.content) for one in after_first] == [(read.id, 2, "newer text")]
 
 
 async def test_an_absorbed_reflection_leaves_the_context_and_can_be_searched(db: Database) -> None:
@@ -120,16 +121,6 @@ async def test_a_superseded_fact_is_found_no_more_and_keeps_its_interval(db: Dat
         (closed,) = await memories.living(scoped, ["fact"], most=5, with_closed=True)
     assert (closed.state, closed.valid_from, closed.valid_until) == ("superseded", MORNING, MORNING + timedelta(days=1))
     assert await living(db) == []
-
-
-async def test_a_rewritten_consolidation_is_the_same_row_with_its_next_version(db: Database) -> None:
-    await remember(db, ME, memory("Ana keeps bees.", kind="consolidation"))
-    (old,) = await living(db)
-    async with db.scoped(ME) as scoped:
-        await scoped.begin_operation("consolidation")
-        await memories.rewrite_consolidation(scoped, old, "Ana keeps bees and sings.")
-    (new,) = await living(db)
-    assert (new.id, new.version, new.content) == (old.id, 2, "Ana keeps bees and sings.")
 
 
 async def test_the_standing_part_comes_scope_key_by_scope_key_in_order(db: Database) -> None:
@@ -197,30 +188,39 @@ async def test_usage_adds_up(db: Database) -> None:
         ]
 
 
-async def test_a_soft_deleted_memory_is_known_by_its_id_alone(db: Database) -> None:
-    fact = memory("Ana lives in Porto.")
-    await remember(db, ME, fact, vectors={fact.id: direction(0)})
-    await operate(db, ME, lambda scoped: soft_delete(scoped, fact.id))
-
-    assert (await found(db, "Porto"), await living(db)) == ([], [])
-    async with db.scoped(ME) as scoped:
-        assert await memories.similar(scoped, ["user:ana"], [direction(0)], model=MODEL, most=5) == []
-        gone = await memories.find(scoped, fact.id)
-    assert gone
-    assert (gone.state, gone.version) == ("soft_deleted", 2)
-    with pytest.raises(ConcurrentChangeError):
-        await operate(db, ME, lambda scoped: memories.forget(scoped, gone))
-
-
 async def soft_delete(scoped: ScopedTransaction, memory_id: uuid.UUID) -> None:
     read = await memories.find(scoped, memory_id)
     assert read
     await memories.forget(scoped, read)
 
 
-async def test_of_a_soft_deleted_memory_the_twin_may_come_again(db: Database) -> None:
-    first, again = memory("Ana lives in Porto."), memory("Ana lives in Porto.")
-    await remember(db, ME, first)
-    await operate(db, ME, lambda scoped: soft_delete(scoped, first.id))
+async def count(db: Database, written: int, who: Identity = ME) -> int:
+    """The day's total after so many more."""
+    async with db.scoped(who) as scoped:
+        return await scopes.count_turn_writes(scoped, f"user:{who.user_id}", written)
 
-    assert await remember(db, ME, again) == {again.id}
+
+async def today(db: Database, who: Identity = ME) -> int:
+    async with db.scoped(who) as scoped:
+        return await scopes.turn_writes_today(scoped, f"user:{who.user_id}")
+
+
+async def test_what_is_written_for_a_users_turns_is_counted_by_user_agent_and_day(
+    db: Database, superuser: psycopg.Connection
+) -> None:
+    for agent in ("harbor", "lighthouse"):
+        async with db.scoped(identity(agent=agent)) as scoped:
+            await scopes.enter_agent(scoped)
+    superuser.execute("insert into mnemic.scopes (agent_id, scope_key, name) values ('harbor', 'user:ana', 'Ana Lind')")
+    assert await today(db) == 0
+    assert [await count(db, 3), await count(db, 0), await count(db, 17)] == [3, 3, 20]
+    for who in (identity("bo"), identity("ana", agent="lighthouse")):
+        assert await today(db, who) == 0
+    assert await count(db, 1, identity("bo")) == 1
+    assert await today(db) == 20
+    async with db.scoped(identity("bo")) as scoped:  # nobody sees another's
+        assert await scopes.turn_writes_today(scoped, "user:ana") == 0
+    superuser.execute("update mnemic.scopes set turn_writes_on = turn_writes_on - 1")
+    assert [await today(db), await count(db, 2), await today(db)] == [0, 2, 2]
+    kept = superuser.execute("select name from mnemic.scopes where scope_key = 'user:ana' and agent_id = 'harbor'")
+    assert kept.fetchall() == [("Ana Lind",)]

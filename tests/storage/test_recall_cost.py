@@ -125,14 +125,3 @@ async def test_recall_and_memory_query_write_nothing(memory: Mnemic, resources: 
     assert recalled["memories"]
     assert found
     assert written == [False] * 3
-
-
-@pytest.mark.thorough
-async def test_what_writes_would_be_noticed(memory: Mnemic, resources: Resources, written: list[bool]) -> None:
-    await memory.observe(ANA, turns("The ferry is late today."))
-    assert True in written
-    written.clear()
-    ids = [item.item_id for item in await query(resources, ANA, MemoryQuery(query=QUESTION))]
-    async with resources.database.scoped(ANA) as scoped:
-        await scoped.execute("update entries set living = living where item_id = any(%(ids)s)", {"ids": ids})
-    assert written == [False, True]

@@ -1,21 +1,31 @@
-"""The files of the schema, the record of what was applied, and the database that they make."""
+"""Setting up a database: its files and the record of them, and servers as administrators run them."""
 
 import asyncio
+import socket
 import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
-from mnemic.state.errors import DatabaseSetupError
+from mnemic.state.errors import DatabaseSetupError, DatabaseUnavailableError
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
-from mnemic.storage.embedded.binaries import find_binaries
+from mnemic.storage.database import Database
+from mnemic.storage.embedded.binaries import find_binaries, reachable_binaries, server_account
 from mnemic.storage.migrate import migrate
 from mnemic.storage.schema import bodies, grants, schema_files, triggers
 from tests.support.matrix import few_first
-from tests.support.server import Clone
+from tests.support.server import Clone, fast_directory
 from tests.support.worlds import identity, memory, remember
 
-TABLES = "select relname from pg_class where relnamespace = 'mnemic'::regnamespace and relkind in ('r', 'p')"
 FILES = [file.name for file in schema_files()]
 #: What an earlier release may have left, or somebody may have done.
 OTHER_RULES = [
@@ -144,19 +154,6 @@ def test_what_is_read_of_the_rules_is_what_they_make(fresh_db: Clone) -> None:
     assert {*granted} == {grant for grant in grants() if " " not in grant[2] and "." not in grant[2]}
 
 
-def test_every_table_belongs_to_the_owner_and_hides_its_rows(fresh_db: Clone) -> None:
-    """The records of migrations hold nothing of an agent's and can only be read."""
-    with fresh_db.as_superuser() as connection:
-        exposed = connection.execute(
-            f"{TABLES} and not (relrowsecurity and relforcerowsecurity) and relname not like '%migrations'"
-        ).fetchall()
-        foreign = connection.execute(f"{TABLES} and relowner <> 'mnemic_owner'::regrole").fetchall()
-        count = len(connection.execute(TABLES).fetchall())
-    assert count >= 12
-    assert exposed == []
-    assert foreign == []
-
-
 def test_the_roles_have_no_power_beyond_their_grants(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as connection:
         powers = connection.execute(
@@ -171,16 +168,180 @@ def test_the_roles_have_no_power_beyond_their_grants(fresh_db: Clone) -> None:
     assert members == []
 
 
-def test_every_definer_function_fixes_its_search_path_and_is_closed_to_the_public(fresh_db: Clone) -> None:
+PASSWORD = "of-the-superuser"
+
+
+@contextmanager
+def tcp_server() -> Iterator[str]:
+    """DSN of its superuser."""
+    with tempfile.TemporaryDirectory(dir=fast_directory(), prefix="mnemic-tcp-") as directory:
+        base = Path(directory)
+        account = server_account(base / "data")
+        account.give(base)
+        programs = reachable_binaries(find_binaries(), base, account)
+        password_file = base / "password"
+        password_file.write_text(PASSWORD)
+        account.give(password_file)
+        data = str(base / "data")
+        options = ["-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "-A", "scram-sha-256"]
+        account.run([programs / "initdb", "-D", data, *options, f"--pwfile={password_file}"])
+        port = _free_port()
+        settings = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories= -c fsync=off"
+        control = [str(programs / "pg_ctl"), "-D", data]
+        account.run([*control, "-l", str(base / "log"), "-w", "-o", settings, "start"])
+        try:
+            yield make_conninfo(
+                host="127.0.0.1", port=port, user="postgres", password=PASSWORD, dbname="postgres", connect_timeout=10
+            )
+        finally:
+            account.run([*control, "-m", "immediate", "stop"])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def forget_roles(dsn: str) -> None:
+    """Drops every database and role that a test made, so that the next one meets an untouched server."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        databases = connection.execute(
+            "select datname from pg_database where datname not in ('postgres', 'template0', 'template1')"
+        ).fetchall()
+        for (database,) in databases:
+            connection.execute(
+                psycopg.sql.SQL("drop database {} with (force)").format(psycopg.sql.Identifier(database))
+            )
+        roles = connection.execute(
+            "select rolname from pg_roles where rolname <> 'postgres' and rolname not like 'pg\\_%'"
+        ).fetchall()
+        for (role,) in roles:
+            connection.execute(psycopg.sql.SQL("drop role {}").format(psycopg.sql.Identifier(role)))
+
+
+MIGRATE = """
+import asyncio, sys
+from mnemic.storage.migrate import migrate
+print(len(asyncio.run(migrate(sys.argv[1]))))
+"""
+
+
+@pytest.fixture(scope="module")
+def private_server() -> Iterator[str]:
+    with tcp_server() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def admin_dsn(private_server: str) -> Iterator[str]:
+    """The superuser of a server that has never heard of Mnemic."""
+    yield private_server
+    forget_roles(private_server)
+
+
+def database(admin_dsn: str, *, owner: str = "postgres", vector: bool = False) -> str:
+    """DSN of the superuser on a new database."""
+    name = f"shop_{uuid.uuid4().hex[:8]}"
+    dsn = make_conninfo(admin_dsn, dbname=name)
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {} owner {}").format(sql.Identifier(name), sql.Identifier(owner)))
+    if vector:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("create extension vector")
+    return dsn
+
+
+def role(admin_dsn: str, name: str, rights: str) -> None:
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute(f"create role {name} login password 'secret' {rights}")
+
+
+@pytest.mark.thorough
+def test_six_processes_that_migrate_at_once_apply_each_file_once(admin_dsn: str) -> None:
+    command = [sys.executable, "-c", MIGRATE, database(admin_dsn)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(6)]
+    answers = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 6
+    assert sum(map(int, answers)) == len(FILES)
+
+
+async def test_databases_of_one_server_are_set_up_at_once(admin_dsn: str) -> None:
+    """Roles belong to the whole server, and the lock to one database."""
+    ran = await asyncio.gather(*(migrate(database(admin_dsn)) for _ in range(6)))
+    assert ran == [FILES] * 6
+
+
+async def test_a_role_without_superuser_sets_up_a_database_where_the_extension_is(admin_dsn: str) -> None:
+    role(admin_dsn, "operator", "createrole")
+    dsn = database(admin_dsn, owner="operator", vector=True)
+    service_dsn = make_conninfo(dsn, user="mnemic_app", password="of-the-service")
+    operator_dsn = make_conninfo(dsn, user="operator", password="secret")
+    assert await migrate(operator_dsn, service_dsn=service_dsn) == FILES
+    assert await migrate(operator_dsn, service_dsn=service_dsn) == []
+    db = Database(service_dsn, Settings())
+    await db.open()
+    try:
+        assert len(await remember(db, identity(), memory("Ana keeps bees."))) == 1
+    finally:
+        await db.close()
+
+
+@pytest.mark.parametrize(("role_name", "given"), [("mnemic_app", "service_dsn"), ("mnemic_admin", "admin_dsn")])
+async def test_a_role_gets_the_password_of_its_dsn_and_no_other_opens(
+    admin_dsn: str, role_name: str, given: str
+) -> None:
+    dsn = database(admin_dsn)
+    await migrate(dsn, **{given: make_conninfo(dsn, user=role_name, password="it's \\ 'quoted'")})
+    with psycopg.connect(make_conninfo(dsn, user=role_name, password="it's \\ 'quoted'")) as connection:
+        assert connection.info.user == role_name
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(make_conninfo(dsn, user=role_name, password="guessed"))
+
+
+@pytest.mark.parametrize(
+    ("rights", "vector", "message"),
+    [
+        ("createrole", False, "a superuser must run `create extension vector`"),
+        ("", True, "MNEMIC_MIGRATION_URL may not set up the database: permission denied"),
+    ],
+)
+async def test_a_role_that_may_not_set_it_up_is_told_what_it_lacks(
+    admin_dsn: str, rights: str, vector: bool, message: str
+) -> None:
+    role(admin_dsn, "operator", rights)
+    dsn = database(admin_dsn, owner="operator", vector=vector)
+    with pytest.raises(DatabaseSetupError, match=message):
+        await migrate(make_conninfo(dsn, user="operator", password="secret"))
+
+
+async def test_a_server_without_pgvector_names_the_package(empty_db: Clone) -> None:
+    with empty_db.as_superuser() as connection:
+        if connection.info.server_version < 180000:
+            pytest.skip("only Postgres 18 can be told to look for extensions elsewhere")
+        connection.execute(f"alter database {empty_db.name} set extension_control_path = '/nowhere'")
+    with pytest.raises(DatabaseSetupError, match="pgvector is missing on this server: its administrator installs"):
+        await migrate(empty_db.superuser_dsn)
+
+
+async def test_an_old_pgvector_is_named_with_its_remedy(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as connection:
-        open_path = connection.execute(
-            "select proname from pg_proc where pronamespace = 'mnemic'::regnamespace"
-            # an expression's names were looked up when it was made
-            " and prosqlbody is null and not coalesce(proconfig::text, '') like '%search_path=mnemic, pg_temp%'"
-        ).fetchall()
-        public = connection.execute(
-            "select proname from pg_proc p, aclexplode(coalesce(proacl, acldefault('f', proowner))) a"
-            " where pronamespace = 'mnemic'::regnamespace and a.grantee = 0"
-        ).fetchall()
-    assert open_path == []
-    assert public == []
+        connection.execute("update pg_extension set extversion = '0.7.4' where extname = 'vector'")
+    with pytest.raises(DatabaseSetupError, match=r"pgvector 0\.7\.4 is too old: install 0\.8 or newer"):
+        await migrate(fresh_db.superuser_dsn)
+
+
+async def test_an_unreachable_server_is_not_a_stack_of_driver_errors(empty_db: Clone) -> None:
+    with pytest.raises(DatabaseUnavailableError, match="MNEMIC_MIGRATION_URL"):
+        await migrate(make_conninfo(empty_db.superuser_dsn, dbname="no_such_database"))
+
+
+async def test_the_extension_may_live_in_a_schema_of_its_own(empty_db: Clone) -> None:
+    with empty_db.as_superuser() as connection:
+        connection.execute("create schema extensions; create extension vector schema extensions")
+        connection.execute("grant usage on schema extensions to public")
+    await migrate(empty_db.superuser_dsn)
+    async with empty_db.database() as db:
+        fact = memory("Ana keeps bees.")
+        assert await remember(db, identity(), fact, vectors={fact.id: (1.0, 0.0)}) == {fact.id}

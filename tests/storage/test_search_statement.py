@@ -1,15 +1,26 @@
-"""The search statement: its branches, its two fusions, quoted phrases, pending embeddings."""
+"""Named statements and what they are sent; the one that searches: branches, fusions, phrases, and what is added."""
 
+import re
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from pgvector import HalfVector
 
-from mnemic.state.records import IndexedText
+from mnemic.policy.recall.scoring import PLAIN, WEIGHTS
+from mnemic.state.records import IndexedText, NewMemory, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox
 from mnemic.storage.database import Database
 from mnemic.storage.migrate import migrate
+from mnemic.storage.transaction import (
+    array_text,
+    half_vectors,
+    load_statements,
+    numbered,
+    with_parts,
+)
 from tests.support.asking import ME, ask, contents, keep
 from tests.support.server import Server, cloned
 from tests.support.worlds import MODEL, direction, identity, memory, message, remember
@@ -51,16 +62,6 @@ async def test_the_weighted_score_is_four_parts_text_and_six_parts_meaning(db: D
     assert meaning.score == pytest.approx(0.6, abs=0.001)
 
 
-async def test_the_reciprocal_ranks_use_their_constant(db: Database) -> None:
-    await store(db, {"The lighthouse is closed.": 60, "The beacon does not shine.": 0})
-    results = {
-        one.content: one.score
-        for one in await ask(db, "lighthouse", direction(0), settings=Settings(fusion="rrf", rrf_k=9))
-    }
-    assert results["The lighthouse is closed."] == pytest.approx((1 + 10 / 11) / 2)
-    assert results["The beacon does not shine."] == pytest.approx(1 / 2)
-
-
 async def test_words_of_a_question_are_alternatives_and_quoted_phrases_are_demands(db: Database) -> None:
     near, far = "The old lighthouse keeper sings.", "The keeper of bees saw an old boat near the lighthouse."
     await store(db, {near: 90, far: 90, "The beacon does not shine.": 0})
@@ -81,26 +82,16 @@ async def test_typographic_quotes_are_quotes_in_a_database_of_locale_c(server: S
     assert contents(found) == ["The old lighthouse keeper sings."]
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        " ",
-        "the",
-        "' | ! & <-> :*",
-        '""',
-        '"the"',
-        "a\\b 'c' :d*",
-        "x" * 4000,
-        "漢字",
-        "%s %(name)s",
-        '"(a|b" & "c):*"',
-    ],
-)
-async def test_no_question_is_an_error(db: Database, question: str) -> None:
+#: What might be taken for an operator, a placeholder, or nothing.
+ODD = (" ", "the", "' | ! & <-> :*", '""', '"the"', "a\\b 'c' :d*", "漢字", "%s %(name)s", '"(a|b" & "c):*"')
+
+
+async def test_no_question_is_an_error(db: Database) -> None:
     await store(db, {"The lighthouse is closed.": 0})
-    for vector in (direction(0), None):
-        results = await ask(db, question, vector)
-        assert contents(results) == ["The lighthouse is closed."][: len(results)]
+    for question in (*ODD, "x" * 4000):
+        for vector in (direction(0), None):
+            results = await ask(db, question, vector)
+            assert contents(results) == ["The lighthouse is closed."][: len(results)], question
 
 
 async def test_a_pending_embedding_is_found_by_text_and_by_text_alone(db: Database) -> None:
@@ -110,14 +101,9 @@ async def test_a_pending_embedding_is_found_by_text_and_by_text_alone(db: Databa
     pending = next(one for one in results if one.content == "The lighthouse is closed.")
     assert pending.explanation.similarity is None
     assert pending.score == pytest.approx(0.4)
-
-
-async def test_a_search_without_a_vector_is_a_search_by_text(db: Database) -> None:
-    await store(db, {"The lighthouse is closed.": 0, "Soup": 0})
-    (only,) = await ask(db, "lighthouse")
-    assert (only.content, only.explanation.similarity) == ("The lighthouse is closed.", None)
-    assert only.explanation.text is not None
-    assert only.explanation.text > 0
+    (only,) = await ask(db, "lighthouse")  # without a vector it is a search by text
+    assert (only.content, only.explanation.similarity) == (pending.content, None)
+    assert (only.explanation.text or 0) > 0
 
 
 async def test_a_source_that_the_reader_may_not_see_lifts_nothing(db: Database) -> None:
@@ -148,8 +134,136 @@ async def test_a_message_whose_content_is_gone_is_no_result(db: Database) -> Non
     assert await ask(db, "lighthouse", direction(0)) == []
 
 
-async def test_no_more_than_asked_for_and_the_same_every_time(db: Database) -> None:
-    await store(db, {f"lighthouse {number}": 0 for number in range(12)})
-    runs = [[one.item_id for one in await ask(db, "lighthouse", direction(0), top_k=5)] for _ in range(3)]
-    assert len(runs[0]) == 5
-    assert runs[0] == runs[1] == runs[2]
+QUESTION = "Where is the lighthouse?"
+#: Nearer to the question, and a little farther: less apart than any addition is worth.
+NEAR, FAR = 20, 24
+
+
+async def both_orders(db: Database, only: str, question: str = QUESTION) -> tuple[list[str], list[str]]:
+    """Texts as the one addition orders them, and as nothing does."""
+    added = replace(PLAIN, **{only: getattr(WEIGHTS, only)})
+    with_it = await ask(db, question, direction(0), weights=added, search_type="semantic")
+    without = await ask(db, question, direction(0), weights=PLAIN, search_type="semantic")
+    return contents(with_it), contents(without)
+
+
+NEARER, FARTHER = memory("near"), memory("far")
+OF_BO, OF_INES = replace(NEARER, subject="Bo"), replace(FARTHER, subject="Ines Duarte")
+OF_THE_ASKER = replace(FARTHER, subject="X", subject_user_id="ana")
+#: What lifts the farther of two: the addition, both, and the question.
+LIFTED = {
+    "it is about somebody the question names": ("named", OF_BO, OF_INES, "Where does Ines keep the boat?"),
+    "it is the asker's own": ("named", OF_BO, OF_THE_ASKER, "Where is my boat?"),
+    "it is about the asker": ("named", OF_BO, OF_THE_ASKER, "What did I say?"),
+    "it is important": ("importance", NEARER, replace(FARTHER, importance=5), QUESTION),
+    "the other is an insight": ("insight", replace(NEARER, kind="insight"), FARTHER, QUESTION),
+}
+
+
+@pytest.mark.parametrize(("only", "near", "far", "question"), LIFTED.values(), ids=LIFTED)
+async def test_the_farther_of_two_comes_first_where(
+    db: Database, only: str, near: NewMemory, far: NewMemory, question: str
+) -> None:
+    await remember(db, ME, near, far, vectors={near.id: direction(NEAR), far.id: direction(FAR)})
+    assert await both_orders(db, only, question) == (["far", "near"], ["near", "far"])
+    if only == "named":
+        assert (await both_orders(db, only, "Where is it?"))[0] == ["near", "far"]
+
+
+async def test_a_message_of_a_session_that_fits_comes_first(db: Database) -> None:
+    for text, angle, session in (("lone", NEAR, "s1"), ("fits", 0, "s2"), ("fits too", 5, "s2"), ("far", FAR, "s2")):
+        await keep(db, message(text, session=session), direction(angle), who=identity(session=session))
+    assert await both_orders(db, "session") == (
+        ["fits", "fits too", "far", "lone"],
+        ["fits", "fits too", "lone", "far"],
+    )
+
+
+async def test_a_fact_takes_the_score_of_the_long_message_it_was_formed_from(db: Database) -> None:
+    """Nobody wants the length of it in a prompt; a fact of the same words without that source stays where it was."""
+    said = message("Look, the lighthouse burned down last night! " + "It was a long night for all of us. " * 40)
+    await keep(db, said, direction(2))
+    fact, lone = memory("A landmark was destroyed.", sources=[said]), memory("A landmark was repaired.")
+    await remember(db, ME, fact, lone, vectors={fact.id: direction(70), lone.id: direction(70)})
+    found = {one.item_id: one for one in await ask(db, "what happened to the lighthouse", direction(0))}
+    assert found[fact.id].explanation.from_source
+    assert found[fact.id].score > 0.9 > found[said.id].score > found[lone.id].score
+    assert not found[lone.id].explanation.from_source
+
+
+async def test_how_old_a_memory_is_plays_no_part(db: Database) -> None:
+    old, new = memory("old"), memory("new")
+    old = replace(old, valid_from=old.valid_from.replace(year=1999))
+    await remember(db, ME, old, new, vectors={old.id: direction(10), new.id: direction(10)})
+    first, second = await ask(db, QUESTION, direction(0))
+    assert first.score == second.score
+
+
+async def test_a_score_is_the_sum_of_its_explanation(db: Database) -> None:
+    said = message("The lighthouse of Ana burned " + "for a very long time " * 60)
+    await keep(db, said, direction(5))
+    await keep(db, message("Who lives there?"), direction(50))
+    fact = replace(memory("Ana saw it burn.", sources=[said]), importance=5)
+    guess = memory("Ana fears fire.", kind="insight")
+    tied = replace(memory("Ana moved."), relations=(Relation(to_id=fact.id, strength=0.8),))
+    vectors = {fact.id: direction(40), guess.id: direction(30), tied.id: direction(35)}
+    await remember(db, ME, fact, guess, tied, vectors=vectors)
+    results = await ask(db, "Did the lighthouse of Ana burn?", direction(0))
+    for one in results:
+        assert one.score == pytest.approx(one.explanation.fused + sum(one.explanation.boosts.values()))
+    names = {name for one in results for name in one.explanation.boosts}
+    assert names == {"named", "important", "insight", "neighbour", "in_session", "source", "repeated", "related"}
+
+
+async def test_memories_related_to_the_results_come_along_behind_them(db: Database) -> None:
+    others = {text: memory(text) for text in ("weak", "strong", "strongest")}
+    links = [("weak", 0.3), ("strong", 0.6), ("strongest", 0.9)]
+    found = replace(
+        memory("found"),
+        relations=tuple(Relation(to_id=others[text].id, strength=strength) for text, strength in links),
+    )
+    vectors: dict[uuid.UUID, tuple[float, ...]] = {one.id: direction(90) for one in others.values()}
+    await remember(db, ME, *others.values(), found, vectors={**vectors, found.id: direction(0)})
+    results = await ask(db, QUESTION, direction(0), top_k=1)
+    assert contents(results) == ["found", "strongest", "strong"]
+    assert [one.related_to for one in results] == [None, found.id, found.id]
+    # from the other end of the relation too
+    results = await ask(db, QUESTION, direction(90), top_k=1, search_type="semantic")
+    assert results[0].content in others
+    assert [one.related_to for one in results if one.content == "found"] == [results[0].item_id]
+
+
+def test_values_are_numbered_in_the_order_of_their_first_mention() -> None:
+    sent = numbered("select %(b)s, %(a)b::halfvec, %(b)s where 7 %% 2 = 1")
+    assert sent.text == b"select $1, $2::halfvec, $1 where 7 % 2 = 1"
+    assert sent.names == ("b", "a")
+    search = load_statements("search")["search"]
+    assert numbered(search) is numbered(search)  # psycopg forgets what is as long as that
+
+
+async def test_vectors_travel_in_binary(db: Database) -> None:
+    vectors = half_vectors([(1.0, 0.5), None, (0.25, 2.0)])
+    async with db.scoped(identity()) as scoped:
+        for sent, is_binary in ((vectors, 1), ([*vectors], 0)):  # a plain list goes as text
+            cursor = await scoped.execute("select unnest(%(vectors)b::halfvec[])", {"vectors": sent})
+            assert await cursor.fetchall() == [(HalfVector([1.0, 0.5]),), (None,), (HalfVector([0.25, 2.0]),)]
+            assert cursor._query is not None
+            assert [int(form) for form in cursor._query.formats or ()] == [is_binary]
+
+
+async def test_an_array_as_text_is_read_as_what_it_was(db: Database) -> None:
+    names = ("plain", "", "NULL", 'a"b', "a\\b", '\\"', "{a,b}", "a,b", " edge ", "ü€", "'", "%s", "a\nb")
+    async with db.scoped(identity()) as scoped:
+        cursor = await scoped.execute("select %(names)s::text[]", {"names": array_text(names)})
+        assert await cursor.fetchall() == [([*names],)]
+        cursor = await scoped.execute("select %(names)s::text[]", {"names": array_text(())})
+        assert await cursor.fetchall() == [([],)]
+
+
+def test_a_part_is_in_the_statement_only_where_it_is_wanted() -> None:
+    statement = "select 1/*more*/, 2\n/*end*/ from t /*other*/where a/*end*/"
+    assert with_parts(statement) == "select 1 from t "
+    assert with_parts(statement, "more", "other") == "select 1, 2\n from t where a"
+    search = load_statements("search")["search"]
+    assert "fitting" in with_parts(search, "filtered")
+    assert not {"fitting", "%(threshold)s", "/*"} & {*re.findall(r"fitting|%\(threshold\)s|/\*", with_parts(search))}

@@ -1,13 +1,17 @@
-"""Whose thread is whose: two people may name theirs alike, and neither finds, changes or deletes the other's."""
+"""Whose thread or run is whose: two people may name theirs alike, and neither finds, changes or deletes the other's."""
 
 from collections.abc import Sequence
 from itertools import permutations
+from typing import Any
 
 import psycopg
 import pytest
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+from typing_extensions import TypedDict
 
 from mnemic.storage.database import Database
-from mnemic.storage.threads import ThreadOwner
+from mnemic.storage.threads import ThreadOwner, owners
 from tests.support.server import Clone
 from tests.support.threads import TABLES, answering, at, counts, everything, misplaced, said, saver_of, words
 from tests.support.worlds import identity
@@ -59,14 +63,8 @@ async def test_nobody_reaches_a_foreign_thread_by_any_name(db: Database, superus
     assert [item async for item in bo.alist(None)] == []
     assert await bo.statuses() == []
     assert counts(superuser) == before
-    assert await everything(saver_of(db), "t") == own
-
-
-async def test_what_somebody_writes_under_a_foreign_name_is_their_own(db: Database) -> None:
-    await talk(db)
-    own = await everything(saver_of(db), "t")
-    for name in NAMES[1:]:
-        await answering(saver_of(db, "bo")).ainvoke(said("Mine."), at(name))
+    for name in NAMES[1:]:  # what somebody writes under such a name is their own
+        await answering(bo).ainvoke(said("Mine."), at(name))
     assert await everything(saver_of(db), "t") == own
 
 
@@ -92,7 +90,10 @@ async def test_control_without_policies_everybodys_rows_are_seen_and_listed(fres
             for owner in ("harbor/ana/", ""):
                 assert await seen(db, owner, table) > {"harbor/ana/t", "harbor/bo/t"}
         found = [item.config["configurable"]["thread_id"] async for item in saver_of(db).alist(None)]
-    assert {"t", "harbor/bo/t"} <= {*found}
+        assert {"t", "harbor/bo/t"} <= {*found}
+        await say(db, "bo", "one", "r1")
+        await saver_of(db).adelete_for_runs(["r1"])
+        assert await owners(db, thread_id="t1") == []
 
 
 PARTS = ("a", "a/b", "b", "", "%", "%2F", "a%2Fb", "/", "Ünal", "a b")
@@ -114,3 +115,87 @@ async def test_awkward_ids_stay_apart_and_are_written_down_as_they_are(
     rows = superuser.execute("select distinct agent_id, user_id from mnemic.supervisor_checkpoints").fetchall()
     assert {*rows} == {*owners[::20]}
     assert misplaced(superuser) == []
+
+
+async def say(db: Database, user: str, text: str, run: str, thread: str = "t1") -> list[str]:
+    """One turn of a run, as the server marks its checkpoints; all words of the thread."""
+    config: Any = {**at(thread), "metadata": {"run_id": run}}
+    return words(await answering(saver_of(db, user)).ainvoke(said(text), config))
+
+
+async def test_owners_are_found_by_a_threads_id_and_by_a_runs(db: Database) -> None:
+    ana, bo = ThreadOwner("harbor", "ana"), ThreadOwner("harbor", "bo")
+    await say(db, "ana", "one", "r1")
+    await say(db, "bo", "two", "r2")
+    await say(db, "bo", "three", "r3", thread="t2")
+    assert await owners(db, thread_id="t1") == [bo, ana]  # who moved it last first
+    assert [await owners(db, thread_id=other) for other in ("t2", "t3", "%")] == [[bo], [], []]
+    assert sorted(await owners(db, run_ids=["r1", "r2"])) == [ana, bo]
+    assert await owners(db, run_ids=["r4", "%"]) == []
+
+
+async def test_a_thread_rid_of_its_last_run_stands_where_it_stood_before(
+    db: Database, superuser: psycopg.Connection
+) -> None:
+    await say(db, "ana", "one", "r1")
+    (stood,) = await saver_of(db).statuses()
+    await say(db, "ana", "Quittengelb", "r2")
+    await saver_of(db).adelete_for_runs(["r2"])
+    (stands,) = await saver_of(db).statuses()
+    assert (stands.checkpoint_id, stands.next) == (stood.checkpoint_id, stood.next)
+    left = superuser.execute(
+        "select from mnemic.checkpoint_blobs where position('Quittengelb' in encode(blob, 'escape')) > 0"
+    )
+    assert left.rowcount == 0
+    assert await say(db, "ana", "three", "r3") == ["one", "Heard one", "three", "Heard three"]
+    await saver_of(db).adelete_for_runs(["r1", "r3"])
+    assert set(counts(superuser).values()) == {0}
+
+
+async def test_runs_of_others_are_left_alone(db: Database) -> None:
+    await say(db, "bo", "one", "r1")
+    await saver_of(db, "ana").adelete_for_runs(["r1"])
+    assert await say(db, "bo", "two", "r2") == ["one", "Heard one", "two", "Heard two"]
+
+
+class Answer(TypedDict, total=False):
+    answer: str
+
+
+def consulting(db: Database) -> Any:
+    """A host whose subgraph asks its user, and then fails where the answer is no."""
+
+    def act(state: Answer) -> Answer:
+        if state["answer"] == "no":
+            raise ArithmeticError
+        return {}
+
+    within = StateGraph(Answer)
+    within.add_node("ask", lambda _: {"answer": interrupt("Really?")})
+    within.add_node("act", act)
+    within.add_edge(START, "ask")
+    within.add_edge("ask", "act")
+    builder = StateGraph(Answer)
+    builder.add_node("consult", within.compile())
+    builder.add_edge(START, "consult")
+    return builder.compile(checkpointer=saver_of(db))
+
+
+@pytest.mark.parametrize("again", [None, Command(resume="yes")], ids=["to be asked again", "to answer otherwise"])
+async def test_an_answer_within_a_subgraph_goes_with_its_run(db: Database, again: Any) -> None:
+    """The run came no further than into the subgraph, so that nothing of it stands in the graph around it."""
+    host = consulting(db)
+
+    def run(name: str) -> Any:
+        return {"configurable": {"thread_id": "t1"}, "metadata": {"run_id": name}}
+
+    await host.ainvoke({"answer": ""}, run("r1"), durability="sync")
+    with pytest.raises(ArithmeticError):
+        await host.ainvoke(Command(resume="no"), run("r2"), durability="sync")
+    await saver_of(db).adelete_for_runs(["r2"])
+    state = await host.aget_state(run("r3"))
+    assert (state.next, [item.value for item in state.interrupts]) == (("consult",), ["Really?"])
+
+    done = await host.ainvoke(again, run("r3"), durability="sync")
+    assert [item.value for item in done.get("__interrupt__", ())] == ([] if again else ["Really?"])
+    assert done["answer"] == ("yes" if again else "")

@@ -108,9 +108,9 @@ class Clone:
             yield connection
 
     @asynccontextmanager
-    async def database(self, settings: Settings | None = None) -> AsyncIterator[Database]:
-        """The service's own pool on this database."""
-        database = Database(self.service_dsn, settings or Settings(pool_size=4))
+    async def database(self, settings: Settings | None = None, *, dsn: str | None = None) -> AsyncIterator[Database]:
+        """The service's own pool on this database, or that of another role."""
+        database = Database(dsn or self.service_dsn, settings or Settings(pool_size=4))
         await database.open()
         try:
             yield database

@@ -1,0 +1,339 @@
+"""Transactions: what they see and leave, what is done again, and that none waits for ever."""
+
+import asyncio
+import random
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import pytest
+from psycopg.errors import ReadOnlySqlTransaction
+
+from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, MnemicError
+from mnemic.state.kinds import Usage
+from mnemic.state.records import ScopeSettings, Supersession
+from mnemic.state.settings import Settings
+from mnemic.storage import inbox, memories, scopes
+from mnemic.storage import pool as pool_module
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
+from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
+from tests.support.server import Clone
+from tests.support.worlds import MORNING, identity, memory, message, operate, remember
+
+ME = identity(session="s1")
+KEYS = ("agent:harbor", "user:ana")
+
+
+class Opposite:
+    """Two writes that take the same two rows in opposite order, and meet between the first and the second."""
+
+    def __init__(self, db: Database) -> None:
+        self.runs = 0
+        self._db = db
+        self._meeting = asyncio.Barrier(2)
+
+    async def both(self) -> list[str | BaseException]:
+        return list(await asyncio.gather(self._write(KEYS), self._write(KEYS[::-1]), return_exceptions=True))
+
+    async def _write(self, keys: Sequence[str]) -> str:
+        async def act(scoped: ScopedTransaction) -> str:
+            self.runs += 1
+            is_first_time = self.runs <= 2
+            for key in keys:
+                await scopes.configure_scope(scoped, ScopeSettings(scope_key=key, name=keys[0]))
+                if is_first_time and key == keys[0]:
+                    await self._meeting.wait()
+            return keys[0]
+
+        return await self._db.write(ME, act)
+
+
+@pytest.fixture
+async def rows(fresh_db: Clone) -> Clone:
+    see_deadlocks_quickly(fresh_db)
+    async with fresh_db.database() as db, db.scoped(ME) as scoped:
+        for key in KEYS:
+            await scopes.configure_scope(scoped, ScopeSettings(scope_key=key))
+    return fresh_db
+
+
+async def test_a_deadlock_is_settled_by_doing_one_of_them_again(rows: Clone) -> None:
+    async with rows.database(PATIENT) as db:
+        opposite = Opposite(db)
+        assert await opposite.both() == list(KEYS)
+        assert opposite.runs == 3
+        async with db.scoped(ME) as scoped:
+            names = {part.name for part in (await scopes.scope_settings(scoped)).values()}
+    assert len(names) == 1  # both rows are as the later of the two left them
+
+
+class GivenUp:
+    """An act that Postgres gives up so often, with this code; without one we refuse it ourselves."""
+
+    def __init__(self, state: str, times: int = 99) -> None:
+        self.runs = 0
+        self._state, self._times = state, times
+
+    async def __call__(self, scoped: ScopedTransaction) -> str:
+        self.runs += 1
+        if self.runs <= self._times:
+            if not self._state:
+                raise ConcurrentChangeError
+            await scoped.execute(f"do $$ begin raise exception using errcode = '{self._state}'; end $$", {})
+        return "done"
+
+
+@pytest.mark.parametrize(
+    ("state", "runs"),
+    [("40001", 4), ("40P01", 4), ("55P03", 4), ("23505", 1), ("42501", 1), ("57014", 1), ("22P02", 1), ("", 1)],
+)
+async def test_a_write_is_tried_four_times_where_that_can_help(db: Database, state: str, runs: int) -> None:
+    act = GivenUp(state)
+    with pytest.raises(MnemicError) as caught:
+        await db.write(ME, act)
+    assert (caught.value.sqlstate or "", act.runs) == (state, runs)
+
+
+async def test_a_row_that_comes_free_in_the_meantime_is_written(clean_db: Clone) -> None:
+    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
+        await db.write(ME, lambda scoped: scopes.configure_agent(scoped, {}))
+        with clean_db.as_superuser() as connection:
+            connection.execute("begin")
+            connection.execute("select 1 from mnemic.agents for update")
+            runs = 0
+
+            async def act(scoped: ScopedTransaction) -> None:
+                nonlocal runs
+                runs += 1
+                if runs == 3:
+                    connection.execute("rollback")
+                await scopes.configure_agent(scoped, {"rag": False})
+
+            await db.write(ME, act)
+            assert runs == 3
+            connection.execute("begin")
+            connection.execute("select 1 from mnemic.agents for update")
+            with pytest.raises(DatabaseUnavailableError):  # and one that does not is an error
+                await db.write(ME, lambda scoped: scopes.configure_agent(scoped, {}))
+        async with db.scoped(ME) as scoped:
+            assert await scopes.agent_settings(scoped) == {"rag": False}
+
+
+async def test_no_connection_is_held_between_two_tries(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random, "uniform", lambda *_: 60.0)  # the pause outlasts the test
+    act = GivenUp("40001")
+    async with clean_db.database(Settings(pool_size=1, pool_timeout_seconds=5)) as db:
+        writing = asyncio.create_task(db.write(ME, act))
+        while not act.runs:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
+        async with db.scoped(ME) as scoped:  # the only connection
+            await scoped.execute("select 1", {})
+        assert not writing.done()
+        writing.cancel()
+        with suppress(asyncio.CancelledError):
+            await writing
+
+
+async def test_an_administrators_act_is_done_again_too(clean_db: Clone) -> None:
+    act = GivenUp("40P01", times=1)
+    async with clean_db.database(dsn=clean_db.administrator_dsn) as administrators:
+        assert await administrators.administer("harbor", "administrator", act) == "done"
+    assert act.runs == 2
+
+
+async def sleep(db: Database, *, for_recall: bool = False) -> None:
+    async with db.scoped(ME, for_recall=for_recall) as scoped:
+        await scoped.execute("select pg_sleep(0.5)", {})
+
+
+@pytest.mark.parametrize(("limit", "for_recall"), [("statement", False), ("recall", True)])
+async def test_a_statement_that_takes_too_long_is_cut(clean_db: Clone, limit: str, for_recall: bool) -> None:
+    settings = Settings.model_validate({f"{limit}_timeout_seconds": 0.1, "pool_size": 1})
+    async with clean_db.database(settings) as db:
+        with pytest.raises(DatabaseUnavailableError, match="too long") as caught:
+            await sleep(db, for_recall=for_recall)
+        if for_recall:
+            await sleep(db)  # the same connection: the limit ended with its transaction
+    assert caught.value.sqlstate == "57014"
+
+
+@pytest.mark.parametrize("for_recall", [False, True])
+async def test_every_limit_ends_with_its_transaction(clean_db: Clone, for_recall: bool) -> None:
+    limits = "select current_setting(name) from unnest(%(names)s::text[]) as name"
+    names = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "transaction_read_only"]
+    async with clean_db.database(Settings(pool_size=1)) as db:
+        async with db.scoped(ME, for_recall=for_recall) as scoped:
+            inside = await (await scoped.execute(limits, {"names": names})).fetchall()
+        async with db.catalog():
+            pass
+        async with db.pool.connection() as connection:
+            after = await (await connection.execute(limits, {"names": names})).fetchall()
+    assert inside == [("2s" if for_recall else "30s",), ("1s",), ("5s",), ("off",)]
+    assert after == [("0",), ("0",), ("0",), ("off",)]
+
+
+async def test_a_recall_waits_less_for_a_connection_too(clean_db: Clone) -> None:
+    async with clean_db.database(Settings(recall_timeout_seconds=0.1, pool_size=1)) as db, db.scoped(ME):
+        with pytest.raises(DatabaseUnavailableError, match="MNEMIC_POOL_SIZE"):
+            await sleep(db, for_recall=True)
+
+
+@pytest.mark.parametrize("seconds", [0.0001, 0.0015])
+async def test_a_limit_below_a_millisecond_is_not_no_limit(clean_db: Clone, seconds: float) -> None:
+    async with clean_db.database(Settings(lock_timeout_seconds=seconds)) as db, db.scoped(ME) as scoped:
+        row = await (await scoped.execute("select current_setting('lock_timeout')", {})).fetchone()
+    assert row in (("1ms",), ("2ms",))
+
+
+async def test_a_row_that_somebody_holds_is_an_error_and_nothing_is_half_written(clean_db: Clone) -> None:
+    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
+        await remember(db, ME)
+
+        async def act(scoped: ScopedTransaction) -> None:
+            await scopes.record_usage(scoped, Usage(step="save", model="m", calls=1))
+            await scopes.configure_agent(scoped, {"rag": False})
+
+        with clean_db.as_superuser() as other, other.transaction():
+            other.execute("select 1 from mnemic.agents for update")
+            with pytest.raises(DatabaseUnavailableError, match="another transaction") as caught:
+                async with db.scoped(ME) as scoped:
+                    await act(scoped)
+        assert caught.value.sqlstate == "55P03"
+        async with db.scoped(ME) as scoped:
+            assert (await scopes.usage_totals(scoped), await scopes.agent_settings(scoped)) == ([], {})
+            await act(scoped)
+            assert len(await scopes.usage_totals(scoped)) == 1
+
+
+async def stand_still(db: Database) -> tuple[BaseException | None, BaseException | None]:
+    """What becomes of a transaction that stands still with the agent's head, and of another one that wants it."""
+    held, over = asyncio.Event(), asyncio.Event()
+
+    async def frozen() -> None:
+        async with db.scoped(ME) as scoped:
+            await scoped.begin_operation("formation")
+            held.set()
+            await over.wait()
+            await scoped.execute("select 1", {})
+
+    async def other() -> None:
+        await held.wait()
+        try:
+            async with db.scoped(ME) as scoped:
+                await scoped.begin_operation("formation")
+        finally:
+            over.set()
+
+    return await asyncio.gather(frozen(), other(), return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("idle", "head", "lock", "failed"),
+    [
+        pytest.param(0.1, 10, 20, "the frozen one", id="it is ended and others go on"),
+        pytest.param(0.5, 10, 0.05, "the frozen one", id="the head is waited for longer than another row"),
+        pytest.param(5, 0, 0.05, "the other", id="control: with the patience of any other row"),
+        pytest.param(600, 0.5, 0.5, "the other", id="control: without the limit", marks=pytest.mark.thorough),
+    ],
+)
+async def test_a_transaction_that_stands_still_costs_nobody_a_save(
+    clean_db: Clone, monkeypatch: pytest.MonkeyPatch, idle: float, head: float, lock: float, failed: str
+) -> None:
+    monkeypatch.setattr(pool_module, "IDLE_SECONDS", idle)
+    monkeypatch.setattr(pool_module, "HEAD_SECONDS", head)
+    async with clean_db.database(Settings(lock_timeout_seconds=lock)) as db:
+        await remember(db, ME)
+        ends = await stand_still(db)
+        assert [isinstance(end, DatabaseUnavailableError) for end in ends] == [
+            failed == "the frozen one",
+            failed == "the other",
+        ]
+        await remember(db, ME)
+
+
+def test_the_head_is_waited_for_until_a_frozen_holder_is_ended() -> None:
+    assert pool_module.HEAD_SECONDS > pool_module.IDLE_SECONDS
+
+
+async def test_the_longer_wait_is_for_the_head_alone(clean_db: Clone) -> None:
+    shown = "select current_setting('lock_timeout')"
+    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db, db.scoped(ME) as scoped:
+        await scoped.begin_operation("formation")
+        assert await (await scoped.execute(shown, {})).fetchone() == ("50ms",)
+
+
+async def test_the_scope_ends_with_the_transaction_and_without_one_no_table_shows_a_row(clean_db: Clone) -> None:
+    settings = "select current_setting('mnemic.agent_id', true), current_setting('mnemic.scope_keys', true)"
+    tables = ("agents", "scopes", "sessions", "messages", "memories", "sources", "entries", "history",
+              "history_contents", "token_usage")  # fmt: skip
+    async with clean_db.database(Settings(pool_size=1)) as db:
+        await remember(db, identity(), memory("Ana keeps bees."))
+        async with db.catalog() as connection:  # the same and only connection of the pool
+            assert await (await connection.execute(settings)).fetchone() == ("", "")
+            for table in tables:
+                rows = await connection.execute(f"select count(*) from {table}")
+                assert await rows.fetchone() == (0,), table
+            with pytest.raises(ReadOnlySqlTransaction):
+                await connection.execute("insert into agents (agent_id) values ('harbor')")
+
+
+async def test_an_error_rolls_everything_back(db: Database) -> None:
+    await remember(db, identity())
+    fact = memory("Ana keeps bees.")
+    late = Supersession(old_id=uuid.uuid4(), old_version=1, new_id=fact.id)
+    with pytest.raises(ConcurrentChangeError):
+        await operate(
+            db,
+            identity(),
+            lambda scoped: scopes.record_usage(scoped, Usage(step="save", model="m")),
+            lambda scoped: memories.insert(scoped, [fact], model="m", vectors={}, run_id=None),
+            lambda scoped: memories.supersede(scoped, [(late, MORNING)]),
+        )
+    async with db.scoped(identity()) as scoped:
+        assert await memories.living(scoped, ["fact"], most=10) == []
+        assert await scopes.usage_totals(scoped) == []
+
+
+async def test_a_cut_connection_is_an_unavailable_database(db: Database, clean_db: Clone) -> None:
+    async def cut(scoped: ScopedTransaction) -> None:
+        with clean_db.as_superuser() as connection:
+            connection.execute("select pg_terminate_backend(%s)", (scoped.connection.info.backend_pid,))
+        await scoped.execute("select 1", {})
+
+    with pytest.raises(DatabaseUnavailableError):
+        await operate(db, identity(), cut)
+
+
+async def test_an_unreachable_database_says_what_to_check(clean_db: Clone) -> None:
+    dsn = clean_db.service_dsn.replace(clean_db.name, "no_such_database")
+    with pytest.raises(DatabaseUnavailableError, match="MNEMIC_DATABASE_URL"):
+        async with clean_db.database(Settings(pool_timeout_seconds=0.2), dsn=dsn):
+            pass
+
+
+async def test_a_moment_has_the_same_day_on_every_machine(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGTZ", "America/Los_Angeles")
+    late = datetime(2026, 5, 8, 2, 0, tzinfo=UTC)
+    async with clean_db.database(Settings()) as db, db.scoped(identity(session="s1")) as scoped:
+        await inbox.observe(scoped, "s1", [message("Tomorrow, then.", said_at=late)])
+        (read,) = (await inbox.read_inbox(scoped, "s1", most=5)).messages
+    assert read.said_at.isoformat() == "2026-05-08T02:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    "name", ['an"a', "an\\a", "an'a", "ana'; set local mnemic.scope_keys = '{user:bo}", "{ana,bo}", "%s"]
+)
+async def test_no_spelling_of_an_id_is_more_than_that_id(db: Database, name: str) -> None:
+    """The scope is sent as text with BEGIN, so whatever an id holds has to stay inside its quotes."""
+    await remember(db, identity("bo"), memory("Bo keeps bees.", key="user:bo"))
+    who = identity(name, agent="harbor")
+    async with db.scoped(who, categories=[name, "profile"]) as scoped:
+        names = ["mnemic.agent_id", "mnemic.scope_keys", "mnemic.categories"]
+        cursor = await scoped.execute(
+            "select current_setting(%(agent)s), current_setting(%(keys)s)::text[],"
+            " current_setting(%(allowed)s)::text[], (select count(*) from memories)",
+            dict(zip(("agent", "keys", "allowed"), names, strict=True)),
+        )
+        assert await cursor.fetchall() == [("harbor", [*who.scope_keys], [name, "profile"], 0)]
