@@ -12,7 +12,7 @@ import pytest
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Supersession
-from mnemic.storage import erasure, inbox, memories, refinements, scopes, time_machine
+from mnemic.storage import erasure, inbox, memories, scopes, time_machine
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.test_erasure_canaries import dumped
@@ -20,7 +20,6 @@ from tests.support import in_one
 from tests.support.audited import problems
 from tests.support.mutating import mutate
 from tests.support.server import Clone
-from tests.support.stored_refinements import begun, ended
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
 
 pytestmark = pytest.mark.thorough
@@ -59,28 +58,28 @@ class History:
         self.who: Identity = identity(agent=f"agent-{self.number}", session="s1")
 
     async def play(self, steps: int) -> None:
-        """Plants the canary as a fact, a commitment and a thought that is consolidated; then whatever comes."""
-        for kind in ("fact", "core"):
-            await self._plant(kind)
+        """Plants the canary as a fact and as a thought that is consolidated; then whatever comes."""
+        said = self._message()
+        await self._formed(memory(self._text(), sources=[said]), said=said, also=None)
         await self._consolidate()
         for _ in range(steps):
-            act = self.random.choice([self._repeat, self._repeat, self._update, self._contradict, self._merge,
-                                      self._rewrite, self._forget, self._undo, self._undo])  # fmt: skip
+            act = self.random.choice(
+                [self._repeat, self._repeat, self._update, self._contradict, self._forget, self._undo, self._undo]
+            )
             self.done.append(act.__name__)
             with suppress(MnemicError):  # what is refused leaves nothing
                 await act()
 
     async def chosen(self) -> list[UUID]:
-        """One of the facts that show the canary, now or in their history, one of the commitments, and the thought."""
+        """One of the facts that show the canary, now or in their history, and the thought."""
         async with self.db.scoped(self.who) as scoped:
             shown = await scoped.tuples(_SHOWN, {"canary": f"%{self.canary}%"})
-        by_kind = [[one for one, kind in shown if kind == wanted] for wanted in ("fact", "core", "reflection")]
+        by_kind = [[one for one, kind in shown if kind == wanted] for wanted in ("fact", "reflection")]
         return [self.random.choice(ids) for ids in by_kind if ids]
 
     async def listed(self) -> Sequence[Memory]:
         async with self.db.scoped(self.who) as scoped:
-            kinds = ["fact", "core", "reflection", "consolidation", "journal"]
-            return await memories.living(scoped, kinds, most=1000, with_closed=True)  # type: ignore[arg-type]
+            return await memories.living(scoped, ["fact", "reflection", "consolidation"], most=1000, with_closed=True)
 
     def _text(self, canary: bool = True) -> str:
         one, other = self.random.sample(PLACES, 2)
@@ -109,10 +108,6 @@ class History:
             text = IndexedText(item_id=said.id, piece=0, text=said.content, vector=direction(7))
             await inbox.index_messages(scoped, MODEL, [text])
 
-    async def _plant(self, kind: str) -> None:
-        said = self._message()
-        await self._formed(memory(self._text(), kind=kind, sources=[said]), said=said, also=None)  # type: ignore[arg-type]
-
     async def _consolidate(self) -> None:
         said = self._message()
         thought, calm = memory(self._text(), kind="reflection", sources=[said]), memory("Calm.", kind="reflection")
@@ -122,15 +117,15 @@ class History:
             thought, calm, whole, said=said, also=lambda scoped: memories.absorb(scoped, whole.id, taken)
         )
 
-    async def _living(self, kind: str) -> Memory | None:
-        """A living one that shows the canary."""
-        shown = [one for one in await self.listed() if self.canary in one.content and one.kind == kind]
+    async def _living(self) -> Memory | None:
+        """A living fact that shows the canary."""
+        shown = [one for one in await self.listed() if self.canary in one.content and one.kind == "fact"]
         living = sorted((one for one in shown if one.state == "active"), key=lambda one: one.id)
         return self.random.choice(living) if living else None
 
     async def _repeat(self) -> None:
         said = self._message()
-        known = await self._living(self.random.choice(["fact", "core"]))
+        known = await self._living()
         if known and self.ties_repeats:
             pair = [(known.id, said.id)]
             await self._formed(said=said, also=lambda scoped: memories.add_sources(scoped, pair))
@@ -144,7 +139,7 @@ class History:
         await self._replace(self._text(canary=False))
 
     async def _replace(self, text: str) -> None:
-        if old := await self._living("fact"):
+        if old := await self._living():
             said = self._message()
             new = memory(text, sources=[said] if self.canary in text else [])
             change = Supersession(old_id=old.id, old_version=old.version, new_id=new.id)
@@ -152,39 +147,8 @@ class History:
                 said = message(f"Number {self.said}")
             await self._formed(new, said=said, also=lambda scoped: memories.supersede(scoped, [(change, MORNING)]))
 
-    async def _merge(self) -> None:
-        if not (known := await self._living("core")):
-            return
-        other, said = memory(self._text(canary=False), kind="core"), message(f"More {self.said}")
-        await self._formed(other, said=said, also=None)
-
-        async def act(scoped: ScopedTransaction) -> None:
-            entries = [one for one in await refinements.ledger(scoped) if one.id in (known.id, other.id)]
-            await refinements.merge(scoped, entries, "profile", self._text(canary=self.random.random() < 0.8))
-
-        await self._cut("merge", act)
-
-    async def _rewrite(self) -> None:
-        if known := await self._living("core"):
-
-            async def act(scoped: ScopedTransaction) -> None:
-                (entry,) = [one for one in await refinements.ledger(scoped) if one.id == known.id]
-                text = self._text(canary=self.random.random() < 0.8)
-                await refinements.rewrite(scoped, entry, text, model=MODEL, vector=None)
-
-            await self._cut("update", act)
-
-    async def _cut(self, reason: str, act: Callable[[ScopedTransaction], Awaitable[None]]) -> None:
-        claim = await begun(self.db, self.who, KEY)
-        try:
-            async with self.db.scoped(self.who, only=KEY) as scoped:
-                await refinements.begin_act(scoped, claim, reason)
-                await act(scoped)
-        finally:
-            await ended(self.db, self.who, claim)
-
     async def _forget(self) -> None:
-        if known := await self._living(self.random.choice(["fact", "core"])):
+        if known := await self._living():
             async with self.db.scoped(self.who) as scoped:
                 await scoped.begin_operation("forget")
                 await memories.forget(scoped, known)
