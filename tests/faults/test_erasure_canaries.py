@@ -242,7 +242,7 @@ async def test_after_erasing_a_person_no_canary_is_left_anywhere(
             with ordinary_db.as_superuser() as superuser:
                 superuser.execute("analyze")
             erased = (await memory.erase_person(ANA)).erased
-            left = [one.content for one in await memory.memories(BO.model_copy(update={"role": "owner"}))]
+            left = [item.content for item in await memory.memories(BO.model_copy(update={"role": "owner"}))]
             assert (await memory.erase_person(ANA)).erased == ()
     after = dumped(ordinary_db)
     assert STEM not in after

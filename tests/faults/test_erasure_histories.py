@@ -74,7 +74,7 @@ class History:
         """One of the facts that show the canary, now or in their history, and the thought."""
         async with self.db.scoped(self.who) as scoped:
             shown = await scoped.tuples(_SHOWN, {"canary": f"%{self.canary}%"})
-        by_kind = [[one for one, kind in shown if kind == wanted] for wanted in ("fact", "reflection")]
+        by_kind = [[entry for entry, kind in shown if kind == wanted] for wanted in ("fact", "reflection")]
         return [self.random.choice(ids) for ids in by_kind if ids]
 
     async def listed(self) -> Sequence[Memory]:
@@ -82,10 +82,10 @@ class History:
             return await memories.living(scoped, ["fact", "reflection", "consolidation"], most=1000, with_closed=True)
 
     def _text(self, canary: bool = True) -> str:
-        one, other = self.random.sample(PLACES, 2)
+        here, there = self.random.sample(PLACES, 2)
         self.texts += 1  # none is the twin of another
         what = f"a {self.canary}" if canary else "birds"
-        return f"Ana keeps {what} between the {one} and the {other}, {self.texts} times."
+        return f"Ana keeps {what} between the {here} and the {there}, {self.texts} times."
 
     def _message(self) -> Message:
         """It says not all of what the memory says, nor the same as another one."""
@@ -101,7 +101,7 @@ class History:
             await inbox.observe(scoped, "s1", [said])
             op_id = await scoped.begin_operation("formation")
             await inbox.settle(scoped, op_id, [said], read_seq=(await scopes.first_look(scoped))[1])
-            vectors = {one.id: direction(self.said) for one in new}
+            vectors = {entry.id: direction(self.said) for entry in new}
             await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
             if also:
                 await also(scoped)
@@ -119,8 +119,8 @@ class History:
 
     async def _living(self) -> Memory | None:
         """A living fact that shows the canary."""
-        shown = [one for one in await self.listed() if self.canary in one.content and one.kind == "fact"]
-        living = sorted((one for one in shown if one.state == "active"), key=lambda one: one.id)
+        shown = [entry for entry in await self.listed() if self.canary in entry.content and entry.kind == "fact"]
+        living = sorted((entry for entry in shown if entry.state == "active"), key=lambda entry: entry.id)
         return self.random.choice(living) if living else None
 
     async def _repeat(self) -> None:
@@ -162,28 +162,28 @@ class History:
 
 async def histories(db: Database, many: int, *, ties_repeats: bool = True) -> list[History]:
     played = [History(db, number, ties_repeats=ties_repeats) for number in range(many)]
-    for one in played:
-        await one.play(14)
-        await erasure.erase(db, one.who, OWN, await one.chosen())
+    for entry in played:
+        await entry.play(14)
+        await erasure.erase(db, entry.who, OWN, await entry.chosen())
     return played
 
 
 def shown(clone: Clone, played: list[History]) -> list[str]:
     dump = dumped(clone)
-    return [one.canary for one in played if one.canary in dump]
+    return [entry.canary for entry in played if entry.canary in dump]
 
 
 @pytest.mark.parametrize("many", [15, pytest.param(200, marks=pytest.mark.slow)])
 async def test_after_any_history_nothing_is_left_of_what_was_erased(db: Database, clean_db: Clone, many: int) -> None:
     played = await histories(db, many)
     left = shown(clean_db, played)
-    assert left == [], {one.canary: one.done for one in played if one.canary in left}
+    assert left == [], {entry.canary: entry.done for entry in played if entry.canary in left}
     others: list[Memory] = []
-    for one in played[:: max(1, many // 10)]:
-        listed: list[Memory] = [*await one.listed()]
-        assert not [item for item in listed if one.canary in item.content]
+    for entry in played[:: max(1, many // 10)]:
+        listed: list[Memory] = [*await entry.listed()]
+        assert not [item for item in listed if entry.canary in item.content]
         others += [item for item in listed if item.scope_key == KEY and item.state == "active"]
-        assert await problems(clean_db, one.who.agent_id) == []
+        assert await problems(clean_db, entry.who.agent_id) == []
     assert others  # what shares no word with it stays
 
 

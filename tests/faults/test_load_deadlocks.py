@@ -67,9 +67,9 @@ class Harbour:
 
         async def act(scoped: ScopedTransaction) -> None:
             await scoped.begin_operation("formation")
-            vectors = {one.id: direction(chance.uniform(0, 90)) for one in new}
+            vectors = {item.id: direction(chance.uniform(0, 90)) for item in new}
             await memories.insert(scoped, [*new, thought], model=MODEL, vectors=vectors, run_id=None)
-            closing = [Supersession(old_id=one.id, old_version=one.version, new_id=thought.id) for one in old]
+            closing = [Supersession(old_id=item.id, old_version=item.version, new_id=thought.id) for item in old]
             if closing:
                 await memories.supersede(scoped, [(change, MORNING) for change in closing])
             await inbox.forget_later(scoped, [said.id for said in chance.sample(self.said, 4)], timedelta(0))
@@ -83,7 +83,7 @@ class Harbour:
         key = f"user:{who.user_id}"
         async with self.db.scoped(who) as scoped:
             texts = await memories.living(scoped, ["consolidation"], most=20)
-            waiting = [one for one in await memories.living(scoped, ["reflection"], most=4) if one.scope_key == key]
+            waiting = [item for item in await memories.living(scoped, ["reflection"], most=4) if item.scope_key == key]
         await self.db.write(who, lambda scoped: self._absorb(scoped, key, texts, waiting))
 
     async def _absorb(self, scoped: ScopedTransaction, key: str, texts: list[Memory], waiting: list[Memory]) -> None:
@@ -96,7 +96,7 @@ class Harbour:
             first = memory(text, kind="consolidation", key=key)
             await memories.insert(scoped, [first], model="", vectors={}, run_id=None)
             text_id = first.id
-        await memories.absorb(scoped, text_id, [one.id for one in waiting])
+        await memories.absorb(scoped, text_id, [item.id for item in waiting])
         await scopes.touch(scoped, [key], consolidated=True)
 
     async def weigh(self, who: Identity, chance: Random) -> None:
@@ -119,9 +119,9 @@ class Harbour:
         """An administrator protects a fact, or lifts the protection."""
         async with self.db.scoped(who) as scoped:
             known = await memories.living(scoped, ["fact"], most=20)
-        one = chance.choice(known)
+        item = chance.choice(known)
         await self.admin.execute(
-            "select mnemic.set_protection(%s, %s, %s, 'admin')", (who.agent_id, one.id, not one.protected)
+            "select mnemic.set_protection(%s, %s, %s, 'admin')", (who.agent_id, item.id, not item.protected)
         )
 
 
