@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import RenderableType
 
-from mnemic.policy.governance.audit_export import CheckedExport, check_export
+from mnemic.policy.governance.audit import CheckedExport, check_export
 from mnemic.service.cli.options import (
     Agent,
     AsJson,
@@ -38,9 +38,8 @@ from mnemic.service.cli.terminal import (
 )
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
-from mnemic.state.audit import AuditProblem
 from mnemic.state.errors import BrokenAuditError, InvalidInputError
-from mnemic.state.rollback import Operation
+from mnemic.state.governance import AuditProblem, Operation
 
 OneAgent = Annotated[str | None, typer.Option("--agent", help="Only this agent's history; without it, all of them.")]
 Anchors = Annotated[Path | None, typer.Option("--anchors", help="A file that `mnemic audit anchor` has written.")]

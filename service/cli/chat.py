@@ -16,7 +16,7 @@ from rich.console import RenderableType
 from mnemic.models.chat import OFFLINE_LABEL
 from mnemic.operations.messages.transcript import spoken
 from mnemic.policy.categories import OWNER
-from mnemic.policy.text.hygiene import clean_text, says_nothing
+from mnemic.policy.text.shape import clean_text, says_nothing
 from mnemic.service.cli.chat_terminal import ChatTerminal
 from mnemic.service.cli.form import FormedSession
 from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
@@ -25,8 +25,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.settings import OFFLINE, Tier
-from mnemic.state.supervisor import Question
-from mnemic.state.threads import ThreadStatus
+from mnemic.state.supervisor import Question, ThreadStatus
 
 Result = TypeVar("Result")
 Conversation = Annotated[

@@ -15,9 +15,9 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from mnemic.policy.text.hygiene import visible
+from mnemic.policy.text.shape import visible
 from mnemic.service.cli.terminal import counted, plain
-from mnemic.state.changes import Bullet, Sign
+from mnemic.state.query import Bullet, Sign
 
 PROMPT: Final = "you> "
 #: Nobody types so much, and no line fills the memory.

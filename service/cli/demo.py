@@ -18,8 +18,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from mnemic.policy.text.hygiene import clip_text
-from mnemic.policy.text.names import display_name
+from mnemic.policy.text.shape import clip_text, display_name
 from mnemic.service.cli.form import Counts, form_session
 from mnemic.service.cli.message_files import Line, Reader
 from mnemic.service.cli.options import AsJson

@@ -10,8 +10,7 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import AfterValidator, AliasChoices, Field, StrictStr
 
-from mnemic.operations.messages.incoming_message import IncomingMessage, Part
-from mnemic.operations.messages.normalize import KNOWN_ROLES
+from mnemic.operations.messages.incoming import KNOWN_ROLES, IncomingMessage, Part
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId
 

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from mnemic.policy.text.names import display_name
+from mnemic.policy.text.shape import display_name
 from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity, person
 from mnemic.service.cli.terminal import (
     acting,

@@ -11,8 +11,8 @@ from mnemic.service.cli.options import ADMINISTRATOR, Actor, Agent, AsJson, Sess
 from mnemic.service.cli.terminal import counted, emit, exit_if_wrong, plain, progress, report, say, withheld
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
-from mnemic.state.erasure import Erasure
 from mnemic.state.errors import InvalidInputError, UnknownMemoryError
+from mnemic.state.governance import Erasure
 from mnemic.state.identity import Identity
 
 ToErase = Annotated[list[UUID] | None, typer.Argument(metavar="ID", help="Of memories, or of messages of theirs.")]

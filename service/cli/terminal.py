@@ -18,10 +18,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from mnemic.policy.text.hygiene import clean_text
+from mnemic.policy.text.shape import clean_text
 from mnemic.state.errors import MnemicError
+from mnemic.state.governance import Operation
 from mnemic.state.records import HistoryEvent
-from mnemic.state.rollback import Operation
 
 Parameters = ParamSpec("Parameters")
 

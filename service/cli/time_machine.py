@@ -38,7 +38,7 @@ from mnemic.service.cli.terminal import (
     withheld,
 )
 from mnemic.state.errors import InvalidInputError, RollbackRefusedError
-from mnemic.state.rollback import PastMemory, Rollback, RollbackOptions, StateChange
+from mnemic.state.governance import PastMemory, Rollback, RollbackOptions, StateChange
 
 Operations = Annotated[
     list[UUID] | None,

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from mnemic.operations.refinement import edits
-from mnemic.operations.refinement.close import complete
+from mnemic.operations.refinement.edits import complete
 from mnemic.operations.refinement.session import RefinementSession
 from mnemic.operations.run.resources import Resources
 from mnemic.service.governance.administration import Administration

@@ -113,27 +113,28 @@ async def test_no_connection_is_held_at_any_request(clean_db: Clone, extraction:
     assert watch.held == []
 
 
-def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str, asking: str | None = None) -> None:
+def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
     """Makes a node keep its transaction open while it asks the model, as a careless one would."""
     module = importlib.import_module(f"mnemic.nodes.{node}")
-    asking = asking or next(name for name in ("run_drafting_step", "run_step_metered") if hasattr(module, name))
-    ask = getattr(module, asking)
+    ask = module.metered
 
     async def careless(resources: Resources, who: Identity, *rest: Any) -> Any:
         async with resources.database.scoped(who):
             return await ask(resources, who, *rest)
 
-    monkeypatch.setattr(module, asking, careless)
+    monkeypatch.setattr(module, "metered", careless)
 
 
 @pytest.mark.thorough
 async def test_control_a_node_that_holds_its_transaction_is_seen_by_the_model(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holding_a_transaction(monkeypatch, "formation.extract_reflections")
+    holding_a_transaction(monkeypatch, "consolidation")
     watch = await formed(clean_db, "sequential")
 
-    assert {(what, taken, busy[0][0]) for what, taken, busy in watch.held} == {(REFLECTIONS, 1, "idle in transaction")}
+    assert {(what, taken, busy[0][0]) for what, taken, busy in watch.held} == {
+        (CONSOLIDATION, 1, "idle in transaction")
+    }
 
 
 async def refine(clone: Clone) -> Watch:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import psycopg
 import pytest
 
-from mnemic.prompts.extract_reflections import ExtractReflectionsOutput, ReflectionDraft
+from mnemic.prompts.extraction import ExtractReflectionsOutput, ReflectionDraft
 from mnemic.prompts.write_consolidation import WriteConsolidationOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError

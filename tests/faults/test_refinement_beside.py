@@ -281,7 +281,7 @@ async def test_what_was_rewritten_in_words_of_its_own_stays(clean_db: Clone, sup
     ("function", "text", "moved"),
     [
         ("went_into", "(h).event in ('DELETE', 'MERGE', 'UPDATE')", "deleted, then rewritten"),
-        ("taken_over", "w.event in ('ADD', 'UPDATE')", "merged with others' words"),
+        ("went_into", "w.event in ('ADD', 'UPDATE')", "merged with others' words"),
     ],
 )
 async def test_control_without_the_rule_they_stay(fresh_db: Clone, function: str, text: str, moved: str) -> None:

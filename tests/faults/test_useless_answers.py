@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from pydantic import BaseModel
 
-from mnemic.models import steps
-from mnemic.prompts.decide import Decision
+from mnemic.prompts.decide import DECIDE, Decision
+from mnemic.prompts.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.identity import Identity
@@ -51,9 +51,9 @@ SAID = (
 )
 FOREIGN: tuple[list[int], ...] = ([], [0], [5], [99], [-1], [-4, 5], [2**40], [17, 18, 19], [0, 0, 0])
 PROMPTS = {
-    FACTS: steps.EXTRACT_FACTS.prompt.system,
-    REFLECTIONS: steps.EXTRACT_REFLECTIONS.prompt.system,
-    OBSERVATIONS: steps.EXTRACT_OBSERVATIONS.prompt.system,
+    FACTS: EXTRACT_FACTS.prompt.system,
+    REFLECTIONS: EXTRACT_REFLECTIONS.prompt.system,
+    OBSERVATIONS: EXTRACT_OBSERVATIONS.prompt.system,
 }
 _FIRST_PERSON = ("I keep bees.", "We moved to Gentbrugge.", "My sister is allergic.", "You are kind.", "I work there.")
 _LONG = "Ana keeps " + " and ".join(f"{n} hives in {n}{n}" for n in "abcdefghijklmnopqrstuvwxyz") + "."
@@ -122,7 +122,7 @@ def _decisions() -> Iterator[Useless]:
         "the old text": [decision(1, "UPDATE", 1, text=text + " And more.")],
         "first person": [decision(1, "UPDATE", 1, text="I live in Bergen with two cats.")],
         "too long": [decision(1, "UPDATE", 1, text=_LONG)],
-        "a copy of the prompt": [decision(1, "UPDATE", 1, text=steps.DECIDE.prompt.system[:200])],
+        "a copy of the prompt": [decision(1, "UPDATE", 1, text=DECIDE.prompt.system[:200])],
         "an update without words": [decision(1, "UPDATE", 1, text="")],
     }
     for name, answer in made.items():
