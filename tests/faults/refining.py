@@ -50,8 +50,8 @@ async def settle_in(database: Database) -> None:
     """Stores the core memory, each with the message that it rests on."""
     said = [message(f"I say it of {place}.", said_at=MORNING + timedelta(minutes=place)) for place in range(len(_CORE))]
     new = [
-        replace(memory(text, kind=kind, sources=[one]), valid_from=MORNING + timedelta(days=place))
-        for place, ((kind, text), one) in enumerate(zip(_CORE, said, strict=True))
+        replace(memory(text, kind=kind, sources=[item]), valid_from=MORNING + timedelta(days=place))
+        for place, ((kind, text), item) in enumerate(zip(_CORE, said, strict=True))
     ]
     async with database.scoped(ANA) as scoped:
         await inbox.observe(scoped, "s1", said)
@@ -85,7 +85,8 @@ def _merging(request: Request, words: Iterator[str]) -> list[tuple[str, dict[str
         crates = ", ".join(map(str, sorted({crate for _, text in alike for crate in crates_in(text)})))
         if len(alike) > 1:
             text = f"Ana stores crates {crates} in hall {hall}, {next(words)}."
-            calls.append(("consolidate_memories", {"ids_to_merge": [one for one, _ in alike], "new_content": text}))
+            numbers = [number for number, _ in alike]
+            calls.append(("consolidate_memories", {"ids_to_merge": numbers, "new_content": text}))
     for number, _, text in shown(request):
         if "at great length" in text:
             calls.append(("update_memory", {"id": number, "content": f"Ana says crate 31 is heavy, {next(words)}."}))

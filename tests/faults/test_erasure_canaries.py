@@ -14,7 +14,7 @@ import pytest
 from langgraph.types import Command
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.records import Memory, ScopeSettings
+from mnemic.state.records import ScopeSettings
 from mnemic.storage.embedded import EmbeddedPostgres
 from mnemic.storage.embedded.binaries import find_binaries
 from tests.faults.refining import shown
@@ -232,15 +232,6 @@ def logged(clone: Clone) -> str:
     return clone.server.log.read_text(errors="replace").lower()
 
 
-async def everything(memory: Mnemic) -> list[Memory]:
-    """All memories that are Ana's own to erase."""
-    owner = {"role": "owner"}
-    found = [
-        one for who in (ANA, SHARED) for one in await memory.memories(who.model_copy(update=owner), with_closed=True)
-    ]
-    return [one for one in found if not one.scope_key.startswith(("group:", "agent:"))]
-
-
 async def test_after_erasing_a_person_no_canary_is_left_anywhere(
     ordinary_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -251,7 +242,7 @@ async def test_after_erasing_a_person_no_canary_is_left_anywhere(
             with ordinary_db.as_superuser() as superuser:
                 superuser.execute("analyze")
             erased = (await memory.erase_person(ANA)).erased
-            left = [one.content for one in await memory.memories(BO.model_copy(update={"role": "owner"}))]
+            left = [item.content for item in await memory.memories(BO.model_copy(update={"role": "owner"}))]
             assert (await memory.erase_person(ANA)).erased == ()
     after = dumped(ordinary_db)
     assert STEM not in after
@@ -343,23 +334,3 @@ def in_bytes(superuser: psycopg.Connection) -> list[str]:
     )
     blobs = b"".join(blob for (blob,) in found if blob)
     return [canary for canary in (*CANARIES, "wombatzz") if canary.encode() in blobs]
-
-
-@pytest.mark.thorough
-async def test_after_erasing_memories_by_their_ids_nothing_of_them_is_left(
-    ordinary_db: Clone, model: LoopbackModel
-) -> None:
-    """Closed ones and consolidations too; what waits, and what is shared with others, is no memory of the person's."""
-    async with scripted_memory(ordinary_db, model) as memory:
-        planting = Planting(memory, model)
-        await planting.conversation()
-        await planting.correction()
-        await planting.explicit()
-        await planting.refined()
-        own = await everything(memory)
-        before = found(dumped(ordinary_db))
-        assert {*(await memory.erase(ANA, *(one.id for one in own))).erased} == {one.id for one in own}
-    settings = CANARIES[:3]
-    assert len(before) > 30
-    assert {*found(dumped(ordinary_db))} == {*settings}
-    assert problems(ordinary_db) == []

@@ -12,7 +12,7 @@ import pytest
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Supersession
-from mnemic.storage import erasure, inbox, memories, refinements, scopes, time_machine
+from mnemic.storage import erasure, inbox, memories, scopes, time_machine
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.test_erasure_canaries import dumped
@@ -20,7 +20,6 @@ from tests.support import in_one
 from tests.support.audited import problems
 from tests.support.mutating import mutate
 from tests.support.server import Clone
-from tests.support.stored_refinements import begun, ended
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
 
 pytestmark = pytest.mark.thorough
@@ -59,34 +58,34 @@ class History:
         self.who: Identity = identity(agent=f"agent-{self.number}", session="s1")
 
     async def play(self, steps: int) -> None:
-        """Plants the canary as a fact, a commitment and a thought that is consolidated; then whatever comes."""
-        for kind in ("fact", "core"):
-            await self._plant(kind)
+        """Plants the canary as a fact and as a thought that is consolidated; then whatever comes."""
+        said = self._message()
+        await self._formed(memory(self._text(), sources=[said]), said=said, also=None)
         await self._consolidate()
         for _ in range(steps):
-            act = self.random.choice([self._repeat, self._repeat, self._update, self._contradict, self._merge,
-                                      self._rewrite, self._forget, self._undo, self._undo])  # fmt: skip
+            act = self.random.choice(
+                [self._repeat, self._repeat, self._update, self._contradict, self._forget, self._undo, self._undo]
+            )
             self.done.append(act.__name__)
             with suppress(MnemicError):  # what is refused leaves nothing
                 await act()
 
     async def chosen(self) -> list[UUID]:
-        """One of the facts that show the canary, now or in their history, one of the commitments, and the thought."""
+        """One of the facts that show the canary, now or in their history, and the thought."""
         async with self.db.scoped(self.who) as scoped:
             shown = await scoped.tuples(_SHOWN, {"canary": f"%{self.canary}%"})
-        by_kind = [[one for one, kind in shown if kind == wanted] for wanted in ("fact", "core", "reflection")]
+        by_kind = [[entry for entry, kind in shown if kind == wanted] for wanted in ("fact", "reflection")]
         return [self.random.choice(ids) for ids in by_kind if ids]
 
     async def listed(self) -> Sequence[Memory]:
         async with self.db.scoped(self.who) as scoped:
-            kinds = ["fact", "core", "reflection", "consolidation", "journal"]
-            return await memories.living(scoped, kinds, most=1000, with_closed=True)  # type: ignore[arg-type]
+            return await memories.living(scoped, ["fact", "reflection", "consolidation"], most=1000, with_closed=True)
 
     def _text(self, canary: bool = True) -> str:
-        one, other = self.random.sample(PLACES, 2)
+        here, there = self.random.sample(PLACES, 2)
         self.texts += 1  # none is the twin of another
         what = f"a {self.canary}" if canary else "birds"
-        return f"Ana keeps {what} between the {one} and the {other}, {self.texts} times."
+        return f"Ana keeps {what} between the {here} and the {there}, {self.texts} times."
 
     def _message(self) -> Message:
         """It says not all of what the memory says, nor the same as another one."""
@@ -102,16 +101,12 @@ class History:
             await inbox.observe(scoped, "s1", [said])
             op_id = await scoped.begin_operation("formation")
             await inbox.settle(scoped, op_id, [said], read_seq=(await scopes.first_look(scoped))[1])
-            vectors = {one.id: direction(self.said) for one in new}
+            vectors = {entry.id: direction(self.said) for entry in new}
             await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
             if also:
                 await also(scoped)
             text = IndexedText(item_id=said.id, piece=0, text=said.content, vector=direction(7))
             await inbox.index_messages(scoped, MODEL, [text])
-
-    async def _plant(self, kind: str) -> None:
-        said = self._message()
-        await self._formed(memory(self._text(), kind=kind, sources=[said]), said=said, also=None)  # type: ignore[arg-type]
 
     async def _consolidate(self) -> None:
         said = self._message()
@@ -122,15 +117,15 @@ class History:
             thought, calm, whole, said=said, also=lambda scoped: memories.absorb(scoped, whole.id, taken)
         )
 
-    async def _living(self, kind: str) -> Memory | None:
-        """A living one that shows the canary."""
-        shown = [one for one in await self.listed() if self.canary in one.content and one.kind == kind]
-        living = sorted((one for one in shown if one.state == "active"), key=lambda one: one.id)
+    async def _living(self) -> Memory | None:
+        """A living fact that shows the canary."""
+        shown = [entry for entry in await self.listed() if self.canary in entry.content and entry.kind == "fact"]
+        living = sorted((entry for entry in shown if entry.state == "active"), key=lambda entry: entry.id)
         return self.random.choice(living) if living else None
 
     async def _repeat(self) -> None:
         said = self._message()
-        known = await self._living(self.random.choice(["fact", "core"]))
+        known = await self._living()
         if known and self.ties_repeats:
             pair = [(known.id, said.id)]
             await self._formed(said=said, also=lambda scoped: memories.add_sources(scoped, pair))
@@ -144,7 +139,7 @@ class History:
         await self._replace(self._text(canary=False))
 
     async def _replace(self, text: str) -> None:
-        if old := await self._living("fact"):
+        if old := await self._living():
             said = self._message()
             new = memory(text, sources=[said] if self.canary in text else [])
             change = Supersession(old_id=old.id, old_version=old.version, new_id=new.id)
@@ -152,39 +147,8 @@ class History:
                 said = message(f"Number {self.said}")
             await self._formed(new, said=said, also=lambda scoped: memories.supersede(scoped, [(change, MORNING)]))
 
-    async def _merge(self) -> None:
-        if not (known := await self._living("core")):
-            return
-        other, said = memory(self._text(canary=False), kind="core"), message(f"More {self.said}")
-        await self._formed(other, said=said, also=None)
-
-        async def act(scoped: ScopedTransaction) -> None:
-            entries = [one for one in await refinements.ledger(scoped) if one.id in (known.id, other.id)]
-            await refinements.merge(scoped, entries, "profile", self._text(canary=self.random.random() < 0.8))
-
-        await self._cut("merge", act)
-
-    async def _rewrite(self) -> None:
-        if known := await self._living("core"):
-
-            async def act(scoped: ScopedTransaction) -> None:
-                (entry,) = [one for one in await refinements.ledger(scoped) if one.id == known.id]
-                text = self._text(canary=self.random.random() < 0.8)
-                await refinements.rewrite(scoped, entry, text, model=MODEL, vector=None)
-
-            await self._cut("update", act)
-
-    async def _cut(self, reason: str, act: Callable[[ScopedTransaction], Awaitable[None]]) -> None:
-        claim = await begun(self.db, self.who, KEY)
-        try:
-            async with self.db.scoped(self.who, only=KEY) as scoped:
-                await refinements.begin_act(scoped, claim, reason)
-                await act(scoped)
-        finally:
-            await ended(self.db, self.who, claim)
-
     async def _forget(self) -> None:
-        if known := await self._living(self.random.choice(["fact", "core"])):
+        if known := await self._living():
             async with self.db.scoped(self.who) as scoped:
                 await scoped.begin_operation("forget")
                 await memories.forget(scoped, known)
@@ -198,28 +162,28 @@ class History:
 
 async def histories(db: Database, many: int, *, ties_repeats: bool = True) -> list[History]:
     played = [History(db, number, ties_repeats=ties_repeats) for number in range(many)]
-    for one in played:
-        await one.play(14)
-        await erasure.erase(db, one.who, OWN, await one.chosen())
+    for entry in played:
+        await entry.play(14)
+        await erasure.erase(db, entry.who, OWN, await entry.chosen())
     return played
 
 
 def shown(clone: Clone, played: list[History]) -> list[str]:
     dump = dumped(clone)
-    return [one.canary for one in played if one.canary in dump]
+    return [entry.canary for entry in played if entry.canary in dump]
 
 
 @pytest.mark.parametrize("many", [15, pytest.param(200, marks=pytest.mark.slow)])
 async def test_after_any_history_nothing_is_left_of_what_was_erased(db: Database, clean_db: Clone, many: int) -> None:
     played = await histories(db, many)
     left = shown(clean_db, played)
-    assert left == [], {one.canary: one.done for one in played if one.canary in left}
+    assert left == [], {entry.canary: entry.done for entry in played if entry.canary in left}
     others: list[Memory] = []
-    for one in played[:: max(1, many // 10)]:
-        listed: list[Memory] = [*await one.listed()]
-        assert not [item for item in listed if one.canary in item.content]
+    for entry in played[:: max(1, many // 10)]:
+        listed: list[Memory] = [*await entry.listed()]
+        assert not [item for item in listed if entry.canary in item.content]
         others += [item for item in listed if item.scope_key == KEY and item.state == "active"]
-        assert await problems(clean_db, one.who.agent_id) == []
+        assert await problems(clean_db, entry.who.agent_id) == []
     assert others  # what shares no word with it stays
 
 

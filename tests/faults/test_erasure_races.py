@@ -124,7 +124,7 @@ async def consolidate_while_erased(memory: Mnemic, model: LoopbackModel, erased:
     model.answer(REFLECTIONS, reflections(user=[reflection(f"Ana keeps a {CANARY}.")]))
     await say(memory, ANA, f"I keep a {CANARY}")
     # both say it, so both are erased; one of them while the model writes
-    by_kind = {one.kind: one.id for one in await memory.memories(ANA, ["consolidation", "reflection"])}
+    by_kind = {item.kind: item.id for item in await memory.memories(ANA, ["consolidation", "reflection"])}
     later = by_kind.pop(erased)  # type: ignore[call-overload]
     text = consolidation(f"Ana sings and keeps a {CANARY}.")
     model.answer(CONSOLIDATION, meanwhile(lambda: memory.erase(ANA, later), text))
@@ -165,7 +165,7 @@ async def test_an_erased_person_begins_anew_and_what_is_resent_stays_gone(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection, ids: bool
 ) -> None:
     said = turns(f"I keep a {CANARY}", f"assistant: A {CANARY}?", "Yes")
-    said = [{**one, "id": f"m{n}"} for n, one in enumerate(said)] if ids else said
+    said = [{**item, "id": f"m{n}"} for n, item in enumerate(said)] if ids else said
     async with scripted_memory(clean_db, model) as memory:
         model.answer(FACTS, facts(fact(f"Ana keeps a {CANARY}.")))
         await memory.observe(ANA, said[:2])

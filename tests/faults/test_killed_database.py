@@ -71,14 +71,14 @@ def test_many_tasks_of_many_processes_start_the_embedded_server_again_once(
     crashing: CrashingServer, model: TrappedModel
 ) -> None:
     settings = scripted_settings(crashing.clone, model, database_url=None, data_dir=crashing.base)
-    with Worker(settings) as one, Worker(settings) as another:
-        for worker in (one, another):
+    with Worker(settings) as first, Worker(settings) as another:
+        for worker in (first, another):
             assert worker.do(recall_all) == 1
         begun = crashing.starts()
         crashing.kill()
-        for worker in (one, another):
+        for worker in (first, another):
             worker.ask(recall_all)
-        for worker in (one, another):
+        for worker in (first, another):
             assert worker.answer().result
         assert crashing.starts() == begun + 1
 

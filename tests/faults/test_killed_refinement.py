@@ -119,7 +119,9 @@ def die_and_finish(
     """One worker dies of a strike; others, one or two at once, are asked for the same. How much the first had done."""
 
     def run(strike: Strike, *, others: int = 1, sabotage: Mapping[str, str] | None = None) -> int:
-        victim = start_worker(sabotage=sabotage, lock_timeout_seconds=60)
+        victim = start_worker(
+            sabotage=sabotage, lock_timeout_seconds=60, lease_seconds=60
+        )  # however slow the machine is
         successors = [start_worker() for _ in range(others)]
         prepare(clean_db, model)
         strike(Scene(victim, model, clean_db, superuser))

@@ -12,8 +12,7 @@ import pytest
 
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
-from mnemic.state.kinds import Usage
-from mnemic.state.records import Memory, Message, ScopeSettings, Supersession
+from mnemic.state.records import Memory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database
@@ -23,39 +22,26 @@ from tests.support.chain import assert_chain_is_whole
 from tests.support.deadlocks import see_deadlocks_quickly
 from tests.support.mutating import open_beside_the_head
 from tests.support.server import Clone
-from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
+from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, message
 
 pytestmark = pytest.mark.thorough
 
 WORKERS = 8
 USERS = 3
+EVERYBODY = [f"user:u{user}" for user in range(USERS)]
 #: Few sentences, so that several writers often store the same ones.
 SENTENCES = [f"The ferry leaves from quay {number}." for number in range(12)]
 
 
 class Harbour:
-    """Agents whose few users, group and session are written to by everybody at once."""
+    """An agent whose few users, group and session are written to by everybody at once."""
 
-    def __init__(self, db: Database, admin: psycopg.AsyncConnection, agents: int) -> None:
+    def __init__(self, db: Database, admin: psycopg.AsyncConnection) -> None:
         self.db, self.admin = db, admin
         self.ends: Counter[str] = Counter()
-        self.people = [
-            identity(f"u{user}", agent=f"agent{agent}", groups=["crew"], session="s1")
-            for agent in range(agents)
-            for user in range(USERS)
-        ]
-        self._said = {
-            who.agent_id: [message(sentence, user=f"u{place % USERS}") for place, sentence in enumerate(SENTENCES)]
-            for who in self.people
-        }
-        self.acts = [self.save, self.save, self.save, self.consolidate, self.consolidate, self.observe, self.configure,
-                      self.spend, self.protect, self.weigh, self.weigh]  # fmt: skip
-
-    async def settle_in(self) -> None:
-        """Everybody's first operation, one after the other."""
-        for who in self.people:
-            await self._observe(who, self._said[who.agent_id])
-            await self.save(who, Random(0))
+        self.people = [identity(f"u{user}", groups=["crew"], session="s1") for user in range(USERS)]
+        self.said = [message(sentence, user=f"u{place % USERS}") for place, sentence in enumerate(SENTENCES)]
+        self.acts = [self.save, self.save, self.consolidate, self.protect, self.weigh, self.weigh]
 
     async def act(self, seed: int) -> None:
         """One operation; what it was read on may have changed meanwhile, or somebody may have protected it."""
@@ -74,19 +60,19 @@ class Harbour:
             known = await memories.living(scoped, ["fact"], most=20)
         old = [fact for fact in chance.sample(known, min(2, len(known))) if not fact.protected]
         new = [
-            memory(chance.choice(SENTENCES), key=chance.choice(who.scope_keys[:3]), sources=self._some(who, chance, 1))
+            memory(chance.choice(SENTENCES), key=chance.choice(who.scope_keys[:3]), sources=chance.sample(self.said, 1))
             for _ in range(3)
         ]
         thought = memory(f"{who.user_id} is at sea {uuid.uuid4()}.", kind="reflection", key=f"user:{who.user_id}")
 
         async def act(scoped: ScopedTransaction) -> None:
             await scoped.begin_operation("formation")
-            vectors = {one.id: direction(chance.uniform(0, 90)) for one in new}
+            vectors = {item.id: direction(chance.uniform(0, 90)) for item in new}
             await memories.insert(scoped, [*new, thought], model=MODEL, vectors=vectors, run_id=None)
-            closing = [Supersession(old_id=one.id, old_version=one.version, new_id=thought.id) for one in old]
+            closing = [Supersession(old_id=item.id, old_version=item.version, new_id=thought.id) for item in old]
             if closing:
                 await memories.supersede(scoped, [(change, MORNING) for change in closing])
-            await inbox.forget_later(scoped, [one.id for one in self._some(who, chance, 4)], timedelta(0))
+            await inbox.forget_later(scoped, [said.id for said in chance.sample(self.said, 4)], timedelta(0))
             await inbox.forget_due(scoped)
             await scopes.touch(scoped, who.scope_keys)
 
@@ -97,7 +83,7 @@ class Harbour:
         key = f"user:{who.user_id}"
         async with self.db.scoped(who) as scoped:
             texts = await memories.living(scoped, ["consolidation"], most=20)
-            waiting = [one for one in await memories.living(scoped, ["reflection"], most=4) if one.scope_key == key]
+            waiting = [item for item in await memories.living(scoped, ["reflection"], most=4) if item.scope_key == key]
         await self.db.write(who, lambda scoped: self._absorb(scoped, key, texts, waiting))
 
     async def _absorb(self, scoped: ScopedTransaction, key: str, texts: list[Memory], waiting: list[Memory]) -> None:
@@ -110,7 +96,7 @@ class Harbour:
             first = memory(text, kind="consolidation", key=key)
             await memories.insert(scoped, [first], model="", vectors={}, run_id=None)
             text_id = first.id
-        await memories.absorb(scoped, text_id, [one.id for one in waiting])
+        await memories.absorb(scoped, text_id, [item.id for item in waiting])
         await scopes.touch(scoped, [key], consolidated=True)
 
     async def weigh(self, who: Identity, chance: Random) -> None:
@@ -129,58 +115,34 @@ class Harbour:
 
         await self.db.write(who, act)
 
-    async def observe(self, who: Identity, chance: Random) -> None:
-        """Overlapping lists of the same session, each in an order of its own."""
-        await self._observe(who, self._some(who, chance, 8))
-
-    async def _observe(self, who: Identity, said: list[Message]) -> None:
-        keys = [one.scope_key for one in said]
-        await self.db.write(who, lambda scoped: inbox.observe(scoped, "s1", said), also=keys)
-
-    async def configure(self, who: Identity, chance: Random) -> None:
-        """Settings of a scope key, or of the agent."""
-        own = ScopeSettings(scope_key=chance.choice(who.scope_keys), threshold=chance.randint(1, 9))
-        if chance.random() < 0.5:
-            await self.db.write(who, lambda scoped: scopes.configure_scope(scoped, own))
-        else:
-            await self.db.write(who, lambda scoped: scopes.configure_agent(scoped, {"rag": True}))
-
-    async def spend(self, who: Identity, chance: Random) -> None:
-        """Tokens of one step."""
-        spent = Usage(step=chance.choice(["decide", "extract_facts"]), model="m", calls=1)
-        await self.db.write(who, lambda scoped: scopes.record_usage(scoped, spent))
-
     async def protect(self, who: Identity, chance: Random) -> None:
         """An administrator protects a fact, or lifts the protection."""
         async with self.db.scoped(who) as scoped:
             known = await memories.living(scoped, ["fact"], most=20)
-        one = chance.choice(known)
+        item = chance.choice(known)
         await self.admin.execute(
-            "select mnemic.set_protection(%s, %s, %s, 'admin')", (who.agent_id, one.id, not one.protected)
+            "select mnemic.set_protection(%s, %s, %s, 'admin')", (who.agent_id, item.id, not item.protected)
         )
-
-    def _some(self, who: Identity, chance: Random, count: int) -> list[Message]:
-        return chance.sample(self._said[who.agent_id], count)
 
 
 @asynccontextmanager
-async def harbour(clone: Clone, agents: int) -> AsyncIterator[Harbour]:
+async def harbour(clone: Clone) -> AsyncIterator[Harbour]:
     """Its people on as many connections as workers, and an administrator on one."""
     see_deadlocks_quickly(clone)
     async with (
         clone.database(Settings(pool_size=WORKERS)) as db,
         await psycopg.AsyncConnection.connect(clone.dsn_of("mnemic_admin"), autocommit=True) as admin,
     ):
-        yield Harbour(db, admin, agents)
+        lived = Harbour(db, admin)
+        for who in lived.people:  # everybody's first operation, one after the other
+            await db.write(who, lambda scoped: inbox.observe(scoped, "s1", lived.said), also=EVERYBODY)
+            await lived.save(who, Random(0))
+        yield lived
 
 
-@pytest.mark.parametrize(
-    ("operations", "agents"),
-    [(500, 1), *[pytest.param(2000, agents, marks=pytest.mark.slow) for agents in (1, 3)]],
-)
-async def test_operations_of_every_kind_meet_no_deadlock(fresh_db: Clone, operations: int, agents: int) -> None:
-    async with harbour(fresh_db, agents) as lived:
-        await lived.settle_in()
+async def test_operations_of_every_kind_meet_no_deadlock(fresh_db: Clone) -> None:
+    operations = 500
+    async with harbour(fresh_db) as lived:
         await storm(range(operations), lived.act, workers=WORKERS)
 
     done = {act.__name__ for act in lived.acts}
@@ -189,13 +151,11 @@ async def test_operations_of_every_kind_meet_no_deadlock(fresh_db: Clone, operat
     assert set(lived.ends) <= done | {"ConcurrentChangeError None", "RefusedError 42501"}
     assert deadlocks(fresh_db) == 0
     with fresh_db.as_superuser() as superuser:
-        for agent in range(agents):
-            assert_chain_is_whole(superuser, f"agent{agent}")
+        assert_chain_is_whole(superuser, AGENT)
 
 
 async def test_control_with_the_head_locked_last_the_same_operations_deadlock(fresh_db: Clone) -> None:
-    async with harbour(fresh_db, 1) as lived:
-        await lived.settle_in()
+    async with harbour(fresh_db) as lived:
         with fresh_db.as_superuser() as superuser:
             open_beside_the_head(superuser)
         await storm(range(300), lived.act, workers=WORKERS)

@@ -3,7 +3,8 @@
 import json
 import logging
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -77,30 +78,6 @@ async def by_call(worker_db: Clone) -> AsyncIterator[Script]:
             yield memory, model
 
 
-@pytest.fixture
-def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """Every record, but those of the clients: at DEBUG they log what is sent, for whoever asks them to."""
-    with caplog.at_level(logging.DEBUG):
-        yield caplog
-
-
-async def tell(script: Script, superuser: psycopg.Connection, *, single: bool = False) -> None:
-    """A session that knows one fact already and has four messages pending; every answer is good."""
-    memory, model = script
-    model.answer_embeddings(None)
-    model.answer(REFLECTIONS, reflections())
-    model.answer(FACTS, facts(fact(LISBON)))
-    await memory.observe(ANA, turns("I work in Lisbon", minutes=-60))
-    await memory.form(ANA)
-    for output, good in GOOD.items():
-        model.answer(output, good)
-    if single:
-        await memory.configure_agent(ANA, extraction="single")
-    await memory.observe(ANA, turns(f"I work in Porto by the {CANARY}", "assistant: ok", "yes", "short, please"))
-    model.chat_requests.clear()
-    model.embedding_requests.clear()
-
-
 def stored(superuser: psycopg.Connection) -> dict[str, list[Any]]:
     """Every row but what calls cost and who waits for what."""
     names = superuser.execute("select tablename from pg_tables where schemaname = 'mnemic' order by 1").fetchall()
@@ -109,78 +86,93 @@ def stored(superuser: psycopg.Connection) -> dict[str, list[Any]]:
     return {name: superuser.execute(query.format(sql.Identifier(name))).fetchall() for name in tables}
 
 
-async def check_failure(
-    script: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, error: type[ModelError]
-) -> None:
-    """Forms in vain: typed, without contents, and every row as it was."""
-    memory, _ = script
-    before = stored(superuser)
-    with pytest.raises(ModelError) as caught:
-        await memory.form(ANA)
+@dataclass
+class Trial:
+    """A session that knows one fact already and has four messages pending; a model that answers well until told not."""
 
-    assert type(caught.value) is error
-    told = "".join(traceback.format_exception(caught.value)) + "".join(
-        record.getMessage()
-        for record in logged.records
-        if record.name.split(".")[0] not in ("openai", "httpx", "httpcore")
-    )
-    assert CANARY not in told
-    assert ANSWER_CANARY not in told
-    assert stored(superuser) == before
+    memory: Mnemic
+    model: LoopbackModel
+    superuser: psycopg.Connection
+    caplog: pytest.LogCaptureFixture
+
+    async def begin(self, *, single: bool = False) -> None:
+        self.model.answer_embeddings(None)
+        self.model.answer(REFLECTIONS, reflections())
+        self.model.answer(FACTS, facts(fact(LISBON)))
+        await self.memory.observe(ANA, turns("I work in Lisbon", minutes=-60))
+        await self.memory.form(ANA)
+        self.answer_well()
+        if single:
+            await self.memory.configure_agent(ANA, extraction="single")
+        messages = turns(f"I work in Porto by the {CANARY}", "assistant: ok", "yes", "short, please")
+        await self.memory.observe(ANA, messages)
+        self.model.chat_requests.clear()
+        self.model.embedding_requests.clear()
+
+    def answer_well(self) -> None:
+        for output, good in GOOD.items():
+            self.model.answer(output, good)
+        self.model.answer_embeddings(None)
+
+    async def form_in_vain(self, error: type[ModelError]) -> None:
+        """Typed, without contents, and every row as it was."""
+        before = stored(self.superuser)
+        # every record, but those of the clients: at DEBUG they log what is sent, for whoever asks them to
+        with self.caplog.at_level(logging.DEBUG), pytest.raises(ModelError) as caught:
+            await self.memory.form(ANA)
+
+        assert type(caught.value) is error
+        shown = "".join(traceback.format_exception(caught.value)) + "".join(
+            record.getMessage()
+            for record in self.caplog.records
+            if record.name.split(".")[0] not in ("openai", "httpx", "httpcore")
+        )
+        assert CANARY not in shown
+        assert ANSWER_CANARY not in shown
+        assert stored(self.superuser) == before
+
+    async def recover(self, *, single: bool = False) -> None:
+        """The next good answers form everything, once."""
+        self.answer_well()
+        (run,) = await self.memory.form(ANA)
+
+        assert (run["formed"], run["pending"]) == (4, 0)
+        assert await contents(self.memory, ANA) == [LISBON if single else PORTO]
+        assert await contents(self.memory, ANA, "reflection") == [WISH]
+
+    async def fail(self, failure: Failure, step: str) -> None:
+        """The model fails in this way in this step, and recovers."""
+        single = step == OBSERVATIONS
+        await self.begin(single=single)
+        self.model.answer(step, failure.answer(step, GOOD[step].model_dump_json()))
+        await self.form_in_vain(failure.error)
+        assert asked(self.model).count(step) == failure.requests
+        await self.recover(single=single)
 
 
-async def check_recovery(script: Script, *, single: bool = False) -> None:
-    """The next good answers form everything, once."""
-    memory, model = script
-    for output, good in GOOD.items():
-        model.answer(output, good)
-    model.answer_embeddings(None)
-    (run,) = await memory.form(ANA)
-
-    assert (run["formed"], run["pending"]) == (4, 0)
-    assert await contents(memory, ANA) == [LISBON if single else PORTO]
-    assert await contents(memory, ANA, "reflection") == [WISH]
-
-
-async def fail(
-    script: Script,
-    superuser: psycopg.Connection,
-    logged: pytest.LogCaptureFixture,
-    failure: Failure,
-    step: str,
-) -> None:
-    _, model = script
-    await tell(script, superuser, single=step == OBSERVATIONS)
-    model.answer(step, failure.answer(step, GOOD[step].model_dump_json()))
-
-    await check_failure(script, superuser, logged, failure.error)
-
-    assert asked(model).count(step) == failure.requests
-    await check_recovery(script, single=step == OBSERVATIONS)
+@pytest.fixture
+def trial(by_schema: Script, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture) -> Trial:
+    return Trial(*by_schema, superuser, caplog)
 
 
 @pytest.mark.parametrize(
     "failure", mostly_thorough({**SAID, **SENT}, "garbage", "cut in the middle", "400", "401", "hung up")
 )
-async def test_the_first_step_fails(
-    by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, failure: Failure
-) -> None:
-    await fail(by_schema, superuser, logged, failure, FACTS)
+async def test_the_first_step_fails(trial: Trial, failure: Failure) -> None:
+    await trial.fail(failure, FACTS)
 
 
 @pytest.mark.parametrize("step", [DECISIONS, REFLECTIONS, OBSERVATIONS])
 @pytest.mark.parametrize("failure", mostly_thorough(SOME, "500"))
-async def test_a_later_step_fails(
-    by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, failure: Failure, step: str
-) -> None:
-    await fail(by_schema, superuser, logged, failure, step)
+async def test_a_later_step_fails(trial: Trial, failure: Failure, step: str) -> None:
+    await trial.fail(failure, step)
 
 
 @pytest.mark.parametrize("failure", mostly_thorough(CALLED, "broken arguments", "no call"))
 async def test_a_tool_call_fails(
-    by_call: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, failure: Failure
+    by_call: Script, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture, failure: Failure
 ) -> None:
-    await fail(by_call, superuser, logged, failure, FACTS)
+    await Trial(*by_call, superuser, caplog).fail(failure, FACTS)
 
 
 def _vectors(make: Any) -> Any:
@@ -220,24 +212,18 @@ REFUSED = (400, 413, 422)
 
 
 @pytest.mark.parametrize("vectors", mostly_thorough(VECTORS, "NaN", "one too few", "400"))
-async def test_the_embeddings_fail(
-    by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, vectors: Answer
-) -> None:
-    await tell(by_schema, superuser)
-    by_schema[1].answer_embeddings(vectors)
-
-    await check_failure(by_schema, superuser, logged, EmbeddingInputError if vectors in REFUSED else EmbeddingError)
-
-    assert len(by_schema[1].embedding_requests) <= 3
-    await check_recovery(by_schema)
+async def test_the_embeddings_fail(trial: Trial, vectors: Answer) -> None:
+    await trial.begin()
+    trial.model.answer_embeddings(vectors)
+    await trial.form_in_vain(EmbeddingInputError if vectors in REFUSED else EmbeddingError)
+    assert len(trial.model.embedding_requests) <= 3
+    await trial.recover()
 
 
 @pytest.mark.parametrize("failure", mostly_thorough(SOME, "garbage"))
-async def test_a_consolidation_that_fails_leaves_text_and_reflections(
-    by_schema: Script, superuser: psycopg.Connection, failure: Failure
-) -> None:
-    memory, model = by_schema
-    await tell(by_schema, superuser)
+async def test_a_consolidation_that_fails_leaves_text_and_reflections(trial: Trial, failure: Failure) -> None:
+    memory, model = trial.memory, trial.model
+    await trial.begin()
     wishes = [f"Ana wants short answers about {topic}." for topic in ("boats", "bees", "tea", "nets")]
     model.answer(REFLECTIONS, reflections(user=[reflection(wish) for wish in wishes]))
     model.answer(
@@ -248,52 +234,46 @@ async def test_a_consolidation_that_fails_leaves_text_and_reflections(
     assert (run["formed"], run["pending"]) == (4, 0)
     assert [result["outcome"] for result in run["consolidations"]] == ["failed"]
     assert await contents(memory, ANA, "reflection") == sorted(wishes)
-    before = stored(superuser)
+    before = stored(trial.superuser)
     with pytest.raises(failure.error):
         await memory.consolidate(ANA, "user:ana", force=True)
-    assert stored(superuser) == before
+    assert stored(trial.superuser) == before
     assert asked(model).count(CONSOLIDATION) == 2 * failure.requests
 
     model.answer(CONSOLIDATION, consolidation(" ".join(wishes)))
     assert (await memory.consolidate(ANA, "user:ana", force=True))["absorbed"] == 4
 
 
-async def test_one_repair_is_enough_for_any_flaw_that_passes(by_schema: Script, superuser: psycopg.Connection) -> None:
-    memory, model = by_schema
-    await tell(by_schema, superuser)
+async def test_one_repair_is_enough_for_any_flaw_that_passes(trial: Trial) -> None:
+    await trial.begin()
     for output, good in GOOD.items():
-        model.answer(output, "garbage", good)
-    await memory.form(ANA)
+        trial.model.answer(output, "garbage", good)
+    await trial.memory.form(ANA)
 
-    assert asked(model) == [output for output in (FACTS, DECISIONS, REFLECTIONS) for _ in range(ATTEMPTS)]
-    assert await contents(memory, ANA) == [PORTO]
+    assert asked(trial.model) == [output for output in (FACTS, DECISIONS, REFLECTIONS) for _ in range(ATTEMPTS)]
+    assert await contents(trial.memory, ANA) == [PORTO]
 
 
 @pytest.mark.thorough
-async def test_control_a_step_that_is_saved_before_the_next_is_found_out(
-    by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture
-) -> None:
-    _, model = by_schema
-    await tell(by_schema, superuser)
+async def test_control_a_step_that_is_saved_before_the_next_is_found_out(trial: Trial) -> None:
+    await trial.begin()
 
     def write_too_early(_: Any) -> Answer:
-        superuser.execute("update mnemic.sessions set message_count = message_count + 1")
+        trial.superuser.execute("update mnemic.sessions set message_count = message_count + 1")
         return 500
 
-    model.answer(REFLECTIONS, write_too_early)
-
+    trial.model.answer(REFLECTIONS, write_too_early)
     with pytest.raises(AssertionError):
-        await check_failure(by_schema, superuser, logged, ModelError)
+        await trial.form_in_vain(ModelError)
 
 
 @pytest.mark.thorough
 async def test_control_the_messages_and_answers_are_there_to_be_told(
-    by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, model = by_schema
-    await tell(by_schema, superuser)
+    model = trial.model
+    await trial.begin()
     model.answer(FACTS, SAID["garbage"].answer(FACTS, "{}"))
     monkeypatch.setattr(ModelOutputError, "__str__", lambda self: model.chat_requests[0]["messages"][1]["content"])
-
     with pytest.raises(AssertionError, match="not in"):
-        await check_failure(by_schema, superuser, logged, ModelOutputError)
+        await trial.form_in_vain(ModelOutputError)

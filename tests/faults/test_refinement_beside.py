@@ -174,7 +174,7 @@ REPEATS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def core_of_the_crew() -> list[NewMemory]:
     texts = (replace(memory(HERS, kind="core", key=CREW), subject_user_id="ana"),)
-    return [*texts, *(memory(one, kind="core", key=CREW) for one in (MAY, NINE))]
+    return [*texts, *(memory(item, kind="core", key=CREW) for item in (MAY, NINE))]
 
 
 async def erased_meanwhile(
@@ -187,8 +187,8 @@ async def erased_meanwhile(
     loop = asyncio.get_running_loop()
     async with scripted_resources(clone, model) as resources:
         mnemic = Mnemic(resources)
-        for place, one in enumerate(core_of_the_crew()):
-            await remember(resources.database, BO, replace(one, valid_from=one.valid_from.replace(day=place + 3)))
+        for place, item in enumerate(core_of_the_crew()):
+            await remember(resources.database, BO, replace(item, valid_from=item.valid_from.replace(day=place + 3)))
 
         def answer(_: Request) -> Answer:
             first()
@@ -235,8 +235,8 @@ async def moved_and_erased(
     with scripted_model() as model:
         async with scripted_resources(clone, model) as resources:
             mnemic = Mnemic(resources)
-            for place, one in enumerate(core_of_the_crew()):
-                await remember(resources.database, BO, replace(one, valid_from=one.valid_from.replace(day=place + 3)))
+            for place, item in enumerate(core_of_the_crew()):
+                await remember(resources.database, BO, replace(item, valid_from=item.valid_from.replace(day=place + 3)))
             model.answer(offering("complete_refinement"), *map(calling, calls), calling(SHORTER))
             result = await mnemic.refine(BO, CREW, force=True)
             assert result["updated"] + result["merged"] > 0

@@ -109,14 +109,14 @@ def test_the_log_is_of_operations_without_contents(mnemic: Command) -> None:
         return found
 
     operations = log(*AGENT)
-    assert [one["reason"] for one in operations][:3] == ["formation", "protection", "formation"]
-    assert sum(sum(one["events"].values()) for one in operations) == len(EVENTS)
+    assert [item["reason"] for item in operations][:3] == ["formation", "protection", "formation"]
+    assert sum(sum(item["events"].values()) for item in operations) == len(EVENTS)
     shown = mnemic("audit", "log", *AGENT)
     assert str(operations[0]["op_id"]) in shown.stdout
     assert "Lisbon" not in shown.stdout
     assert log(*AGENT, "--limit", 2) == log(*AGENT, "--since", operations[1]["ts"]) == operations[:2]
-    assert {one["session_id"] for one in log(*AGENT, "--session", "s1")} == {"s1"}
-    assert {key for one in log(*ANA) for key in one["scope_keys"]} == {"user:ana"}
-    assert [one["first_seq"] for one in log(*AGENT, "--user", "bo")] == [17]
+    assert {item["session_id"] for item in log(*AGENT, "--session", "s1")} == {"s1"}
+    assert {key for item in log(*ANA) for key in item["scope_keys"]} == {"user:ana"}
+    assert [item["first_seq"] for item in log(*AGENT, "--user", "bo")] == [17]
     assert mnemic("audit", "log", *AGENT, "--since", "yesterday").exit_code == 2
     assert mnemic("audit", "log", "--agent", "museum").stderr == "no operations\n"

@@ -169,7 +169,7 @@ def test_refinements_and_histories_are_listed_for_whom_they_concern(
         assert any(told["id"] in line for line in shown.splitlines())  # whole, to be copied
     assert mnemic("refinements", *BLIND, "--user", "bo").stderr == "no refinements\n"
     memories = json.loads(mnemic("memories", *PERSON, "--all", "--json").stdout)
-    whole = next(one["id"] for one in memories if one["content"] == BOTH)
+    whole = next(item["id"] for item in memories if item["content"] == BOTH)
     (added, *_) = json.loads(mnemic("history", whole, *PERSON, "--json").stdout)
     assert len(added["merged_from"]) == 2
     for part in added["merged_from"]:

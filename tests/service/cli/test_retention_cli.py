@@ -36,7 +36,7 @@ def ids(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     with clean_db.as_superuser() as superuser, superuser.transaction():  # as if that was two days ago
         superuser.execute("set local session_replication_role = replica")
         superuser.execute("update mnemic.history set ts = ts - interval '2 days' where reason = 'ttl'")
-    return [one.id for one in new]
+    return [item.id for item in new]
 
 
 def states(superuser: psycopg.Connection, ids: list[UUID]) -> list[str]:
@@ -81,7 +81,7 @@ def test_what_goes_is_listed_and_what_is_not_theirs_is_named(
     assert dry.exit_code == 0
     assert f"goes: fact {ids[0]} Ana keeps bees." in " ".join(dry.stdout.split())
     planned = json.loads(mnemic("erase", *WHO, "--everything", "--dry-run", "--json").stdout)
-    assert {one["content"] for one in planned["going"]} == {"Ana keeps bees.", "Ana sings."}
+    assert {item["content"] for item in planned["going"]} == {"Ana keeps bees.", "Ana sings."}
     assert mnemic("erase", *WHO, unknown, "--dry-run").exit_code == 1
     assert states(superuser, ids) == ["active", "active", "soft_deleted"]
 
@@ -149,7 +149,7 @@ def test_protection_is_set_and_lifted_and_the_audit_names_who_did(
     assert mnemic("unprotect", bees, *AGENT).stdout == "unprotected: 0 memories\n"
     assert protected(superuser) == set()
     log = json.loads(mnemic("audit", "log", *AGENT, "--json").stdout)
-    actors = [one["actor"] for one in log if one["reason"] == "protection"]
+    actors = [item["actor"] for item in log if item["reason"] == "protection"]
     assert actors == ["administrator", "administrator", "administrator", "keeper"]
 
 

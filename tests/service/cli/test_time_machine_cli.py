@@ -165,7 +165,7 @@ def test_a_session_is_undone_and_a_scope_key_restored(
     assert between
     for at, state in ((2, "active"), (3, "soft_deleted"), (between.isoformat(), "active")):
         done = mnemic("restore", "user:ana", "--at", at, *who, "--yes", "--json")
-        assert [one["after"] for one in json.loads(done.stdout)["changes"]].count(state) > 0
+        assert [item["after"] for item in json.loads(done.stdout)["changes"]].count(state) > 0
         assert states(superuser)[BEES] == state
 
 
@@ -184,7 +184,7 @@ def test_a_person_sees_what_was_and_an_administrator_that_something_was(
         assert mnemic("as-of", "user:ana", "--at", 0, *who).stderr == "no memories at that moment\n"
     monkeypatch.setenv("COLUMNS", "80")  # an id stays on one line, to be copied
     lines = mnemic("as-of", "user:ana", "--at", 3, *BLIND, "--all").stdout.splitlines()
-    assert [sum(one["id"] in line for line in lines) for one in closed] == [1, 1]
+    assert [sum(item["id"] in line for line in lines) for item in closed] == [1, 1]
 
 
 @pytest.mark.parametrize("words", [("undo", "OP"), ("restore", "user:ana", "--at", 2)])
@@ -198,7 +198,7 @@ def test_the_audit_names_the_administrator_who_acted(
     assert undo_it[-2:] == ["--actor", "keeper"]
     assert mnemic(*undo_it[1:-2], "--yes").exit_code == 0
     log = json.loads(mnemic("audit", "log", *BLIND, "--json").stdout)
-    assert [one["actor"] for one in log if one["actor_kind"] == "admin"] == ["administrator", "keeper"]
+    assert [item["actor"] for item in log if item["actor_kind"] == "admin"] == ["administrator", "keeper"]
 
 
 @pytest.mark.parametrize(("command", "usage"), [("undo", "[OP]..."), ("erase", "[ID]...")])
