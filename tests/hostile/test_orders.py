@@ -229,9 +229,7 @@ async def test_nor_does_a_model_that_is_asked_but_once(
     check_prompt(request)
 
 
-@pytest.mark.parametrize(
-    "name", mostly_thorough(["the ends of all fences", "a role of a template"], "the ends of all fences")
-)
+@pytest.mark.parametrize("name", few_first(["the ends of all fences", "a role of a template"], 1))
 async def test_a_consolidation_that_echoes_an_order_is_one_operation_on_one_text(
     scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, name: str
 ) -> None:
