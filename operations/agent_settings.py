@@ -14,7 +14,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.kinds import Usage
 from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
-from mnemic.storage import scopes, usage
+from mnemic.storage import scopes
 from mnemic.storage.transaction import ScopedTransaction
 
 _OF_REFINEMENT = frozenset({"refinement_budget_tokens", "refinement_target_tokens"})
@@ -84,4 +84,4 @@ async def configure_scope(resources: Resources, identity: Identity, overrides: S
 async def token_usage(resources: Resources, identity: Identity) -> list[Usage]:
     """Tokens the agent has used, by step and model."""
     async with resources.database.scoped(identity) as scoped:
-        return await usage.totals(scoped)
+        return await scopes.usage_totals(scoped)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
-from mnemic.state.records import Message
+from mnemic.state.records import Message, NewMemory
 
 
 class Inbox(NamedTuple):
@@ -46,14 +46,6 @@ class SimilarFact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Neighbour:
-    """A fact in the check band of a new one: a decision is needed."""
-
-    new_id: UUID
-    fact: SimilarFact
-
-
-@dataclass(frozen=True, kw_only=True)
 class Closing:
     """A fact to be closed, with what replaces it."""
 
@@ -70,13 +62,11 @@ class Closing:
 class Repeat:
     """A new memory that was dropped because it is known."""
 
-    id: UUID
+    new: NewMemory
     #: What it repeats, in which scope, and whether that was stored before this run.
     known_id: UUID
     scope_key: str
     is_stored: bool
-    #: The messages that said it again.
-    messages: tuple[UUID, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from uuid import UUID
 from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
+from mnemic.state.graphs import Lease
 from mnemic.state.kinds import Kind
 
 #: Why a session ended: its agent said so; no further call came after the last batch; or a limit was reached.
@@ -153,8 +154,8 @@ class RefinementInput(TypedDict, total=False):
 class RefinementState(RefinementInput, RefinementResult, total=False):
     """Refinement's channels. What must survive a crash is in the session's row and in the memories themselves."""
 
-    #: The run, as holder of the session.
-    holder: Annotated[str, UntrackedValue]
+    #: The run's lease on the session.
+    lease: Annotated[Lease, UntrackedValue]
     #: What the agent overrides.
     overrides: Annotated[dict[str, Any], UntrackedValue]
     #: The memories behind the numbers that the model uses.

@@ -15,9 +15,8 @@ from mnemic.state.governance import AuditProblem, PastMemory
 from mnemic.state.identity import HostId
 from mnemic.state.refinement import Refinement
 from mnemic.state.settings import Settings
-from mnemic.storage import refinements
 from mnemic.storage.database import Database
-from mnemic.storage.opening import open_administration
+from mnemic.storage.opening import ADMINISTRATION, open_database
 
 
 class Administration(TimeMachine[str]):
@@ -43,7 +42,7 @@ class Administration(TimeMachine[str]):
             MnemicError: the database cannot be had.
         """
         chosen, who = Settings(**settings), validate(HostId, actor)
-        async with open_administration(chosen) as database:
+        async with open_database(chosen, login=ADMINISTRATION) as database:
             yield cls(database, chosen, who)
 
     def _acting(self, whose: str) -> Actor:
@@ -73,8 +72,7 @@ class Administration(TimeMachine[str]):
         Raises:
             InvalidInputError: a value that cannot be used.
         """
-        async with self._acting(agent_id).transaction() as scoped:
-            return await refinements.listed(scoped, None, most=limit)
+        return await rollback.list_refinements(self._acting(agent_id), limit=limit)
 
     # -- the audit
 

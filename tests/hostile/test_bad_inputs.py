@@ -163,7 +163,7 @@ async def test_what_a_scope_key_overrides_is_clean_and_possible(memory: Mnemic, 
 async def test_a_cleaning_that_cleans_nothing_is_seen(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mnemic.operations.messages.normalize.clean_text", lambda text: text)
+    monkeypatch.setattr("mnemic.operations.messages.incoming.clean_text", lambda text: text)
     act = OBSERVING["observe: content"]
 
     assert set(TEXTS) - await kept(memory, superuser, act) >= {"a null character", "a lone surrogate"}

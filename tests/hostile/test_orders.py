@@ -9,8 +9,8 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mnemic.operations.formation import scope_resolver as placing
-from mnemic.operations.messages import normalize as incoming
+from mnemic.operations.formation import drafts as placing
+from mnemic.operations.messages import incoming
 from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.policy.formation import sharing
 from mnemic.policy.text.shape import display_name

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mnemic.models import offline
+from mnemic.models.offline import steps as offline
 from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.refine import RefineInput

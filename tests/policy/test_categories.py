@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnemic.models.offline.statements import rules
 from mnemic.policy.categories import DEFAULT_CATEGORY, MAX_FILE_BYTES, OWNER, Categories, load_categories
-from mnemic.prompts.categories import CATEGORIES
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
 from tests.support.spellings import spellings
 
@@ -59,7 +59,7 @@ def test_the_packaged_lists_are_as_designed() -> None:
 
 
 def test_the_rules_name_categories_that_may_be_formed() -> None:
-    assert {*CATEGORIES} <= {*PACKAGED.formed}
+    assert {rule.category for rule in rules()} <= {*PACKAGED.formed}
 
 
 def test_a_file_in_the_seeds_own_form_is_laid_over_the_packaged_one(file: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mnemic.policy.categories import load_categories
 from mnemic.policy.formation.sharing import (
     PERSONAL_CATEGORIES,
     content_tokens,
@@ -17,11 +18,11 @@ from mnemic.policy.formation.sharing import (
     may_share,
     steers,
 )
-from mnemic.prompts.categories import CATEGORIES
 from tests.hostile.orders import ORDERS
 
 CONVERSATIONS = Path(__file__).parents[2] / "examples" / "conversations"
 
+CATEGORIES = load_categories().formed
 TEAM_FACTS = [
     "Moorbook deploys on Tuesdays only.",
     "The pilot covers berth booking only, without payments.",

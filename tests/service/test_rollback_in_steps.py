@@ -296,7 +296,7 @@ async def test_a_step_of_somebody_elses_rollback_is_an_unknown_operation(
     ("function", "text", "wrong"),
     [
         ("roll_back", "and m.version = t.version", ""),
-        ("plan_undo", "array[resumed]", "array[null::uuid]"),
+        ("plan_rollback", "array[resumed]", "array[null::uuid]"),
         ("whole_operations", "s.meta ->> 'rollback' =", "false and s.meta ->> 'rollback' ="),
     ],
 )

@@ -111,7 +111,7 @@ async def _keep(db: Database, text: str) -> UUID:
 async def _forget(db: Database, memory_id: UUID) -> None:
     async with db.scoped(ME) as scoped:
         await scoped.begin_operation("forget")
-        found = await memories.one(scoped, memory_id)
+        found = await memories.find(scoped, memory_id)
         assert found is not None
         await memories.forget(scoped, found)
 
