@@ -20,7 +20,7 @@ from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import UnknownOperationError
 from mnemic.state.identity import Identity, split_scope_key
-from mnemic.state.records import IndexedText
+from mnemic.state.records import IndexedText, NewMemory
 from mnemic.state.refinement import RefinementResult
 from mnemic.storage import inbox, memories, refinements
 from mnemic.storage.refinements import Claim
@@ -39,8 +39,9 @@ TEXTS = (
     "Ana always wants short answers, without greetings.", "Ana wants answers in English, and dates written out.",
     "Ana sails from Oslo on 9 May 2026 with the ferry Hurtig.", "Ana must never be called before nine.",
     "Ana is allergic to peanuts; keep them out of every menu.", "Ana pays 4,100 euros a month for the berth in Porto.",
-    "Ana decided on 3 April 2026 to sell the boat called Brisa.", "Ana trusts the harbour master Tor Lindqvist.",
-    "Ana writes her reports on Mondays and sends them to Bo.",
+    "Ana wants tables rather than lists where numbers are compared.", "Ana trusts the harbour master Tor Lindqvist.",
+    "Ana decided on 3 April 2026 to sell the boat called Brisa.", "Ana likes long walks along the quay in the evening.",
+    "Ana writes her reports on Mondays and sends them to Bo.", "Ana plans a workshop on knots for twelve people.",
 )  # fmt: skip
 _TABLES = {
     "memories": "id",
@@ -60,6 +61,11 @@ SMALL: dict[str, Any] = {"refinement_target_tokens": 400}
 def person(agent: str) -> Identity:
     """Who has their memory refined: of three scope keys."""
     return identity("ana", agent=agent, groups=["crew"])
+
+
+def keys(agent: str) -> tuple[str, ...]:
+    """The scope keys that may be refined."""
+    return person(agent).scope_keys
 
 
 def dump(superuser: psycopg.Connection) -> Dump:
@@ -90,7 +96,7 @@ async def settle_world(service: Mnemic, superuser: psycopg.Connection, agents: S
     for place, agent in enumerate([*agents, "museum"]):
         who = person(agent)
         await service.configure_agent(who, agent_model="openai:agent", persona=f"I am {agent}.")
-        for number, key in enumerate([*person(agent).scope_keys, "user:bo"]):
+        for number, key in enumerate([*keys(agent), "user:bo"]):
             await _seed(service, superuser, who, key, Random(f"{seed} {place} {number}"))
 
 
@@ -102,32 +108,36 @@ async def _seed(service: Mnemic, superuser: psycopg.Connection, who: Identity, k
     core += [memory(text, kind="reflection", key=key) for text in random.sample(texts, 2)]
     core += [memory("Ana lives by the harbour.", kind="consolidation", key=key)]
     aside = [memory("Ana owns the boat Alba.", key=key), memory("Ana rowed home.", kind="episode", key=key)]
-    sources = tuple(each.id for each in said) if key == "user:ana" else ()
-    new = [
-        replace(
-            row,
-            valid_from=(since := MORNING + timedelta(days=place)),
-            search_text=search_text(since, row.subject, row.content),
-            category=random.choice(("profile", "goals", "tasks")),
-            importance=random.randint(1, 5),
-            private=random.random() < 0.2,
-            source_message_ids=sources[: random.randint(0, 2)],
-        )
-        for place, row in enumerate([*core, *aside])
-    ]
-    made = await service.resources.embedder.embed([row.search_text for row in new])
-    vectors = {row.id: vector for row, vector in zip(new, made, strict=True)}
+    new = [_varied(one, place, said, random) for place, one in enumerate([*core, *aside])]
+    made = await service.resources.embedder.embed([one.search_text for one in new])
+    vectors = {one.id: vector for one, vector in zip(new, made, strict=True)}
 
     async def store(scoped: ScopedTransaction) -> None:
         if key == "user:ana":
             await inbox.observe(scoped, "s1", said)
-            await inbox.index_messages(scoped, "m", [IndexedText(item_id=each.id, text=each.content) for each in said])
+            await inbox.index_messages(scoped, "m", [IndexedText(item_id=one.id, text=one.content) for one in said])
         await memories.insert(scoped, new, model="m", vectors=vectors, run_id=None)
 
     whom = who if key in who.scope_keys else identity("bo", agent=who.agent_id)
     await operate(service.resources.database, whom.model_copy(update={"session_id": "s1"}), store)
-    for row in random.sample(core[:-1], random.randint(1, 2)):
-        superuser.execute("select mnemic.set_protection(%s, %s, true, 'admin')", (who.agent_id, row.id))
+    for one in random.sample(core[:-1], random.randint(1, 2)):
+        superuser.execute("select mnemic.set_protection(%s, %s, true, 'admin')", (who.agent_id, one.id))
+
+
+def _varied(one: NewMemory, place: int, said: Sequence[Any], random: Random) -> NewMemory:
+    """With a date, a person, an importance and sources of its own."""
+    shared = not one.scope_key.startswith("user:")
+    since = MORNING + timedelta(days=place)
+    return replace(
+        one,
+        valid_from=since,
+        search_text=search_text(since, one.subject, one.content),
+        category=random.choice(("profile", "goals", "tasks")),
+        importance=random.randint(1, 5),
+        private=random.random() < 0.2,
+        subject_user_id=random.choice(("ana", "bo")) if shared and random.random() < 0.3 else None,
+        source_message_ids=tuple(s.id for s in said if random.random() < 0.6) if one.scope_key == "user:ana" else (),
+    )
 
 
 # -- sessions
@@ -158,9 +168,7 @@ class World:
         prompt = str(request["messages"][0]["content"])
         agent = prompt.partition("I am ")[2].partition(".")[0]
         scope = prompt.partition("core memory of the scope ")[2].partition(",")[0]
-        return self.models[agent, next(key for key in person(agent).scope_keys if split_scope_key(key)[0] == scope)](
-            request
-        )
+        return self.models[agent, next(key for key in keys(agent) if split_scope_key(key)[0] == scope)](request)
 
     async def run(self, pairs: Sequence[Pair], seed: int) -> None:
         """Sessions on these scope keys, side by side, and all that is to be said of them afterwards."""
@@ -168,8 +176,7 @@ class World:
         (since,) = self.superuser.execute("select coalesce(max(ts), '-infinity') from mnemic.history").fetchone() or ()
         for pair in pairs:
             self.models[pair] = Misbehaving(Random(f"{seed} {pair}"), self.foreign, self._old_tools(pair))
-        refining = (self.service.refine(person(agent), key, force=True) for agent, key in pairs)
-        results = await asyncio.gather(*refining)
+        results = await asyncio.gather(*(self._session(*pair) for pair in pairs))
         after = dump(self.superuser)
         check_outside(before, after, pairs)
         check_protected(before, after)
@@ -177,11 +184,11 @@ class World:
         check_scope_keys(self.superuser, since)
         for pair, result in zip(pairs, results, strict=True):
             await self._undo(pair, result)
-            self.ends[result["ended"] or ""] += 1
-            self.moves += self.models[pair].moves
-            self.done.update(what for what in CHANGES if result[what])
-            self.last[pair] = UUID(result["refinement_id"])
+            self._count(pair, result)
         check_undone(before, dump(self.superuser), pairs)
+
+    async def _session(self, agent: str, key: str) -> RefinementResult:
+        return await self.service.refine(person(agent), key, force=True)
 
     async def _undo(self, pair: Pair, result: RefinementResult) -> None:
         undoing = self.administration.undo_refinement(pair[0], result["refinement_id"] or "")
@@ -190,6 +197,13 @@ class World:
         else:
             with pytest.raises(UnknownOperationError, match="changed nothing"):
                 await undoing
+
+    def _count(self, pair: Pair, result: RefinementResult) -> None:
+        self.ends[result["ended"] or ""] += 1
+        self.moves += self.models[pair].moves
+        for what in CHANGES:
+            self.done[what] += int(bool(result[what]))
+        self.last[pair] = UUID(result["refinement_id"])
 
     def _old_tools(self, pair: Pair) -> Any:
         """Calls the tools of the last session of this scope key, from the thread in which the model answers."""
@@ -215,8 +229,8 @@ class World:
         tools = {tool.name: tool for tool in refinement_tools(refining)}
         for name, arguments in calls:
             if name in tools and name != "search_memories" and isinstance(arguments, dict):
-                call = {"type": "tool_call", "id": "call_1", "name": name, "args": arguments}
-                message = await tools[name].ainvoke(call)
+                asked = {"type": "tool_call", "id": "call_1", "name": name, "args": arguments}
+                message = await tools[name].ainvoke(asked)
                 self.old_answers[message.status == "error"] += 1
 
 
@@ -277,7 +291,7 @@ def check_undone(before: Dump, after: Dump, pairs: Sequence[Pair]) -> None:
             assert kept == {name: value for name, value in row.items() if name not in _FREE}, "not as before"
         elif table == "entries":
             found = [other for name, other in after.items() if name[0] == table and other["item_id"] == row["item_id"]]
-            assert {(each["tsv"], each["living"], each["category"]) for each in found} >= {
+            assert {(one["tsv"], one["living"], one["category"]) for one in found} >= {
                 (row["tsv"], row["living"], row["category"])
             }, "not searched as before"
         else:

@@ -17,7 +17,7 @@ from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import refinements
 from mnemic.storage.database import Database
 from tests.hostile.misbehaving import NAMES
-from tests.hostile.refinement_world import SMALL, World, foreign, person, settle_world
+from tests.hostile.refinement_world import SMALL, World, foreign, keys, settle_world
 from tests.support.loopback import offering
 from tests.support.mutating import mutate
 from tests.support.scripted import scripted_memory, scripted_model
@@ -48,7 +48,7 @@ async def misbehave(world: World, sessions: int, *, seed: int = 7) -> None:
     """So many sessions, on two scope keys of each agent at once, each wave undone before the next one."""
     random = Random(seed)
     for wave in range(-(-sessions // (2 * len(world.agents)))):
-        pairs = [(agent, key) for agent in world.agents for key in random.sample(person(agent).scope_keys, 2)]
+        pairs = [(agent, key) for agent in world.agents for key in random.sample(keys(agent), 2)]
         await world.run(pairs, seed=seed * 1000 + wave)
     assert await world.administration.verify() == []
 
