@@ -94,8 +94,8 @@ async def ask(
         return _LOST, CUT, _counted(spent, *((usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)))
     except openai.ContentFilterFinishReasonError:
         return _LOST, FILTERED, _counted(spent, 0, 0)
-    except (ValidationError, RecursionError):  # a tool call whose arguments are no object, or nested without end
-        return _LOST, BROKEN, _counted(spent, 0, 0)
+    except (ValidationError, RecursionError):
+        return _LOST, BROKEN, _counted(spent, 0, 0)  # a tool call whose arguments are no object, or nested without end
     except Exception as error:  # noqa: BLE001 - every provider has errors of its own, and no code of ours runs in there
         is_refused, problem = refuses_request(error), failure_kind(error)
     else:

@@ -8,18 +8,14 @@ from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings, Tier
 from tests.support.loopback import LoopbackModel
 
-
-def test_without_a_key_the_offline_rules_form_memories() -> None:
-    models = ChatModels(Settings())
-
-    assert models.describe() == "offline rules"
-    assert [models.get(tier) for tier in ("fast", "slow", "agent")] == [None, None, None]
+KEY = SecretStr("k")
 
 
 @pytest.mark.parametrize(
     ("settings", "description"),
     [
-        (Settings(api_key=SecretStr("k")), "openai:gpt-5-mini / openai:gpt-5.1"),
+        (Settings(), "offline rules"),
+        (Settings(api_key=KEY), "openai:gpt-5-mini / openai:gpt-5.1"),
         (Settings(fast_model="openai:a", slow_model="openai:a"), "openai:a"),
         (Settings(fast_model="offline", slow_model="openai:b"), "offline rules / openai:b"),
     ],
@@ -28,28 +24,25 @@ def test_the_models_in_use_are_named(settings: Settings, description: str) -> No
     assert ChatModels(settings).describe() == description
 
 
-def test_a_tier_has_one_model_with_the_configured_time_limit() -> None:
-    models = ChatModels(Settings(api_key=SecretStr("k"), model_timeout_seconds=7))
-
-    model = models.get("slow")
-
-    assert model is not None
-    assert model is models.get("slow")
-    assert getattr(model, "model_name", None) == "gpt-5.1"
-    assert getattr(model, "request_timeout", None) == 7
+def test_without_a_key_there_is_no_model() -> None:
+    assert [ChatModels(Settings()).get(tier) for tier in ("fast", "slow", "agent")] == [None, None, None]
 
 
 @pytest.mark.parametrize("tier", ["fast", "slow", "agent"])
-def test_what_a_model_writes_is_kept_out_of_a_hosts_stream_unless_it_is_to_be_shown(tier: Tier) -> None:
-    models = ChatModels(Settings(api_key=SecretStr("k")))
+def test_a_tier_has_one_model_which_a_hosts_stream_does_not_show_unless_it_is_to_be_shown(tier: Tier) -> None:
+    models = ChatModels(Settings(api_key=KEY, slow_model="openai:slow", model_timeout_seconds=7))
     made = [models.get(tier), models.get(tier, shown=True)]
+
     assert [(model.tags, model.disable_streaming) for model in made if model] == [(["nostream"], True), (None, False)]
+    assert made[0] is models.get(tier)
+    assert getattr(made[0], "request_timeout", None) == 7
+    assert getattr(models.get("slow"), "model_name", None) == "slow"
 
 
 def test_an_agents_own_model_is_made_once_for_all_who_name_it() -> None:
-    models = ChatModels(Settings(api_key=SecretStr("k"), agent_model="openai:common"))
-    own = models.with_settings(Settings(api_key=SecretStr("k"), agent_model="openai:own"))
-    again = models.with_settings(Settings(api_key=SecretStr("k"), agent_model="openai:own"))
+    models = ChatModels(Settings(api_key=KEY, agent_model="openai:common"))
+    own = models.with_settings(Settings(api_key=KEY, agent_model="openai:own"))
+    again = models.with_settings(Settings(api_key=KEY, agent_model="openai:own"))
 
     assert getattr(own.get("agent"), "model_name", None) == "own"
     assert own.get("agent") is again.get("agent")
@@ -63,10 +56,12 @@ async def test_a_base_url_alone_is_enough() -> None:
         server.answer("hello", "good morning")
         model = ChatModels(Settings(base_url=server.base_url)).get("agent")
         assert model is not None
+        assert (await model.ainvoke("hello")).text == "good morning"
 
-        answer = await model.ainvoke("hello")
 
-    assert answer.text == "good morning"
+async def test_control_a_request_that_a_scripted_server_was_not_told_of_fails_the_test() -> None:
+    with pytest.raises(AssertionError, match="no route"), LoopbackModel() as server:
+        server.reply_to("/chat/completions", {"model": "m", "messages": []})
 
 
 @pytest.mark.parametrize(
@@ -78,7 +73,5 @@ async def test_a_base_url_alone_is_enough() -> None:
     ],
 )
 def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(name: str, problem: str) -> None:
-    models = ChatModels(Settings(fast_model=name))
-
     with pytest.raises(ConfigurationError, match=problem):
-        models.get("fast")
+        ChatModels(Settings(fast_model=name)).get("fast")

@@ -80,10 +80,10 @@ def test_of_its_user_it_tells_nothing_that_is_somebody_elses() -> None:
     assert found("What do you know about me?", own, TEA).text.splitlines() == ["Ana lives in Bergen.", TEA["text"]]
 
 
-@pytest.mark.parametrize("content", ["", "[", "Refused: x.", "[[[["])
-def test_an_answer_that_cannot_be_read_is_no_knowledge(content: str) -> None:
-    message = answer(HumanMessage("What do I drink?"), *answered("memory_query", content))
-    assert (message.text, message.tool_calls) == ("I do not know.", [])
+def test_an_answer_that_cannot_be_read_is_no_knowledge() -> None:
+    for content in ("", "[", "Refused: x.", "[[[["):
+        message = answer(HumanMessage("What do I drink?"), *answered("memory_query", content))
+        assert (message.text, message.tool_calls) == ("I do not know.", [])
 
 
 @pytest.mark.parametrize(

@@ -90,45 +90,35 @@ def test_all_clauses_of_a_sentence_count_or_none() -> None:
     assert facts_of("I like tea and my sister hates it.") == []
 
 
-NOTHING = {
-    "a question": ["Do I live in Porto?", "I live in Porto?"],
-    "a condition": ["If I lived in Rome I'd row.", "I live in Porto if all goes well.", "Suppose so. I live in Rome."],
-    "a doubt": ["I might move to Rome.", "I think I live in Porto.", "Maybe I'm vegan.", "I would love Rome. I am 7."],
-    "a plan": ["I will live in Rome.", "I'm moving to Rome.", "I want to work at Vexa."],
-    "the past": ["I lived in Rome.", "I used to live in Rome.", "I worked at Vexa."],
-    "a denial": ["I'm not allergic to cats.", "I don't live in Rome.", "I'm not vegan."],
-    "a quotation": [
-        '"I live in Rome."',
-        'Bo wrote: "I live in Rome. I am vegan. I smoke."',
-        "I live in Rome 'for now'.",
-    ],
-    "an open quotation": ['Bo wrote "I live in Rome. I am vegan.', "“I live in Rome. I am vegan."],
-    "a report": ["He says I live in Rome.", "Bo's mail: I live in Rome. I am vegan.", "I live in Rome, Bo says."],
-    "somebody else": [
-        "My mother lives in Rome.",
-        "Bo lives in Rome.",
-        "I have a sister called Rita who lives in Rome.",
-    ],
-    "pasted text": ["> I live in Rome.", "```\nI live in Rome.\n```"],
-    "a joke": [
-        "I live in Rome. Just kidding!",
-        "I'm vegan. Well, mostly.",
-        "I am a doctor so to speak.",
-        "I smoke. Not really.",
-    ],
-    "what stands for something else": [
-        "I love it.",
-        "I live there.",
-        "I like that song.",
-        "I like the idea.",
-        "My name is the same.",
-    ],
-    "one of several": ["I also work at Vexa.", "I live in Rome, too."],
-    "no lasting thing": ["I have a question.", "I'm so tired.", "I work at night.", "I am single-minded."],
-}
+NOTHING = [
+    "Do I live in Porto?",
+    "I live in Porto if all goes well.",
+    "Suppose so. I live in Rome.",
+    "I think I live in Porto.",
+    "I would love Rome. I am 7.",
+    "I'm moving to Rome.",
+    "I used to live in Rome.",
+    "I'm not allergic to cats.",
+    'Bo wrote: "I live in Rome. I am vegan. I smoke."',
+    "“I live in Rome. I am vegan.",
+    "I live in Rome 'for now'.",
+    "Bo's mail: I live in Rome. I am vegan.",
+    "I live in Rome, Bo says.",
+    "My mother lives in Rome.",
+    "I have a sister called Rita who lives in Rome.",
+    "> I live in Rome.",
+    "```\nI live in Rome.\n```",
+    "I'm vegan. Well, mostly.",
+    "I smoke. Not really.",
+    "I like that song.",
+    "My name is the same.",
+    "I live in Rome, too.",
+    "I have a question.",
+    "I am single-minded.",
+]
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=text) for texts in NOTHING.values() for text in texts])
+@pytest.mark.parametrize("text", NOTHING)
 def test_in_doubt_there_is_no_fact(text: str) -> None:
     assert facts_of(text) == []
 

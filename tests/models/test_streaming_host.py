@@ -1,7 +1,6 @@
 """A host that streams its graph, tokens and all, neither shows nor spoils what the models write for memory."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,25 +13,15 @@ from mnemic.models.chat import ChatModels
 from mnemic.models.structured import run_step
 from mnemic.models.tool_calls import run_turn
 from mnemic.prompts.refine import RefineInput
-from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION, DatedText, WriteConsolidationInput
+from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
 from mnemic.state.errors import ModelOutputError
-from mnemic.state.refinement import Budget, ToolCall
+from mnemic.state.refinement import Budget
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel, calling, offering
 
 SECRET = "Mara's diagnosis"
 HALF = f'{{"text": "{SECRET}'
-REFINE_INPUT = RefineInput(
-    persona="", scope="user", owner="Mara", budget=Budget(9000, 5000, 0, 2000, 500), batch=1, batches=1, ledger=()
-)
-WRITE_INPUT = WriteConsolidationInput(
-    scope="user",
-    owner="Mara",
-    current="",
-    reflections=(DatedText(dated=datetime(2026, 5, 8, tzinfo=UTC), content="Mara wants short answers."),),
-    word_limit=400,
-    guidance="",
-)
+OUTPUT = "WriteConsolidationOutput"
 
 
 @tool
@@ -51,78 +40,50 @@ def models(server: LoopbackModel) -> ChatModels:
     return ChatModels(Settings(base_url=server.base_url, structured_output="function_calling"))
 
 
-async def seen_of(work: Callable[[], Awaitable[Any]]) -> str:
-    """What somebody sees who streams a graph with this work in a node."""
+async def streamed(work: Callable[[], Awaitable[Any]]) -> tuple[str, list[Any]]:
+    """What somebody sees who streams a graph with this work in a node, and what came of it."""
+    done = []
 
     async def work_on(state: MessagesState) -> dict[str, Any]:
-        await work()
+        done.append(await work())
         return {}
 
     host: Any = StateGraph(MessagesState).add_node("work", work_on).add_edge(START, "work").compile()
     stream = host.astream({"messages": [HumanMessage("hello", id="1")]}, stream_mode="messages")
-    return "".join([str(message.text) async for message, _ in stream])
+    return "".join([str(message.text) async for message, _ in stream]), done
 
 
-async def take_turn(server: LoopbackModel) -> tuple[tuple[ToolCall, ...], str]:
-    """The calls of a turn, and what was seen of it."""
-    taken: list[ToolCall] = []
-
-    async def turn() -> None:
-        taken.extend((await run_turn(REFINE_INPUT, [shorten], models(server))).output.calls)
-
-    seen = await seen_of(turn)
-    return tuple(taken), seen
-
-
-async def test_a_turn_is_not_shown(server: LoopbackModel) -> None:
-    server.answer(offering("shorten"), calling(("shorten", {"text": SECRET}), text=SECRET))
-
-    _, seen = await take_turn(server)
-
-    assert seen == ""
+async def take_turn(server: LoopbackModel) -> tuple[str, Any]:
+    """What was seen of a turn whose model breaks off in a call, and that call's arguments."""
+    server.answer(offering("shorten"), calling(("shorten", HALF), text=SECRET))
+    budget = Budget(9000, 5000, 0, 2000, 500)
+    given = RefineInput(persona="", scope="user", owner="Mara", budget=budget, batch=1, batches=1, ledger=())
+    seen, (turn,) = await streamed(lambda: run_turn(given, [shorten], models(server)))
+    (call,) = turn.output.calls
+    return seen, call.arguments
 
 
-async def test_a_call_that_broke_off_is_not_completed(server: LoopbackModel) -> None:
-    server.answer(offering("shorten"), calling(("shorten", HALF)))
+async def write(server: LoopbackModel, arguments: str) -> str:
+    """What was seen of a consolidation that a model wrote so."""
+    server.answer(OUTPUT, calling((OUTPUT, arguments), text=SECRET))
+    given = WriteConsolidationInput("user", "Mara", current="", reflections=(), word_limit=400, guidance="")
+    return (await streamed(lambda: run_step(WRITE_CONSOLIDATION, given, models(server))))[0]
 
-    (call,), _ = await take_turn(server)
 
-    assert (call.name, call.arguments) == ("shorten", None)
+async def test_a_turn_is_not_shown_and_a_call_that_broke_off_is_not_completed(server: LoopbackModel) -> None:
+    assert await take_turn(server) == ("", None)
+
+
+async def test_formation_is_not_shown_and_a_text_that_broke_off_is_no_consolidation(server: LoopbackModel) -> None:
+    assert await write(server, HALF + '"}') == ""
+    with pytest.raises(ModelOutputError, match="twice: broken JSON"):
+        await write(server, HALF)
 
 
 async def test_control_a_model_bound_as_usual_shows_itself_and_completes_what_broke_off(
     server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat, "HIDDEN", {})
-    server.answer(offering("shorten"), calling(("shorten", HALF), text=SECRET))
 
-    (call,), seen = await take_turn(server)
-
-    assert seen == SECRET
-    assert (call.name, call.arguments) == ("shorten", {"text": SECRET})
-
-
-async def write(server: LoopbackModel) -> None:
-    await run_step(WRITE_CONSOLIDATION, WRITE_INPUT, models(server))
-
-
-async def test_formation_is_not_shown(server: LoopbackModel) -> None:
-    server.answer("WriteConsolidationOutput", calling(("WriteConsolidationOutput", HALF + '"}'), text=SECRET))
-
-    assert await seen_of(lambda: write(server)) == ""
-
-
-async def test_a_text_that_broke_off_is_no_consolidation(server: LoopbackModel) -> None:
-    server.answer("WriteConsolidationOutput", calling(("WriteConsolidationOutput", HALF)))
-
-    with pytest.raises(ModelOutputError, match="twice: broken JSON"):
-        await seen_of(lambda: write(server))
-
-
-async def test_control_a_model_that_streams_takes_half_a_text_for_the_whole(
-    server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chat, "HIDDEN", {"tags": ["nostream"]})
-    server.answer("WriteConsolidationOutput", calling(("WriteConsolidationOutput", HALF)))
-
-    await seen_of(lambda: write(server))  # no error
+    assert await take_turn(server) == (SECRET, {"text": SECRET})
+    assert SECRET in await write(server, HALF)  # half a text was taken for the whole, without an error

@@ -112,35 +112,27 @@ async def test_the_agents_model_is_shown_the_prompt_and_the_tools_and_may_call_w
 
 async def test_earlier_turns_are_sent_back_with_their_answers(server: LoopbackModel) -> None:
     server.answer(offering("complete_refinement"), calling())
-    first = Turn(
-        text="Shorter.",
-        calls=(
-            ToolCall(
-                id="a", name="update_memory", arguments={"id": 3, "content": "Größer"}, answer="Done. 9,000 left."
-            ),
-            ToolCall(id="b", name="update_memory", arguments=None, answer="Your arguments could not be read."),
-        ),
-    )
-    second = Turn(calls=(ToolCall(id="c", name="fly", arguments={}, answer="There is no such tool."),))
+    longer = {"id": 3, "content": "Größer"}
+    done = ToolCall(id="a", name="update_memory", arguments=longer, answer="Done. 9,000 left.")
+    unread = ToolCall(id="b", name="update_memory", arguments=None, answer="Your arguments could not be read.")
+    unknown = ToolCall(id="c", name="fly", arguments={}, answer="There is no such tool.")
 
-    await take(server, first, Turn(text="nothing was called here"), second)
+    await take(server, Turn("Shorter.", (done, unread)), Turn("nothing was called here"), Turn(calls=(unknown,)))
 
-    called, to_a, to_b, called_next, to_c = server.chat_requests[0]["messages"][2:]
-    assert [(call["id"], call["function"]["name"]) for call in called["tool_calls"]] == [
-        ("a", "update_memory"),
-        ("b", "update_memory"),
+    sent = server.chat_requests[0]["messages"][2:]
+    made = [
+        (message["content"], call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
+        for message in sent
+        for call in message.get("tool_calls", [])
     ]
-    assert [json.loads(call["function"]["arguments"]) for call in called["tool_calls"]] == [
-        {"id": 3, "content": "Größer"},
-        {},
+    assert made == [
+        ("Shorter.", "a", "update_memory", longer),
+        ("Shorter.", "b", "update_memory", {}),
+        (None, "c", "fly", {}),
     ]
-    assert called["content"] == "Shorter."
-    assert (called_next["content"], called_next["tool_calls"][0]["function"]["name"]) == (None, "fly")
-    assert [(message["role"], message["tool_call_id"], message["content"]) for message in (to_a, to_b, to_c)] == [
-        ("tool", "a", "Done. 9,000 left."),
-        ("tool", "b", "Your arguments could not be read."),
-        ("tool", "c", "There is no such tool."),
-    ]
+    answers = [(message["tool_call_id"], message["content"]) for message in sent if message["role"] == "tool"]
+    assert answers == [(call.id, call.answer) for call in (done, unread, unknown)]
+    assert [message["role"] for message in sent] == ["assistant", "tool", "tool", "assistant", "tool"]
 
 
 # -- arguments
@@ -184,31 +176,23 @@ async def test_arguments_that_are_no_object_are_answered_by_one_unreadable_call(
     assert usage == Usage(step="refine", model="openai:m", calls=1)
 
 
-@pytest.mark.parametrize("arguments", ["", "{}", "null", "[]"])
-async def test_no_arguments_are_an_empty_object(server: LoopbackModel, arguments: str) -> None:
-    assert calls_of(await answered(server, calling(("update_memory", arguments)))) == [("update_memory", {})]
+async def test_no_arguments_are_an_empty_object(server: LoopbackModel) -> None:
+    made = calling(*[("update_memory", arguments) for arguments in ("", "{}", "null", "[]")])
+    assert calls_of(await answered(server, made)) == [("update_memory", {})] * 4
 
 
-async def test_calls_that_can_be_read_go_before_those_that_cannot(server: LoopbackModel) -> None:
-    turn = await answered(server, calling(("update_memory", "{"), SHORTER))
+async def test_calls_that_can_be_read_go_first_and_of_an_answer_that_was_cut_off_there_are_none(
+    server: LoopbackModel,
+) -> None:
+    made = calling(("update_memory", '{"id": 4, "content": "Mara'), SHORTER, ("drop_all", {"sure": True}))
 
-    assert calls_of(turn) == [SHORTER, ("update_memory", None)]
-
-
-async def test_no_call_of_an_answer_that_was_cut_off_is_read(server: LoopbackModel) -> None:
-    made = calling(SHORTER, ("update_memory", '{"id": 4, "content": "Mara'))
-    turn = await answered(server, Reply(message=made, finish_reason="length"))
-
-    assert calls_of(turn) == [("update_memory", None)] * 2
+    read = calls_of(await answered(server, made))
+    assert read == [SHORTER, ("drop_all", {"sure": True}), ("update_memory", None)]
+    read = calls_of(await answered(server, Reply(message=made, finish_reason="length")))
+    assert read == [("update_memory", None), ("drop_all", None), ("update_memory", None)]
 
 
 # -- names, numbers, how many and how much
-
-
-async def test_tools_that_there_are_not_are_passed_on_by_name(server: LoopbackModel) -> None:
-    turn = await answered(server, calling(("drop_all", {"sure": True})))
-
-    assert calls_of(turn) == [("drop_all", {"sure": True})]
 
 
 async def test_names_that_no_provider_takes_back_are_replaced(server: LoopbackModel) -> None:
@@ -232,18 +216,13 @@ async def test_call_ids_are_kept_where_they_can_be_sent_back_and_are_no_other_ca
     assert len({call.id for call in turn.calls}) == len(ids)
 
 
-async def test_the_first_sixteen_calls_count(server: LoopbackModel) -> None:
-    turn = await answered(server, calling(*[("update_memory", {"id": number}) for number in range(500)]))
+async def test_the_first_sixteen_calls_count_and_the_text_is_cleaned_and_cut(server: LoopbackModel) -> None:
+    calls = [("update_memory", {"id": number}) for number in range(500)]
+    turn = await answered(server, calling(*calls, text="\u202e\ud800\x00I \r\n shorten. " + "words " * 50_000))
 
-    assert calls_of(turn) == [("update_memory", {"id": number}) for number in range(MAX_CALLS)]
-
-
-async def test_the_text_is_cleaned_and_cut(server: LoopbackModel) -> None:
-    turn = await answered(server, calling(SHORTER, text="\u202e\ud800\x00I \r\n shorten. " + "words " * 50_000))
-
+    assert calls_of(turn) == calls[:MAX_CALLS]
     assert turn.text.startswith("I \n shorten. words")
     assert MAX_TEXT_CHARS - 10 < len(turn.text) <= MAX_TEXT_CHARS
-    assert calls_of(turn) == [SHORTER]
 
 
 NOTHING: dict[str, Answer] = {

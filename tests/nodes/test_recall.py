@@ -19,7 +19,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError, DatabaseUnavailableError, MissingIdentityError
 from mnemic.state.records import Memory, Standing
 from tests.nodes.bees import ANA, BEES, GREETING, PAST, SESSION, WISH, fill
-from tests.prompts.test_memory_context import memory as stored
+from tests.support.ledgers import remembered
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     DECISIONS,
@@ -313,10 +313,10 @@ async def test_an_unknown_role_is_refused_by_whatever_reads(memory: Mnemic, mode
 
 def standing(texts: list[tuple[str, int, int]], key: str, core: str) -> Standing:
     def one(place: int, text: str, importance: int, day: int) -> Memory:
-        made = stored("fact", text, key, MORNING + timedelta(days=day))
+        made = remembered(text, key=key, valid_from=MORNING + timedelta(days=day))
         return Memory(**{**vars(made), "id": f"{key} {place}", "importance": importance})
 
-    consolidation = stored("consolidation", core, key)
+    consolidation = remembered(core, kind="consolidation", key=key)
     consolidation = Memory(**{**vars(consolidation), "tokens": count_tokens(core)})
     return Standing(
         scope_key=key,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
 from mnemic.policy.text.words import WORD
 from mnemic.state.records import Standing
-from tests.prompts.test_memory_context import memory
+from tests.support.ledgers import remembered
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_two_names_that_the_standing_memory_does_not_know_are_a_reason(
     known: Sequence[str], reason: str | None
 ) -> None:
     standing = [
-        Standing(scope_key="user:ana", reflections=tuple(memory("reflection", text, "user:ana") for text in known))
+        Standing(scope_key="user:ana", reflections=tuple(remembered(text, kind="reflection") for text in known))
     ]
     assert search_reason(NAMES, standing) == reason
     assert search_reason("I think that Einar left.", standing) is None

@@ -62,4 +62,4 @@ async def keep(db: Database, said: Message, vector: tuple[float, ...] | None = N
 
 def contents(results: Sequence[Found]) -> list[str]:
     """Their texts in order."""
-    return [one.content for one in results]
+    return [item.content for item in results]

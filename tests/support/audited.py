@@ -14,11 +14,12 @@ from mnemic.service.governance.administration import Administration
 from mnemic.state.governance import AuditProblem
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Relation, Supersession
-from mnemic.storage import erasure, inbox, memories, scopes
+from mnemic.storage import erasure, memories
 from mnemic.storage.database import Database
+from tests.support.erasing import forget, form
 from tests.support.rollbacks import restore, undo
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, message, remember
+from tests.support.worlds import AGENT, MORNING, direction, identity, memory, message, remember
 
 ME = identity(session="s1")
 MINE = ("user:ana", "session:s1")
@@ -63,10 +64,10 @@ async def tell(clone: Clone, db: Database) -> Story:
     me = Actor.person(db, ME)
     porto, lisbon, reflection, consolidation, shared, newest = await _formed(db)
     _protect(clone, consolidation.id, True)
-    superseding = next(one for one in await rollback.operations(me, limit=99) if one.first_seq == 4)
+    superseding = next(item for item in await rollback.operations(me, limit=99) if item.first_seq == 4)
     await undo(me, superseding.op_id)
     erased = await _keep(db, "Ana's locker is number nine.")
-    await _forget(db, erased)
+    await forget(db, erased)
     await erasure.erase(db, ME, MINE, [erased])
     bike = await _keep(db, "Ana rides a bike.")
     await restore(me, "user:ana", 12)
@@ -100,20 +101,8 @@ async def _keep(db: Database, text: str) -> UUID:
     """A fact with a source."""
     said = message(text)
     new = memory(text, sources=[said])
-    async with db.scoped(ME) as scoped:
-        await inbox.observe(scoped, "s1", [said])
-        op_id = await scoped.begin_operation("formation")
-        await inbox.settle(scoped, op_id, [said], read_seq=(await scopes.first_look(scoped))[1])
-        await memories.insert(scoped, [new], model=MODEL, vectors={new.id: direction(40)}, run_id=None)
+    await form(db, ME, [said], new)
     return new.id
-
-
-async def _forget(db: Database, memory_id: UUID) -> None:
-    async with db.scoped(ME) as scoped:
-        await scoped.begin_operation("forget")
-        found = await memories.find(scoped, memory_id)
-        assert found is not None
-        await memories.forget(scoped, found)
 
 
 def _protect(clone: Clone, memory_id: UUID, protected: bool) -> None:

@@ -52,14 +52,8 @@ select agent_id, scope_key, id, case number %% 2 when 0 then 'fact' else 'messag
 
 def load_crowd(clone: Clone) -> None:
     """50 users of one agent with 200 facts and their 200 sources each, a tenth pending and a tenth of another model."""
-    values = {
-        "dimensions": DIMENSIONS,
-        "agent": AGENT,
-        "other": OTHER_AGENT,
-        "users": USERS,
-        "each": ENTRIES_EACH,
-        "model": MODEL,
-    }
+    who = {"agent": AGENT, "other": OTHER_AGENT, "users": USERS, "each": ENTRIES_EACH}
+    values = {"dimensions": DIMENSIONS, "model": MODEL, **who}
     with clone.as_superuser() as connection:
         with connection.transaction(), connection.cursor() as cursor:
             for statement in _LOAD.split(";\n"):

@@ -14,10 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
-from langgraph_sdk.errors import APIStatusError
 
 from mnemic.policy.auth_tokens import encode_token, new_claims
 from mnemic.state.settings import Settings
@@ -126,10 +124,3 @@ def token(user: str, *, agents: Sequence[str] = (), groups: Sequence[str] = (), 
     """A bearer token; of a negative number of days one that has expired."""
     began = datetime.now(UTC) + timedelta(days=min(0, days - 1))
     return encode_token(new_claims(user, tuple(agents), tuple(groups), days=max(1, days), now=began), key)
-
-
-def status_of(error: Exception) -> int:
-    """The HTTP status of a refusal; the SDK has errors of its own, or lets those of its client through."""
-    if isinstance(error, APIStatusError | httpx.HTTPStatusError):
-        return error.response.status_code
-    raise error

@@ -28,10 +28,12 @@ async def form(
         await inbox.observe(scoped, said[0].session_id, said)
         op_id = await scoped.begin_operation("formation")
         await inbox.settle(scoped, op_id, said, read_seq=(await scopes.first_look(scoped))[1])
-        vectors = {one.id: direction(place * 7) for place, one in enumerate(new)}
+        vectors = {item.id: direction(place * 7) for place, item in enumerate(new)}
         await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
         texts = [
-            IndexedText(item_id=one.id, piece=n, text=one.content, vector=direction(n)) for one in said for n in (0, 1)
+            IndexedText(item_id=item.id, piece=n, text=item.content, vector=direction(n))
+            for item in said
+            for n in (0, 1)
         ]
         await inbox.index_messages(scoped, MODEL, texts)
         return op_id
@@ -84,7 +86,7 @@ def states(superuser: psycopg.Connection, *ids: uuid.UUID) -> list[str]:
 def told(superuser: psycopg.Connection, messages: Iterable[Message]) -> list[Message]:
     """Those of the messages that still say something."""
     rows = superuser.execute("select id from mnemic.messages where content is not null and author <> ''").fetchall()
-    return [one for one in messages if (one.id,) in rows]
+    return [item for item in messages if (item.id,) in rows]
 
 
 def problems(clone: Clone) -> list[tuple[object, ...]]:

@@ -8,8 +8,7 @@ from typing import Any
 from mnemic.operations.run.resources import Resources
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
-from mnemic.storage import memories
-from tests.support.worlds import MORNING, memory
+from tests.support.worlds import MORNING, memory, remember
 
 
 def fact(
@@ -21,11 +20,9 @@ def fact(
 
 async def know(resources: Resources, who: Identity, *new: NewMemory, run_id: str | None = None) -> Sequence[NewMemory]:
     """Stores memories with their vectors in one operation; actor and role are the identity's."""
-    made = await resources.embedder.embed([one.search_text for one in new])
-    vectors = {one.id: vector for one, vector in zip(new, made, strict=True)}
-    async with resources.database.scoped(who) as scoped:
-        await scoped.execute("insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing", {})
-        await scoped.begin_operation("formation", run_id=run_id)
-        stored = await memories.insert(scoped, new, model=resources.embedder.name, vectors=vectors, run_id=run_id)
-    assert stored == {one.id for one in new}
+    made = await resources.embedder.embed([item.search_text for item in new])
+    vectors = {item.id: vector for item, vector in zip(new, made, strict=True)}
+    model = resources.embedder.name
+    stored = await remember(resources.database, who, *new, vectors=vectors, model=model, run_id=run_id)
+    assert stored == {memory.id for memory in new}
     return new

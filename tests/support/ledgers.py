@@ -1,4 +1,4 @@
-"""Ledgers of a refinement, without a database."""
+"""Memories and ledgers of a refinement, without a database."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -6,6 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from mnemic.policy.text.shape import count_tokens
+from mnemic.state.kinds import Kind
+from mnemic.state.records import Memory
 from mnemic.state.refinement import LedgerEntry
 
 BEGAN = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -39,4 +41,28 @@ def ledger(*contents: str, **given: Any) -> tuple[LedgerEntry, ...]:
 
 def tokens_of(entries: Iterable[LedgerEntry]) -> int:
     """Tokens of all of them."""
-    return sum(one.tokens for one in entries)
+    return sum(entry.tokens for entry in entries)
+
+
+def remembered(content: str, *, kind: Kind = "fact", key: str = "user:mara", number: int = 1, **fields: Any) -> Memory:
+    """A memory of Mara's as the database gives it back."""
+    values: dict[str, Any] = {
+        "category": "preferences",
+        "subject": "Mara",
+        "subject_user_id": None,
+        "importance": 2,
+        "version": 1,
+        "pinned": False,
+        "protected": False,
+        "private": False,
+        "provenance": "asserted",
+        "state": "active",
+        "valid_from": BEGAN,
+        "valid_until": None,
+        "superseded_by": None,
+        "source_session_id": None,
+        "created_at": BEGAN,
+        "updated_at": BEGAN,
+        "tokens": count_tokens(content),
+    }
+    return Memory(id=UUID(int=number), kind=kind, scope_key=key, content=content, **{**values, **fields})

@@ -55,8 +55,8 @@ def complete(summary: str) -> Call:
 
 def drafts(*new: NewMemory | str) -> list[NewMemory]:
     """Core memories of Ana that began to hold one day after the other; so the first has the number 1."""
-    made = [memory(one, kind="core") if isinstance(one, str) else one for one in new]
-    return [replace(one, valid_from=MORNING + timedelta(days=place)) for place, one in enumerate(made)]
+    made = [memory(item, kind="core") if isinstance(item, str) else item for item in new]
+    return [replace(item, valid_from=MORNING + timedelta(days=place)) for place, item in enumerate(made)]
 
 
 async def keep(service: Mnemic, *new: NewMemory | str, who: Identity = ANA, key: str = KEY) -> list[NewMemory]:
@@ -66,7 +66,7 @@ async def keep(service: Mnemic, *new: NewMemory | str, who: Identity = ANA, key:
 
 async def keep_in(db: Database, *new: NewMemory | str, who: Identity = ANA, key: str = KEY) -> list[NewMemory]:
     """Likewise, for the service in a process of its own."""
-    made = [replace(one, scope_key=key) for one in drafts(*new)]
+    made = [replace(item, scope_key=key) for item in drafts(*new)]
     await remember(db, who, *made)
     return made
 
@@ -109,16 +109,7 @@ def shown(request: Request) -> str:
 
 async def living(service: Mnemic, *kinds: Any, who: Identity = ANA) -> list[str]:
     """What is left, in alphabetical order."""
-    return sorted(one.content for one in await service.memories(who, list(kinds) or ["core"]))
-
-
-def columns(superuser: psycopg.Connection, memory_id: UUID, *names: str) -> tuple[Any, ...]:
-    """Of one memory."""
-    row = superuser.execute(
-        f"select {', '.join(names)} from mnemic.memories where id = %s".encode(), (memory_id,)
-    ).fetchone()
-    assert row
-    return row
+    return sorted(item.content for item in await service.memories(who, list(kinds) or ["core"]))
 
 
 def newest(superuser: psycopg.Connection, content: str) -> UUID:
@@ -133,8 +124,8 @@ def newest(superuser: psycopg.Connection, content: str) -> UUID:
 
 def set_protected(superuser: psycopg.Connection, *given: NewMemory) -> None:
     """As an administrator does."""
-    for one in given:
-        superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (one.id,))
+    for item in given:
+        superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (item.id,))
 
 
 def events(superuser: psycopg.Connection, *, since: int = 0) -> Sequence[tuple[Any, ...]]:

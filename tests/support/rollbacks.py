@@ -73,9 +73,9 @@ async def forgotten(db: Database, *given: NewMemory, who: Identity = ANA) -> Non
     """Soft-deletes memories in one operation."""
 
     async def act(scoped: ScopedTransaction) -> None:
-        for one in await memories.living(scoped, ["fact"], most=100):
-            if one.id in {new.id for new in given}:
-                await memories.forget(scoped, one)
+        for item in await memories.living(scoped, ["fact"], most=100):
+            if item.id in {new.id for new in given}:
+                await memories.forget(scoped, item)
 
     await operate(db, who, act)
 

@@ -1,7 +1,7 @@
 """A Mnemic whose models answer from a script, over the real clients, and short ways to write such scripts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from threading import Barrier
@@ -82,74 +82,29 @@ def facts(*drafts: FactDraft, nothing_else: bool = True) -> ExtractFactsOutput:
     return ExtractFactsOutput(facts=list(drafts), nothing_else=nothing_else)
 
 
-def fact(
-    content: str,
-    *messages: int,
-    subject: str = "Ana",
-    scope: Any = "user",
-    category: str = "projects",
-    importance: int = 3,
-    private: bool = False,
-    provenance: Any = "asserted",
-) -> FactDraft:
-    """A fact from the first message, unless others are named."""
-    return FactDraft(
-        content=content,
-        subject=subject,
-        scope=scope,
-        category=category,
-        importance=importance,
-        private=private,
-        provenance=provenance,
-        messages=list(messages or (1,)),
-    )
+def fact(content: str, *messages: int, **given: Any) -> FactDraft:
+    """A fact of Ana's from the first message, unless others are named."""
+    usual = {"subject": "Ana", "scope": "user", "category": "projects", "importance": 3, "private": False}
+    values: dict[str, Any] = {**usual, "provenance": "asserted", "messages": list(messages or (1,)), **given}
+    return FactDraft(content=content, **values)
 
 
-def reflection(
-    content: str, *messages: int, category: str = "goals", importance: int = 3, private: bool = False
-) -> ReflectionDraft:
+def reflection(content: str, *messages: int, **given: Any) -> ReflectionDraft:
     """A reflection on the first message, unless others are named."""
-    return ReflectionDraft(
-        content=content, category=category, importance=importance, private=private, messages=list(messages or (1,))
-    )
+    values: dict[str, Any] = {"category": "goals", "importance": 3, "private": False, **given}
+    return ReflectionDraft(content=content, messages=list(messages or (1,)), **values)
 
 
-def reflections(
-    *,
-    agent: Sequence[ReflectionDraft] = (),
-    group: Sequence[ReflectionDraft] = (),
-    user: Sequence[ReflectionDraft] = (),
-    session: Sequence[ReflectionDraft] = (),
-    episode: str = "",
-    nothing_else: bool = True,
-) -> ExtractReflectionsOutput:
-    return ExtractReflectionsOutput(
-        agent=list(agent),
-        group=list(group),
-        user=list(user),
-        session=list(session),
-        episode=episode,
-        nothing_else=nothing_else,
-    )
+def reflections(*, episode: str = "", nothing_else: bool = True, **given: Any) -> ExtractReflectionsOutput:
+    """The reflections of each scope that is named, and an episode."""
+    scopes = {scope: list(given.pop(scope, ())) for scope in ("agent", "group", "user", "session")}
+    return ExtractReflectionsOutput(**scopes, episode=episode, nothing_else=nothing_else, **given)
 
 
-def observation(
-    content: str,
-    *messages: int,
-    scope: Any = "user",
-    category: str = "projects",
-    importance: int = 3,
-    private: bool = False,
-) -> ObservationDraft:
+def observation(content: str, *messages: int, **given: Any) -> ObservationDraft:
     """An observation on the first message, unless others are named."""
-    return ObservationDraft(
-        content=content,
-        scope=scope,
-        category=category,
-        importance=importance,
-        private=private,
-        messages=list(messages or (1,)),
-    )
+    values: dict[str, Any] = {"scope": "user", "category": "projects", "importance": 3, "private": False, **given}
+    return ObservationDraft(content=content, messages=list(messages or (1,)), **values)
 
 
 def observations(*drafts: ObservationDraft, nothing_else: bool = True) -> ExtractObservationsOutput:

