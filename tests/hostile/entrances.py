@@ -52,16 +52,16 @@ _MAKING = {"open", "tools", "middleware", "observe_node", "formation_node", "rec
 async def _call(target: object, method: str, who: object, bad: dict[str, Any]) -> object:
     """A method with one bad argument, and as many good ones as it needs."""
     call = getattr(target, method)
-    asked = inspect.signature(call).parameters.values()
-    takes_several = any(one.kind is one.VAR_POSITIONAL for one in asked)
+    parameters = inspect.signature(call).parameters.values()
+    takes_several = any(each.kind is each.VAR_POSITIONAL for each in parameters)
     first: list[Any] = []
     named = dict(bad)
-    for one in asked:
-        is_needed = one.default is one.empty and one.kind is not one.VAR_KEYWORD
-        if one.name in _WHO or is_needed:
-            named.setdefault(one.name, who if one.name in _WHO else _NEEDED[one.name])
-        if one.name in named and takes_several and one.kind is not one.KEYWORD_ONLY:
-            first.append(named.pop(one.name))
+    for each in parameters:
+        is_needed = each.default is each.empty and each.kind is not each.VAR_KEYWORD
+        if each.name in _WHO or is_needed:
+            named.setdefault(each.name, who if each.name in _WHO else _NEEDED[each.name])
+        if each.name in named and takes_several and each.kind is not each.KEYWORD_ONLY:
+            first.append(named.pop(each.name))
     done = call(*first, **named)
     return await done if isinstance(done, Awaitable) else done
 
@@ -79,16 +79,20 @@ def _arguments(of: type) -> list[tuple[str, str]]:
     """Every argument of every public method that can be called as it is."""
     methods = [name for name in dir(of) if not name.startswith("_") and name not in _MAKING]
     return [
-        (name, one.name)
+        (name, each.name)
         for name in methods
         if callable(method := getattr(of, name))
-        for one in inspect.signature(method).parameters.values()
-        if one.name != "self" and one.kind is not one.VAR_KEYWORD
+        for each in inspect.signature(method).parameters.values()
+        if each.name != "self" and each.kind is not each.VAR_KEYWORD
     ]
 
 
+def _observe(messages: Callable[[Any], list[Any]]) -> Act:
+    return lambda memory, who, value: memory.observe(who, messages(value))
+
+
 def _message(field: str) -> Act:
-    return lambda memory, who, value: memory.observe(who, [_GOOD, {**_GOOD, field: value}])
+    return _observe(lambda value: [_GOOD, {**_GOOD, field: value}])
 
 
 def _langchain(**fields: Any) -> HumanMessage:
@@ -100,16 +104,11 @@ def _scope(field: str) -> Act:
     return lambda memory, who, value: memory.configure_scope(who, ScopeSettings(**{**given, field: value}))
 
 
-def _identity(field: str) -> Act:
+def _identity(field: str, *others: str, copied: bool = False) -> Act:
     async def act(memory: Mnemic, who: Identity, value: Any) -> object:
-        return await memory.observe(Identity(**{"agent_id": "harbor", "session_id": "s1", field: value}), [_GOOD])
-
-    return act
-
-
-def _copied_identity(field: str) -> Act:
-    async def act(memory: Mnemic, who: Identity, value: Any) -> object:
-        return await memory.observe(who.model_copy(update={field: value}), [_GOOD])
+        given: dict[str, Any] = {field: [*others, value] if others else value}
+        new: dict[str, Any] = {"agent_id": "harbor", "session_id": "s1", **given}
+        return await memory.observe(who.model_copy(update=given) if copied else Identity(**new), [_GOOD])
 
     return act
 
@@ -122,52 +121,30 @@ def _context(graph: str) -> Act:
     return lambda memory, _, value: graph_of(memory, graph).ainvoke({}, context=value)
 
 
-def _input(graph: str, field: str) -> Act:
-    return lambda memory, who, value: graph_of(memory, graph).ainvoke({field: value}, context=who)
+def _input(graph: str, field: str, **others: str) -> Act:
+    return lambda memory, who, value: graph_of(memory, graph).ainvoke({**others, field: value}, context=who)
 
 
-def _setting(name: str) -> Act:
+def _making(make: Callable[[Mnemic, Any], object]) -> Act:
+    """Something that is made with a bad value, and not yet used."""
+
     async def act(memory: Mnemic, who: Identity, value: Any) -> object:
-        return Settings(**{name: value})
+        return make(memory, value)
 
     return act
 
 
-async def _part(memory: Mnemic, who: Identity, value: Any) -> object:
-    return await memory.observe(who, [{**_GOOD, "content": [value]}])
-
-
-async def _part_text(memory: Mnemic, who: Identity, value: Any) -> object:
-    return await memory.observe(who, [{**_GOOD, "content": [{"type": "text", "text": value}]}])
-
-
-async def _twice(memory: Mnemic, who: Identity, value: Any) -> object:
-    return await memory.observe(who, [{**_GOOD, "id": value}, {**_GOOD, "id": value}])
+def _setting(name: str) -> Act:
+    return _making(lambda _, value: Settings(**{name: value}))
 
 
 def _filter(name: str) -> Act:
     return lambda memory, who, value: memory.query(who, "Bees?", filters={name: value})
 
 
-async def _tools(memory: Mnemic, who: Identity, value: Any) -> object:
-    return memory.tools(value)
-
-
 async def _turn(memory: Mnemic, context: Any, *messages: Any) -> object:
     supervisor: Any = memory.graphs.supervisor()
     return await supervisor.ainvoke({"messages": list(messages)}, context=context)
-
-
-async def _supervisor(memory: Mnemic, who: Identity, value: Any) -> object:
-    return memory.graphs.supervisor(value)
-
-
-async def _middleware_of(memory: Mnemic, **given: Any) -> object:
-    return memory.middleware(**given)
-
-
-def _middleware(argument: str) -> Act:
-    return lambda memory, _, value: _middleware_of(memory, **{argument: value})
 
 
 def _node(method: str, argument: str) -> Act:
@@ -201,18 +178,15 @@ def _host(memory: Mnemic, context: Any = None, **configurable: Any) -> Awaitable
 
 #: Entrances that store what they are given, by method.
 OBSERVING: dict[str, Act] = {
-    "observe: a message": lambda memory, who, value: memory.observe(who, [_GOOD, value]),
-    "observe: content": lambda memory, who, value: memory.observe(who, [{**_GOOD, "content": value}]),
-    "observe: a part": _part,
-    "observe: a part's text": _part_text,
-    "observe: an id twice": _twice,
+    "observe: a message": _observe(lambda value: [_GOOD, value]),
+    "observe: content": _observe(lambda value: [{**_GOOD, "content": value}]),
+    "observe: a part": _observe(lambda value: [{**_GOOD, "content": [value]}]),
+    "observe: a part's text": _observe(lambda value: [{**_GOOD, "content": [{"type": "text", "text": value}]}]),
+    "observe: an id twice": _observe(lambda value: [{**_GOOD, "id": value}] * 2),
     **{f"observe: {field}": _message(field) for field in ("role", "author", "name", "user", "time", "id")},
-    "observe: LangChain's content": lambda memory, who, value: memory.observe(who, [_langchain(content=value)]),
-    "observe: LangChain's name": lambda memory, who, value: memory.observe(who, [_langchain(name=value)]),
-    "observe: LangChain's id": lambda memory, who, value: memory.observe(who, [_langchain(id=value)]),
-    "observe: LangChain's user": lambda memory, who, value: memory.observe(
-        who, [_langchain(additional_kwargs={"user": value})]
-    ),
+    "observe: LangChain's content": _observe(lambda value: [_langchain(content=value)]),
+    "observe: LangChain's name and id": _observe(lambda value: [_langchain(name=value, id=value)]),
+    "observe: LangChain's user": _observe(lambda value: [_langchain(additional_kwargs={"user": value})]),
     "observe_node: context": _node_with("observe_node"),
     "observe_node: messages": _node_with("observe_node", lambda value: {"messages": value}),
     "observe_node: messages_key": _node("observe_node", "messages_key"),
@@ -225,27 +199,22 @@ ASKING: dict[str, Act] = {
     "formation_node: context": _node_with("formation_node"),
     "recall_node: context": _node_with("recall_node"),
     "recall_node: messages": _node_with("recall_node", lambda value: {"messages": value}),
-    "recall_node: a message": _node_with("recall_node", lambda value: {"messages": [value]}),
     "recall_node: content": _node_with("recall_node", lambda value: {"messages": [{**_GOOD, "content": value}]}),
-    "recall_node: LangChain's content": _node_with(
-        "recall_node", lambda value: {"messages": [_langchain(content=value)]}
-    ),
     **{
         f"recall_node: {argument}": _node("recall_node", argument)
         for argument in ("role", "search", "budget_tokens", "messages_key")
     },
     **{
-        f"middleware: {argument}": _middleware(argument)
+        f"middleware: {argument}": _making(lambda memory, value, name=argument: memory.middleware(**{name: value}))  # type: ignore[misc]
         for argument in ("role", "search", "budget_tokens", "observe", "form", "several_speakers")
     },
     "refine: a scope key to refine at once": _of("refine", "scope_key", force=True),
     "recall: a question to search for": _of("recall", "question", search="always"),
-    "query: a question for the words alone": _of("query", "query", search_type="text"),
     "query: a category": lambda memory, who, value: memory.query(who, "Bees?", categories=["tasks", value]),
     "query: a scope": lambda memory, who, value: memory.query(who, "Bees?", scopes=["user", value]),
     "query: no such filter": _filter("no such filter"),
     **{f"query: filter {name}": _filter(name) for name in MemoryFilters.model_fields},
-    "tools: role": _tools,
+    "tools: role": _making(lambda memory, value: memory.tools(value)),
     "memories: a kind": lambda memory, who, value: memory.memories(who, [*ALL_KINDS, value]),
 }
 #: One of several, and hosts' ways to their threads.
@@ -276,31 +245,26 @@ CONFIGURING: dict[str, Act] = {
     **{f"configure_scope: {field}": _scope(field) for field in ScopeSettings.__dataclass_fields__},
 }
 GRAPHS: dict[str, Act] = {
-    "graphs.supervisor: checkpointer": _supervisor,
+    "graphs.supervisor: checkpointer": _making(lambda memory, value: memory.graphs.supervisor(value)),
     **{f"graphs.{graph}: context": _context(graph) for graph in ("formation", "consolidation", "recall", "refinement")},
     "graphs.formation: force": _input("formation", "force"),
     "graphs.formation: retry": _input("formation", "retry"),
     "graphs.consolidation: scope_key": _input("consolidation", "scope_key"),
-    "graphs.consolidation: force": lambda memory, who, value: memory.graphs.consolidation.ainvoke(
-        {"scope_key": "user:ana", "force": value}, context=who
-    ),
+    "graphs.consolidation: force": _input("consolidation", "force", scope_key="user:ana"),
     "graphs.refinement: scope_key": _input("refinement", "scope_key"),
     "graphs.refinement: dry_run": _input("refinement", "dry_run"),
-    "graphs.refinement: force": lambda memory, who, value: memory.graphs.refinement.ainvoke(
-        {"scope_key": "user:ana", "force": value}, context=who
-    ),
+    "graphs.refinement: force": _input("refinement", "force", scope_key="user:ana"),
     **{f"graphs.recall: {field}": _input("recall", field) for field in ("question", "search", "budget_tokens")},
     "graphs.supervisor: context": lambda memory, _, value: _turn(memory, value, _GOOD),
     "graphs.supervisor: messages": _input("supervisor", "messages"),
     "graphs.supervisor: a message": lambda memory, who, value: _turn(memory, who, _GOOD, value),
     "graphs.supervisor: content": lambda memory, who, value: _turn(memory, who, {**_GOOD, "content": value}),
-    "graphs.supervisor: a LangChain message": lambda memory, who, value: _turn(memory, who, _langchain(content=value)),
 }
 BUILDING: dict[str, Act] = {
     **{f"Identity: {field}": _identity(field) for field in Identity.model_fields},
-    "Identity: a group": lambda memory, who, value: _identity("group_ids")(memory, who, ["crew", value]),
+    "Identity: a group": _identity("group_ids", "crew"),
     "Identity: no such field": _identity("no such field"),
-    **{f"Identity copied: {field}": _copied_identity(field) for field in Identity.model_fields},
+    **{f"Identity copied: {field}": _identity(field, copied=True) for field in Identity.model_fields},
 }
 #: These need no database; one setting of each type.
 SETTINGS: dict[str, Act] = {

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -73,7 +74,7 @@ async def test_a_bad_argument_is_answered_without_repeating_it(
 ) -> None:
     graph, wrong = host(memory.tools()), {}
     for number, (place, put) in enumerate(cells(memory, name).items()):
-        for kind, value in bad_values():
+        for kind, value in islice(bad_values(), number % 2, None, 2):
             who = identity("ana", session=f"s{number}")
             act = partial(refused, graph, who, name, {**GOOD[name], **put(value)})
             if what := await wrong_with(superuser, act):
@@ -88,10 +89,6 @@ async def test_the_good_arguments_are_answered(memory: Mnemic) -> None:
         message = await called(host(memory.tools()), identity("ana", session="s1"), name, arguments)
         # an id that nobody has is the one thing that cannot be forgotten
         assert (name, message.status) == (name, "error" if name == "forget" else "success")
-
-
-def test_json_carries_most_kinds() -> None:
-    assert len(list(bad_values())) >= 50
 
 
 @pytest.mark.thorough

@@ -17,7 +17,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryFilters
-from mnemic.state.records import IndexedText, NewMemory, Relation
+from mnemic.state.records import Found, IndexedText, NewMemory, Relation
 from mnemic.storage import inbox, search
 from tests.support.known import fact, know
 from tests.support.loopback import LoopbackModel
@@ -29,39 +29,8 @@ from tests.support.worlds import MORNING, identity, message
 #: Ids of others, and in their places such as nobody has.
 FOREIGN = {"<user>": "carl", "<agent>": "museum", "<run>": "run-carl", "<actor>": "carl-bot"}
 UNKNOWN = {"<user>": "nobody", "<agent>": "nowhere", "<run>": "run-none", "<actor>": "no-bot"}
-_INJECTED = (
-    "ana' or '1'='1",
-    "'; update memories set scope_key = 'user:ana'; --",
-    "bo') or true or ('' = '",
-    "%",
-    "_",
-    "*",
-    "user:bo",
-    "bo\\",
-    "$.** ? (1==1)",
-    "%(agent_id)s",
-    "$1",
-    "{bo,carl}",
-    "ANA",
-    "bо",
-    "bo\u200b",
-    " bo",
-    "bo\x00",
-    "null",
-)
-_KEYS = (
-    "scope_key",
-    "user_id'--",
-    "meta->>'x'",
-    "$or",
-    "user_id__ne",
-    "category",
-    "agent",
-    "1=1",
-    "",
-    "state",
-    "living",
-)
+_INJECTED = ("ana' or '1'='1", "%", "*", "user:bo", "$.** ? (1==1)", "%(agent_id)s", "{bo,carl}", "bо", " bo", "bo\x00")
+_KEYS = ("scope_key", "user_id'--", "$or", "user_id__ne", "category", "agent", "", "state")
 _VALUES: Mapping[str, Sequence[Any]] = {
     "user_id": ("ana", "bo", *["<user>"] * 8, *_INJECTED),
     "agent_id": ("harbor", "harbor", *["<agent>"] * 3, *_INJECTED[:6]),
@@ -74,7 +43,6 @@ _VALUES: Mapping[str, Sequence[Any]] = {
     "updated_after": ("2026-01-01", "2026-03-15", "2026-06-01T00:00:00+02:00", "0001-01-01", "now()", "infinity"),
     "updated_before": ("2026-12-31", "2026-05-01", "9999-12-31T23:59:59Z", "2026-02-30", 10**18, "-infinity"),
 }
-_NESTED: Sequence[Any] = ({"$ne": ""}, ["ana", "bo"], {"or": [{"user_id": "bo"}]}, [[]], {})
 
 
 def filter_sets(count: int) -> list[dict[str, Any]]:
@@ -87,7 +55,7 @@ def filter_sets(count: int) -> list[dict[str, Any]]:
         if dice.random() < 0.08:
             wanted[dice.choice(_KEYS)] = dice.choice(_INJECTED)
         if dice.random() < 0.05:
-            wanted[dice.choice(names)] = dice.choice(_NESTED)
+            wanted[dice.choice(names)] = dice.choice(({"$ne": ""}, ["ana", "bo"], {"or": [{"user_id": "bo"}]}, {}))
         found.setdefault(repr(sorted(wanted.items())), wanted)
     return list(found.values())
 
@@ -180,6 +148,7 @@ async def live(resources: Resources, who: Identity) -> None:
         (who.model_copy(update={"role": "planner", "actor_id": f"{who.user_id}-bot"}), None),
     ]
     shared = () if who is CARL else (f"agent:{who.agent_id}",)
+    keys = (*shared, *(key for key in who.scope_keys if not key.startswith("agent:")))
     for actor, run_id in acting:
         new = [
             fact(
@@ -190,24 +159,24 @@ async def live(resources: Resources, who: Identity) -> None:
                 subject_user_id=who.user_id if place % 2 else None,
                 kind="episode" if key.startswith("session:") else "fact",
             )
-            for place, key in enumerate((*shared, *(key for key in who.scope_keys if not key.startswith("agent:"))))
+            for place, key in enumerate(keys)
         ]
         await know(resources, actor, *unshared(new, who), run_id=run_id)
-    said = message("The catalogue is late.", session=who.session_id, user=who.user_id)
+    kept = message("The catalogue is late.", session=who.session_id, user=who.user_id)
     async with resources.database.scoped(who) as scoped:
-        await inbox.observe(scoped, who.session_id, [said])
-        await inbox.index_messages(scoped, resources.embedder.name, [IndexedText(item_id=said.id, text=said.content)])
+        await inbox.observe(scoped, who.session_id, [kept])
+        await inbox.index_messages(scoped, resources.embedder.name, [IndexedText(item_id=kept.id, text=kept.content)])
 
 
 def unshared(new: Sequence[NewMemory], who: Identity) -> list[NewMemory]:
     """Both users write for the group they share, each in words of their own; each memory is related to the others."""
     return [
         replace(
-            one,
-            content=f"{one.content} {who.user_id} says so.",
-            relations=tuple(Relation(to_id=other.id, strength=0.9) for other in new if other is not one),
+            memory,
+            content=f"{memory.content} {who.user_id} says so.",
+            relations=tuple(Relation(to_id=other.id, strength=0.9) for other in new if other is not memory),
         )
-        for one in new
+        for memory in new
     ]
 
 
@@ -245,24 +214,13 @@ async def astray(memory: Mnemic, rows: Sequence[Row], who: Identity, sets: Seque
 
 @pytest.mark.parametrize("every", few_first([20, 1], 1))
 @pytest.mark.parametrize("user", HALVES)
-async def test_no_filter_set_finds_a_row_that_it_should_not_or_misses_one(
+async def test_every_filter_set_finds_its_rows_and_ids_of_others_answer_as_ids_of_nobody(
     resources: Resources, superuser: psycopg.Connection, user: str, every: int
 ) -> None:
     rows = await world(resources, superuser)
-    who, sets = HALVES[user]
-    assert await astray(Mnemic(resources), rows, who, [with_ids(wanted, FOREIGN) for wanted in sets[::every]]) == []
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("user", HALVES)
-async def test_ids_of_others_answer_exactly_as_ids_of_nobody(
-    resources: Resources, superuser: psycopg.Connection, user: str
-) -> None:
-    await world(resources, superuser)
     memory, (who, sets) = Mnemic(resources), HALVES[user]
-    with_others = [wanted for wanted in sets if with_ids(wanted, FOREIGN) != wanted]
-    assert len(with_others) > 200
-    for wanted in with_others:
+    assert await astray(memory, rows, who, [with_ids(wanted, FOREIGN) for wanted in sets[::every]]) == []
+    for wanted in (wanted for wanted in sets[:: 2 * every] if with_ids(wanted, FOREIGN) != wanted):
         foreign, unknown = with_ids(wanted, FOREIGN), with_ids(wanted, UNKNOWN)
         assert await found(memory, who, foreign) == await found(memory, who, unknown), wanted
 
@@ -272,30 +230,20 @@ def test_about_half_of_the_sets_can_be_asked() -> None:
 
 
 @pytest.mark.parametrize("search_type", ["hybrid", "semantic"])
-async def test_the_vectors_are_filtered_too(
+async def test_the_vectors_are_filtered_too_and_so_is_what_is_related(
     resources: Resources, superuser: psycopg.Connection, search_type: Any
 ) -> None:
     rows = await world(resources, superuser)
-    memory = Mnemic(resources)
+    memory, related = Mnemic(resources), list[Found]()
     for wanted in ({"user_id": "ana"}, {"user_id": "carl"}, {"run_id": "run-bo"}, {"pinned": True}, {"actor_id": "bo"}):
         got = await memory.query(ANA, QUESTION, filters=wanted, search_type=search_type, top_k=100)
         due = expected(rows, ANA, wanted) or set()
-        embedded = {one.id for one in rows if one.id in due and one.updated_at != MORNING}
-        assert {one.item_id for one in got} >= embedded
-        assert {one.item_id for one in got} <= due
-
-
-@pytest.mark.thorough
-async def test_what_is_related_comes_along_within_the_filters_alone(
-    resources: Resources, superuser: psycopg.Connection
-) -> None:
-    rows = await world(resources, superuser)
-    memory, came = Mnemic(resources), 0
-    for wanted in [with_ids(wanted, FOREIGN) for wanted in SETS[:300] if not is_refused(wanted)]:
-        got = await memory.query(ANA, QUESTION, filters=wanted, search_type="text", top_k=1)
-        assert {one.item_id for one in got} <= (expected(rows, ANA, wanted) or set()), wanted
-        came += len([one for one in got if one.related_to])
-    assert came > 20
+        embedded = {row.id for row in rows if row.id in due and row.updated_at != MORNING}
+        assert embedded <= {item.item_id for item in got} <= due
+        first = await memory.query(ANA, QUESTION, filters=wanted, search_type=search_type, top_k=1)
+        assert {item.item_id for item in first} <= due
+        related += [item for item in first if item.related_to]
+    assert related
 
 
 # -- controls: what the checks above must see
@@ -307,16 +255,15 @@ def sabotage(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
     monkeypatch.setattr(search, "_SQL", {"search": statement.replace(old, new)})
 
 
-def widen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A statement that takes a filter's user for one whose memories may be seen."""
-    sabotage(monkeypatch, SCOPED, "scope_key = any(array_append(%(scope_keys)s::text[], 'user:' || %(user_id)s::text))")
+#: A statement that takes a filter's user for one whose memories may be seen.
+WIDE = "scope_key = any(array_append(%(scope_keys)s::text[], 'user:' || %(user_id)s::text))"
 
 
 async def test_a_statement_that_widens_still_finds_nothing_behind_the_policies(
     resources: Resources, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = await world(resources, superuser)
-    widen(monkeypatch)
+    sabotage(monkeypatch, SCOPED, WIDE)
     assert await astray(Mnemic(resources), rows, ANA, [{"user_id": "carl"}, {"user_id": "bo"}]) == []
 
 
@@ -331,7 +278,7 @@ async def test_a_statement_that_widens_leaks_where_no_policy_holds_it(
                 connection.execute(f"alter policy service on mnemic.{table} using (true)")
         memory, sets = Mnemic(resources), [{"user_id": "carl"}, {"user_id": "bo"}]
         assert await astray(memory, rows, ANA, sets) == []
-        widen(monkeypatch)
+        sabotage(monkeypatch, SCOPED, WIDE)
         assert len(await astray(memory, rows, ANA, sets)) == 2
         assert await found(memory, ANA, sets[0]) != await found(memory, ANA, {"user_id": "nobody"})
 
@@ -341,7 +288,6 @@ async def test_a_statement_that_widens_leaks_where_no_policy_holds_it(
     ("old", "new"),
     [
         ("m.pinned = %(pinned)s", "true"),
-        ("m.run_id = %(run_id)s", "m.run_id is not null"),
         ("m.importance between %(importance_min)s and %(importance_max)s", "true"),
         ("m.updated_at < %(updated_before)s", "m.updated_at <= %(updated_before)s + interval '30 days'"),
     ],

@@ -31,7 +31,7 @@ from tests.hostile.order_checks import (
 )
 from tests.hostile.orders import ORDERS, Order
 from tests.support.loopback import LoopbackModel
-from tests.support.matrix import mostly_thorough
+from tests.support.matrix import few_first, mostly_thorough
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
@@ -214,29 +214,22 @@ async def test_a_model_does_bounded_damage_to_its_own_user_alone_at_most(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "name", ["forget a person", "a permission", "Chinese", "the end of the conversation", "a numbered line"]
-)
-async def test_nor_does_one_that_is_asked_but_once(
-    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, name: str
+async def test_nor_does_a_model_that_is_asked_but_once(
+    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection
 ) -> None:
     resources, model = scripted
-    obey(model, ORDERS[name])
+    order = ORDERS["the end of the conversation"]
+    obey(model, order)
     model.chat_requests.clear()
-    await Mnemic(resources).configure_agent(ana(ORDERS[name]), extraction="single")
+    await Mnemic(resources).configure_agent(ana(order), extraction="single")
 
-    await check_run(resources, superuser, ORDERS[name], closings=0)
+    await check_run(resources, superuser, order, closings=0)
 
     (request,) = model.chat_requests
     check_prompt(request)
 
 
-@pytest.mark.parametrize(
-    "name",
-    mostly_thorough(
-        ["the ends of all fences", "the end of the context", "a role of a template"], "the ends of all fences"
-    ),
-)
+@pytest.mark.parametrize("name", few_first(["the ends of all fences", "a role of a template"], 1))
 async def test_a_consolidation_that_echoes_an_order_is_one_operation_on_one_text(
     scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, name: str
 ) -> None:
@@ -297,30 +290,28 @@ async def test_control_without_escaping_the_checks_fail(
 
 
 @pytest.mark.thorough
-async def test_control_without_escaping_a_prompt_has_foreign_fences(
-    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "patched", "harmless", "seen"),
+    [
+        ("the end of the conversation", "escape", lambda text: text, "a tag that is not the prompt's"),
+        ("a numbered line", "_indented", conversation.as_data, "a line that is none of ours"),
+    ],
+)
+async def test_control_what_is_not_fenced_in_passes_for_our_own(
+    scripted: tuple[Resources, LoopbackModel],
+    superuser: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    patched: str,
+    harmless: Callable[[str], str],
+    seen: str,
 ) -> None:
     resources, model = scripted
-    order = ORDERS["the end of the conversation"]
-    refuse(model, order)
-    monkeypatch.setattr(conversation, "escape", lambda text: text)
-    await form(Mnemic(resources), order)
+    refuse(model, ORDERS[name])
+    monkeypatch.setattr(conversation, patched, harmless)
+    await form(Mnemic(resources), ORDERS[name])
 
-    with pytest.raises(AssertionError, match="a tag that is not the prompt's"):
-        check_prompt(model.chat_requests[-1])
-
-
-@pytest.mark.thorough
-async def test_control_a_line_that_is_not_set_in_passes_for_one_of_ours(
-    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resources, model = scripted
-    order = ORDERS["a numbered line"]
-    refuse(model, order)
-    monkeypatch.setattr(conversation, "_indented", conversation.as_data)
-    await form(Mnemic(resources), order)
-
-    with pytest.raises(AssertionError, match="a line that is none of ours"):
+    with pytest.raises(AssertionError, match=seen):
         check_prompt(model.chat_requests[-1])
 
 
