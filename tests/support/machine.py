@@ -16,8 +16,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
 from mnemic.storage.isolation import ADMIN_ROLE, SERVICE_ROLE
-from tests.support.machine_agent import NOW, Real, added, draft, linked, numbered
-from tests.support.machine_pair import Act, Pair, chosen, same
+from tests.support.machine_agent import NOW, Act, Pair, Real, added, chosen, draft, linked, numbered, same
 from tests.support.machine_past import BARE, KEPT, Row, Subject, drawn_alike, lineage, of_person, with_repeating
 from tests.support.machine_refinements import RefinementSteps
 from tests.support.machine_rollbacks import OWN, RollbackSteps
@@ -255,7 +254,7 @@ class TimeMachine(RuleBasedStateMachine):
             return
         past, now = self.both.past, self.both.past.memories()
         gone = with_repeating(past, of_person(past))
-        erased = self.both.real.erase_person()
+        erased = self.both.real.erase(None)
         same("erased of the person", set(erased), {one for one in gone if now[one]["state"] != "purged"})
         past.searched.clear()  # nobody else has said anything
         after: dict[Subject, Row] = {memory_id: {**now[memory_id], **BARE} for memory_id in erased}

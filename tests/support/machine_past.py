@@ -19,18 +19,19 @@ Subject = UUID | Link | str
 World = dict[Subject, Row]
 
 KEPT = ("active", "absorbed")
+#: What becomes of a reflection whose consolidation was erased.
+FREED: Row = {"state": "active", "absorbed_at": None, "consolidated_into": None}
+#: What a memory becomes that was not there yet.
+CLOSED: Row = {**FREED, "state": "soft_deleted", "superseded_by": None, "purge_at": None}
 #: What an erasure leaves of a memory.
 BARE: Row = {
+    **CLOSED,
     "state": "purged",
     "content": "",
     "subject": "",
     "tags": None,
     "protected": False,
     "pinned": False,
-    "superseded_by": None,
-    "absorbed_at": None,
-    "consolidated_into": None,
-    "purge_at": None,
 }
 
 

@@ -15,21 +15,8 @@ from mnemic.state.errors import (
     UnknownOperationError,
 )
 from mnemic.state.rollback import LaterOperation, Rollback, RollbackOptions, StateChange
-from tests.support.machine_pair import Pair, same
-from tests.support.machine_past import KEPT, Past, Row, Subject, World, are_twins, stands
-
-#: What a memory becomes that was not there yet.
-CLOSED = {
-    "state": "soft_deleted",
-    "superseded_by": None,
-    "absorbed_at": None,
-    "consolidated_into": None,
-    "purge_at": None,
-}
-
-
-#: What becomes of a reflection whose consolidation was erased.
-FREED = {"state": "active", "absorbed_at": None, "consolidated_into": None}
+from tests.support.machine_agent import Pair, same
+from tests.support.machine_past import CLOSED, FREED, KEPT, Past, Row, Subject, World, are_twins, stands
 
 
 @dataclass(frozen=True)
