@@ -137,16 +137,6 @@ async def test_as_many_operations_as_a_long_session_has_are_undone_as_one(
 
 
 @pytest.mark.usefixtures("letters")
-async def test_others_write_between_the_steps(
-    person: Actor, db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before_step(monkeypatch, 2, lambda _: saved(db, "Bo sails.", key="user:bo", who=BO))
-    await undo(person, op_ids(superuser)[0])
-    assert counted(superuser) == {"soft_deleted": MANY, "active": 1}
-    assert_chain_is_whole(superuser, "harbor")
-
-
-@pytest.mark.usefixtures("letters")
 @pytest.mark.parametrize("way", ["undo", "restore"])
 async def test_the_same_call_goes_on_after_one_that_was_killed(
     person: Actor, db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, way: str

@@ -1,6 +1,5 @@
 """What an erasure takes, table by table and rule by rule, and what it leaves: with a control for each part of it."""
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -12,17 +11,11 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
-from mnemic.operations.governance import rollback
-from mnemic.operations.governance.actor import Actor
 from mnemic.state.errors import RefusedError
-from mnemic.state.records import Memory, NewMemory
-from mnemic.state.rollback import RollbackOptions
 from mnemic.state.settings import Settings
-from mnemic.storage import erasure, memories, time_machine
+from mnemic.storage import erasure, memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support import in_one
-from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.erasing import (
     ANA,
     CANARY,
@@ -37,10 +30,9 @@ from tests.support.erasing import (
     states,
     told,
 )
-from tests.support.mutating import mutate
 from tests.support.server import Clone
 from tests.support.stored_refinements import in_a_session
-from tests.support.worlds import AGENT, MODEL, direction, identity, memory, message, operate, remember
+from tests.support.worlds import AGENT, identity, memory, message, operate, remember
 
 
 async def told_and_changed(db: Database, clone: Clone) -> uuid.UUID:
@@ -192,19 +184,6 @@ async def test_no_erasure_hides_as_a_part_of_the_operation_that_it_erases(
     assert places(superuser) == set()
 
 
-@pytest.mark.thorough
-async def test_even_as_a_part_of_the_operation_that_it_erases_an_erasure_leaves_nothing(fresh_db: Clone) -> None:
-    with fresh_db.as_superuser() as superuser:
-        mutate(superuser, "open_operation", "op_id = p_op", "false")
-        async with fresh_db.database() as db:
-            said = message(CANARY)
-            kept = memory(CANARY, sources=[said])
-            op_id = await form(db, ANA, [said], kept)
-            await _erase_under(db, op_id, kept.id)
-        assert places(superuser) == set()
-    assert problems(fresh_db) == []
-
-
 async def test_contents_of_the_history_go_by_an_erasure_alone(db: Database, clean_db: Clone) -> None:
     await remember(db, ANA, memory(CANARY))
     trick = "select set_config('mnemic.erasing', 'yes', false)"
@@ -245,33 +224,6 @@ async def test_the_planners_samples_keep_nothing_of_what_was_said(fresh_db: Clon
             await erase_person(db)
         assert places(superuser) == set()
         assert superuser.execute(samples, (f"%{CANARY}%",)).fetchone() == (3,)
-
-
-@pytest.mark.thorough
-async def test_undo_and_erasure_at_once_neither_deadlock_nor_bring_anything_back(fresh_db: Clone) -> None:
-    see_deadlocks_quickly(fresh_db)
-    async with fresh_db.database(PATIENT) as db:
-        kept = [memory(f"{CANARY} {n}", sources=[message(f"m{n} {CANARY}")]) for n in range(20)]
-        said = [message(f"m{n} {CANARY}") for n in range(20)]
-        kept = [replace(one, source_message_ids=(said[n].id, said[n - 1].id)) for n, one in enumerate(kept)]
-        await form(db, ANA, said)
-        ops = [await _stored(db, one) for one in kept]
-
-        async def undo(op_id: uuid.UUID) -> None:
-            await rollback.undo(Actor.person(db, ANA), [op_id], RollbackOptions(cascade=True, skip_erased=True))
-
-        await asyncio.gather(*(act for n, op_id in enumerate(ops) for act in (undo(op_id), erase(db, kept[n].id))))
-    with fresh_db.as_superuser() as superuser:
-        assert {*states(superuser, *(one.id for one in kept))} == {"purged"}
-        assert places(superuser) == set()
-    assert problems(fresh_db) == []
-
-
-async def _stored(db: Database, new: NewMemory) -> uuid.UUID:
-    async with db.scoped(ANA) as scoped:
-        op_id = await scoped.begin_operation("formation")
-        await memories.insert(scoped, [new], model=MODEL, vectors={new.id: direction(1)}, run_id=None)
-    return op_id
 
 
 async def test_the_purge_takes_what_expired_long_ago_and_nothing_else(
@@ -336,23 +288,3 @@ async def administration(clone: Clone) -> AsyncIterator[Database]:
         yield database
     finally:
         await database.close()
-
-
-async def test_as_of_and_restore_across_an_erasure_name_what_is_gone(
-    db: Database, superuser: psycopg.Connection
-) -> None:
-    gone, left = memory(CANARY), memory("Ana sings.")
-    await remember(db, ANA, gone, left)
-    async with db.scoped(ANA) as scoped:
-        before = await time_machine.seq_of(scoped, "user:ana", 2)
-    await operate(db, ANA, lambda scoped: scoped.execute("update memories set state = 'soft_deleted'", {}))
-    await erase(db, gone.id)
-    async with db.scoped(ANA) as scoped:
-        then: list[Memory] = await time_machine.as_of(scoped, "user:ana", before, with_closed=False)
-        told_of = await in_one.restore(scoped, "user:ana", before, administers=False, skip_erased=True, apply=True)
-    assert {(one.id, one.state, one.content) for one in then} == {
-        (gone.id, "purged", ""),
-        (left.id, "active", "Ana sings."),
-    }
-    assert [one.memory_id for one in told_of.erased] == [gone.id]
-    assert states(superuser, gone.id, left.id) == ["purged", "active"]
