@@ -72,34 +72,24 @@ async def others_writing(clone: Clone, waits: list[float]) -> AsyncIterator[None
             await writing
 
 
-async def erase_all(db: Database, clone: Clone, superuser: psycopg.Connection, many: int) -> None:
+@pytest.mark.parametrize(
+    "many", [pytest.param(1_200, marks=pytest.mark.thorough), pytest.param(100_000, marks=pytest.mark.slow)]
+)
+async def test_a_person_of_many_memories_is_erased_while_others_write(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection, many: int
+) -> None:
+    await grow(db, clean_db, many)
     waits: list[float] = []
-    async with others_writing(clone, waits):
+    async with others_writing(clean_db, waits):
         done = await erasure.erase(db, ANA, KEYS, None)
     assert (len(done.erased), done.messages, done.is_complete) == (many, many, True)
     assert places(superuser) == set()
     assert superuser.execute("select count(*) from mnemic.erasing").fetchone() == (0,)
     living = superuser.execute("select distinct scope_key from mnemic.memories where state <> 'purged'").fetchall()
     assert living == [("user:bo",)]
-    assert problems(clone) == []
+    assert problems(clean_db) == []
     waits.sort()
     print(f"{len(waits)} writes of others: p95 {waits[len(waits) * 95 // 100]:.3f} s, longest {waits[-1]:.3f} s")
-
-
-@pytest.mark.thorough
-async def test_a_person_of_many_memories_is_erased_while_others_write(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    await grow(db, clean_db, 1_200)
-    await erase_all(db, clean_db, superuser, 1_200)
-
-
-@pytest.mark.slow
-async def test_a_person_of_a_hundred_thousand_memories_is_erased_while_others_write(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    await grow(db, clean_db, 100_000)
-    await erase_all(db, clean_db, superuser, 100_000)
 
 
 class KilledError(Exception):
