@@ -234,6 +234,11 @@ async def one(scoped: ScopedTransaction, refinement_id: UUID) -> Refinement:
     return row
 
 
+async def is_known(scoped: ScopedTransaction, refinement_id: UUID) -> bool:
+    """Whether the transaction sees a session of this id."""
+    return bool(await listed(scoped, None, refinement_id=refinement_id))
+
+
 async def operations(scoped: ScopedTransaction, keys: Sequence[str] | None, refinement_id: UUID) -> list[UUID]:
     """What a session did to memories of these scope keys, or of all, as operations."""
     found = await scoped.tuples(_SQL["operations"], {"keys": keys, "id": refinement_id})

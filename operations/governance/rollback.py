@@ -84,7 +84,7 @@ async def undo_refinement(actor: Actor, refinement_id: UUID, options: RollbackOp
     async def plan(scoped: ScopedTransaction) -> Plan:
         op_ids = await refinements.operations(scoped, actor.keys, refinement_id)
         if not op_ids:
-            is_known = await refinements.listed(scoped, None, refinement_id=refinement_id)
+            is_known = await refinements.is_known(scoped, refinement_id)
             raise UnknownOperationError(_nothing_to_undo(actor) if is_known else _NO_REFINEMENT)
         return await time_machine.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
 
