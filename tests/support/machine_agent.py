@@ -122,14 +122,8 @@ class Real:
     def restore(self, key: str, seq: int, options: RollbackOptions, *, administers: bool) -> Rollback:
         return self.runner.run(rollback.restore(self.actor(administers), key, seq, options))
 
-    def erase(self, ids: Sequence[UUID] | None) -> list[UUID]:
+    def erase(self, ids: Sequence[UUID]) -> list[UUID]:
         return [*self.runner.run(erasure.erase(self.service, self.who(), ["user:ana"], ids)).erased]
-
-    def of_session(self, keys: Sequence[str] | None, since: datetime) -> list[UUID]:
-        async def act(scoped: ScopedTransaction) -> list[UUID]:
-            return await time_machine.operations_of_session(scoped, keys, "s1", since)
-
-        return self.serve(act) if keys is not None else self.administer(act)
 
     def as_of(self, key: str, seq: int, with_closed: bool) -> list[Memory]:
         return self.serve(lambda scoped: time_machine.as_of(scoped, key, seq, with_closed=with_closed))

@@ -175,28 +175,6 @@ def are_twins(one: Row, other: Row) -> bool:
     return said or one["kind"] == "consolidation"
 
 
-def of_person(past: Past) -> set[UUID]:
-    """The memories in Ana's own scope keys, and those that what she said went into. Nobody else has said anything."""
-    said = any(past.sources.values())
-    return {
-        memory_id
-        for memory_id, row in past.memories().items()
-        if row["scope_key"] == "user:ana" or past.sources[memory_id] or (said and row["source_session_id"] == "s1")
-    }
-
-
-def with_repeating(past: Past, memory_ids: Iterable[UUID]) -> set[UUID]:
-    """With these those that may repeat what they say, now or back then."""
-    found: set[UUID] = set()
-    waiting = list(memory_ids)
-    while waiting:
-        memory_id = waiting.pop()
-        if memory_id not in found:
-            found.add(memory_id)
-            waiting += _repeating(past, memory_id)
-    return found
-
-
 def lineage(past: Past, memory_ids: Iterable[UUID]) -> set[UUID]:
     """With these where their words live on: what they came from and what any of that went into, if it shares a word."""
     found = set()

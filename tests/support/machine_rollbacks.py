@@ -192,21 +192,6 @@ class RollbackSteps:
             (undo_of,) = {told.undo_of for told in self._real.told(0) if told.op_id == undone}
             same("what was undone", undo_of, ops[0])
 
-    def undo_session(self, since: datetime, *, person: bool, skip_erased: bool) -> None:
-        """All that agents did in the session since a moment; of that, a person undoes what is their own."""
-        past, keys = self._both.past, OWN if person else None
-        formed = {
-            change.op_id
-            for _, change in past.touched(past.operations, keys)
-            if past.operations[change.op_id].session_id == "s1"
-            and past.operations[change.op_id].actor_kind == "agent"
-            and change.ts >= since
-        }
-        found = self._real.of_session(keys, since)
-        same("operations of the session", set(found), formed)
-        ops = [op_id for op_id in past.operations if op_id in formed]
-        self.undo(ops, person=person, cascade=True, skip_erased=skip_erased)
-
     def restore(self, key: str, seq: int, *, administers: bool, skip_erased: bool) -> None:
         seq = self._whole(key, seq)
         expected = restore(self._both.past, key, seq, administers=administers, skip_erased=skip_erased)
