@@ -257,21 +257,6 @@ async def _end(scoped: ScopedTransaction, session: Claim) -> None:
     await take_up(scoped, session)
 
 
-def _by_a_setting(act: Act) -> Act:
-    """The act in a transaction that names a running session in a setting."""
-
-    async def acts(scoped: ScopedTransaction) -> None:
-        session = new(KEY)
-        await take_up(scoped, session)
-        await refinements.begin(scoped, session, [], target=1)
-        await pretending(session.id)(scoped)
-        await act(scoped)
-        await refinements.finish(scoped, session, "completed", [], {}, None)
-
-    return acts
-
-
-SETTING = "nullif(current_setting('mnemic.refinement_id', true), '')::uuid"
 CONTROLS: dict[str, tuple[Pretence, tuple[str, str, str]]] = {
     "no session": (lambda act: act, ("guard_memory", "not in_refinement(new.agent_id, new.scope_key)", "false")),
     "an ended session": (_in_a_session(KEY, _end), ("in_refinement", "and r.ended is null", "")),
@@ -280,7 +265,6 @@ CONTROLS: dict[str, tuple[Pretence, tuple[str, str, str]]] = {
         ("in_refinement", "and l.until > clock_timestamp()", ""),
     ),
     "another scope key's session": (_in_a_session(SHARED), ("in_refinement", "and r.scope_key = p_key", "")),
-    "a setting": (_by_a_setting, ("in_refinement", "(open_head(p_agent)).refinement_id", SETTING)),
 }
 
 
