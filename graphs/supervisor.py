@@ -10,18 +10,14 @@ from mnemic.graphs.formation import FormationGraph
 from mnemic.graphs.formation import graph as formation_graph
 from mnemic.graphs.recall import RecallGraph
 from mnemic.graphs.recall import graph as recall_graph
-from mnemic.graphs.visibility import hide_untracked, shown
-from mnemic.nodes.supervisor.agent import answer
-from mnemic.nodes.supervisor.confirm import confirm
-from mnemic.nodes.supervisor.observe import observe_said
-from mnemic.nodes.supervisor.recall import recall
-from mnemic.nodes.supervisor.tools import use_tools
+from mnemic.nodes.supervisor import answer, confirm, observe, recall, use_tools
+from mnemic.operations.run.graph import hide_untracked, shown
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.policy.categories import Categories
 from mnemic.prompts.supervise import SUBAGENTS
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import SupervisorInput, SupervisorState
-from mnemic.tools import make_tools
+from mnemic.tools.memory import make_tools
 from mnemic.tools.subagents import subagent
 
 SupervisorGraph = CompiledStateGraph[SupervisorState, Identity, SupervisorInput, SupervisorInput]
@@ -52,7 +48,7 @@ def build_supervisor(
     builder.add_node("agent", answer(provide, recalls, tools))
     builder.add_node("confirm", confirm)
     builder.add_node("tools", use_tools(tools))
-    builder.add_node("observe", observe_said(provide, formation))
+    builder.add_node("observe", observe(provide, formation))
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "agent")
     builder.add_conditional_edges("agent", _after_answer, ["confirm", "tools", "observe"])
@@ -75,16 +71,10 @@ def _after_answer(state: SupervisorState) -> str:
 
 def _tools(provide: Provider, categories: Categories | None) -> list[BaseTool]:
     """The supervisor's own, and a sub-agent for each other role with the tools of that role."""
-
-    def of(role: str) -> list[BaseTool]:
-        if categories is None:
-            return make_tools(provide, role)
-        allowed, writable = categories.of_role(role).categories, categories.writable(role)
-        return make_tools(provide, role, allowed=allowed, writable=writable)
-
     # a categories file may leave roles out
     helpers = [role for role in SUBAGENTS if categories is None or role in categories.allowlists]
-    return [*of("supervisor"), *(subagent(provide, role, of(role)) for role in helpers)]
+    subagents = [subagent(provide, role, make_tools(provide, role, categories)) for role in helpers]
+    return [*make_tools(provide, "supervisor", categories), *subagents]
 
 
 graph = build_supervisor(from_environment, recall_graph, formation_graph)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, LiteralString, NamedTuple
 from uuid import UUID, uuid4
 
-from mnemic.state.erasure import Concerned, Erasure
+from mnemic.state.governance import Concerned, Erasure
 from mnemic.state.identity import Identity
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction

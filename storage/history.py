@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from mnemic.state.audit import AuditProblem, ChainRow, Head
+from mnemic.state.governance import AuditProblem, ChainRow, Head
 from mnemic.state.records import HistoryEvent
 from mnemic.storage.database import Database
-from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("history")
 

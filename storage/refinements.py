@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from mnemic.state.errors import ConcurrentChangeError, RefinementOverError
+from mnemic.state.graphs import Lease
 from mnemic.state.refinement import Ended, LedgerEntry, Refinement
 from mnemic.state.settings import Settings
 from mnemic.storage import leases
-from mnemic.storage.leases import Lease
 from mnemic.storage.memories import STANDING
-from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import ScopedTransaction
-from mnemic.storage.vectors import half_vectors
+from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
 
 _SQL = load_statements("refinements")
 #: What one search of a session may return.

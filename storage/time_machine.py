@@ -10,10 +10,9 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from mnemic.state.errors import InvalidInputError, UnknownOperationError
+from mnemic.state.governance import Operation, PastMemory, Plan, PlanRow, Step
 from mnemic.state.records import Memory
-from mnemic.state.rollback import Operation, PastMemory, Plan, PlanRow, Step
-from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("time_machine")
 #: Operations that the history of their undoing names by their ids.

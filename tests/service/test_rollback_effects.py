@@ -39,7 +39,7 @@ async def last_operation(db: Database) -> UUID:
 
 async def forget(db: Database, new: NewMemory, who: Identity = ME) -> None:
     async def act(scoped: ScopedTransaction) -> None:
-        old = await memories.one(scoped, new.id)
+        old = await memories.find(scoped, new.id)
         assert old
         await memories.forget(scoped, old)
 
@@ -48,7 +48,7 @@ async def forget(db: Database, new: NewMemory, who: Identity = ME) -> None:
 
 async def reword(db: Database, new: NewMemory, content: str) -> None:
     async def act(scoped: ScopedTransaction) -> None:
-        old = await memories.one(scoped, new.id)
+        old = await memories.find(scoped, new.id)
         assert old
         await memories.rewrite_consolidation(scoped, old, content)
 
@@ -75,7 +75,7 @@ async def is_searched(db: Database, said: Message, who: Identity = ME) -> bool:
 
 async def states(db: Database, *new: NewMemory) -> list[str]:
     async with db.scoped(ME) as scoped:
-        return [found.state for one in new if (found := await memories.one(scoped, one.id))]
+        return [found.state for one in new if (found := await memories.find(scoped, one.id))]
 
 
 def adding(*new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:

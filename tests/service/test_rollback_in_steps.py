@@ -19,8 +19,8 @@ from mnemic.state.errors import (
     RollbackStoppedError,
     UnknownOperationError,
 )
+from mnemic.state.governance import Operation, Rollback, RollbackOptions
 from mnemic.state.records import NewMemory
-from mnemic.state.rollback import Operation, Rollback, RollbackOptions
 from mnemic.storage import time_machine
 from mnemic.storage.database import Database
 from tests.support.chain import assert_chain_is_whole

@@ -13,10 +13,10 @@ from psycopg.rows import dict_row
 
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
+from mnemic.state.governance import PastMemory, Rollback, RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Memory, Message, NewMemory, Relation
-from mnemic.state.rollback import PastMemory, Rollback, RollbackOptions
 from mnemic.storage import erasure, memories, time_machine
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
@@ -276,7 +276,7 @@ class Pair:
 
     def read(self, row: Row) -> Memory:
         """As the service reads a memory before it changes it."""
-        found = self.real.serve(lambda scoped: memories.one(scoped, row["id"]))
+        found = self.real.serve(lambda scoped: memories.find(scoped, row["id"]))
         assert found, "a memory that can be chosen is there"
         return found
 

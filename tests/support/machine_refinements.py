@@ -184,7 +184,7 @@ class RefinementSteps:
             return
 
         async def act(scoped: ScopedTransaction) -> None:
-            memory = await memories.one(scoped, row["id"])
+            memory = await memories.find(scoped, row["id"])
             assert memory
             await memories.forget(scoped, memory)
 
