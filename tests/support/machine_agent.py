@@ -17,7 +17,7 @@ from mnemic.state.governance import PastMemory, Rollback, RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Memory, Message, NewMemory, Relation
-from mnemic.storage import erasure, memories, time_machine
+from mnemic.storage import erasure, history, memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.machine_past import CLOSED, FREED, Done, Link, Past, Row, Subject, are_twins, taken_in
@@ -126,16 +126,16 @@ class Real:
         return [*self.runner.run(erasure.erase(self.service, self.who(), ["user:ana"], ids)).erased]
 
     def as_of(self, key: str, seq: int, with_closed: bool) -> list[Memory]:
-        return self.serve(lambda scoped: time_machine.as_of(scoped, key, seq, with_closed=with_closed))
+        return self.serve(lambda scoped: history.as_of(scoped, key, seq, with_closed=with_closed))
 
     def as_of_blind(self, key: str, seq: int) -> list[PastMemory]:
-        return self.administer(lambda scoped: time_machine.as_of_blind(scoped, key, seq))
+        return self.administer(lambda scoped: history.as_of_blind(scoped, key, seq))
 
     def seq_at(self, key: str, moment: datetime) -> tuple[int, int]:
         """As the person and as the administrator are told it."""
 
         async def act(scoped: ScopedTransaction) -> int:
-            return await time_machine.seq_of(scoped, key, moment)
+            return await history.seq_of(scoped, key, moment)
 
         return self.serve(act), self.administer(act)
 
