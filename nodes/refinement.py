@@ -95,7 +95,7 @@ async def take_turn(
     tokens = spent.input_tokens + spent.output_tokens
 
     async def spend(scoped: ScopedTransaction) -> None:
-        await refinements.spend(scoped, session.claim, tokens)
+        await refinements.count(scoped, session.claim, tokens=tokens)
 
     if tokens:
         await session.write(spend)
@@ -174,5 +174,5 @@ async def close_refinement(state: RefinementState, resources: Resources, runtime
     ending = state["ending"]
     if ending is not None and ending != "completed":
         await finish(session, ending)
-    row = await session.read(lambda scoped: refinements.one(scoped, session.claim.id))
+    (row,) = await session.read(lambda scoped: refinements.listed(scoped, None, refinement_id=session.claim.id))
     return {**row.as_result(), "resumed": state["resumed"]}

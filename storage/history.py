@@ -1,14 +1,26 @@
-"""The history of memories: of one, for those who may see it; of an agent, checked; of a person, exported."""
+"""The history of memories: of one, of an agent, checked, exported; its operations, undone, and the states it tells of.
 
-from collections.abc import Sequence
+The database's functions plan a rollback and act; their rows become records here.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from mnemic.state.governance import AuditProblem, ChainRow, Head
-from mnemic.state.records import HistoryEvent
+from psycopg.types.json import Jsonb
+
+from mnemic.state.errors import InvalidInputError, UnknownOperationError
+from mnemic.state.governance import AuditProblem, ChainRow, Head, Operation, PastMemory, Plan, PlanRow, Step
+from mnemic.state.records import HistoryEvent, Memory
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("history")
+#: Operations that the history of their undoing names by their ids.
+MOST_NAMED = 20
 
 
 async def of_memory(scoped: ScopedTransaction, memory_id: UUID) -> list[HistoryEvent]:
@@ -54,3 +66,116 @@ async def agents(database: Database) -> list[str]:
 async def exported(scoped: ScopedTransaction, own: Sequence[str], *, after: int, last: int) -> list[ChainRow]:
     """As a person: rows of the chain, after the one up to the other; the person's own with all there is of them."""
     return await scoped.rows(ChainRow, _SQL["exported"], {"own": own, "after": after, "last": last})
+
+
+async def operations(
+    scoped: ScopedTransaction, keys: Sequence[str] | None, *, session_id: str | None, since: datetime | None, most: int
+) -> list[Operation]:
+    """What was done to memories of these scope keys, newest first; None: of all that the transaction sees."""
+    values = {"keys": keys, "session_id": session_id, "since": since, "most": most}
+    return [_operation(row) for row in await scoped.rows(dict, _SQL["operations"], values)]
+
+
+async def operations_of_session(
+    scoped: ScopedTransaction, keys: Sequence[str] | None, session_id: str, since: datetime
+) -> list[UUID]:
+    """The operations that agents did in a session since a moment."""
+    values = {"keys": keys, "session_id": session_id, "since": since}
+    return [op_id for (op_id,) in await scoped.tuples(_SQL["operations_of_session"], values)]
+
+
+async def plan_undo(
+    scoped: ScopedTransaction, keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: bool
+) -> Plan:
+    """What undoing operations as one means; reads only.
+
+    Args:
+        keys: of a person, whose memories alone are rolled back; None: as administrator, all.
+        ops: the operations; of a rollback in steps, the whole.
+        cascade: undoes later operations on the same memories too.
+
+    Raises:
+        UnknownOperationError: there are none, or one that changed no memory of these scope keys.
+    """
+    request = {"undone": _named(ops), "cascade": cascade} | ({} if keys is None else {"keys": list(keys)})
+    plan = await _plan(scoped, keys, ops, request)
+    if not ops or {row.op_id for row in plan.rows if row.part == "operation"} != set(ops):
+        raise UnknownOperationError
+    return plan
+
+
+async def plan_restore(scoped: ScopedTransaction, key: str, moment: int | datetime, *, administers: bool) -> Plan:
+    """What giving a scope key back the memories that it had at a moment means; reads only.
+
+    Raises:
+        InvalidInputError: the history has not come so far, or the seq lies within an operation, which is restored whole
+            or not at all.
+    """
+    seq = await seq_of(scoped, key, moment)
+    ((is_divided,),) = await scoped.tuples(_SQL["divided"], {"key": key, "seq": seq})
+    if is_divided:
+        raise InvalidInputError(f"{seq} lies within an operation: name its last_seq, or what is before its first_seq")
+    return await _plan(scoped, None if administers else [key], None, {"seq": seq, "key": key})
+
+
+async def _plan(
+    scoped: ScopedTransaction, keys: Sequence[str] | None, ops: Sequence[UUID] | None, request: Mapping[str, Any]
+) -> Plan:
+    rows = await scoped.call("plan_rollback", keys, ops, Jsonb(request))
+    return Plan(rows=[*map(PlanRow._make, rows)], request=request, keys=keys)
+
+
+async def take_step(
+    scoped: ScopedTransaction, plan: Plan, step: Step, *, op_id: UUID, whole: UUID | None, left: int
+) -> bool:
+    """Does one step as an operation; False, and nothing is written, where anything is not as the plan saw it.
+
+    Args:
+        whole: the rollback that the step is part of; None: it is all of it.
+        left: changes that remain after it.
+    """
+    changes = [[getattr(row, name) for row in step.changes] for name in ("memory_id", "version", "seq", "is_orphan")]
+    request = Jsonb(plan.request)
+    ((is_done,),) = await scoped.call_with_head(
+        "roll_back", plan.keys, *changes, step.links, request, whole, left, op_id, scoped.identity.actor
+    )
+    return bool(is_done)
+
+
+async def seq_of(scoped: ScopedTransaction, key: str, moment: int | datetime) -> int:
+    """The seq that a moment means: itself, or where the scope key's history stood at that time.
+
+    Raises:
+        InvalidInputError: the history has not come so far.
+    """
+    if isinstance(moment, datetime):
+        ((seq,),) = await scoped.call("seq_at", key, moment)
+        return int(seq)
+    last = await head(scoped)
+    newest = last.seq if last else 0
+    if moment > newest:
+        raise InvalidInputError(f"the history has come as far as {newest}: name an earlier moment")
+    return moment
+
+
+async def as_of(scoped: ScopedTransaction, key: str, moment: int | datetime, *, with_closed: bool) -> list[Memory]:
+    """The memories of a visible scope key at a moment; of those erased since no more than the skeleton is left."""
+    seq = await seq_of(scoped, key, moment)
+    return await scoped.rows(Memory, _SQL["as_of"], {"key": key, "seq": seq, "with_closed": with_closed})
+
+
+async def as_of_blind(scoped: ScopedTransaction, key: str, moment: int | datetime) -> list[PastMemory]:
+    """The same for an administrator, closed ones too, without what they say."""
+    seq = await seq_of(scoped, key, moment)
+    return await scoped.rows(PastMemory, _SQL["as_of_blind"], {"key": key, "seq": seq})
+
+
+def _operation(row: dict[str, Any]) -> Operation:
+    lists = {name: tuple(row[name] or ()) for name in ("scope_keys", "brought_by")}
+    return Operation(**{**row, **lists, "events": dict(Counter(row["events"]))})
+
+
+def _named(ops: Sequence[UUID]) -> list[str] | str:
+    """Operations as the history names what was undone, in each of its rows: many by a digest."""
+    names = sorted(str(op_id) for op_id in ops)
+    return names if len(names) <= MOST_NAMED else hashlib.sha256(",".join(names).encode()).hexdigest()

@@ -100,17 +100,6 @@ async def count(
     return Progress(*rows[0])
 
 
-async def spend(scoped: ScopedTransaction, claim: Claim, tokens: int) -> None:
-    """Adds what a turn's model took."""
-    await count(scoped, claim, tokens=tokens)
-
-
-async def count_removed(scoped: ScopedTransaction, claim: Claim, memories: int) -> tuple[int, int]:
-    """Counts memories that are taken away: all that were so far, and what there was when the session began."""
-    progress = await count(scoped, claim, removed=memories)
-    return progress.removed, progress.memories_before
-
-
 async def begin_act(scoped: ScopedTransaction, claim: Claim, reason: str) -> None:
     """Opens an operation of a session; as `ScopedTransaction.begin_operation`.
 
@@ -224,12 +213,6 @@ async def listed(
 ) -> list[Refinement]:
     """Sessions of these scope keys, or of all that the transaction sees, newest first; or the one of this id."""
     return await scoped.rows(Refinement, _SQL["listed"], {"keys": keys, "id": refinement_id, "most": most})
-
-
-async def one(scoped: ScopedTransaction, refinement_id: UUID) -> Refinement:
-    """A session that the transaction sees."""
-    (row,) = await listed(scoped, None, refinement_id=refinement_id)
-    return row
 
 
 async def operations(scoped: ScopedTransaction, keys: Sequence[str] | None, refinement_id: UUID) -> list[UUID]:

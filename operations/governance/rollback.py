@@ -26,7 +26,7 @@ from mnemic.state.governance import Operation, PastMemory, Plan, Rollback, Rollb
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory
 from mnemic.state.refinement import Refinement
-from mnemic.storage import refinements, time_machine
+from mnemic.storage import history, refinements
 from mnemic.storage.database import Database
 from mnemic.storage.memories import STANDING
 from mnemic.storage.transaction import ScopedTransaction
@@ -45,7 +45,7 @@ async def operations(
 ) -> list[Operation]:
     """What was done to the actor's memories, newest first."""
     async with actor.transaction() as scoped:
-        return await time_machine.operations(scoped, actor.keys, session_id=session_id, since=since, most=limit)
+        return await history.operations(scoped, actor.keys, session_id=session_id, since=since, most=limit)
 
 
 async def list_refinements(actor: Actor, *, limit: int) -> list[Refinement]:
@@ -64,7 +64,7 @@ async def undo(actor: Actor, op_ids: Sequence[UUID], options: RollbackOptions) -
 
     return await _carry_out(
         actor,
-        lambda scoped: time_machine.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade),
+        lambda scoped: history.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade),
         options,
     )
 
@@ -77,8 +77,8 @@ async def undo_session(actor: Actor, session_id: str, since: datetime, options: 
     """
 
     async def plan(scoped: ScopedTransaction) -> Plan:
-        op_ids = await time_machine.operations_of_session(scoped, actor.keys, session_id, since)
-        return await time_machine.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
+        op_ids = await history.operations_of_session(scoped, actor.keys, session_id, since)
+        return await history.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
 
     return await _carry_out(actor, plan, options)
 
@@ -97,7 +97,7 @@ async def undo_refinement(actor: Actor, refinement_id: UUID, options: RollbackOp
                 raise UnknownOperationError(_NO_REFINEMENT)
             changed = "nothing" if actor.administers else "none of this person's memories"
             raise UnknownOperationError(f"this refinement changed {changed}: there is nothing to undo")
-        return await time_machine.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
+        return await history.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
 
     return await _carry_out(actor, plan, options)
 
@@ -116,7 +116,7 @@ async def restore(actor: Actor, key: str, moment: int | datetime, options: Rollb
             "shared (`Administration.restore`, or `mnemic restore` without --user)"
         )
     return await _carry_out(
-        actor, lambda scoped: time_machine.plan_restore(scoped, key, moment, administers=actor.administers), options
+        actor, lambda scoped: history.plan_restore(scoped, key, moment, administers=actor.administers), options
     )
 
 
@@ -137,7 +137,7 @@ async def as_of(
     if key not in identity.scope_keys:
         raise InvalidInputError("scope_key: none of this identity's")
     async with database.scoped(identity, categories=allowlist.categories) as scoped:
-        found = await time_machine.as_of(scoped, key, moment, with_closed=with_closed)
+        found = await history.as_of(scoped, key, moment, with_closed=with_closed)
     return [memory for memory in found if allowlist.standing or memory.kind not in STANDING]
 
 
@@ -149,7 +149,7 @@ async def as_of_blind(actor: Actor, key: str, moment: int | datetime, *, with_cl
     """
     split_scope_key(key)
     async with actor.transaction() as scoped:
-        found = await time_machine.as_of_blind(scoped, key, moment)
+        found = await history.as_of_blind(scoped, key, moment)
     return [memory for memory in found if with_closed or memory.state in ("active", "purged")]
 
 
@@ -178,7 +178,7 @@ async def _take_steps(actor: Actor, plan: Plan) -> UUID | None:
     for step in steps:
         # the first step of a new rollback has the id of the whole
         op_id = rollback_id if not plan.resumed and not done else uuid4()
-        act = partial(time_machine.take_step, plan=plan, step=step, op_id=op_id, whole=whole, left=left - step.size)
+        act = partial(history.take_step, plan=plan, step=step, op_id=op_id, whole=whole, left=left - step.size)
         try:
             is_done = await actor.write(act)
         except MnemicError as error:

@@ -167,7 +167,7 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
     """
 
     async def figures(scoped: ScopedTransaction) -> tuple[Refinement, dict[str, int], list[LedgerEntry]]:
-        row = await refinements.one(scoped, session.claim.id)
+        (row,) = await refinements.listed(scoped, None, refinement_id=session.claim.id)
         return row, await refinements.done(scoped, session.claim.id), await refinements.ledger(scoped)
 
     row, counts, after = await session.read(figures)

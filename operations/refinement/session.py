@@ -177,13 +177,13 @@ class CoreMemoryEditor:
             was_lost += _lost(originals, entry.content)
         now_lost = _lost(before, text)
         lost = [number for number, was, now in zip(numbers, was_lost, now_lost, strict=True) if now and not was]
-        removed, memories = await refinements.count_removed(self.scoped, claim, len(lost))
-        most = removable(self.session.settings.refinement_removed_percent, memories)
-        if removed > most:
+        progress = await refinements.count(self.scoped, claim, removed=len(lost))
+        most = removable(self.session.settings.refinement_removed_percent, progress.memories_before)
+        if progress.removed > most:
             raise RefinementRefusedError(
                 f"a session may remove {most} memories and no more: keep what {bracketed(lost)} says, in fewer words"
             )
-        return lost, most - removed
+        return lost, most - progress.removed
 
     def _living(self, number: int) -> LedgerEntry | None:
         shown = self.session.handles.shown.get(number)

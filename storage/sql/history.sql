@@ -45,3 +45,51 @@ select l.seq, l.prev, l.hash, case when h.seq is not null then history_text(h) e
                      and h.seq = l.seq
   left join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
  order by l.seq;
+
+-- operations --
+-- What was done to the visible scope keys, newest first; the rows of one operation as one, and the steps of one rollback.
+select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, min(h.seq) as first_seq, max(h.seq) as last_seq,
+       max(h.ts) as ts, min(h.actor) as actor, min(h.actor_kind) as actor_kind, min(h.reason) as reason,
+       min(h.session_id) as session_id, (array_agg(h.meta -> 'brought_by'))[1] as brought_by,
+       (array_agg(h.undo_of))[1] as undo_of, sum(h.token_delta)::integer as token_delta,
+       array_agg(distinct h.scope_key) filter (where h.scope_key is not null) as scope_keys,
+       array_agg(h.event) as events, coalesce(min((h.meta ->> 'left')::integer), 0) as left
+  from history h
+ where h.agent_id = %(agent_id)s and (%(keys)s::text[] is null or h.scope_key = any(%(keys)s))
+   and (%(session_id)s::text is null or h.session_id = %(session_id)s)
+ group by 1
+having %(since)s::timestamptz is null or max(h.ts) >= %(since)s
+ order by max(h.seq) desc limit %(most)s;
+
+-- operations_of_session --
+-- What agents did to memories and relations in a session since a moment; rollbacks are nobody's conversation.
+select distinct h.op_id from history h
+ where h.agent_id = %(agent_id)s and (%(keys)s::text[] is null or h.scope_key = any(%(keys)s))
+   and h.session_id = %(session_id)s and h.ts >= %(since)s and h.actor_kind = 'agent'
+   and (h.event = 'LINK' or tells_of_memory(h));
+
+-- divided --
+-- Whether an operation on a scope key, or the steps of a rollback, have rows on both sides of a seq.
+select exists (
+    select from (select op_id, meta from history
+                  where agent_id = %(agent_id)s and scope_key = %(key)s and seq <= %(seq)s order by seq desc limit 1) as p
+      join history l on l.agent_id = %(agent_id)s and l.scope_key = %(key)s and l.seq > %(seq)s
+       and (l.op_id = p.op_id or l.meta ->> 'rollback' = p.meta ->> 'rollback'));
+
+-- as_of --
+-- The memories of a scope key after a seq, as they were. What was erased since shows the row that is left of it; what had
+-- been erased by then was no memory any more.
+select id, kind, scope_key, category, content, subject, subject_user_id, importance, pinned, protected, private,
+       provenance, state, tokens, version, valid_from, valid_until, superseded_by, source_session_id, created_at, updated_at
+  from (select distinct on (h.memory_id) c.after ->> 'state' as state_then, (jsonb_populate_record(m, c.after)).*
+          from history h
+          join memories m on m.agent_id = h.agent_id and m.id = h.memory_id
+          left join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
+         where h.agent_id = %(agent_id)s and h.scope_key = any(%(scope_keys)s) and h.scope_key = %(key)s
+           and h.seq <= %(seq)s and tells_of_memory(h) and (c.after is not null or m.state = 'purged')
+         order by h.memory_id, h.seq desc) as past
+ where past.state_then is distinct from 'purged' and (past.state in ('active', 'purged') or %(with_closed)s)
+ order by past.valid_from desc, past.id;
+
+-- as_of_blind --
+select * from as_of_blind(%(key)s, %(seq)s);

@@ -12,7 +12,7 @@ import pytest
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Supersession
-from mnemic.storage import erasure, inbox, memories, scopes, time_machine
+from mnemic.storage import erasure, history, inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.test_erasure_canaries import dumped
@@ -155,7 +155,7 @@ class History:
 
     async def _undo(self) -> None:
         async with self.db.scoped(self.who) as scoped:
-            found = await time_machine.operations(scoped, OWN, session_id=None, since=None, most=6)
+            found = await history.operations(scoped, OWN, session_id=None, since=None, most=6)
             op_id = self.random.choice(found).op_id
             await in_one.undo(scoped, OWN, [op_id], cascade=True, skip_erased=True, apply=True)
 

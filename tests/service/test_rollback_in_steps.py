@@ -21,7 +21,7 @@ from mnemic.state.errors import (
 )
 from mnemic.state.governance import Operation, Rollback, RollbackOptions
 from mnemic.state.records import NewMemory
-from mnemic.storage import time_machine
+from mnemic.storage import history
 from mnemic.storage.database import Database
 from tests.support.chain import assert_chain_is_whole
 from tests.support.mutating import mutate
@@ -51,14 +51,14 @@ def before_step(
     monkeypatch: pytest.MonkeyPatch, number: int, happens: Callable[[Sequence[UUID]], Awaitable[object]]
 ) -> None:
     """Something happens just before a step is begun, once; it is told which memories the step changes."""
-    take_step, steps = time_machine.take_step, iter(range(1, 1000))
+    take_step, steps = history.take_step, iter(range(1, 1000))
 
     async def interrupted(scoped: Any, **given: Any) -> bool:
         if next(steps) == number:
             await happens([row.memory_id for row in given["step"].changes])
         return await take_step(scoped, **given)
 
-    monkeypatch.setattr(time_machine, "take_step", interrupted)
+    monkeypatch.setattr(history, "take_step", interrupted)
 
 
 async def stop(_: Sequence[UUID]) -> None:
@@ -134,16 +134,6 @@ async def test_as_many_operations_as_a_long_session_has_are_undone_as_one(
 
 
 # -- what happens between the steps
-
-
-@pytest.mark.usefixtures("letters")
-async def test_others_write_between_the_steps(
-    person: Actor, db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before_step(monkeypatch, 2, lambda _: saved(db, "Bo sails.", key="user:bo", who=BO))
-    await undo(person, op_ids(superuser)[0])
-    assert counted(superuser) == {"soft_deleted": MANY, "active": 1}
-    assert_chain_is_whole(superuser, "harbor")
 
 
 @pytest.mark.usefixtures("letters")

@@ -1,117 +1,23 @@
 """No false alarm: histories as the product writes them have no problems, whoever writes meanwhile."""
 
 import asyncio
-import uuid
-from contextlib import suppress
+import hashlib
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from psycopg.types.json import Jsonb
 
-from mnemic.operations.governance import rollback
-from mnemic.operations.governance.actor import Actor
-from mnemic.policy.governance.audit import check_export, header_line, row_line
-from mnemic.state.errors import MnemicError
-from mnemic.state.identity import Identity
+from mnemic.policy.governance.audit import COLUMNS, check_export, header_line, row_line
 from mnemic.state.records import Relation
 from mnemic.state.settings import Settings
-from mnemic.storage import erasure, history, inbox, memories, scopes
+from mnemic.storage import erasure, history
 from mnemic.storage.database import Database
-from mnemic.storage.transaction import ScopedTransaction
 from tests.support.audited import administration, problems, tell
 from tests.support.erasing import expire
-from tests.support.rollbacks import restore, undo
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, MODEL, direction, identity, memory, message, remember
-
-ACTS = ("keep", "forget", "absorb", "weigh", "undo", "redo", "restore", "erase", "purge", "protect")
-
-
-async def roll_back(person: Actor, name: str) -> None:
-    """The second newest operation undone or done again, or the scope key as it was at first."""
-    if name == "restore":
-        await restore(person, "user:ana", 2, skip_erased=True)
-        return
-    found = await rollback.operations(person, limit=100)
-    wanted = [one.op_id for one in found if (one.undo_of is not None) == (name == "redo")][:2]
-    for op_id in wanted[-1:]:
-        await undo(person, op_id, cascade=True, skip_erased=True)
-
-
-async def act(scoped: ScopedTransaction, name: str) -> None:
-    """One operation of a person's, on what the person has."""
-    living = [one for one in await memories.living(scoped, ["fact", "reflection"], most=50) if not one.protected]
-    if name == "keep":
-        await _keep(scoped, "user:ana")
-    elif living:
-        await scoped.begin_operation(name, meta={"kept_share": 0.75})
-        if name == "forget":
-            await memories.forget(scoped, living[0])
-        elif name == "absorb":
-            await memories.absorb(scoped, uuid.uuid4(), [one.id for one in living if one.kind == "reflection"])
-        else:
-            change = "update memories set importance = 6 - importance where state = 'active' and not protected"
-            await scoped.execute(change, {})
-
-
-async def _keep(scoped: ScopedTransaction, key: str) -> None:
-    """A fact with a source and a relation, and a reflection."""
-    said = message("So it is.", user=key.removeprefix("user:"))
-    fact = memory(f"A fact {uuid.uuid4()}.", key=key, sources=[said])
-    thought = memory(f"A thought {uuid.uuid4()}.", key=key, kind="reflection")
-    await inbox.observe(scoped, "s1", [said])
-    op_id = await scoped.begin_operation("formation")
-    await inbox.settle(scoped, op_id, [said], read_seq=(await scopes.first_look(scoped))[1])
-    await memories.insert(scoped, [fact, thought], model=MODEL, vectors={fact.id: direction(9)}, run_id=None)
-
-
-def _purge(superuser: psycopg.Connection, agent: str) -> None:
-    living = "select id from mnemic.memories where agent_id = %s and state = 'active' and not protected limit 1"
-    expire(superuser, *(row[0] for row in superuser.execute(living, (agent,))), agent=agent)
-    with superuser.transaction():
-        superuser.execute("set local role mnemic_admin")
-        superuser.execute("select set_config('mnemic.agent_id', %s, true)", (agent,))
-        superuser.execute(f"select mnemic.purge_expired('0', gen_random_uuid(), 'a', '{uuid.UUID(int=0)}', 9)".encode())
-
-
-def _protect(clone: Clone, superuser: psycopg.Connection, agent: str) -> None:
-    """Or lifts it, from a session that shows times in its own way."""
-    rows = superuser.execute("select id, protected from mnemic.memories where agent_id = %s limit 1", (agent,))
-    if found := rows.fetchone():
-        with clone.as_role("mnemic_admin") as admin:
-            admin.execute("set timezone = 'Asia/Kathmandu'; set datestyle = 'German'")
-            admin.execute("select mnemic.set_protection(%s, %s, %s, 'a')", (agent, found[0], not found[1]))
-
-
-@pytest.mark.thorough
-@hypothesis_settings(max_examples=25)
-@given(names=st.lists(st.sampled_from(ACTS), max_size=9))
-async def test_whatever_was_done_there_is_nothing_wrong(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection, names: list[str]
-) -> None:
-    who = Identity(agent_id=f"agent-{uuid.uuid4().hex}", user_id="ana", session_id="s1")
-    await remember(db, who)
-    for name in ("keep", "keep", *names):
-        if name == "purge":
-            _purge(superuser, who.agent_id)
-        elif name == "erase":
-            async with db.scoped(who) as scoped:
-                living = await memories.living(scoped, ["fact", "reflection"], most=50)
-            await erasure.erase(db, who, ["user:ana", "session:s1"], [one.id for one in living[:1]])
-        elif name == "protect":
-            _protect(clean_db, superuser, who.agent_id)
-        elif name in ("undo", "redo", "restore"):
-            with suppress(MnemicError):  # what is refused leaves nothing
-                await roll_back(Actor.person(db, who), name)
-        else:
-            with suppress(MnemicError):
-                async with db.scoped(who) as scoped:
-                    await act(scoped, name)
-    assert await problems(clean_db, who.agent_id) == []
+from tests.support.worlds import AGENT, identity, memory, remember
 
 
 @pytest.mark.thorough
@@ -174,3 +80,87 @@ async def test_a_relation_whose_far_end_the_person_no_longer_sees_is_no_problem(
         assert head
         rows = await history.exported(scoped, own, after=0, last=head.seq)
     assert check_export([header_line("harbor", "ana", own, head), *map(row_line, rows)]).problems == []
+
+
+# -- what a row is hashed by: every column, in a text that stays the same for ever
+
+NOBODY = "00000000-0000-0000-0000-000000000007"
+#: A row that has something in every column, and one that has nothing where nothing may stand.
+FULL = (
+    '{"agent_id": "harbor", "seq": 7, "op_id": "11111111-1111-1111-1111-111111111111", "event": "UPDATE",'
+    ' "memory_id": "22222222-2222-2222-2222-222222222222", "scope_key": "user:Zoë \\"z\\"", "category": "profile",'
+    ' "actor": "ana\\\\bo", "actor_kind": "agent", "reason": "formation", "session_id": "s1", "run_id": "r1",'
+    ' "refinement_id": "33333333-3333-3333-3333-333333333333", "undo_of": "44444444-4444-4444-4444-444444444444",'
+    ' "before_digest": "\\\\x00ff", "after_digest": "\\\\x01", "token_delta": -3,'
+    ' "meta": {"b": 0.50, "aa": [1, null, "ü"]}, "ts": "2026-03-02T10:00:00.000001+01:00", "prev": "\\\\xabcd"}'
+)
+BARE = (
+    '{"agent_id": "harbor", "seq": 1, "op_id": "11111111-1111-1111-1111-111111111111", "event": "ADD", "actor": "a",'
+    ' "actor_kind": "agent", "reason": "formation", "token_delta": 0, "meta": {}, "ts": "1970-01-01T00:00:00Z",'
+    ' "prev": "\\\\x00"}'
+)
+VECTORS = {
+    FULL: '["h1", "harbor", 7, "11111111-1111-1111-1111-111111111111", "UPDATE",'
+    ' "22222222-2222-2222-2222-222222222222", "user:Zoë \\"z\\"", "profile", "ana\\\\bo", "agent", "formation",'
+    ' "s1", "r1",'
+    ' "33333333-3333-3333-3333-333333333333", "44444444-4444-4444-4444-444444444444", "00ff", "01", -3,'
+    ' {"b": 0.50, "aa": [1, null, "ü"]}, 1772442000000001, "abcd"]',
+    BARE: '["h1", "harbor", 1, "11111111-1111-1111-1111-111111111111", "ADD", null, null, null, "a", "agent",'
+    ' "formation", null, null, null, null, null, null, 0, {}, 0, "00"]',
+}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
+@pytest.mark.parametrize("row", VECTORS)
+def test_the_hashed_text_is_this_one_for_ever(superuser: psycopg.Connection, row: str, zone: str) -> None:
+    """A change of it makes every chain that was ever written look forged: give it another version instead."""
+    with superuser.transaction(force_rollback=True):
+        superuser.execute("select set_config('timezone', %s, true)", (zone,))
+        text, row_hash = superuser.execute(
+            "select mnemic.history_text(h), mnemic.history_hash(h)"
+            " from jsonb_populate_record(null::mnemic.history, %s) as h",
+            (row,),
+        ).fetchone() or ("", b"")
+    assert text == VECTORS[row]
+    assert row_hash == hashlib.sha256(VECTORS[row].encode()).digest()
+
+
+#: Another value for each type that a column of the history may have.
+OTHERS = {"text": "other", "bigint": 99, "integer": 99, "uuid": NOBODY, "bytea": "\\x99", "jsonb": {"x": 1},
+          "timestamp with time zone": datetime(2020, 1, 1, tzinfo=UTC).isoformat()}  # fmt: skip
+
+
+def uncovered(superuser: psycopg.Connection) -> set[str]:
+    """Columns of the history that may be changed without another hash."""
+    columns = superuser.execute(
+        "select attname, format_type(atttypid, atttypmod) from pg_attribute"
+        " where attrelid = 'mnemic.history'::regclass and attnum > 0 and not attisdropped"
+    ).fetchall()
+    is_same = (
+        "select mnemic.history_hash(jsonb_populate_record(h, jsonb_build_object(%s::text, %s::jsonb)))"
+        " = mnemic.history_hash(h) from jsonb_populate_record(null::mnemic.history, %s) as h"
+    )
+    found = set()
+    for name, kind in columns:
+        value = Jsonb(OTHERS[kind])
+        if superuser.execute(is_same, (name, value, FULL)).fetchone() == (True,):
+            found.add(name)
+    return found
+
+
+def test_the_hash_is_of_every_column_but_itself(superuser: psycopg.Connection) -> None:
+    assert uncovered(superuser) == {"hash"}
+
+
+def test_an_export_names_the_columns_in_the_order_they_are_hashed_in(superuser: psycopg.Connection) -> None:
+    names = superuser.execute(
+        "select attname from pg_attribute where attrelid = 'mnemic.history'::regclass and attnum > 0"
+        " and attname <> 'hash' order by attnum"
+    )
+    assert [name for (name,) in names.fetchall()] == list(COLUMNS[1:])
+
+
+def test_a_column_that_the_hash_does_not_know_fails_that_check(superuser: psycopg.Connection) -> None:
+    with superuser.transaction(force_rollback=True):
+        superuser.execute("alter table mnemic.history add column note text")
+        assert uncovered(superuser) == {"hash", "note"}

@@ -132,19 +132,6 @@ async def test_what_the_living_one_rests_on_through_it_stays_searched(
     assert searched(superuser, first, second) == [True, True]
 
 
-async def test_undone_each_is_forgotten_with_its_own_words(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await settle(db, (ANA, first, kept), (ANA, second, gone))
-    await undo(db, await remove(db, MINE))
-
-    await forget(db, gone.id)
-
-    assert searched(superuser, first, second) == [True, False]
-    assert states(superuser, kept.id) == ["active"]
-
-
 async def test_erased_by_its_id_the_duplicate_goes_with_it(
     db: Database, clean_db: Clone, superuser: psycopg.Connection
 ) -> None:

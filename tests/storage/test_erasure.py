@@ -1,6 +1,5 @@
 """What an erasure takes, table by table and rule by rule, and what it leaves: with a control for each part of it."""
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -12,17 +11,12 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
-from mnemic.operations.governance import rollback
-from mnemic.operations.governance.actor import Actor
 from mnemic.state.errors import RefusedError
-from mnemic.state.governance import RollbackOptions
-from mnemic.state.records import Memory, NewMemory
+from mnemic.state.records import Message, NewMemory, Supersession
 from mnemic.state.settings import Settings
-from mnemic.storage import erasure, memories, time_machine
+from mnemic.storage import erasure, inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support import in_one
-from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.erasing import (
     ANA,
     CANARY,
@@ -37,10 +31,10 @@ from tests.support.erasing import (
     states,
     told,
 )
-from tests.support.mutating import mutate
+from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
 from tests.support.stored_refinements import in_a_session
-from tests.support.worlds import AGENT, MODEL, direction, identity, memory, message, operate, remember
+from tests.support.worlds import AGENT, MORNING, identity, memory, message, operate, remember
 
 
 async def told_and_changed(db: Database, clone: Clone) -> uuid.UUID:
@@ -141,20 +135,6 @@ async def test_nobody_erases_what_is_not_their_own(db: Database, superuser: psyc
     assert states(superuser, own.id, *ids[:3]) == ["active"] * 4
 
 
-async def test_what_an_erased_consolidation_had_taken_in_stands_again(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    gone, left, again, twin = (memory(text, kind="reflection") for text in (CANARY, "Ana sings.", "Calm.", "Calm."))
-    text = memory(f"Ana sings. {CANARY}", kind="consolidation")
-    await remember(db, ANA, gone, left, again, text)
-    await operate(db, ANA, lambda scoped: memories.absorb(scoped, text.id, [gone.id, left.id, again.id]))
-    await remember(db, ANA, twin)
-    assert {*await erase(db, gone.id)} == {gone.id, text.id}
-    assert states(superuser, gone.id, left.id, again.id, twin.id) == ["purged", "active", "absorbed", "active"]
-    assert places(superuser) == set()
-    assert problems(clean_db) == []
-
-
 async def test_an_erased_memory_is_never_brought_back(db: Database, clean_db: Clone) -> None:
     kept = memory(CANARY)
     await remember(db, ANA, kept)
@@ -190,19 +170,6 @@ async def test_no_erasure_hides_as_a_part_of_the_operation_that_it_erases(
     assert states(superuser, kept.id) == ["active"]
     await _erase_under(db, uuid.uuid4(), kept.id)
     assert places(superuser) == set()
-
-
-@pytest.mark.thorough
-async def test_even_as_a_part_of_the_operation_that_it_erases_an_erasure_leaves_nothing(fresh_db: Clone) -> None:
-    with fresh_db.as_superuser() as superuser:
-        mutate(superuser, "open_operation", "op_id = p_op", "false")
-        async with fresh_db.database() as db:
-            said = message(CANARY)
-            kept = memory(CANARY, sources=[said])
-            op_id = await form(db, ANA, [said], kept)
-            await _erase_under(db, op_id, kept.id)
-        assert places(superuser) == set()
-    assert problems(fresh_db) == []
 
 
 async def test_contents_of_the_history_go_by_an_erasure_alone(db: Database, clean_db: Clone) -> None:
@@ -245,33 +212,6 @@ async def test_the_planners_samples_keep_nothing_of_what_was_said(fresh_db: Clon
             await erase_person(db)
         assert places(superuser) == set()
         assert superuser.execute(samples, (f"%{CANARY}%",)).fetchone() == (3,)
-
-
-@pytest.mark.thorough
-async def test_undo_and_erasure_at_once_neither_deadlock_nor_bring_anything_back(fresh_db: Clone) -> None:
-    see_deadlocks_quickly(fresh_db)
-    async with fresh_db.database(PATIENT) as db:
-        kept = [memory(f"{CANARY} {n}", sources=[message(f"m{n} {CANARY}")]) for n in range(20)]
-        said = [message(f"m{n} {CANARY}") for n in range(20)]
-        kept = [replace(one, source_message_ids=(said[n].id, said[n - 1].id)) for n, one in enumerate(kept)]
-        await form(db, ANA, said)
-        ops = [await _stored(db, one) for one in kept]
-
-        async def undo(op_id: uuid.UUID) -> None:
-            await rollback.undo(Actor.person(db, ANA), [op_id], RollbackOptions(cascade=True, skip_erased=True))
-
-        await asyncio.gather(*(act for n, op_id in enumerate(ops) for act in (undo(op_id), erase(db, kept[n].id))))
-    with fresh_db.as_superuser() as superuser:
-        assert {*states(superuser, *(one.id for one in kept))} == {"purged"}
-        assert places(superuser) == set()
-    assert problems(fresh_db) == []
-
-
-async def _stored(db: Database, new: NewMemory) -> uuid.UUID:
-    async with db.scoped(ANA) as scoped:
-        op_id = await scoped.begin_operation("formation")
-        await memories.insert(scoped, [new], model=MODEL, vectors={new.id: direction(1)}, run_id=None)
-    return op_id
 
 
 async def test_the_purge_takes_what_expired_long_ago_and_nothing_else(
@@ -338,21 +278,86 @@ async def administration(clone: Clone) -> AsyncIterator[Database]:
         await database.close()
 
 
-async def test_as_of_and_restore_across_an_erasure_name_what_is_gone(
-    db: Database, superuser: psycopg.Connection
+# -- what says the same goes with it; a dry run tells the same beforehand, and what stays
+
+CREW = identity(groups=["crew"], session="s1")
+
+
+def crews(content: str, *sources: Message) -> NewMemory:
+    return memory(content, key="group:crew", sources=sources)
+
+
+async def test_messages_that_say_the_same_go_formed_or_not(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
 ) -> None:
-    gone, left = memory(CANARY), memory("Ana sings.")
-    await remember(db, ANA, gone, left)
-    async with db.scoped(ANA) as scoped:
-        before = await time_machine.seq_of(scoped, "user:ana", 2)
-    await operate(db, ANA, lambda scoped: scoped.execute("update memories set state = 'soft_deleted'", {}))
-    await erase(db, gone.id)
-    async with db.scoped(ANA) as scoped:
-        then: list[Memory] = await time_machine.as_of(scoped, "user:ana", before, with_closed=False)
-        told_of = await in_one.restore(scoped, "user:ana", before, administers=False, skip_erased=True, apply=True)
-    assert {(one.id, one.state, one.content) for one in then} == {
-        (gone.id, "purged", ""),
-        (left.id, "active", "Ana sings."),
-    }
-    assert [one.memory_id for one in told_of.erased] == [gone.id]
-    assert states(superuser, gone.id, left.id) == ["purged", "active"]
+    said, echo = message(f"I keep a {CANARY}"), message(f"You keep a {CANARY}?", user=None, role="assistant")
+    again, other = message(f"Well, I keep one {CANARY} at home", session="s2"), message("I keep bees")
+    kept = memory(f"Ana keeps a {CANARY}.", sources=[said])
+    await form(db, ANA, [said, echo, other], kept)
+    await form(db, identity(session="s2"), [again])
+    waiting = [message(f"I keep a {CANARY}, did you know?", session="s3"), message("Yes", session="s3")]
+    async with db.scoped(identity(session="s3")) as scoped:
+        await scopes.enter_agent(scoped)
+        await inbox.observe(scoped, "s3", waiting)
+        await inbox.set_aside(scoped, [waiting[0].id])
+    assert await erase(db, kept.id) == [kept.id]
+    assert told(superuser, [said, echo, again, other, *waiting]) == [other, waiting[1]]
+    assert places(superuser) == set()
+    assert problems(clean_db) == []
+
+
+async def test_what_was_drawn_from_the_same_message_goes_even_after_the_message_went(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    said = message(f"I am well, and keep a {CANARY}")
+    well, kept = memory("Ana is well.", sources=[said]), memory(f"Ana keeps a {CANARY}.", sources=[said])
+    drawn = memory(f"Ana is calm since she keeps a {CANARY}.", kind="reflection", sources=[said])
+    await form(db, ANA, [said], well, kept, drawn)
+    assert await erase(db, well.id) == [well.id]
+    assert {*await erase(db, kept.id)} == {kept.id, drawn.id}
+    assert places(superuser) == set()
+    assert problems(clean_db) == []
+
+
+async def test_an_update_goes_with_what_it_renewed_and_the_other_way_round(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    for chosen in (0, 1):
+        old, new = memory(f"Ana keeps a {CANARY} {chosen}."), memory(f"Ana keeps a {CANARY} called Bob {chosen}.")
+        apart = memory(f"Number {chosen} sails often.")
+        change = Supersession(old_id=old.id, old_version=1, new_id=new.id)
+        await remember(db, ANA, old, apart)
+        await remember(db, ANA, new)
+        await operate(db, ANA, lambda scoped, one=change: memories.supersede(scoped, [(one, MORNING)]))  # type: ignore[misc]
+        assert {*await erase(db, (old, new)[chosen].id)} == {old.id, new.id}
+        assert states(superuser, old.id, new.id, apart.id) == ["purged", "purged", "active"]
+    assert places(superuser) == set()
+    assert problems(clean_db) == []
+
+
+async def test_a_dry_run_tells_what_goes_and_what_stays_and_the_act_does_that(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    hers, his = message(f"I keep a {CANARY}"), message(f"Ana keeps a {CANARY}", user="bo")
+    own, shared = memory(f"Ana keeps a {CANARY}.", sources=[hers, his]), crews(f"Ana keeps a {CANARY} for all.", his)
+    await form(db, CREW, [hers, his], own, shared, also=["user:bo"])
+    before = superuser.execute("select count(*) from mnemic.history").fetchone()
+    with scripted_model() as model:
+        async with scripted_memory(clean_db, model) as memory_service:
+            told_first = await memory_service.erase(CREW, own.id, dry_run=True)
+            assert [(one.id, one.content) for one in told_first.going] == [
+                (own.id, own.content),
+                (hers.id, hers.content),
+            ]
+            assert {(one.id, one.content, one.stays) for one in told_first.staying} == {
+                (his.id, None, "said by another"),
+                (shared.id, shared.content, "shared"),
+            }
+            assert superuser.execute("select count(*) from mnemic.history").fetchone() == before
+            assert superuser.execute("select count(*) from mnemic.erasures").fetchone() == (0,)
+            whole = await memory_service.erase_person(CREW, dry_run=True)
+            assert {one.id for one in whole.going} == {own.id, hers.id}
+            done = await memory_service.erase(CREW, own.id)
+            assert (done.erased, done.messages) == ((own.id,), 1)
+            assert states(superuser, own.id, shared.id) == ["purged", "active"]
+            assert told(superuser, [hers, his]) == [his]

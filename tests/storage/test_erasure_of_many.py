@@ -1,13 +1,18 @@
-"""A person of many memories is erased in steps, which hold nobody up, and goes on where it was broken off."""
+"""Many memories are erased and rolled back in steps, which hold nobody up, and go on where they were broken off."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
 
+from mnemic.operations.governance import rollback
+from mnemic.operations.governance.actor import Actor
+from mnemic.state.governance import RollbackOptions
+from mnemic.state.settings import Settings
 from mnemic.storage import erasure
 from mnemic.storage.database import Database
 from tests.support.erasing import ANA, CANARY, places, problems, states
@@ -29,8 +34,11 @@ select 'harbor', id, case when n % 1000 = 0 then 'episode' else 'fact' end, 'use
        'Ana keeps {canary} ' || n, 3, 'asserted', now() from grown;
 insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv)
 select 'harbor', 'user:ana', i, k, 'profile', '', to_tsvector('english', '{canary} ' || n)
-  from grown cross join lateral (values (id, 'fact'), (said, 'message')) as e(i, k);
+  from grown
+ cross join lateral (values (id, case when n % 1000 = 0 then 'episode' else 'fact' end), (said, 'message')) as e(i, k);
 insert into sources select 'harbor', id, said, 'user:ana' from grown;
+insert into relations (agent_id, from_id, to_id, strength, scope_key, to_scope_key)
+select 'harbor', g.id, x.id, 0.5, 'user:ana', 'user:ana' from grown g join grown x on x.n = g.n + 1 where g.n % 2 = 0;
 update memories m set state = 'superseded', superseded_by = x.id
   from grown g join grown x on x.n = g.n + 1 where g.n % 10 = 0 and m.agent_id = 'harbor' and m.id = g.id;
 drop table grown;
@@ -72,34 +80,54 @@ async def others_writing(clone: Clone, waits: list[float]) -> AsyncIterator[None
             await writing
 
 
-async def erase_all(db: Database, clone: Clone, superuser: psycopg.Connection, many: int) -> None:
+@pytest.mark.parametrize(
+    "many", [pytest.param(1_200, marks=pytest.mark.thorough), pytest.param(100_000, marks=pytest.mark.slow)]
+)
+async def test_a_person_of_many_memories_is_erased_while_others_write(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection, many: int
+) -> None:
+    await grow(db, clean_db, many)
     waits: list[float] = []
-    async with others_writing(clone, waits):
+    async with others_writing(clean_db, waits):
         done = await erasure.erase(db, ANA, KEYS, None)
     assert (len(done.erased), done.messages, done.is_complete) == (many, many, True)
     assert places(superuser) == set()
     assert superuser.execute("select count(*) from mnemic.erasing").fetchone() == (0,)
     living = superuser.execute("select distinct scope_key from mnemic.memories where state <> 'purged'").fetchall()
     assert living == [("user:bo",)]
-    assert problems(clone) == []
+    assert problems(clean_db) == []
     waits.sort()
     print(f"{len(waits)} writes of others: p95 {waits[len(waits) * 95 // 100]:.3f} s, longest {waits[-1]:.3f} s")
 
 
-@pytest.mark.thorough
-async def test_a_person_of_many_memories_is_erased_while_others_write(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
+@pytest.mark.parametrize(
+    "many", [pytest.param(1_200, marks=pytest.mark.thorough), pytest.param(100_000, marks=pytest.mark.slow)]
+)
+async def test_many_memories_are_rolled_back_while_others_write(
+    clean_db: Clone, superuser: psycopg.Connection, many: int
 ) -> None:
-    await grow(db, clean_db, 1_200)
-    await erase_all(db, clean_db, superuser, 1_200)
+    def counted() -> dict[str, int]:
+        counts = "select state, count(*) from mnemic.memories where scope_key = 'user:ana' group by 1"
+        return dict(superuser.execute(counts).fetchall())
 
-
-@pytest.mark.slow
-async def test_a_person_of_a_hundred_thousand_memories_is_erased_while_others_write(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    await grow(db, clean_db, 100_000)
-    await erase_all(db, clean_db, superuser, 100_000)
+    async with clean_db.database(Settings(pool_size=4, statement_timeout_seconds=300)) as db:
+        await grow(db, clean_db, many)
+        superuser.execute("vacuum analyze")
+        person, options, before, waits = Actor.person(db, ANA), RollbackOptions(), counted(), list[float]()
+        async with others_writing(clean_db, waits):
+            undone = await rollback.undo_session(person, "s1", datetime(2000, 1, 1, tzinfo=UTC), options)
+            assert (len(undone.changes), counted()) == (many, {"soft_deleted": many})
+            assert undone.op_id
+            await rollback.undo(person, [undone.op_id], options)
+            assert counted() == before
+            restored = await rollback.restore(person, KEYS[0], 0, options)
+            assert counted() == {"soft_deleted": many}
+            assert restored.op_id
+            await rollback.undo(person, [restored.op_id], options)
+            assert counted() == before
+        assert {one.left for one in await rollback.operations(person, limit=100_000)} == {0}
+    print(f"{len(waits)} writes of others, the longest {max(waits):.3f} s")
+    assert problems(clean_db) == []
 
 
 class KilledError(Exception):

@@ -201,16 +201,6 @@ async def test_nobody_works_on_or_begins_a_session_of_a_scope_key_that_is_not_th
     assert superuser.execute("select count(*) from mnemic.refinements").fetchone() == (1,)
 
 
-async def test_two_sessions_never_run_on_one_scope_key(db: Database, core: NewMemory) -> None:
-    first = await begun(db, ANA)
-    with pytest.raises(ConcurrentChangeError):
-        await begun(db, ANA)
-    await begun(db, ANA, SHARED)
-    await begun(db, MUSEUM)
-    await ended(db, ANA, first)
-    await begun(db, ANA)
-
-
 async def test_a_session_begins_and_ends_in_an_operation_and_is_never_unmade(db: Database, core: NewMemory) -> None:
     with pytest.raises(RefusedError, match="42501"):
         async with db.scoped(ANA) as scoped:
@@ -231,20 +221,6 @@ async def test_a_merge_of_what_somebody_changed_meanwhile_is_to_be_done_again(db
 
     with pytest.raises(ConcurrentChangeError, match="changed meanwhile"):
         await within(db, ANA, await begun(db, ANA), of_yesterday)
-
-
-async def test_administrators_see_figures_and_begin_none(db: Database, clean_db: Clone, core: NewMemory) -> None:
-    session = await begun(db, ANA)
-    with clean_db.as_role("mnemic_admin") as admin:
-        admin.execute("select set_config('mnemic.agent_id', 'harbor', false)")
-        assert admin.execute("select id from refinements").fetchall() == [(session.id,)]
-        for statement in (
-            "update refinements set ended = 'completed', ended_at = now()",
-            "select begin_refinement_act(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'a', 'b')",
-            "select protect_in_refinement(gen_random_uuid(), 1)",
-        ):
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                admin.execute(statement)
 
 
 # -- controls: each guard is what keeps it out
@@ -281,21 +257,6 @@ async def _end(scoped: ScopedTransaction, session: Claim) -> None:
     await take_up(scoped, session)
 
 
-def _by_a_setting(act: Act) -> Act:
-    """The act in a transaction that names a running session in a setting."""
-
-    async def acts(scoped: ScopedTransaction) -> None:
-        session = new(KEY)
-        await take_up(scoped, session)
-        await refinements.begin(scoped, session, [], target=1)
-        await pretending(session.id)(scoped)
-        await act(scoped)
-        await refinements.finish(scoped, session, "completed", [], {}, None)
-
-    return acts
-
-
-SETTING = "nullif(current_setting('mnemic.refinement_id', true), '')::uuid"
 CONTROLS: dict[str, tuple[Pretence, tuple[str, str, str]]] = {
     "no session": (lambda act: act, ("guard_memory", "not in_refinement(new.agent_id, new.scope_key)", "false")),
     "an ended session": (_in_a_session(KEY, _end), ("in_refinement", "and r.ended is null", "")),
@@ -304,7 +265,6 @@ CONTROLS: dict[str, tuple[Pretence, tuple[str, str, str]]] = {
         ("in_refinement", "and l.until > clock_timestamp()", ""),
     ),
     "another scope key's session": (_in_a_session(SHARED), ("in_refinement", "and r.scope_key = p_key", "")),
-    "a setting": (_by_a_setting, ("in_refinement", "(open_head(p_agent)).refinement_id", SETTING)),
 }
 
 

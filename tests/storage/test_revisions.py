@@ -1,6 +1,5 @@
 """What a session is told of changes, as the service's own role reads it, and how its cursor moves."""
 
-import asyncio
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -317,15 +316,3 @@ async def test_the_changes_are_one_statement_and_so_is_the_cursor(
     assert [("with told" in one, "with head" in one) for one in sent].count((True, False)) == 1
     assert [("with told" in one, "with head" in one) for one in sent].count((False, True)) == 1
     assert len(sent) == 3 + 5
-
-
-async def test_sessions_that_acknowledge_at_once_end_at_the_highest(
-    db: Database, superuser: psycopg.Connection
-) -> None:
-    await remember(db, ANA, *(memory(f"Fact {n}.") for n in range(20)))
-    await advance(db, 0)
-    await asyncio.gather(*(advance(db, revision) for revision in random.Random(2).sample(range(21), 21)))
-
-    ((rev, seen),) = cursor(superuser)
-    assert seen == 20
-    assert 2 <= rev <= 21

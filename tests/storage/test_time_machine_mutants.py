@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 from hypothesis import Phase, settings
 
-from mnemic.storage import refinements, time_machine
+from mnemic.storage import history, refinements
 from tests.support.machine import run_machines
 from tests.support.mutating import mutate
 from tests.support.server import Clone
@@ -120,10 +120,10 @@ def test_a_wrong_statement_is_found_out(fresh_db: Clone, name: str) -> None:
 
 
 def test_a_look_at_the_past_that_stops_too_early_is_found_out(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = time_machine._SQL["as_of"]
+    right = history._SQL["as_of"]
     wrong = right.replace("h.seq <= %(seq)s", "h.seq < %(seq)s")
     assert wrong != right
-    monkeypatch.setattr(time_machine, "_SQL", MappingProxyType({**time_machine._SQL, "as_of": wrong}))
+    monkeypatch.setattr(history, "_SQL", MappingProxyType({**history._SQL, "as_of": wrong}))
     with fresh_db.as_superuser() as superuser, pytest.raises(AssertionError, match=r"^past contents: "):
         run_machines(fresh_db, superuser, MOST)
 

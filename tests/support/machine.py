@@ -16,9 +16,8 @@ from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
 from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
-from tests.support.machine_agent import NOW, Real, added, draft, linked, numbered
-from tests.support.machine_pair import Act, Pair, chosen, same
-from tests.support.machine_past import BARE, KEPT, Row, Subject, drawn_alike, lineage, of_person, with_repeating
+from tests.support.machine_agent import NOW, Act, Pair, Real, added, chosen, draft, linked, numbered
+from tests.support.machine_past import BARE, KEPT, Row, Subject, drawn_alike, lineage
 from tests.support.machine_refinements import RefinementSteps
 from tests.support.machine_rollbacks import OWN, RollbackSteps
 from tests.support.server import Clone
@@ -247,21 +246,6 @@ class TimeMachine(RuleBasedStateMachine):
         self.both.done("erasure", "person", None, after | self.both.freed(after))
         self.refinement.lapse(after)
 
-    @precondition(_has_refinement)
-    @rule(is_wanted=st.sampled_from([False, False, True]))
-    def erase_person(self, is_wanted: bool) -> None:
-        """A person erases all that is theirs, and all that may repeat it; seldom, for little is left then."""
-        if not is_wanted:
-            return
-        past, now = self.both.past, self.both.past.memories()
-        gone = with_repeating(past, of_person(past))
-        erased = self.both.real.erase_person()
-        same("erased of the person", set(erased), {one for one in gone if now[one]["state"] != "purged"})
-        past.searched.clear()  # nobody else has said anything
-        after: dict[Subject, Row] = {memory_id: {**now[memory_id], **BARE} for memory_id in erased}
-        self.both.done("erasure", "person", None, after | self.both.freed(after))
-        self.refinement.lapse(after)
-
     # -- rollback, and looks at the past
 
     @precondition(_has_past)
@@ -279,11 +263,6 @@ class TimeMachine(RuleBasedStateMachine):
     def undo_the_last(self, skip: bool) -> None:
         """A rollback too: what it undid is done again."""
         self.rollback.undo([list(self.both.past.operations)[-1]], person=False, cascade=False, skip_erased=skip)
-
-    @precondition(_has_past)
-    @rule(since=CHOICE, person=YES_OR_NO, skip=YES_OR_NO)
-    def undo_session(self, since: int, person: bool, skip: bool) -> None:
-        self.rollback.undo_session(chosen(self.both.past.changes, since).ts, person=person, skip_erased=skip)
 
     @precondition(_has_refinement)
     @rule(which=CHOICE, person=YES_OR_NO, cascade=YES_OR_NO, skip=YES_OR_NO)

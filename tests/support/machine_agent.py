@@ -1,6 +1,7 @@
-"""A real agent whose memories the state machine changes, and all that the tests compare of it with the model."""
+"""A real agent and its model side by side: what is done to one is done to the other, and all of both is compared."""
 
 from asyncio import Runner
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,13 +17,16 @@ from mnemic.state.governance import PastMemory, Rollback, RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Memory, Message, NewMemory, Relation
-from mnemic.storage import erasure, time_machine
+from mnemic.storage import erasure, history, memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support.machine_past import Link, Row, Subject
+from tests.support.machine_past import CLOSED, FREED, Done, Link, Past, Row, Subject, are_twins, taken_in
 from tests.support.worlds import MORNING, memory
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
+Act = Callable[[ScopedTransaction], Awaitable[object]]
+After = Mapping[Subject, Row | None]
 
 #: A time that the database sets; the model takes it over.
 NOW = object()
@@ -119,31 +123,19 @@ class Real:
         return self.runner.run(rollback.restore(self.actor(administers), key, seq, options))
 
     def erase(self, ids: Sequence[UUID]) -> list[UUID]:
-        return self._erased(ids)
-
-    def erase_person(self) -> list[UUID]:
-        return self._erased(None)
-
-    def _erased(self, ids: Sequence[UUID] | None) -> list[UUID]:
         return [*self.runner.run(erasure.erase(self.service, self.who(), ["user:ana"], ids)).erased]
 
-    def of_session(self, keys: Sequence[str] | None, since: datetime) -> list[UUID]:
-        async def act(scoped: ScopedTransaction) -> list[UUID]:
-            return await time_machine.operations_of_session(scoped, keys, "s1", since)
-
-        return self.serve(act) if keys is not None else self.administer(act)
-
     def as_of(self, key: str, seq: int, with_closed: bool) -> list[Memory]:
-        return self.serve(lambda scoped: time_machine.as_of(scoped, key, seq, with_closed=with_closed))
+        return self.serve(lambda scoped: history.as_of(scoped, key, seq, with_closed=with_closed))
 
     def as_of_blind(self, key: str, seq: int) -> list[PastMemory]:
-        return self.administer(lambda scoped: time_machine.as_of_blind(scoped, key, seq))
+        return self.administer(lambda scoped: history.as_of_blind(scoped, key, seq))
 
     def seq_at(self, key: str, moment: datetime) -> tuple[int, int]:
         """As the person and as the administrator are told it."""
 
         async def act(scoped: ScopedTransaction) -> int:
-            return await time_machine.seq_of(scoped, key, moment)
+            return await history.seq_of(scoped, key, moment)
 
         return self.serve(act), self.administer(act)
 
@@ -196,35 +188,16 @@ def _subject(row: Mapping[str, Any]) -> Subject:
     return UUID(contents["from_id"]), UUID(contents["to_id"]), contents["relation_type"]
 
 
+#: What storing a new memory takes from it, and what it leaves open.
+_GIVEN = ("id", "kind", "scope_key", "category", "content", "subject", "subject_user_id", "importance", "private",
+          "provenance", "valid_from", "source_session_id")  # fmt: skip
+_OPEN = (*CLOSED, "tags", "valid_until", "run_id", "import_id")
+
+
 def added(new: NewMemory, who: Identity) -> Row:
     """The row that storing a new memory makes."""
-    return {
-        "id": new.id,
-        "kind": new.kind,
-        "scope_key": new.scope_key,
-        "category": new.category,
-        "content": new.content,
-        "subject": new.subject,
-        "subject_user_id": new.subject_user_id,
-        "importance": new.importance,
-        "pinned": False,
-        "protected": False,
-        "private": new.private,
-        "tags": None,
-        "provenance": new.provenance,
-        "state": "active",
-        "superseded_by": None,
-        "absorbed_at": None,
-        "consolidated_into": None,
-        "valid_from": new.valid_from,
-        "valid_until": None,
-        "purge_at": None,
-        "source_session_id": new.source_session_id,
-        "run_id": None,
-        "actor_id": who.actor,
-        "role": who.role,
-        "import_id": None,
-    }
+    row = {name: getattr(new, name) for name in _GIVEN} | dict.fromkeys(_OPEN)
+    return row | {"state": "active", "pinned": False, "protected": False, "actor_id": who.actor, "role": who.role}
 
 
 def linked(
@@ -264,3 +237,156 @@ def draft(
 def numbered(message: Message, number: int) -> Message:
     """The message with an id that sorts as the number does."""
     return replace(message, id=UUID(int=number))
+
+
+def same(what: str, real: object, model: object) -> None:
+    """Fails with a name that tells which promise was broken."""
+    assert real == model, f"{what}: {real!r} instead of {model!r}"
+
+
+def chosen(items: Sequence[Item], number: int) -> Item:
+    """0 is the newest."""
+    return items[-1 - number % len(items)]
+
+
+class Pair:
+    """The real agent, the model, and the next id."""
+
+    def __init__(self, real: Real) -> None:
+        self.real = real
+        self.past = Past()
+        self._numbers = 0
+        real.superuser.execute("insert into mnemic.agents (agent_id) values (%s)", (real.agent,))
+
+    def new_id(self) -> UUID:
+        """Ids that grow and do not depend on chance, so that a run can be repeated."""
+        self._numbers += 1
+        return UUID(int=self._numbers)
+
+    def rows(self, wanted: Callable[[Row], bool]) -> list[Row]:
+        return [row for row in self.past.memories().values() if wanted(row)]
+
+    def open(self, key: str, *kinds: str) -> list[Row]:
+        """Living memories that the service may change."""
+        return self.rows(
+            lambda row: (
+                row["scope_key"] == key and row["kind"] in kinds and row["state"] == "active" and not row["protected"]
+            )
+        )
+
+    def read(self, row: Row) -> Memory:
+        """As the service reads a memory before it changes it."""
+        found = self.real.serve(lambda scoped: memories.find(scoped, row["id"]))
+        assert found, "a memory that can be chosen is there"
+        return found
+
+    def storable(self, new: Sequence[NewMemory]) -> list[NewMemory]:
+        """Those without a living twin, which may be another new one."""
+        living = self.rows(lambda row: row["state"] == "active")
+        stored = []
+        for one in new:
+            row = added(one, self.real.who())
+            if not any(are_twins(row, other) for other in living):
+                living.append(row)
+                stored.append(one)
+        return stored
+
+    def twins_of(self, row: Row) -> bool:
+        """Whether a living memory stands where this one would."""
+        return any(are_twins(row, other) for other in self.rows(lambda other: bool(other["state"] == "active")))
+
+    def freed(self, erased: Mapping[Subject, Row]) -> dict[Subject, Row]:
+        """What erased memories had taken in stands for itself again, but for what a living memory says."""
+        living = self.rows(lambda row: row["state"] == "active" and row["id"] not in erased)
+        freed: dict[Subject, Row] = {}
+        waiting = taken_in(self.past, erased)
+        for row in sorted(self.rows(lambda row: row["id"] in waiting), key=lambda row: str(row["id"])):
+            if not any(are_twins(row, other) for other in living):
+                freed[row["id"]] = {**row, **FREED}
+                living.append(freed[row["id"]])
+        return freed
+
+    def operate(
+        self,
+        reason: str,
+        session: str | None,
+        after: After,
+        acts: Sequence[Act],
+        gone: Sequence[UUID] = (),
+    ) -> None:
+        """One operation of the service, and what the model says of it.
+
+        Args:
+            gone: the memories that take what they rest on out of search.
+        """
+
+        async def operation(scoped: ScopedTransaction) -> None:
+            await scoped.begin_operation(reason)
+            for act in acts:
+                await act(scoped)
+
+        self.real.serve(operation, session)
+        self.done(reason, "agent", session, after, gone=gone)
+
+    def done(
+        self,
+        reason: str,
+        actor_kind: str,
+        session: str | None,
+        after: After,
+        *,
+        gone: Sequence[UUID] = (),
+        back: Sequence[UUID] = (),
+        refinement: UUID | None = None,
+        events: Mapping[str, int] | None = None,
+    ) -> UUID | None:
+        """Writes into the model what the database has to have done, and compares; the operation's id, if it is one.
+
+        Args:
+            refinement: the session that all of it is part of.
+            events: how often what happens, where that is not told by what changed.
+        """
+        told = self.real.told(len(self.past.changes))
+        same("what changed", {row.subject for row in told}, set(after))
+        same("the refinement of what changed", {row.refinement for row in told}, {refinement} if told else set())
+        if events is not None:
+            same("what happened", Counter(row.event for row in told), Counter(events))
+        op_ids = {row.op_id for row in told}
+        assert len(op_ids) <= 1, "one operation"
+        for op_id in op_ids:
+            done = Done(op_id, reason, actor_kind, session, refinement)
+            self.past.write(done, self._timed(after), [(row.subject, row.ts) for row in told])
+        self.past.hide(gone)
+        self.past.show(back)
+        self.compare()
+        return next(iter(op_ids), None)
+
+    def _timed(self, after: After) -> After:
+        real: dict[Any, Row] = {**self.real.memories()[0], **self.real.links()}
+        return {
+            subject: row and {name: real[subject][name] if value is NOW else value for name, value in row.items()}
+            for subject, row in after.items()
+        }
+
+    def compare(self) -> None:
+        """Rows, versions, relations, entries, sources: all of them, after every step."""
+        model = self.past.memories()
+        rows, versions = self.real.memories()
+        same("memories", rows, model)
+        same("versions", versions, {memory_id: self.past.version(memory_id) for memory_id in model})
+        same("relations", self.real.links(), self.past.links())
+        indexed = {memory_id: row for memory_id, row in model.items() if _has_entry(row)}
+        of_memories, of_messages = self.real.entries({memory_id: row["content"] for memory_id, row in indexed.items()})
+        searched = {one: Entry(_is_searched(row), True, one in self.past.vectors) for one, row in indexed.items()}
+        same("searched memories", of_memories, searched)
+        same("searched messages", of_messages, self.past.searched)
+        pairs = {(memory_id, said) for memory_id, messages in self.past.sources.items() for said in messages}
+        same("sources", self.real.sources(), pairs)
+
+
+def _has_entry(row: Row) -> bool:
+    return row["kind"] in memories.INDEXED and row["state"] != "purged"
+
+
+def _is_searched(row: Row) -> bool:
+    return bool(row["state"] == ("absorbed" if row["kind"] == "reflection" else "active"))

@@ -19,18 +19,19 @@ Subject = UUID | Link | str
 World = dict[Subject, Row]
 
 KEPT = ("active", "absorbed")
+#: What becomes of a reflection whose consolidation was erased.
+FREED: Row = {"state": "active", "absorbed_at": None, "consolidated_into": None}
+#: What a memory becomes that was not there yet.
+CLOSED: Row = {**FREED, "state": "soft_deleted", "superseded_by": None, "purge_at": None}
 #: What an erasure leaves of a memory.
 BARE: Row = {
+    **CLOSED,
     "state": "purged",
     "content": "",
     "subject": "",
     "tags": None,
     "protected": False,
     "pinned": False,
-    "superseded_by": None,
-    "absorbed_at": None,
-    "consolidated_into": None,
-    "purge_at": None,
 }
 
 
@@ -172,28 +173,6 @@ def are_twins(one: Row, other: Row) -> bool:
         return False
     said = (one["content"], one["subject_user_id"]) == (other["content"], other["subject_user_id"])
     return said or one["kind"] == "consolidation"
-
-
-def of_person(past: Past) -> set[UUID]:
-    """The memories in Ana's own scope keys, and those that what she said went into. Nobody else has said anything."""
-    said = any(past.sources.values())
-    return {
-        memory_id
-        for memory_id, row in past.memories().items()
-        if row["scope_key"] == "user:ana" or past.sources[memory_id] or (said and row["source_session_id"] == "s1")
-    }
-
-
-def with_repeating(past: Past, memory_ids: Iterable[UUID]) -> set[UUID]:
-    """With these those that may repeat what they say, now or back then."""
-    found: set[UUID] = set()
-    waiting = list(memory_ids)
-    while waiting:
-        memory_id = waiting.pop()
-        if memory_id not in found:
-            found.add(memory_id)
-            waiting += _repeating(past, memory_id)
-    return found
 
 
 def lineage(past: Past, memory_ids: Iterable[UUID]) -> set[UUID]:

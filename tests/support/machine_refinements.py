@@ -12,8 +12,7 @@ from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import memories, refinements
 from mnemic.storage.refinements import Claim
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support.machine_agent import added, draft, linked
-from tests.support.machine_pair import Act, Pair, chosen, same
+from tests.support.machine_agent import Act, Pair, added, chosen, draft, linked, same
 from tests.support.machine_past import Row, Subject, are_twins
 from tests.support.stored_refinements import take_up
 from tests.support.worlds import MODEL, direction
@@ -164,10 +163,8 @@ class RefinementSteps:
 
     def update(self, key: str, which: int, content: str) -> None:
         """Another text and, where it is searched, its vector."""
-        open_now = self._both.open(key, *STANDING)
-        if not open_now:
+        if not (row := self._pick(key, which, *STANDING)):
             return
-        row = chosen(open_now, which)
         after = {**row, "content": content}
         if content == row["content"] or (self._both.twins_of(after) and row["kind"] != "consolidation"):
             return
@@ -183,10 +180,8 @@ class RefinementSteps:
         self._done(key, "update", {row["id"]: after}, {"UPDATE": 1})
 
     def delete(self, key: str, which: int) -> None:
-        open_now = self._both.open(key, *MERGEABLE)
-        if not open_now:
+        if not (row := self._pick(key, which, *MERGEABLE)):
             return
-        row = chosen(open_now, which)
 
         async def act(scoped: ScopedTransaction) -> None:
             memory = await memories.find(scoped, row["id"])
@@ -199,10 +194,8 @@ class RefinementSteps:
         self._done(key, "delete", {row["id"]: {**row, "state": "soft_deleted"}}, {"DELETE": 1}, gone=gone)
 
     def protect(self, key: str, which: int) -> None:
-        open_now = self._both.open(key, *MERGEABLE)
-        if not open_now:
+        if not (row := self._pick(key, which, *MERGEABLE)):
             return
-        row = chosen(open_now, which)
 
         async def act(scoped: ScopedTransaction) -> None:
             (entry,) = [entry for entry in await self._ledger(scoped, key) if entry.id == row["id"]]
@@ -237,10 +230,8 @@ class RefinementSteps:
 
     def leave_open(self, key: str, which: int) -> None:
         """The session's transaction goes on with an operation that is none of its own."""
-        open_now = self._both.open(key, *STANDING)
-        if not open_now:
+        if not (row := self._pick(key, which, *STANDING)):
             return
-        row = chosen(open_now, which)
 
         async def act(scoped: ScopedTransaction) -> None:
             await scoped.begin_operation("privacy")
@@ -251,6 +242,10 @@ class RefinementSteps:
         self._both.done("privacy", "agent", "s1", after)
 
     # -- what all of them do
+
+    def _pick(self, key: str, which: int, *kinds: str) -> Row | None:
+        open_now = self._both.open(key, *kinds)
+        return chosen(open_now, which) if open_now else None
 
     async def _ledger(self, scoped: ScopedTransaction, key: str) -> list[LedgerEntry]:
         """As it is shown, and as the model says."""

@@ -15,21 +15,8 @@ from mnemic.state.errors import (
     UnknownOperationError,
 )
 from mnemic.state.governance import LaterOperation, Rollback, RollbackOptions, StateChange
-from tests.support.machine_pair import Pair, same
-from tests.support.machine_past import KEPT, Past, Row, Subject, World, are_twins, stands
-
-#: What a memory becomes that was not there yet.
-CLOSED = {
-    "state": "soft_deleted",
-    "superseded_by": None,
-    "absorbed_at": None,
-    "consolidated_into": None,
-    "purge_at": None,
-}
-
-
-#: What becomes of a reflection whose consolidation was erased.
-FREED = {"state": "active", "absorbed_at": None, "consolidated_into": None}
+from tests.support.machine_agent import Pair, same
+from tests.support.machine_past import CLOSED, FREED, KEPT, Past, Row, Subject, World, are_twins, stands
 
 
 @dataclass(frozen=True)
@@ -204,21 +191,6 @@ class RollbackSteps:
         if undone and len(ops) == 1:
             (undo_of,) = {told.undo_of for told in self._real.told(0) if told.op_id == undone}
             same("what was undone", undo_of, ops[0])
-
-    def undo_session(self, since: datetime, *, person: bool, skip_erased: bool) -> None:
-        """All that agents did in the session since a moment; of that, a person undoes what is their own."""
-        past, keys = self._both.past, OWN if person else None
-        formed = {
-            change.op_id
-            for _, change in past.touched(past.operations, keys)
-            if past.operations[change.op_id].session_id == "s1"
-            and past.operations[change.op_id].actor_kind == "agent"
-            and change.ts >= since
-        }
-        found = self._real.of_session(keys, since)
-        same("operations of the session", set(found), formed)
-        ops = [op_id for op_id in past.operations if op_id in formed]
-        self.undo(ops, person=person, cascade=True, skip_erased=skip_erased)
 
     def restore(self, key: str, seq: int, *, administers: bool, skip_erased: bool) -> None:
         seq = self._whole(key, seq)
