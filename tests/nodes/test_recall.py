@@ -10,13 +10,12 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from psycopg.conninfo import make_conninfo
 
 from mnemic.operations.recall.context import fit_facts
 from mnemic.policy.text.tokens import count_tokens
 from mnemic.prompts.memory_context import PREAMBLE, memory_line
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import CategoryRefusedError, ConfigurationError, DatabaseUnavailableError, MissingIdentityError
+from mnemic.state.errors import CategoryRefusedError, ConfigurationError, MissingIdentityError
 from mnemic.state.records import Memory, Standing
 from tests.nodes.bees import ANA, BEES, GREETING, PAST, SESSION, WISH, fill
 from tests.prompts.test_memory_context import memory as stored
@@ -81,17 +80,6 @@ async def test_the_context_is_one_element_that_says_what_it_is(memory: Mnemic, m
     assert f"- [2 March 2026] {BEES}" in lines
     assert context["tokens"] == count_tokens(context["context"])
     assert {found["content"] for found in context["memories"]} >= {BEES}
-
-
-async def test_a_recall_runs_where_nothing_can_be_written(clean_db: Clone, model: LoopbackModel) -> None:
-    reading = make_conninfo(clean_db.service_dsn, options="-c default_transaction_read_only=on")
-    async with scripted_memory(clean_db, model) as writer:
-        await fill(writer, model)
-    async with scripted_memory(clean_db, model, database_url=reading) as reader:
-        for question in (PAST, NAMES, GREETING):
-            assert WISH in (await reader.recall(ANA, question))["context"]
-        with pytest.raises(DatabaseUnavailableError, match="read-only"):  # else the test would say nothing
-            await reader.observe(SESSION, turns("One more."))
 
 
 @pytest.mark.parametrize("budget", [1, 40, 100, 400])

@@ -313,16 +313,6 @@ async def test_an_erasure_takes_what_waits_with_the_memory(
     assert words(superuser) == {"Hello again."}
 
 
-async def test_an_erased_person_leaves_no_words_that_wait(
-    strict: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    model.answer(FACTS, facts(BEES, nothing_else=False))
-    await form(strict)
-    await strict.erase_person(ANA)
-
-    assert words(superuser) == set()
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("statement", ["forget_due", "forget_later"])
 async def test_control_a_service_that_does_not_wait_is_found_out(
