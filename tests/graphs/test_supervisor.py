@@ -13,6 +13,7 @@ from mnemic.nodes.supervisor import MOST_CALLING
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED
 from mnemic.state.errors import InvalidInputError, ModelError, ModelOutputError
+from tests.support.agents import stored
 from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, Reply, Request, calling
 from tests.support.scripted import FACTS, asked, fact, facts, last_prompt
@@ -32,11 +33,6 @@ from tests.support.supervised import (
 )
 
 
-def stored(superuser: psycopg.Connection) -> list[tuple[str, str]]:
-    rows = superuser.execute("select role, content from mnemic.messages where session_id = 'friday' order by 1, 2")
-    return [(role, content) for role, content in rows]
-
-
 async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
@@ -51,7 +47,7 @@ async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
     assert "You are the harbour master." in system_of(request)
     assert [item.text for item in done["messages"]] == [QUESTION, SAID]
     assert set(done) == {"messages"}
-    assert stored(superuser) == [("assistant", SAID), ("user", QUESTION)]
+    assert stored(superuser) == [("user", QUESTION), ("assistant", SAID)]
 
 
 async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
