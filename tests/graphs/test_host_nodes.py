@@ -284,28 +284,22 @@ async def test_a_hosts_mistake_is_an_error_and_nothing_is_stored(
     assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (0,)
 
 
-async def stored_of_a_talk(memory: Mnemic, superuser: psycopg.Connection) -> list[str]:
-    """What is stored of a conversation that the memory had its words in."""
-    told = query_answer([{"id": "1", "category": "projects", "text": f"[projects] {KEPT}"}])
+@pytest.mark.parametrize("known", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["", "control"])
+async def test_what_the_memory_told_is_not_stored_again(
+    memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """The control does not know a tool's answer by its first sentence."""
+    answer = query_answer([{"id": "1", "category": "projects", "text": f"[projects] {KEPT}"}])
     talk = [
         {"role": "user", "content": "Bees?"},
-        {"role": "tool", "content": told},
+        {"role": "tool", "content": answer},
         {"role": "tool", "content": "The quay is open."},
         {"role": "assistant", "content": f"<MemoryContext>{KEPT}</MemoryContext> On the quay."},
     ]
+    if not known:
+        monkeypatch.setattr("mnemic.operations.messages.incoming.PREAMBLE", "another sentence")
     await memory.observe(FRIDAY, talk)
 
-    rows = superuser.execute("select content from mnemic.messages order by content").fetchall()
-    return [content for (content,) in rows]
-
-
-async def test_what_the_memory_told_is_not_stored_again(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    assert await stored_of_a_talk(memory, superuser) == ["Bees?", "On the quay.", "The quay is open."]
-
-
-@pytest.mark.thorough
-async def test_control_a_tools_answer_that_is_not_known_is_stored(
-    memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mnemic.operations.messages.incoming.PREAMBLE", "another sentence")
-    assert CANARY in str(await stored_of_a_talk(memory, superuser))
+    rows = {content for (content,) in superuser.execute("select content from mnemic.messages").fetchall()}
+    assert (rows == {"Bees?", "On the quay.", "The quay is open."}) == known
+    assert (CANARY in str(rows)) != known
