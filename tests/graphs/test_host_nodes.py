@@ -76,40 +76,22 @@ def host(memory: Mnemic, state: Any = Turn, seen: list[Any] | None = None, **rec
     return in_sequence(state, {**nodes, "observe": memory.observe_node(), "form": memory.formation_node()})
 
 
-async def saved_by(
-    state: Any, clone: Clone, model: LoopbackModel, savers: Savers, durability: Durability
-) -> tuple[list[Any], str]:
-    """What the host's own node saw in a turn that was recalled for, and all that the saver wrote down."""
+@both_savers
+@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
+@pytest.mark.parametrize("state", [Turn, pytest.param(LeakyTurn, marks=pytest.mark.thorough)], ids=["", "control"])
+async def test_the_context_reaches_the_host_and_no_checkpoint(
+    fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability, state: Any
+) -> None:
     seen: list[Any] = []
-    async with scripted_memory(clone, model) as memory, savers(clone) as (saver, everything):
+    async with scripted_memory(fresh_db, model) as memory, savers(fresh_db) as (saver, everything):
         await remember(memory, model)
         graph = host(memory, state, seen).compile(checkpointer=saver)
         await graph.ainvoke(said(QUESTION), THREAD, context=FRIDAY, durability=durability)
-        return seen, await everything()
+        saved = await everything()
 
-
-@both_savers
-@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
-async def test_the_context_reaches_the_host_and_no_checkpoint(
-    fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability
-) -> None:
-    (seen,), saved = await saved_by(Turn, fresh_db, model, savers, durability)
-
-    assert KEPT in seen["memory_context"]
-    assert WISH in seen["memory_context"]
+    assert [KEPT in turn["memory_context"] and WISH in turn["memory_context"] for turn in seen] == [True]
     assert VISIBLE in saved
-    assert CANARY not in saved
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
-async def test_control_a_channel_of_the_hosts_own_making_is_saved(
-    fresh_db: Clone, model: LoopbackModel, durability: Durability
-) -> None:
-    (seen,), saved = await saved_by(LeakyTurn, fresh_db, model, in_postgres, durability)
-
-    assert KEPT in seen["memory_context"]
-    assert CANARY in saved
+    assert (CANARY in saved) == (state is LeakyTurn)
 
 
 async def test_an_interrupt_loses_the_context_until_a_recall_runs_again(fresh_db: Clone, model: LoopbackModel) -> None:
