@@ -17,7 +17,7 @@ from mnemic.policy.categories import Categories
 from mnemic.prompts.supervise import SUBAGENTS
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import SupervisorInput, SupervisorState
-from mnemic.tools import make_tools
+from mnemic.tools.memory import make_tools
 from mnemic.tools.subagents import subagent
 
 SupervisorGraph = CompiledStateGraph[SupervisorState, Identity, SupervisorInput, SupervisorInput]
@@ -71,16 +71,10 @@ def _after_answer(state: SupervisorState) -> str:
 
 def _tools(provide: Provider, categories: Categories | None) -> list[BaseTool]:
     """The supervisor's own, and a sub-agent for each other role with the tools of that role."""
-
-    def of(role: str) -> list[BaseTool]:
-        if categories is None:
-            return make_tools(provide, role)
-        allowed, writable = categories.of_role(role).categories, categories.writable(role)
-        return make_tools(provide, role, allowed=allowed, writable=writable)
-
     # a categories file may leave roles out
     helpers = [role for role in SUBAGENTS if categories is None or role in categories.allowlists]
-    return [*of("supervisor"), *(subagent(provide, role, of(role)) for role in helpers)]
+    subagents = [subagent(provide, role, make_tools(provide, role, categories)) for role in helpers]
+    return [*make_tools(provide, "supervisor", categories), *subagents]
 
 
 graph = build_supervisor(from_environment, recall_graph, formation_graph)

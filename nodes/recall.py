@@ -16,9 +16,7 @@ from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.policy.recall.delta import SIGNS, header
 from mnemic.policy.recall.heuristics import search_reason
-from mnemic.policy.text.hygiene import clean_question
-from mnemic.policy.text.names import display_name
-from mnemic.policy.text.tokens import count_tokens, fit
+from mnemic.policy.text.shape import clean_question, count_tokens, display_name, fit
 from mnemic.prompts.memory_context import found_line, render_context
 from mnemic.state.checking import validate
 from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError

@@ -13,7 +13,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 from pydantic import ValidationError
 
-from mnemic.models.converse import run_answer
+from mnemic.models.tool_calls import run_answer
 from mnemic.operations.agent_settings import agent_settings
 from mnemic.operations.explicit.forget import forgettable
 from mnemic.operations.formation.form import FormationGraph, form_later
@@ -23,8 +23,8 @@ from mnemic.operations.run.graph import SupervisorNode, metered, stream_progress
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.operations.turn import RecallGraph, observe_turn, recall_turn
-from mnemic.prompts.explicit import ForgetArguments
 from mnemic.prompts.supervise import DECLINED, system_prompt
+from mnemic.prompts.tools import ForgetArguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import SUPERVISOR, Identity
 from mnemic.state.supervisor import Asking, Consent, Question, SupervisorState

@@ -15,9 +15,9 @@ from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import InvalidInputError, MnemicError
 from mnemic.state.graphs import RecallOutput, SearchMode
-from mnemic.state.host import MemoryState
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, Observed
+from mnemic.state.supervisor import MemoryState
 from mnemic.storage import inbox, revisions
 from mnemic.storage.transaction import ScopedTransaction
 

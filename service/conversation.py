@@ -1,22 +1,29 @@
-"""A conversation as methods of `Mnemic`: the context for a turn, what was said goes in, memories are formed of it."""
+"""A conversation as methods of `Mnemic`: recall and observe around a turn; form, consolidate, refine what it left."""
 
 from collections.abc import Sequence
+from typing import cast
+from uuid import uuid4
 
 from pydantic import SkipValidation
 
 from mnemic.operations.formation.form import consolidate, form_later, form_pending, formation_name
+from mnemic.operations.governance import rollback
+from mnemic.operations.governance.actor import Actor
 from mnemic.operations.messages.incoming import HostMessage
+from mnemic.operations.run.graph import release_lease_on_error, run_graph
 from mnemic.operations.turn import RecallOptions, observe, recall
 from mnemic.service.base import MemoryBase
-from mnemic.state.checking import Seq, check_arguments
-from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput, SearchMode
+from mnemic.state.checking import Limit, Seq, check_arguments
+from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease, RecallOutput, SearchMode
 from mnemic.state.identity import AnyIdentity
+from mnemic.state.identity import scope_key as key_of
 from mnemic.state.query import BudgetTokens
 from mnemic.state.records import Observed
+from mnemic.state.refinement import Refinement, RefinementResult
 
 
 class Conversation(MemoryBase):
-    """What is done around each turn of a conversation, and when it is over."""
+    """What is done around each turn of a conversation, when it is over, and with what many of them have left."""
 
     @check_arguments
     async def recall(
@@ -71,7 +78,7 @@ class Conversation(MemoryBase):
 
         Raises:
             InvalidInputError: no session in the identity, an item that is no message, more than 100,000 of them, or a
-                revision that no recall of this agent can have returned; nothing was written.
+                revision that no recall of this agent can have release_lease_on_error; nothing was written.
             RefusedIdentityError: a message names another speaker; nothing was written.
         """
         return await observe(self.resources, identity, messages, revision=revision, several_speakers=several_speakers)
@@ -115,3 +122,37 @@ class Conversation(MemoryBase):
             force: also below the threshold, and without the wait after a failure.
         """
         return await consolidate(self.resources, self.graphs.consolidation, identity, scope_key, force=force)
+
+    @check_arguments
+    async def refine(
+        self, identity: AnyIdentity, scope_key: str | None = None, *, force: bool = False, dry_run: bool = False
+    ) -> RefinementResult:
+        """Refines the core memory of one scope key, where it has outgrown its budget; goes on with what was broken off.
+
+        Its agent, the configured `agent` model in the agent's persona, merges, shortens, deletes and protects memories
+        by tools that exist in this session alone. Each act is an operation of its own; `undo_refinement` undoes all.
+
+        Args:
+            scope_key: whose memory, such as `user:ana`; None: the agent's own.
+            force: also where the memory is within its budget.
+            dry_run: only tells what there is to do.
+
+        Raises:
+            RefinementRunningError: another one of the same scope key is running; the message tells for how long.
+            RefinementOverError: this run was frozen for so long that another one has taken the session up.
+            ModelError: the model failed; what was done stays done, and the next call goes on.
+            CategoryRefusedError: the identity's role does not read what is always in context.
+            InvalidInputError: the scope key is none of the identity's.
+        """
+        key = scope_key or key_of("agent", identity.agent_id)
+        given = {"scope_key": key, "force": force, "dry_run": dry_run}
+        run_id = uuid4()
+        # a cancellation between two nodes reaches neither
+        async with release_lease_on_error(self.resources, identity, Lease("refinement", key, run_id)):
+            return cast(RefinementResult, await run_graph(self.graphs.refinement, given, identity, run_id))
+
+    @check_arguments
+    async def refinements(self, identity: AnyIdentity, *, limit: Limit = 100) -> list[Refinement]:
+        """Refinements of the identity's scope keys, newest first: figures only."""
+        actor = Actor(self.resources.database, identity, identity.scope_keys)
+        return await rollback.list_refinements(actor, limit=limit)

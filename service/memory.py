@@ -7,22 +7,25 @@ from typing import Any, Self
 from pydantic import SkipValidation
 
 from mnemic.operations import agent_settings
+from mnemic.operations.governance import audit, retention, rollback
+from mnemic.operations.governance.actor import Actor
 from mnemic.operations.run.resources import open_resources
 from mnemic.service.conversation import Conversation
 from mnemic.service.explicit_memory import ExplicitMemory
-from mnemic.service.governance.person import OwnMemories
+from mnemic.service.governance.time_machine import TimeMachine
 from mnemic.service.hosts.hosting import Hosting
-from mnemic.service.refining import OwnRefinement
-from mnemic.service.threads import Threads
-from mnemic.state.checking import check_arguments
-from mnemic.state.identity import AnyIdentity
-from mnemic.state.records import ScopeSettings
+from mnemic.state.checking import MAX_LISTED, AnyId, Moment, check_arguments, to_uuid
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.governance import Erasure
+from mnemic.state.identity import AnyIdentity, Identity, to_identity
+from mnemic.state.kinds import Usage
+from mnemic.state.records import Memory, ScopeSettings
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
+from mnemic.storage.erasure import Progress
 from mnemic.storage.opening import describe_database
 
 
-class Mnemic(Conversation, ExplicitMemory, Hosting, OwnRefinement, OwnMemories, Threads):
+class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
     """Long-term memory for agents. Open one with `async with Mnemic.open() as memory:`.
 
     Every method takes the `Identity` of the run; it sees and writes that identity's scope keys and nothing else. The
@@ -81,3 +84,96 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, OwnRefinement, OwnMemories, 
     async def usage(self, identity: AnyIdentity) -> list[Usage]:
         """Tokens the agent has used, by step and model."""
         return await agent_settings.token_usage(self.resources, identity)
+
+    # -- governance of what belongs to the identity's user and session; for all else there is `Administration`
+
+    def _acting(self, whose: Identity) -> Actor:
+        return Actor.person(self.resources.database, to_identity(whose))
+
+    @check_arguments
+    async def as_of(
+        self, identity: AnyIdentity, scope_key: str, moment: Moment, *, with_closed: bool = False
+    ) -> list[Memory]:
+        """The memories of one of the identity's scope keys as they were at a moment, newest first.
+
+        Of those erased since, no more than a row with the state `purged` and without content.
+
+        Args:
+            moment: as in `restore`; a seq within an operation is taken literally.
+            with_closed: those too that were superseded, absorbed or soft-deleted by then.
+
+        Raises:
+            CategoryRefusedError: the identity's role has no allowlist.
+            InvalidInputError: the scope key is none of the identity's, or a value cannot be used.
+        """
+        allowlist = self.resources.categories.of_role(identity.role)
+        database = self.resources.database
+        return await rollback.as_of(database, identity, allowlist, scope_key, moment, with_closed=with_closed)
+
+    @check_arguments
+    async def erase(
+        self, identity: AnyIdentity, *memory_ids: AnyId, dry_run: bool = False, progress: Progress | None = None
+    ) -> Erasure:
+        """Erases memories of the person for good, protected ones too, with every kept message that says what they say.
+
+        Gone are contents, vectors, and what the history holds of them; ids, times and digests stay, so that the audit
+        chain still verifies. With a memory goes where its words live on among the person's own: what replaced it or was
+        replaced by it, what it was merged into or made of, a consolidation that took it in (docs/erasure.md). What
+        others said and what is shared stays. Threads stay as they are: delete them with
+        `prune_threads(..., keep_latest=False)`.
+
+        An erasure that was broken off goes on with the next one.
+
+        Args:
+            memory_ids: what `memories` lists, with `with_closed` those too that are no longer in force, or messages of
+                the person that `query` found.
+            dry_run: erases nothing, and returns what goes, and what stays and why.
+            progress: called after each step with how much is erased, and how much is left.
+
+        Returns:
+            What was erased; unknown, foreign and erased ids are left out.
+
+        Raises:
+            InvalidInputError: no user and no session in the identity, or no ids.
+        """
+        if not 0 < len(memory_ids) <= MAX_LISTED:
+            raise InvalidInputError(f"memory_ids: name 1 to {MAX_LISTED} memories; `memories` lists them")
+        wanted = [to_uuid(memory_id) for memory_id in memory_ids]
+        return await retention.erase(self._acting(identity), wanted, dry_run=dry_run, progress=progress)
+
+    @check_arguments
+    async def erase_person(
+        self, identity: AnyIdentity, *, dry_run: bool = False, progress: Progress | None = None
+    ) -> Erasure:
+        """Erases all that the agent has of the identity's user: memories of and about them, and what they said.
+
+        Their messages go with the answers to them, sessions in which nobody else spoke go whole, and so does every
+        memory that any of it went into, in shared scope keys too. Their threads go as well. What other people said
+        stays (docs/erasure.md).
+
+        It is done in steps, between which others write; one that was broken off goes on where it is called again.
+
+        Args:
+            dry_run: as in `erase`.
+            progress: as in `erase`.
+
+        Raises:
+            InvalidInputError: no user in the identity.
+        """
+        return await retention.erase(self._acting(identity), None, dry_run=dry_run, progress=progress)
+
+    @check_arguments
+    def export_audit(self, identity: AnyIdentity) -> AsyncIterator[str]:
+        """The lines (JSON) of a file with what happened to the person's own memories, as parts of the agent's chain.
+
+        What it shows was not changed, moved, or taken from another chain. Whether a row shown as somebody else's is the
+        person's own, only who runs the database can tell.
+
+        Of the identity's user and session every row with its contents, where they were not erased; of all others the
+        hashes alone that hold the chain together. `check_export` or sha256 alone checks it.
+
+        Raises:
+            CategoryRefusedError: the identity's role is not `owner`: this is the person's own view, and no agent's.
+            InvalidInputError: no user and no session in the identity.
+        """
+        return audit.export(self._acting(identity))

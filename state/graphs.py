@@ -15,10 +15,9 @@ from uuid import UUID
 from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
-from mnemic.state.changes import Delta
-from mnemic.state.formation import Account, Closing, Neighbour, Repeat
+from mnemic.state.formation import Account, Closing, Repeat, SimilarFact
 from mnemic.state.kinds import Extraction, FormationReason
-from mnemic.state.query import BudgetTokens
+from mnemic.state.query import BudgetTokens, Delta
 from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
@@ -128,8 +127,8 @@ class FormationState(FormationInput, FormationOutput, total=False):
     vectors: Annotated[dict[UUID, list[float]], UntrackedValue]
     #: Whether anything in the batch was said in confidence.
     private: Annotated[bool, UntrackedValue]
-    #: What a decision is needed on.
-    neighbours: Annotated[list[Neighbour], UntrackedValue]
+    #: What a decision is needed on: by the id of a new fact, those in its check band.
+    neighbours: Annotated[dict[UUID, list[SimilarFact]], UntrackedValue]
     closing: Annotated[list[Closing], UntrackedValue]
     repeats: Annotated[list[Repeat], UntrackedValue]
     #: Reflections and the episode.

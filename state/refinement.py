@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 from uuid import UUID
 
 from langgraph.channels import UntrackedValue
@@ -206,21 +206,7 @@ class Refinement:
 
     def as_result(self) -> RefinementState:
         """An ended session as what a refinement answers."""
-        return {
-            "scope_key": self.scope_key,
-            "outcome": "ended",
-            "refinement_id": str(self.id),
-            "ended": self.ended,
-            "tokens_before": self.tokens_before,
-            "tokens_after": self.tokens_after or 0,
-            "target_tokens": self.target_tokens,
-            "memories_before": self.memories_before,
-            "memories_after": self.memories_after or 0,
-            "duplicates": self.duplicates,
-            "merged": self.merged,
-            "updated": self.updated,
-            "deleted": self.deleted,
-            "protected": self.protected,
-            "steps": self.steps,
-            "journal_id": str(self.journal_id) if self.journal_id else None,
-        }
+        figures = {name: getattr(self, name) for name in RefinementResult.__annotations__ if hasattr(self, name)}
+        journal = str(self.journal_id) if self.journal_id else None
+        ids = {"refinement_id": str(self.id), "journal_id": journal}
+        return cast("RefinementState", {**figures, **ids, "outcome": "ended"})

@@ -3,13 +3,11 @@
 A lease saves model calls and nothing else: who outlives his lease finds at his save that others were faster.
 """
 
-from collections.abc import Mapping
 from typing import Literal
 
 from mnemic.state.graphs import Lease, Waits
 from mnemic.state.settings import Settings
-from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("leases")
 
@@ -24,36 +22,35 @@ async def claim(scoped: ScopedTransaction, lease: Lease, settings: Settings, *, 
     Returns:
         How many runs on it brought nothing usable so far; None where somebody holds it, or it waits and nobody insists.
     """
-    values = {**_values(lease), "seconds": settings.lease_seconds, "forced": forced}
-    row = await (await scoped.execute(_SQL["claim"], values)).fetchone()
-    return int(row[0]) if row else None
+    values = {**lease._asdict(), "seconds": settings.lease_seconds, "forced": forced}
+    claimed = await scoped.tuples(_SQL["claim"], values)
+    return int(claimed[0][0]) if claimed else None
 
 
 async def renew(scoped: ScopedTransaction, lease: Lease, settings: Settings) -> bool:
     """Holds the work for as long again; False where the lease has passed to somebody else, or has expired."""
-    return bool(await scoped.tuples(_SQL["renew"], {**_values(lease), "seconds": settings.lease_seconds}))
+    return bool(await scoped.tuples(_SQL["renew"], {**lease._asdict(), "seconds": settings.lease_seconds}))
 
 
 async def waits_for(scoped: ScopedTransaction, lease: Lease) -> Waits:
     """Why a claim was refused."""
-    row = await (await scoped.execute(_SQL["waits_for"], _values(lease))).fetchone()
-    return "backoff" if row and row[0] else "leased"
+    return "backoff" if (True,) in await scoped.tuples(_SQL["waits_for"], lease._asdict()) else "leased"
 
 
 async def begin_anew(scoped: ScopedTransaction, lease: Lease) -> None:
     """Counts the tries of a held lease anew, for other messages than those that failed."""
-    await scoped.execute(_SQL["begin_anew"], _values(lease))
+    await scoped.execute(_SQL["begin_anew"], lease._asdict())
 
 
 async def finish(scoped: ScopedTransaction, lease: Lease) -> None:
     """Ends a lease whose work is done; nothing happens where it has passed to somebody else."""
-    await scoped.execute(_SQL["finish"], _values(lease))
+    await scoped.execute(_SQL["finish"], lease._asdict())
 
 
 async def give_back(scoped: ScopedTransaction, lease: Lease, settings: Settings, failure: Failure) -> None:
     """Ends a lease whose work was not done, with the wait that the failure asks for."""
-    values: Mapping[str, object] = {
-        **_values(lease),
+    values = {
+        **lease._asdict(),
         "tries": 1 if failure == "unusable" else 0,
         "failures": 0 if failure == "interrupted" else 1,
         "first_wait": settings.retry_seconds,

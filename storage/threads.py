@@ -7,7 +7,7 @@ trigger keeps one row for each thread in `supervisor_checkpoints`, in the transa
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, LiteralString, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -23,9 +23,9 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg import AsyncCursor
 from psycopg.rows import DictRow
 
-from mnemic.state.threads import ThreadStatus
+from mnemic.state.supervisor import ThreadStatus
 from mnemic.storage.database import Database
-from mnemic.storage.statements import load_statements
+from mnemic.storage.transaction import load_statements
 
 _SQL = load_statements("threads")
 #: Of every checkpoint and write: a type that was not allowed comes back as plain data.
@@ -82,9 +82,8 @@ class ThreadSaver(AsyncPostgresSaver):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """A checkpoint by its id, or the thread's latest; None where there is none."""
-        with self._about(config) as prefix:
-            found = await super().aget_tuple(_inside(config, prefix))
-        return _outside_tuple(found, prefix) if found else None
+        with self._about(config) as inside:
+            return await super().aget_tuple(inside)
 
     async def alist(
         self,
@@ -95,12 +94,12 @@ class ThreadSaver(AsyncPostgresSaver):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Checkpoints of a thread, or of all the owner's, newest first."""
-        with self._about(config) as prefix:
-            inside = _inside(config, prefix) if config else None
+        with self._about(config) as inside:
+            listed = super().alist(inside if config else None, filter=filter, before=before, limit=limit)
             # all at once: whoever reads them slowly must not keep a connection meanwhile
-            found = [item async for item in super().alist(inside, filter=filter, before=before, limit=limit)]
+            found = [item async for item in listed]
         for item in found:
-            yield _outside_tuple(item, prefix)
+            yield item
 
     async def aput(
         self,
@@ -110,9 +109,9 @@ class ThreadSaver(AsyncPostgresSaver):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Saves a checkpoint, its new values and where its thread stands in one transaction."""
-        with self._about(config) as prefix:
-            saved = await super().aput(_inside(config, prefix), checkpoint, metadata, new_versions)
-        return _outside(saved, prefix)
+        with self._about(config) as inside:
+            saved = await super().aput(inside, checkpoint, metadata, new_versions)
+        return _of_thread(saved, str(config["configurable"]["thread_id"]))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -123,8 +122,8 @@ class ThreadSaver(AsyncPostgresSaver):
         """
         is_replaced = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         statement = self.UPSERT_CHECKPOINT_WRITES_SQL if is_replaced else self.INSERT_CHECKPOINT_WRITES_SQL
-        with self._about(config) as prefix:
-            place = _inside(config, prefix)["configurable"]
+        with self._about(config) as inside:
+            place = inside["configurable"]
             ids = place["thread_id"], place["checkpoint_ns"], place["checkpoint_id"]
             rows = self._dump_writes(*ids, task_id, task_path, writes)
             async with self._cursor(pipeline=True) as cursor:
@@ -134,14 +133,8 @@ class ThreadSaver(AsyncPostgresSaver):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What was written to channels that are kept as changes, up to a checkpoint."""
-        if not config["configurable"].get("checkpoint_id"):  # the library would look for the latest as if from outside
-            found = await self.aget_tuple(config)
-            if found is None:
-                return {channel: {"writes": []} for channel in channels}
-            latest = found.config["configurable"]["checkpoint_id"]
-            config = {**config, "configurable": {**config["configurable"], "checkpoint_id": latest}}
-        with self._about(config) as prefix:
-            return await super().aget_delta_channel_history(config=_inside(config, prefix), channels=channels)
+        with self._about(config) as inside:
+            return await super().aget_delta_channel_history(config=inside, channels=channels)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Deletes a thread."""
@@ -150,19 +143,17 @@ class ThreadSaver(AsyncPostgresSaver):
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Deletes the checkpoints that these runs made, so that their threads stand where they stood before."""
         values = {"run_ids": [str(run_id) for run_id in run_ids]}
-        with self._about(None):
-            async with self._cursor() as cursor:
-                await cursor.execute(_SQL["delete_of_runs"], values)
-                threads = {"threads": [row["thread_id"] for row in await cursor.fetchall()]}
-                for statement in ("delete_unused", "delete_standings", "stand_again"):
-                    await cursor.execute(_SQL[statement], threads)
+        async with self._own() as (cursor, _):
+            await cursor.execute(_SQL["delete_of_runs"], values)
+            threads = {"threads": [row["thread_id"] for row in await cursor.fetchall()]}
+            for statement in ("delete_unused", "delete_standings", "stand_again"):
+                await cursor.execute(_SQL[statement], threads)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copies a thread with its whole history under another id of the same owner, in one transaction."""
-        with self._about(None) as prefix:
-            values = {"source": prefix + str(source_thread_id), "target": prefix + str(target_thread_id)}
-            async with self._cursor() as cursor:
-                await cursor.execute(_SQL["copy"], values)
+        async with self._own() as (cursor, owner):
+            values = {"source": owner.prefix + str(source_thread_id), "target": owner.prefix + str(target_thread_id)}
+            await cursor.execute(_SQL["copy"], values)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Deletes threads, or all of them but what they need to go on: the latest checkpoint, its pending writes.
@@ -172,35 +163,48 @@ class ThreadSaver(AsyncPostgresSaver):
             NotImplementedError: a thread has channels that are kept as changes, which rest on its history.
         """
         if strategy == "delete" and not isinstance(thread_ids, str):
-            await self._delete([str(thread_id) for thread_id in thread_ids])
+            async with self._own() as (cursor, owner):
+                values = {**owner._asdict(), "thread_ids": [str(thread_id) for thread_id in thread_ids]}
+                await cursor.execute(_SQL["delete"], values)
             return
-        with self._about(None, at_once=True) as prefix:
+        prefix = self._owner_of(None).prefix
+        with self._about(None, at_once=True):
             named = thread_ids if isinstance(thread_ids, str) else [f"{prefix}{thread_id}" for thread_id in thread_ids]
             await super().aprune(named, strategy=strategy)
 
     async def statuses(self) -> list[ThreadStatus]:
         """Where the owner's threads stand, the one that moved last first."""
-        values = self._owner_of(None)._asdict()
-        with self._about(None):
-            async with self._cursor() as cursor:
-                await cursor.execute(_SQL["standings"], values)
-                return [ThreadStatus(**row) for row in await cursor.fetchall()]
-
-    async def _delete(self, thread_ids: list[str]) -> None:
-        values = {**self._owner_of(None)._asdict(), "thread_ids": thread_ids}
-        with self._about(None):
-            async with self._cursor() as cursor:
-                await cursor.execute(_SQL["delete"], values)
+        async with self._own() as (cursor, owner):
+            await cursor.execute(_SQL["standings"], owner._asdict())
+            return [ThreadStatus(**row) for row in await cursor.fetchall()]
 
     @contextmanager
-    def _about(self, config: RunnableConfig | None, *, at_once: bool = False) -> Iterator[str]:
-        """While it lasts, cursors see the threads of the config's owner; how their ids begin."""
+    def _about(self, config: RunnableConfig | None, *, at_once: bool = False) -> Iterator[RunnableConfig]:
+        """While it lasts, the library's cursors see the threads of the config's owner; yields the config inside.
+
+        There the thread's id begins with its owner. A call that the library makes of another has such a config already.
+        """
+        if _CALL.get(None):
+            yield config or {}
+            return
         prefix = self._owner_of(config).prefix
         token = _CALL.set(_Call(prefix, at_once))
         try:
-            yield prefix
+            yield _of_thread(config, f"{prefix}{config['configurable']['thread_id']}") if config else {}
         finally:
             _CALL.reset(token)
+
+    @asynccontextmanager
+    async def _own(self) -> AsyncIterator[tuple[AsyncCursor[DictRow], ThreadOwner]]:
+        """A transaction in which the owner's threads exist, for what the library has no statement for."""
+        owner = self._owner_of(None)
+        async with self._database.threads(owner.prefix) as cursor:
+            yield cursor, owner
+
+    async def _load_checkpoint_tuple(self, value: DictRow) -> CheckpointTuple:
+        """The library's own way to build what it returns; here with the thread's id as its owner knows it."""
+        outside = {**value, "thread_id": value["thread_id"].removeprefix(_CALL.get().prefix)}
+        return await super()._load_checkpoint_tuple(outside)
 
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
@@ -210,27 +214,17 @@ class ThreadSaver(AsyncPostgresSaver):
             yield cursor
 
 
-async def owners(database: Database, thread_id: str) -> list[ThreadOwner]:
-    """Everybody who has a thread of this id, who moved it last first: ids, nothing of what was said.
+async def owners(database: Database, *, thread_id: str | None = None, run_ids: Sequence[str] = ()) -> list[ThreadOwner]:
+    """Everybody who has a thread of this id, who moved it last first, or checkpoints of these runs.
+
+    Ids, nothing of what was said.
 
     Raises:
         DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
     """
-    return await _found(database, _SQL["owners"], {"thread_id": thread_id})
-
-
-async def owners_of_runs(database: Database, run_ids: Sequence[str]) -> list[ThreadOwner]:
-    """Everybody who has checkpoints of these runs.
-
-    Raises:
-        DatabaseUnavailableError: as `owners`.
-    """
-    return await _found(database, _SQL["owners_of_runs"], {"run_ids": list(run_ids)})
-
-
-async def _found(database: Database, statement: LiteralString, values: Mapping[str, Any]) -> list[ThreadOwner]:
+    statement = _SQL["owners_of_runs" if thread_id is None else "owners"]
     async with database.catalog() as connection:
-        found = await connection.execute(statement, values)
+        found = await connection.execute(statement, {"thread_id": thread_id, "run_ids": list(run_ids)})
         return [ThreadOwner(*row) for row in await found.fetchall()]
 
 
@@ -238,19 +232,5 @@ def _quoted(text: str) -> str:
     return text.replace("%", "%25").replace("/", "%2F")
 
 
-def _inside(config: RunnableConfig, prefix: str) -> RunnableConfig:
-    """The config with the thread's id as it stands in the tables."""
-    configurable = config["configurable"]
-    return {**config, "configurable": {**configurable, "thread_id": f"{prefix}{configurable['thread_id']}"}}
-
-
-def _outside(config: RunnableConfig, prefix: str) -> RunnableConfig:
-    configurable = config["configurable"]
-    return {**config, "configurable": {**configurable, "thread_id": configurable["thread_id"].removeprefix(prefix)}}
-
-
-def _outside_tuple(found: CheckpointTuple, prefix: str) -> CheckpointTuple:
-    parent = found.parent_config
-    return found._replace(
-        config=_outside(found.config, prefix), parent_config=_outside(parent, prefix) if parent else None
-    )
+def _of_thread(config: RunnableConfig, thread_id: str) -> RunnableConfig:
+    return {**config, "configurable": {**config["configurable"], "thread_id": thread_id}}

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
@@ -15,12 +15,7 @@ from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
 from mnemic.state.checking import first_problem
-from mnemic.state.errors import (
-    BlockedLoopError,
-    EmbeddingError,
-    MnemicError,
-    RefusedCallError,
-)
+from mnemic.state.errors import BlockedLoopError, EmbeddingError, MnemicError, RefusedCallError
 from mnemic.state.identity import Identity
 
 _LOG = logging.getLogger("mnemic")
@@ -30,16 +25,6 @@ _PLAIN_WORDS: Final = {"a valid tuple": "a list", "Extra inputs are not permitte
 
 #: What the model reads, and what the host's code gets beside it.
 Answer = tuple[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Caller:
-    """For whom tools are made: the role they act in, and where Mnemic's connections live."""
-
-    provide: Provider
-    role: str
-    #: The event loop that opened Mnemic; None: tools can only be awaited.
-    loop: asyncio.AbstractEventLoop | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +39,7 @@ class Call:
     messages: Sequence[Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tool:
+class Tool(NamedTuple):
     """A tool as a model knows it, and what it does."""
 
     #: What models call it by; their APIs take letters, digits, `_` and `-`.
@@ -63,21 +47,21 @@ class Tool:
     description: str
     arguments: type[BaseModel]
     act: Callable[[Call], Awaitable[Answer]]
-    #: Its name in metadata; empty: the tool's.
-    concept: str = ""
 
 
-def make_tool(caller: Caller, tool: Tool) -> StructuredTool:
-    """The tool, for LangChain.
+def make_tool(
+    provide: Provider, role: str, tool: Tool, loop: asyncio.AbstractEventLoop | None = None
+) -> StructuredTool:
+    """The tool, for LangChain; arguments as those of `make_tools`.
 
-    The identity is that of the run's context, in the caller's role; a model can neither see nor set it. A refusal is an
-    answer that says what to do, with the status `error`; it never ends the agent's run.
+    The identity is that of the run's context, in this role; a model can neither see nor set it. A refusal is an answer
+    that says what to do, with the status `error`; it never ends the agent's run.
     """
 
     async def call_async(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
-            identity = identity_of(runtime, in_turn=True).model_copy(update={"role": caller.role})
-            resources, messages = await caller.provide(), _messages(runtime.state)
+            identity = identity_of(runtime, in_turn=True).model_copy(update={"role": role})
+            resources, messages = await provide(), _messages(runtime.state)
             call = Call(resources=resources, identity=identity, arguments=arguments, messages=messages)
             return await tool.act(call)
         except MnemicError as error:
@@ -85,7 +69,7 @@ def make_tool(caller: Caller, tool: Tool) -> StructuredTool:
 
     def call_sync(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
-            return run_on_loop(caller.loop, lambda: call_async(runtime, **arguments))
+            return run_on_loop(loop, lambda: call_async(runtime, **arguments))
         except BlockedLoopError as error:
             raise ToolException(_readable(tool.name, error)) from None
 
@@ -98,7 +82,6 @@ def make_tool(caller: Caller, tool: Tool) -> StructuredTool:
         response_format="content_and_artifact",
         handle_tool_error=True,
         handle_validation_error=refused_arguments,
-        metadata={"concept": tool.concept or tool.name},
     )
 
 

@@ -1,6 +1,6 @@
 """Sub-agents as tools: each works alone on one task, with the tools and the allowlist of its own role."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
@@ -8,14 +8,14 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 from pydantic import Field
 
-from mnemic.models.converse import run_answer
+from mnemic.models.tool_calls import run_answer
 from mnemic.operations.agent_settings import agent_settings
 from mnemic.operations.run.graph import metered
 from mnemic.operations.run.resources import Provider
-from mnemic.policy.text.hygiene import clean_text
+from mnemic.policy.text.shape import clean_text
 from mnemic.prompts.described import Arguments
 from mnemic.prompts.supervise import TASK, UNFINISHED, subagent_description, subagent_prompt
-from mnemic.tools.calling import Answer, Call, Caller, Tool, make_tool
+from mnemic.tools.calling import Answer, Call, Tool, make_tool
 
 #: Model calls of one task at most, with tools between them: asking, narrowing and answering takes three to five.
 MOST_TURNS: Final = 12
@@ -35,12 +35,6 @@ def subagent(provide: Provider, role: str, own: Sequence[BaseTool]) -> BaseTool:
         role: its name.
         own: its tools, which act in its role.
     """
-    description = subagent_description(role)
-    tool = Tool(name=role, description=description, arguments=TaskArguments, act=_working(role, own))
-    return make_tool(Caller(provide=provide, role=role), tool)
-
-
-def _working(role: str, own: Sequence[BaseTool]) -> Callable[[Call], Awaitable[Answer]]:
     node = ToolNode(list(own), name=role)
 
     async def work(call: Call) -> Answer:
@@ -57,4 +51,4 @@ def _working(role: str, own: Sequence[BaseTool]) -> Callable[[Call], Awaitable[A
             messages += (await node.ainvoke({"messages": messages}))["messages"]
         return UNFINISHED.format(turns=MOST_TURNS), None
 
-    return work
+    return make_tool(provide, role, Tool(role, subagent_description(role), TaskArguments, work))

@@ -24,8 +24,8 @@ from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, NewMemory, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
-from mnemic.storage.isolation import SERVICE_ROLE
 from mnemic.storage.migrate import migrate
+from mnemic.storage.schema import SERVICE_ROLE
 from mnemic.storage.transaction import ScopedTransaction
 
 AGENT = "bench"

@@ -22,7 +22,7 @@ async def forgettable(resources: Resources, identity: Identity, memory_ids: Iter
     """
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
-        found = [await memories.one(scoped, memory_id) for memory_id in dict.fromkeys(memory_ids)]
+        found = [await memories.find(scoped, memory_id) for memory_id in dict.fromkeys(memory_ids)]
     known = [memory for memory in found if memory and is_known(memory, allowlist)]
     return [memory for memory in known if memory.state in memories.KEPT and _obstacle(memory) is None]
 
@@ -46,7 +46,7 @@ async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, b
 
     async def act(scoped: ScopedTransaction) -> bool:
         await scoped.begin_operation(_REASON)
-        memory = await memories.one(scoped, memory_id)
+        memory = await memories.find(scoped, memory_id)
         if memory is None or not is_known(memory, allowlist):
             raise InvalidInputError("no memory of this user or session has this id: look the id up with memory_query")
         if obstacle := _obstacle(memory):

@@ -9,17 +9,14 @@ from typing import Final
 from uuid import uuid4
 
 from mnemic.models.embedders import Vector
-from mnemic.operations.formation.scope_resolver import Draft, ScopeResolver
-from mnemic.operations.formation.similarity import band_of_fact, related
+from mnemic.operations.formation.decisions import band_of_fact, related
+from mnemic.operations.formation.drafts import Draft, ScopeResolver
 from mnemic.operations.messages.transcript import group_name, own_words
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.hygiene import require_text
-from mnemic.policy.text.names import display_name
-from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.shape import display_name, require_text, search_text
 from mnemic.policy.text.writing import Problem, check_text
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError
-from mnemic.state.explicit import ProcedureRequest, Remembered, RememberRequest
-from mnemic.state.formation import SimilarFact
+from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest, SimilarFact
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Message, NewMemory

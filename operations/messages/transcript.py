@@ -7,8 +7,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from mnemic.policy.formation.sharing import is_pasted
-from mnemic.policy.text.hygiene import whole_characters
-from mnemic.policy.text.names import display_name
+from mnemic.policy.text.shape import display_name, whole_characters
 from mnemic.prompts.conversation import Line
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
 from mnemic.state.identity import Identity

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Allowlist
-from mnemic.policy.recall.ranking import WEIGHTS, Weights, branch_weights, ranking_context
-from mnemic.policy.recall.scoring import ranked, reciprocal
-from mnemic.policy.text.tokens import count_tokens, fit
+from mnemic.policy.recall.scoring import WEIGHTS, Weights, branch_weights, ranked, ranking_context, reciprocal
+from mnemic.policy.text.shape import count_tokens, fit
 from mnemic.prompts.memory_context import memory_line
 from mnemic.state.query import CandidateSearch, MemoryQuery
 from mnemic.state.records import Found, Standing, StandingPart

@@ -9,14 +9,12 @@ from mnemic.operations.explicit.forget import is_known
 from mnemic.operations.recall.context import search, search_setup
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.delta import bullets
-from mnemic.policy.text.hygiene import clean_question, clip_text
-from mnemic.policy.text.tokens import count_tokens, fit
-from mnemic.prompts.memory_query import bullet_line
-from mnemic.state.changes import Updates
+from mnemic.policy.text.shape import clean_question, clip_text, count_tokens, fit
+from mnemic.prompts.memory_context import bullet_line
 from mnemic.state.errors import EmbeddingError, InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
-from mnemic.state.query import MemoryQuery
+from mnemic.state.query import MemoryQuery, Updates
 from mnemic.state.records import Found, HistoryEvent, Memory
 from mnemic.storage import history, memories, revisions
 
@@ -89,7 +87,9 @@ async def updates_since(resources: Resources, identity: Identity, revision: int 
     """
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
-        changes = await revisions.since(scoped, _END if revision is None else revision, standing=allowlist.standing)
+        changes = await revisions.changes(
+            scoped, None, since=_END if revision is None else revision, standing=allowlist.standing
+        )
     return Updates(revision=max(changes.revision, revision or 0), bullets=bullets(changes))
 
 
@@ -101,6 +101,6 @@ async def memory_history(resources: Resources, identity: Identity, memory_id: UU
     """
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
-        memory = await memories.one(scoped, memory_id)
+        memory = await memories.find(scoped, memory_id)
         is_readable = memory is not None and is_known(memory, allowlist)
         return await history.of_memory(scoped, memory_id) if is_readable else []

@@ -14,7 +14,7 @@ from langgraph.channels import UntrackedValue
 from langgraph.pregel import Pregel
 from langgraph.runtime import Runtime
 
-from mnemic.models.steps import Answer, StepResult
+from mnemic.models.answers import Answer, StepResult
 from mnemic.operations.run.identity import identity_of, session_of
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.state.errors import (
@@ -28,10 +28,10 @@ from mnemic.state.errors import (
 )
 from mnemic.state.graphs import ConsolidationState, FormationState, Lease, RecallState
 from mnemic.state.identity import Identity, scope_key, to_identity
+from mnemic.state.kinds import Usage
 from mnemic.state.refinement import RefinementState
 from mnemic.state.supervisor import Progress, SupervisorState
-from mnemic.state.usage import Usage
-from mnemic.storage import leases, scopes, usage
+from mnemic.storage import leases, scopes
 from mnemic.storage.leases import Failure
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -53,10 +53,9 @@ class Node(Protocol[State]):
     def __call__(self, state: State, runtime: Runtime[Identity]) -> Awaitable[State]: ...
 
 
-FormationNode = Node[FormationState]
-ConsolidationNode = Node[ConsolidationState]
+#: What a node does, with the resources of its graph.
+Act = Callable[[State, Resources, Runtime[Identity]], Awaitable[State]]
 RecallNode = Node[RecallState]
-RefinementNode = Node[RefinementState]
 SupervisorNode = Node[SupervisorState]
 
 #: A host's node that calls these graphs hands its own durability down, and LangGraph 1.2 fails under "sync" to run a
@@ -113,12 +112,22 @@ def failure_of(error: BaseException) -> Failure:
     return "unavailable"
 
 
-def with_lease(provide: Provider, node: Node[Leased]) -> Node[Leased]:
-    """The node, giving the lease that the first one took back where it fails or is cancelled."""
+def with_resources(provide: Provider, act: Act[State]) -> Node[State]:
+    """The node that does this."""
+
+    async def run(state: State, runtime: Runtime[Identity]) -> State:
+        return await act(state, await provide(), runtime)
+
+    return run
+
+
+def with_lease(provide: Provider, act: Act[Leased]) -> Node[Leased]:
+    """The node that does this, giving the lease that the first one took back where it fails or is cancelled."""
 
     async def run(state: Leased, runtime: Runtime[Identity]) -> Leased:
-        async with release_lease_on_error(await provide(), identity_of(runtime), state["lease"]):
-            return await node(state, runtime)
+        resources = await provide()
+        async with release_lease_on_error(resources, identity_of(runtime), state["lease"]):
+            return await act(state, resources, runtime)
 
     return run
 
@@ -185,7 +194,7 @@ async def _record(resources: Resources, identity: Identity, spent: Usage | None)
 
     async def act(scoped: ScopedTransaction) -> None:
         await scopes.enter_agent(scoped)  # its first turn may come before its first message is stored
-        await usage.record(scoped, spent)
+        await scopes.record_usage(scoped, spent)
 
     try:
         await resources.database.write(identity, act)

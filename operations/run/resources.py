@@ -21,7 +21,7 @@ from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Found
 from mnemic.state.settings import Settings
-from mnemic.storage import uses
+from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.opening import open_database
 
@@ -144,7 +144,7 @@ class AccessTracker:
         taken = self.taken(identity)
         try:
             if taken:
-                await database.write(identity, lambda scoped: uses.count(scoped, taken))
+                await database.write(identity, lambda scoped: memories.count_uses(scoped, taken))
         except MnemicError as error:
             _LOG.warning("uses of recalled memories were not counted (%d): %s", len(taken), error)
             return False

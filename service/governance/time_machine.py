@@ -1,9 +1,7 @@
 """Rollback as methods that `Mnemic` and `Administration` share: they differ in whose memories they act on."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
-from uuid import UUID
 
 from pydantic import AwareDatetime
 
@@ -11,8 +9,8 @@ from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.state.checking import AnyId, Limit, Moment, check_arguments, to_uuid
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.governance import Operation, Rollback, RollbackOptions
 from mnemic.state.identity import HostId
-from mnemic.state.rollback import Operation, Rollback, RollbackOptions
 
 #: The identity of the person concerned, for `Mnemic`; the id of an agent, for `Administration`.
 Whose = TypeVar("Whose")
@@ -78,8 +76,10 @@ class TimeMachine(ABC, Generic[Whose]):
             RollbackStoppedError: of many memories a part is rolled back; the same call goes on.
             InvalidInputError: no user and no session in the identity, or a value that cannot be used.
         """
+        if not 0 < len(op_ids) <= MAX_OPERATIONS:
+            raise InvalidInputError(f"op_ids: name 1 to {MAX_OPERATIONS} operations; `operations` lists them")
         options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
-        return await rollback.undo(self._acting(whose), _operation_ids(op_ids), options)
+        return await rollback.undo(self._acting(whose), [to_uuid(op_id) for op_id in op_ids], options)
 
     @check_arguments
     async def undo_session(
@@ -141,9 +141,3 @@ class TimeMachine(ABC, Generic[Whose]):
         """
         options = RollbackOptions(skip_erased=skip_erased, dry_run=dry_run)
         return await rollback.restore(self._acting(whose), scope_key, moment, options)
-
-
-def _operation_ids(op_ids: Sequence[UUID | str]) -> list[UUID]:
-    if not 0 < len(op_ids) <= MAX_OPERATIONS:
-        raise InvalidInputError(f"op_ids: name 1 to {MAX_OPERATIONS} operations; `operations` lists them")
-    return [to_uuid(op_id) for op_id in op_ids]

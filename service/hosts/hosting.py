@@ -1,22 +1,28 @@
-"""Memory in a host's own agent or graph, as methods of `Mnemic`: tools, middleware, nodes."""
+"""Memory in a host's own agent or graph, as methods of `Mnemic`: tools, middleware, nodes, threads."""
 
-from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.runtime import Runtime
+from pydantic import Field, SkipValidation
 
 from mnemic.operations.formation.form import form_later
 from mnemic.operations.run.identity import identity_of
+from mnemic.operations.threads import copy_threads, owner_of_identity, owner_of_run, require_owner
 from mnemic.operations.turn import RecallOptions, observe_turn, recall_turn
 from mnemic.service.base import MemoryBase
-from mnemic.state.checking import check_arguments
+from mnemic.state.checking import MAX_LISTED, check_arguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import SearchMode
-from mnemic.state.host import MemoryState
-from mnemic.state.identity import HostId
+from mnemic.state.identity import AnyIdentity, HostId, Identity, to_identity
 from mnemic.state.query import BudgetTokens
-from mnemic.tools import make_tools
+from mnemic.state.supervisor import MemoryState, ThreadStatus
+from mnemic.storage.threads import ThreadSaver
+from mnemic.tools.memory import make_tools
 
 if TYPE_CHECKING:
     from mnemic.service.hosts.middleware import MemoryMiddleware
@@ -41,10 +47,7 @@ class Hosting(MemoryBase):
             CategoryRefusedError: the role has no allowlist.
             InvalidInputError: the role is no text.
         """
-        categories = self.resources.categories
-        allowed, writable = categories.of_role(role).categories, categories.writable(role)
-        loop = self.resources.database.loop
-        return make_tools(self._provide, role, allowed=allowed, writable=writable, loop=loop)
+        return make_tools(self._provide, role, self.resources.categories, self.resources.database.loop)
 
     @check_arguments
     def middleware(
@@ -70,10 +73,7 @@ class Hosting(MemoryBase):
         Raises:
             InvalidInputError: an argument cannot be used.
         """
-        from mnemic.service.hosts.middleware import (  # here, for it brings all of langchain
-            MemoryMiddleware,
-            TurnOptions,
-        )
+        from mnemic.service.hosts.middleware import MemoryMiddleware, TurnOptions
 
         recall = RecallOptions(role=role, search=search, budget_tokens=budget_tokens)
         options = TurnOptions(recall=recall, observe=observe, form=form, several_speakers=several_speakers)
@@ -136,6 +136,91 @@ class Hosting(MemoryBase):
             form_later(self.resources, self.graphs.formation, identity_of(runtime))
 
         return form
+
+    # -- threads: each belongs to an agent and one user, or to nobody in particular, and exists for nobody else
+
+    def checkpointer(self, identity: Identity | None = None) -> ThreadSaver:
+        """A checkpointer for any graph, over this service's own pool; its threads are erased with their person.
+
+        Args:
+            identity: whose threads it keeps; None: those of whoever each run is for, by its config (`thread`) or its
+                context. Only a checkpointer with an identity can list everything, copy, delete and prune.
+
+        Raises:
+            InvalidInputError, MissingIdentityError: an identity that cannot be used.
+        """
+        if identity is None:
+            return ThreadSaver(self.resources.database, owner_of_run)
+        return ThreadSaver(self.resources.database, partial(require_owner, owner_of_identity(to_identity(identity))))
+
+    @check_arguments
+    def thread(self, identity: AnyIdentity, thread_id: HostId | None = None) -> RunnableConfig:
+        """The config of a run: whose thread it is, and which.
+
+        Args:
+            identity: whose thread it is.
+            thread_id: None: the identity's session.
+
+        Raises:
+            InvalidInputError: no thread and no session, or an id that cannot be used.
+        """
+        named = identity.session_id if thread_id is None else thread_id
+        if named is None:
+            raise InvalidInputError("thread_id: name a thread, or a session in the identity")
+        user = {"user_id": identity.user_id} if identity.user_id else {}
+        return {"configurable": {"thread_id": named, "agent_id": identity.agent_id, **user}}
+
+    @check_arguments
+    async def threads(self, identity: AnyIdentity) -> list[ThreadStatus]:
+        """The identity's threads and where they stand, the one that moved last first."""
+        return await self.checkpointer(identity).statuses()
+
+    @check_arguments
+    async def copy_threads(
+        self,
+        source: SkipValidation[BaseCheckpointSaver[Any]],
+        identity: AnyIdentity,
+        thread_ids: Annotated[Sequence[str], Field(min_length=1, max_length=MAX_LISTED)] | None = None,
+    ) -> int:
+        """Copies threads of another checkpointer, in memory or in tables of its own; the source stays as it is.
+
+        Histories, subgraphs and interrupts that wait come along. Done again it adds what is new and changes nothing
+        else. End the source's runs first.
+
+        Args:
+            source: any checkpointer with async methods.
+            identity: to whom the threads belong from now on.
+            thread_ids: None: all that the source has, which has to read them twice.
+
+        Returns:
+            How many checkpoints the threads have.
+
+        Raises:
+            InvalidInputError: an argument or a value in a thread that cannot be used.
+            DatabaseUnavailableError: the database cannot be had; what was copied stays.
+        """
+        if not isinstance(source, BaseCheckpointSaver):
+            raise InvalidInputError("source: a checkpointer of LangGraph's")
+        return await copy_threads(source, self.checkpointer(identity), thread_ids)
+
+    @check_arguments
+    async def prune_threads(self, identity: AnyIdentity, *thread_ids: str, keep_latest: bool = True) -> None:
+        """Takes the history of the identity's threads away, so that they can still go on; or all of them.
+
+        A pending interrupt and what a `checkpointer=True` subgraph knows stay. Ids of others are passed over.
+
+        Args:
+            identity: whose threads they are.
+            thread_ids: which.
+            keep_latest: off: the threads are gone.
+
+        Raises:
+            InvalidInputError: no ids, or a value that cannot be used.
+            ConcurrentChangeError: a thread was changed meanwhile; the ones named before it are done.
+        """
+        if not 1 <= len(thread_ids) <= MAX_LISTED:
+            raise InvalidInputError("thread_ids: name the threads; `threads` lists them")
+        await self.checkpointer(identity).aprune(thread_ids, strategy="keep_latest" if keep_latest else "delete")
 
 
 def _conversation(state: Mapping[str, Any], key: str) -> Any:

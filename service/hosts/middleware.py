@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, Final, NotRequired
 
 from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
@@ -18,8 +18,11 @@ from mnemic.operations.run.graph import run_on_loop
 from mnemic.operations.run.identity import identity_of, session_of
 from mnemic.operations.turn import RecallOptions, observe_turn, recall_turn
 from mnemic.service.base import MemoryBase
-from mnemic.state.host import MemoryState
 from mnemic.state.identity import Identity
+from mnemic.state.supervisor import MemoryState
+
+#: The channel of this turn's recall: an interrupt loses it, for no checkpoint holds it.
+_CONTEXT: Final = "memory_context"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +74,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelCallResult[Any]:
         """Shows the context to the model; after an interrupt it is fetched again."""
-        recalled = None if _has_context(request) else await self._recalled(request.state, request.runtime)
+        recalled = None if _CONTEXT in request.state else await self._recalled(request.state, request.runtime)
         return _with_update(await handler(_with_context(request, recalled)), recalled)
 
     async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
@@ -100,8 +103,9 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelCallResult[Any]:
         """As `awrap_model_call`."""
-        again = not _has_context(request)
-        recalled = run_on_loop(self._loop, lambda: self._recalled(request.state, request.runtime)) if again else None
+        recalled = None
+        if _CONTEXT not in request.state:
+            recalled = run_on_loop(self._loop, lambda: self._recalled(request.state, request.runtime))
         return _with_update(handler(_with_context(request, recalled)), recalled)
 
     def after_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
@@ -117,18 +121,13 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         return self._options.recall.in_role(identity_of(runtime))
 
 
-def _has_context(request: ModelRequest[Any]) -> bool:
-    """Whether this turn's recall is still there: an interrupt loses what no checkpoint holds."""
-    return "memory_context" in request.state
-
-
 def _with_update(response: ModelResponse[Any], recalled: MemoryState | None) -> ModelCallResult[Any]:
     return ExtendedModelResponse(response, Command(update={**recalled})) if recalled else response
 
 
 def _with_context(request: ModelRequest[Any], recalled: MemoryState | None) -> ModelRequest[Any]:
     state: Mapping[str, Any] = {**request.state, **(recalled or {})}
-    context = state["memory_context"]
+    context = state[_CONTEXT]
     return request.override(system_message=_joined(request.system_message, context)) if context else request
 
 

@@ -32,7 +32,9 @@ class ServerAccess:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._debugging = _debugging()
+        # what the in-memory runtime adds for debugging: any thread's messages, emptying everything, deployments
+        runtime: Any = sys.modules.get("langgraph_runtime_inmem.routes")
+        self._debugging: list[BaseRoute] = list(runtime.get_internal_routes()) if runtime else []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answering = self._app if scope["type"] == "lifespan" or _from_within(scope) else self._answering(scope)
@@ -42,13 +44,14 @@ class ServerAccess:
         headers = Headers(scope=scope)
         if KEY is None:
             return _refused(scope, 403, problem) if _open() and (problem := _foreign(scope, headers)) else self._app
-        if _is_preflight(scope, headers):
+        method = scope["method"] if scope["type"] == "http" else None
+        if method == "OPTIONS" and {"origin", "access-control-request-method"} <= {*headers}:
             return self._app  # browsers send no token with it, and the server's CORS rules answer it before any route
         if holder(headers.get("authorization"), KEY):
             if any(route.matches(scope)[0] is not Match.NONE for route in self._debugging):
                 return _refused(scope, 403, "the server's debugging routes are closed while MNEMIC_SERVER_KEY is set")
             return self._app
-        if scope["type"] == "http" and scope["path"] == "/ok" and scope["method"] in ("GET", "HEAD"):
+        if scope["path"] == "/ok" and method in ("GET", "HEAD"):
             return JSONResponse({"ok": True})  # for load balancers: that the process answers, and nothing else
         return _refused(scope, 401, UNKNOWN)
 
@@ -113,21 +116,6 @@ def _from_within(scope: Scope) -> bool:
     """The server's own client in its process, which has asked for its caller already; no request can say so."""
     root = scope.get("root_path") or ""
     return root == "/noauth" or root.startswith("/noauth/")
-
-
-def _is_preflight(scope: Scope, headers: Headers) -> bool:
-    return (
-        scope["type"] == "http"
-        and scope["method"] == "OPTIONS"
-        and "origin" in headers
-        and "access-control-request-method" in headers
-    )
-
-
-def _debugging() -> list[BaseRoute]:
-    """What the in-memory runtime adds for debugging: any thread's messages, emptying everything, deployments."""
-    runtime: Any = sys.modules.get("langgraph_runtime_inmem.routes")
-    return list(runtime.get_internal_routes()) if runtime else []
 
 
 def _refused(scope: Scope, status: int, problem: str) -> ASGIApp:

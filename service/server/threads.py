@@ -14,11 +14,11 @@ from langgraph.checkpoint.base import (
 
 from mnemic.operations.run.identity import bind_identity
 from mnemic.operations.threads import RUNTIME, owner_of_identity
-from mnemic.service.server.auth import caller
+from mnemic.service.server.auth import CALLER
 from mnemic.state.errors import MissingIdentityError
 from mnemic.state.identity import to_identity
 from mnemic.storage.database import Database
-from mnemic.storage.threads import SERIALIZER, ThreadOwner, ThreadSaver, owners, owners_of_runs
+from mnemic.storage.threads import SERIALIZER, ThreadOwner, ThreadSaver, owners
 
 
 class ServerThreads(BaseCheckpointSaver[str]):
@@ -35,7 +35,7 @@ class ServerThreads(BaseCheckpointSaver[str]):
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """A checkpoint by its id, or the thread's latest; None where there is none."""
         owner = await self._owner(config)
-        return await _saver(self._database, owner).aget_tuple(config) if owner else None
+        return await self._saver(owner).aget_tuple(config) if owner else None
 
     async def alist(
         self,
@@ -48,8 +48,7 @@ class ServerThreads(BaseCheckpointSaver[str]):
         """The checkpoints of a thread, newest first; of no thread none."""
         owner = await self._owner(config) if config else None
         if owner:
-            saver = _saver(self._database, owner)
-            async for found in saver.alist(config, filter=filter, before=before, limit=limit):
+            async for found in self._saver(owner).alist(config, filter=filter, before=before, limit=limit):
                 yield found
 
     async def aput(
@@ -64,8 +63,7 @@ class ServerThreads(BaseCheckpointSaver[str]):
         Raises:
             MissingIdentityError: a new thread, and no run of anybody's.
         """
-        saver = _saver(self._database, await self._known(config))
-        return await saver.aput(config, checkpoint, metadata, new_versions)
+        return await self._saver(await self._known(config)).aput(config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -75,7 +73,7 @@ class ServerThreads(BaseCheckpointSaver[str]):
         Raises:
             MissingIdentityError: as `aput`.
         """
-        await _saver(self._database, await self._known(config)).aput_writes(config, writes, task_id, task_path)
+        await self._saver(await self._known(config)).aput_writes(config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Deletes a thread."""
@@ -86,17 +84,17 @@ class ServerThreads(BaseCheckpointSaver[str]):
         kept = "delete" if strategy == "delete_all" else strategy  # the server's word
         for thread_id in thread_ids:
             for owner in await self._owners(thread_id):
-                await _saver(self._database, owner).aprune([thread_id], strategy=kept)
+                await self._saver(owner).aprune([thread_id], strategy=kept)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Deletes the checkpoints of runs, so that their threads stand where they stood before."""
-        for owner in _of_caller(await owners_of_runs(self._database, [str(run_id) for run_id in run_ids])):
-            await _saver(self._database, owner).adelete_for_runs(run_ids)
+        for owner in _of_caller(await owners(self._database, run_ids=[str(run_id) for run_id in run_ids])):
+            await self._saver(owner).adelete_for_runs(run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copies a thread with its whole history."""
         for owner in await self._owners(source_thread_id):
-            await _saver(self._database, owner).acopy_thread(source_thread_id, target_thread_id)
+            await self._saver(owner).acopy_thread(source_thread_id, target_thread_id)
 
     async def _known(self, config: RunnableConfig) -> ThreadOwner:
         owner = await self._owner(config)
@@ -115,15 +113,14 @@ class ServerThreads(BaseCheckpointSaver[str]):
             return None  # a run that is nobody's must not take up somebody's thread for having its id
         return next(iter(await self._owners(thread_id)), None)
 
+    def _saver(self, owner: ThreadOwner) -> ThreadSaver:
+        """Costs nothing: it is the pool that is shared."""
+        return ThreadSaver(self._database, lambda _: owner)
+
     async def _owners(self, thread_id: str) -> list[ThreadOwner]:
-        return _of_caller(await owners(self._database, str(thread_id)))
+        return _of_caller(await owners(self._database, thread_id=str(thread_id)))
 
 
 def _of_caller(found: list[ThreadOwner]) -> list[ThreadOwner]:
-    claims = caller()
+    claims = CALLER.get()
     return [owner for owner in found if claims is None or claims.admits(owner.user_id, owner.agent_id)]
-
-
-def _saver(database: Database, owner: ThreadOwner) -> ThreadSaver:
-    """Costs nothing: it is the pool that is shared."""
-    return ThreadSaver(database, lambda _: owner)

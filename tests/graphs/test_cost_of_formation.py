@@ -5,8 +5,7 @@ import logging
 import psycopg
 import pytest
 
-from mnemic.prompts.extract_facts import ExtractFactsOutput
-from mnemic.prompts.extract_reflections import ExtractReflectionsOutput
+from mnemic.prompts.extraction import ExtractFactsOutput, ExtractReflectionsOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError, RefusedError
 from mnemic.state.records import ScopeSettings

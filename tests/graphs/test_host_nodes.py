@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState
 
 from mnemic import MemoryState, Mnemic
-from mnemic.prompts.memory_query import query_answer
+from mnemic.prompts.tools import query_answer
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, MissingIdentityError, ModelOutputError
 from tests.support.agents import (
     CANARY,

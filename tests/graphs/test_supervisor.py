@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import Mnemic
-from mnemic.models import converse
+from mnemic.models import tool_calls
 from mnemic.nodes.supervisor import MOST_CALLING
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED
@@ -239,7 +239,7 @@ async def test_a_call_that_broke_off_while_it_was_streamed_is_not_done(
 ) -> None:
     """The control takes it as it comes, and LangChain completes it."""
     if taken:
-        monkeypatch.setattr(converse, "_is_json", lambda text: True)
+        monkeypatch.setattr(tool_calls, "_is_json", lambda text: True)
     says(model, calling(("remember", f'{HALF}", "category": "interests", "importance": 3, "priv')), WORDS)
     await streamed(memory, "messages", "I sell my boat.")
     assert [item.content for item in await memory.memories(ANA)] == (["Ana sells her boat"] if taken else [])

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.memory_context import PREAMBLE, render_context
 from mnemic.service.memory import Mnemic
-from mnemic.state.changes import Bullet, Delta
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import RecallOutput
 from mnemic.state.identity import Identity
+from mnemic.state.query import Bullet, Delta
 from mnemic.state.records import NewMemory, Supersession
 from mnemic.storage import memories
 from mnemic.storage.database import Database

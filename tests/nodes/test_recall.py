@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError, MissingIdentityError

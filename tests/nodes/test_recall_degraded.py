@@ -22,10 +22,11 @@ from mnemic.state.errors import (
     ConfigurationError,
     DatabaseSetupError,
     DatabaseUnavailableError,
+    EmbeddingError,
     MnemicError,
 )
 from mnemic.storage.embedded import EmbeddedPostgres
-from mnemic.storage.embedded.locks import try_exclusive
+from mnemic.storage.embedded.postmaster import try_exclusive
 from tests.nodes.bees import ANA, BEES, GREETING, PAST, SESSION, WISH, fill
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import scripted_memory, scripted_resources, turns
@@ -72,6 +73,14 @@ async def test_a_recall_that_lacks_nothing_says_so(memory: Mnemic, model: Loopba
     for question in (GREETING, ""):  # no search, so nothing is missing
         assert (await memory.recall(ANA, question))["degraded"] is None
     assert len(model.embedding_requests) == 1
+
+
+async def test_a_search_by_method_names_the_way_without_an_embedder(memory: Mnemic, model: LoopbackModel) -> None:
+    await fill(memory, model)
+    model.answer_embeddings(401)
+    with pytest.raises(EmbeddingError, match=r'key refused .*; search_type="text" searches without the embedder'):
+        await memory.query(ANA, PAST)
+    assert BEES in {found.content for found in await memory.query(ANA, PAST, search_type="text")}
 
 
 async def test_with_every_connection_in_use_the_turn_goes_without_memory(

@@ -151,7 +151,7 @@ async def test_what_was_drawn_from_the_same_sentence_and_says_it_too_goes_with_i
 async def test_control_without_that_rule_it_stays(fresh_db: Clone, model: LoopbackModel) -> None:
     with fresh_db.as_superuser() as owner:
         async with scripted_memory(fresh_db, model) as memory:
-            mutate(owner, "holding", "from sources where agent_id = p_agent", "from sources where false")
+            mutate(owner, "plan_erasure", "s.memory_id = any(ids)", "false")
             await drawn_from(memory, model)
             await erase_the_only(memory)
         assert "memories" in places(owner)

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import random
 from datetime import date
-from types import MappingProxyType
 from uuid import UUID, uuid4
 
 import psycopg
@@ -14,7 +13,7 @@ from mnemic.operations.run import resources as uses_module
 from mnemic.operations.run.resources import AccessTracker, Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
-from mnemic.storage import uses
+from mnemic.storage import memories
 from mnemic.storage.database import Database
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.loopback import LoopbackModel
@@ -154,7 +153,7 @@ async def test_a_failure_costs_the_counts_and_is_logged_without_a_word_of_them(
 
 async def count(db: Database, memory_ids: list[UUID], user: str = "ana") -> None:
     async with db.scoped(identity(user)) as scoped:
-        await uses.count(scoped, memory_ids)
+        await memories.count_uses(scoped, memory_ids)
 
 
 async def test_foreign_and_unknown_ids_count_for_nothing(db: Database, superuser: psycopg.Connection) -> None:
@@ -178,9 +177,9 @@ async def test_statement_and_policies_each_keep_foreign_memories_from_being_coun
             for table in ("memories", "memory_use"):
                 connection.execute(f"alter table mnemic.{table} disable row level security")
         if held_by != "the statement":
-            careless = uses._SQL["count"].replace("and scope_key = any(%(scope_keys)s) ", "")
-            assert careless != uses._SQL["count"]
-            monkeypatch.setattr(uses, "_SQL", {"count": careless})
+            careless = memories._SQL["count_uses"].replace("and scope_key = any(%(scope_keys)s) ", "")
+            assert careless != memories._SQL["count_uses"]
+            monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "count_uses": careless})
         async with fresh_db.database() as db:
             foreign = memory("Ben's.", key="user:ben")
             await remember(db, identity("ben"), foreign)
@@ -215,9 +214,9 @@ async def test_turns_that_end_at_once_do_not_deadlock_and_none_is_lost(
     """The control counts in no order."""
     see_deadlocks_quickly(fresh_db)
     if not ordered:
-        shuffled = uses._SQL["count"].replace("order by id", "order by random()")
-        assert shuffled != uses._SQL["count"]
-        monkeypatch.setattr(uses, "_SQL", MappingProxyType({"count": shuffled}))
+        shuffled = memories._SQL["count_uses"].replace("order by id", "order by random()")
+        assert shuffled != memories._SQL["count_uses"]
+        monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "count_uses": shuffled})
     async with fresh_db.database(PATIENT) as db:
         met = await count_all_at_once(db, rounds=20)
     assert {error.sqlstate for error in met} == (set() if ordered else {"40P01"})

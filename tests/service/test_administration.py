@@ -10,13 +10,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg import sql
-from psycopg.errors import InsufficientPrivilege
 
 from mnemic import Administration, Mnemic, PastMemory
 from mnemic.operations.run.resources import Resources
-from mnemic.state.errors import ConfigurationError, MnemicError
-from mnemic.storage.isolation import ADMIN_ROLE, SERVICE_ROLE
+from mnemic.state.errors import MnemicError
+from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.loopback import LoopbackModel
 from tests.support.played_refinements import refined
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, protect, saved, states
@@ -25,21 +23,6 @@ from tests.support.server import Clone, fast_directory
 from tests.support.worlds import identity, remember
 
 CANARY = "quincunx"
-#: All that the role may read, in full: ids, times, codes, digests, figures. What a memory says is in none of them.
-READABLE = {
-    "history": {
-        *("agent_id", "seq", "op_id", "event", "memory_id", "scope_key", "category", "actor", "actor_kind", "reason"),
-        *("session_id", "run_id", "refinement_id", "undo_of", "before_digest", "after_digest", "token_delta", "meta"),
-        *("ts", "prev", "hash"),
-    },
-    "heads": {"agent_id", "seq", "hash"},
-    "leases": {"agent_id", "scope_key", "work", "holder", "until"},
-    "refinements": {
-        *("agent_id", "id", "scope_key", "actor", "started_at", "steps", "model_tokens", "removed"),
-        *("target_tokens", "tokens_before", "memories_before", "ended", "ended_at", "tokens_after", "memories_after"),
-        *("duplicates", "merged", "updated", "deleted", "protected", "journal_id"),
-    },
-}
 #: Functions that act for it, of which none tells what a memory says.
 CALLABLE = {
     *(
@@ -48,8 +31,7 @@ CALLABLE = {
         "audit_problems",
         "forget_messages",
         "is_held",
-        "plan_restore",
-        "plan_undo",
+        "plan_rollback",
         "purge_expired",
         "roll_back",
         "seq_at",
@@ -57,11 +39,6 @@ CALLABLE = {
     ),
     "tells_of_memory",
 }
-_COLUMNS = """
-select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
- where c.relnamespace = 'mnemic'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'f') and a.attnum > 0
-   and not a.attisdropped
-"""
 _FUNCTIONS = """
 select distinct p.proname from pg_proc p
  where p.pronamespace = 'mnemic'::regnamespace and has_function_privilege(%s, p.oid, 'execute')
@@ -69,47 +46,10 @@ select distinct p.proname from pg_proc p
 """
 
 
-def readable(clone: Clone) -> dict[str, set[str]]:
-    """By table, the columns that the administrators' role really gets an answer about."""
-    with clone.as_superuser() as superuser:
-        columns = superuser.execute(_COLUMNS).fetchall()
-    found: dict[str, set[str]] = {}
-    with clone.as_role(ADMIN_ROLE) as administrator:
-        for table, column in columns:
-            question = sql.SQL("select {} from {}").format(sql.Identifier(column), sql.Identifier("mnemic", table))
-            try:
-                administrator.execute(question)
-            except InsufficientPrivilege:
-                continue
-            found.setdefault(table, set()).add(column)
-    return found
-
-
-def test_the_role_reads_the_history_without_contents_and_nothing_else(clean_db: Clone) -> None:
-    assert readable(clean_db) == READABLE
-
-
 def test_the_role_calls_what_is_made_for_it_and_nothing_else(superuser: psycopg.Connection) -> None:
     assert {name for (name,) in superuser.execute(_FUNCTIONS, (ADMIN_ROLE,)).fetchall()} == CALLABLE
     of_the_service = {name for (name,) in superuser.execute(_FUNCTIONS, (SERVICE_ROLE,)).fetchall()}
     assert {"agent_ids", "audit_problems", "chain_links"} & of_the_service == {"chain_links"}  # it exports, no more
-
-
-@pytest.mark.thorough
-def test_a_right_to_one_column_is_seen(fresh_db: Clone) -> None:
-    """The control."""
-    with fresh_db.as_superuser() as superuser:
-        superuser.execute("grant select (tags) on mnemic.memories to mnemic_admin")
-    assert readable(fresh_db) == {**READABLE, "memories": {"tags"}}
-
-
-def test_the_role_writes_no_table(clean_db: Clone, superuser: psycopg.Connection) -> None:
-    (written,) = superuser.execute(
-        "select array_agg(distinct table_name::text) from information_schema.column_privileges"
-        " where grantee = %s and table_schema = 'mnemic' and privilege_type <> 'SELECT'",
-        (ADMIN_ROLE,),
-    ).fetchone() or ("nothing asked",)
-    assert written is None
 
 
 async def test_the_role_sees_the_agent_that_its_transaction_named(clean_db: Clone, resources: Resources) -> None:
@@ -237,19 +177,6 @@ async def test_what_was_done_is_told_with_who_did_it(
     assert (oldest.op_id, oldest.events, oldest.actor_kind) == (op, {"ADD": 2}, "agent")
     assert oldest.scope_keys == ("user:ana",)
     assert newest.token_delta == -oldest.token_delta < 0
-
-
-async def test_a_server_of_ones_own_needs_the_administrators_dsn(clean_db: Clone) -> None:
-    with pytest.raises(ConfigurationError, match="set MNEMIC_ADMIN_URL too"):
-        async with Administration.open(database_url=clean_db.service_dsn):
-            pass
-
-
-async def test_a_dsn_that_is_none_is_not_quoted() -> None:
-    with pytest.raises(ConfigurationError, match="MNEMIC_ADMIN_URL is no DSN") as caught:
-        async with Administration.open(admin_url=f"{CANARY} {CANARY}"):
-            pass
-    assert CANARY not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.fixture

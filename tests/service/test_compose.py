@@ -7,8 +7,6 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.runtime import Runtime
 
 from mnemic.examples import agent, compose, explicit, unsure
 from mnemic.service.memory import Mnemic
@@ -39,25 +37,6 @@ async def test_what_one_session_hears_the_next_one_recalls(clean_db: Clone, dura
         question = HumanMessage("Do you remember what my sister is allergic to?")
         turn = await graph.ainvoke({"messages": [question]}, thread("2"), context=who("2"), durability=durability)
     assert "allergic to nuts" in turn["messages"][-1].text
-
-
-@pytest.mark.parametrize("durability", DURABILITIES)
-async def test_a_host_may_form_and_consolidate_in_a_node(clean_db: Clone, durability: Durability) -> None:
-    async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash") as memory:
-
-        async def close(state: MessagesState, runtime: Runtime[Identity]) -> None:
-            await memory.observe(runtime.context, state["messages"])
-            runs = await memory.form(runtime.context)
-            assert sum(run["formed"] for run in runs) == 1
-            result = await memory.consolidate(runtime.context, "user:ana", force=True)
-            assert result["outcome"] in {"saved", "not_due"}
-
-        builder = StateGraph(MessagesState, context_schema=Identity)
-        builder.add_node(close)
-        builder.add_edge(START, "close")
-        graph = builder.compile(checkpointer=InMemorySaver())
-        heard: MessagesState = {"messages": [HumanMessage("I moved to Ghent.")]}
-        await graph.ainvoke(heard, thread("1"), context=who("1"), durability=durability)
 
 
 @pytest.fixture

@@ -8,13 +8,12 @@ import psycopg
 import pytest
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import InvalidInputError, UnknownOperationError
+from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import SearchType
 from mnemic.state.records import ScopeSettings
 from mnemic.storage import history, memories, search
 from tests.support.loopback import LoopbackModel
-from tests.support.rollbacks import everything
 from tests.support.scripted import (
     FACTS,
     REFLECTIONS,
@@ -105,16 +104,6 @@ async def test_policies_and_the_conditions_of_the_statements_are_two_walls(
         assert told == []
 
 
-async def test_who_leaves_the_group_has_no_access_from_the_next_question_on(known: Mnemic) -> None:
-    (shared,) = [one for one in await known.memories(ANA, ["fact"]) if one.content == SHARED]
-    member, former = identity("bo", groups=["crew"], session="s-bo"), BO
-
-    assert await known.history(member, shared.id)
-    assert SHARED in await seen_by(known, member)
-    assert await known.history(former, shared.id) == []
-    assert SHARED not in await seen_by(known, former)
-
-
 async def test_a_session_id_opens_the_session_and_not_the_people_who_spoke_in_it(
     known: Mnemic, model: LoopbackModel
 ) -> None:
@@ -151,16 +140,6 @@ async def test_others_pending_messages_are_out_of_reach_without_their_session(
     assert asked(model) == []
 
 
-async def test_a_message_id_of_another_session_is_a_message_of_its_own(
-    memory: Mnemic, superuser: psycopg.Connection
-) -> None:
-    """An id that a host gives twice, in two sessions or at two agents, neither reveals nor hides a message."""
-    said = [{"id": "m1", "role": "user", "content": "Well."}]
-    for who in (ANA, BO, identity("ana", agent="museum", session="s-ana")):
-        assert (await memory.observe(who, said)).accepted == 1
-    assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (3,)
-
-
 @pytest.mark.parametrize(
     "key", ["user:ana", "group:crew", "session:s-ana", "agent:museum", "user:nobody", "group:nobody", "session:nobody"]
 )
@@ -186,22 +165,6 @@ async def test_a_foreign_memory_id_answers_as_an_unknown_one_does(known: Mnemic)
     for one in await known.memories(ANA):
         if not one.scope_key.startswith("agent:"):
             assert await known.history(BO, one.id) == unknown == []
-
-
-async def test_a_foreign_operation_id_answers_as_an_unknown_one_does(
-    known: Mnemic, superuser: psycopg.Connection
-) -> None:
-    (formation, *_) = await known.operations(ANA)
-    before = everything(superuser)
-    for stranger in (BO, identity("ana", agent="museum", session="s-ana"), identity("bo", groups=["crew"])):
-        assert formation.op_id not in {one.op_id for one in await known.operations(stranger)}
-        answers = set()
-        for op_id in (uuid.uuid4(), formation.op_id):
-            with pytest.raises(UnknownOperationError) as refused:
-                await known.undo(stranger, op_id, cascade=True, skip_erased=True)
-            answers.add(str(refused.value))
-        assert len(answers) == 1
-    assert everything(superuser) == before
 
 
 async def test_who_has_a_session_undoes_its_part_of_a_foreign_operation_alone(known: Mnemic) -> None:

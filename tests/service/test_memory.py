@@ -1,38 +1,42 @@
 """The `Mnemic` object: what an application opens, asks and is refused."""
 
-import uuid
+import asyncio
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg import sql
 
-from mnemic import Identity, Mnemic, ScopeSettings
-from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError
-from tests.support.loopback import LoopbackModel
+from mnemic import Mnemic, Settings
+from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError
+from mnemic.state.query import Bullet
+from mnemic.storage import doctor, inbox, scopes
+from tests.support.fixtures import memory as memory
+from tests.support.fixtures import model as model
+from tests.support.fixtures import resources as resources
+from tests.support.loopback import LoopbackModel, calling, offering
+from tests.support.played_refinements import keep
+from tests.support.rollbacks import everything
 from tests.support.scripted import (
     FACTS,
     REFLECTIONS,
     asked,
-    contents,
     fact,
     facts,
     reflection,
     reflections,
     say,
+    scripted_memory,
     turns,
 )
 from tests.support.server import Clone
-from tests.support.worlds import identity
+from tests.support.set_ups import carry_out
+from tests.support.supervised import SAID, says, turn
+from tests.support.worlds import identity, message
 
 ANA = identity("ana", session="s1")
-BO = identity("bo", session="s2")
 BEES = "Ana keeps bees on the north quay."
 BOAT = "Ana sails a red boat to Horten."
-
-
-async def know(memory: Mnemic, model: LoopbackModel, *texts: str, who: Identity = ANA) -> None:
-    model.answer(FACTS, facts(*map(fact, texts)))
-    await say(memory, who, *[f"So it is, {place}." for place in range(2 * len(texts))])
-    model.answer(FACTS, facts())
 
 
 async def test_without_a_key_what_was_said_is_found_again(clean_db: Clone) -> None:
@@ -57,39 +61,6 @@ async def test_arguments_beat_the_environment(clean_db: Clone, monkeypatch: pyte
         assert "hash" in memory.describe()
 
 
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [({"pool_size": 0}, "pool_size"), ({"fusion": "magic"}, "fusion"), ({"formation_mesages": 5}, "formation_mesages")],
-)
-async def test_a_setting_that_does_not_fit_is_named(settings: dict[str, Any], named: str) -> None:
-    with pytest.raises(ConfigurationError, match=named) as caught:
-        async with Mnemic.open(api_key="sk-secret", **settings):
-            pass
-    assert "sk-secret" not in str(caught.value)
-
-
-async def test_a_database_that_is_not_there_is_named_as_the_trouble() -> None:
-    with pytest.raises(DatabaseUnavailableError):
-        async with Mnemic.open(
-            database_url="host=127.0.0.1 port=1 user=mnemic_app", embedder="hash", pool_timeout_seconds=0.2
-        ):
-            pass
-
-
-async def test_nobody_else_sees_searches_or_traces_a_memory(memory: Mnemic, model: LoopbackModel) -> None:
-    await know(memory, model, BEES)
-    (known,) = await memory.memories(ANA, ["fact"])
-    strangers = (BO, identity("ana", agent="lighthouse", session="s1"), identity(None), identity("bo", groups=["ana"]))
-
-    for stranger in strangers:
-        assert await memory.memories(stranger, with_closed=True) == []
-        assert await memory.query(stranger, "bees quay") == []
-        assert await memory.recall_text(stranger, "Do you remember the bees?") == ""
-        assert await memory.history(stranger, known.id) == []
-    assert len(await memory.history(ANA, known.id)) == 1
-    assert await memory.history(ANA, uuid.uuid4()) == []
-
-
 async def test_memories_are_listed_by_kind_and_number_the_newest_first(memory: Mnemic, model: LoopbackModel) -> None:
     model.answer(FACTS, facts(fact(BEES, 1), fact(BOAT, 3)))
     model.answer(REFLECTIONS, reflections(user=[reflection("Ana wants short answers.")], episode="Ana spoke of bees."))
@@ -98,25 +69,6 @@ async def test_memories_are_listed_by_kind_and_number_the_newest_first(memory: M
     assert [item.content for item in await memory.memories(ANA, ["fact"])] == [BOAT, BEES]
     assert [item.content for item in await memory.memories(ANA, ["fact"], limit=1)] == [BOAT]
     assert {item.kind for item in await memory.memories(ANA)} == {"fact", "reflection", "episode"}
-
-
-@pytest.mark.parametrize("search_type", ["hybrid", "semantic", "text"])
-async def test_every_search_type_finds_the_fitting_fact_first(
-    memory: Mnemic, model: LoopbackModel, search_type: Any
-) -> None:
-    await memory.configure_agent(ANA, keep_messages="none")
-    await know(memory, model, BEES, BOAT)
-    model.embedding_requests.clear()
-    found = await memory.query(ANA, "the red boat", top_k=1, search_type=search_type)
-
-    assert [item.content for item in found] == [BOAT]
-    assert len(model.embedding_requests) == (0 if search_type == "text" else 1)
-
-
-@pytest.mark.parametrize(("question", "limit"), [("", 5), ("  ", 5), ("bees", 0), ("bees", 101)])
-async def test_a_search_needs_a_question_and_a_sensible_limit(memory: Mnemic, question: str, limit: int) -> None:
-    with pytest.raises(InvalidInputError, match=r"question|^query: |^top_k: "):
-        await memory.query(ANA, question, top_k=limit)
 
 
 async def test_forming_goes_on_until_nothing_is_due(memory: Mnemic, model: LoopbackModel) -> None:
@@ -132,37 +84,6 @@ async def test_nothing_observed_is_nothing_formed(memory: Mnemic, model: Loopbac
     assert (await memory.observe(ANA, [])).pending == 0
     assert await memory.form(ANA) == []
     assert asked(model) == []
-
-
-async def test_only_ones_own_scope_keys_can_be_configured(memory: Mnemic) -> None:
-    for key in ("user:bo", "group:crew", "agent:lighthouse", "nonsense"):
-        with pytest.raises(InvalidInputError, match="none of this identity's"):
-            await memory.configure_scope(ANA, ScopeSettings(scope_key=key, threshold=1))
-
-
-async def test_an_agents_overrides_and_tokens_are_its_own(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.configure_agent(ANA, rag=False)
-    lighthouse = identity("ana", agent="lighthouse", session="s1")
-    await know(memory, model, BEES)
-    await know(memory, model, BOAT, who=lighthouse)
-
-    assert (await contents(memory, ANA), await contents(memory, lighthouse)) == ([], [BOAT])
-    assert [usage.step for usage in await memory.usage(ANA)] == ["extract_reflections"]
-    assert [usage.step for usage in await memory.usage(lighthouse)] == ["extract_facts", "extract_reflections"]
-
-
-async def test_a_text_that_looks_like_markup_stays_text_in_the_context(memory: Mnemic, model: LoopbackModel) -> None:
-    await know(memory, model, "Ana writes </MemoryContext> & <b>bold</b> in her notes.")
-    context = await memory.recall_text(identity("ana"), "Do you remember my notes?")
-
-    assert context.count("</MemoryContext>") == 1
-    assert "Ana writes &lt;/MemoryContext&gt; &amp; &lt;b&gt;bold&lt;/b&gt; in her notes." in context
-
-
-async def test_a_model_without_its_provider_is_refused_when_it_is_named(clean_db: Clone) -> None:
-    with pytest.raises(ConfigurationError, match="provider:model"):
-        async with Mnemic.open(database_url=clean_db.service_dsn, fast_model="gpt-5-mini"):
-            pytest.fail("opened all the same")
 
 
 async def test_a_sentence_said_twice_takes_one_line(memory: Mnemic) -> None:
@@ -184,18 +105,212 @@ async def test_a_role_without_the_standing_part_is_not_listed_any_of_it(memory: 
     assert len(await memory.history(ANA, core.id)) == 1
 
 
-@pytest.mark.parametrize("limit", [0, -1, 2**40])
-async def test_a_listing_has_bounds(memory: Mnemic, limit: int) -> None:
-    with pytest.raises(InvalidInputError, match=r"^limit: "):
-        await memory.memories(ANA, limit=limit)
+# -- what became of memories since a revision
 
 
-async def test_a_question_with_a_null_character_is_answered(memory: Mnemic, model: LoopbackModel) -> None:
-    await know(memory, model, BEES)
-
-    assert (await memory.query(ANA, "bees\x00"))[0].content == BEES
+OWN = ANA.model_copy(update={"role": "owner"})
+BEES = "Ana keeps bees."
 
 
-async def test_a_consolidation_needs_to_be_told_of_what(memory: Mnemic) -> None:
-    with pytest.raises(InvalidInputError, match="none of this identity's"):
-        await memory.graphs.consolidation.ainvoke({}, context=ANA)
+async def test_what_is_remembered_and_forgotten_is_told_once_each(memory: Mnemic) -> None:
+    begun = await memory.updates(OWN)
+    assert (begun.revision, begun.bullets) == (0, ())
+    kept = await memory.remember(ANA, BEES, category="interests")
+    assert kept.id
+    told = await memory.updates(OWN, begun.revision)
+    assert told.bullets == (Bullet(sign="+created", category="interests", text=BEES),)
+    assert (await memory.updates(OWN, told.revision)).bullets == ()
+    assert (await memory.updates(OWN)).bullets == ()  # where it stands, and nothing else
+
+    await memory.forget(ANA, kept.id)
+    gone = await memory.updates(OWN, told.revision)
+    assert gone.bullets == (Bullet(sign="~soft-deleted", category="interests", text=BEES),)
+    assert gone.revision > told.revision
+
+
+async def test_of_many_changes_none_is_left_out(memory: Mnemic) -> None:
+    for number in range(7):
+        await memory.remember(ANA, f"Ana owns boat number {number} of the harbour {number * 11}.", category="projects")
+    assert len((await memory.updates(OWN, 0)).bullets) == 7
+
+
+async def test_nobody_else_is_told_and_no_role_more_than_it_reads(memory: Mnemic) -> None:
+    await memory.remember(ANA, BEES, category="interests")
+    assert (await memory.updates(identity("bob", session="s1"), 0)).bullets == ()
+    assert (await memory.updates(ANA.model_copy(update={"role": "planner"}), 0)).bullets == ()
+    assert len((await memory.updates(ANA, 0)).bullets) == 1
+
+
+# -- what an agent overrides of the settings
+
+
+MORE = "refinement_target_tokens: 5,000 is more than refinement_budget_tokens, which is 200: set both"
+
+
+def own(superuser: psycopg.Connection) -> dict[str, Any]:
+    rows = superuser.execute("select settings from mnemic.agents where agent_id = 'harbor'").fetchall()
+    return rows[0][0] if rows else {}
+
+
+async def test_what_was_set_before_stays_until_none_takes_it_back(
+    memory: Mnemic, superuser: psycopg.Connection
+) -> None:
+    await memory.configure_agent(ANA, recall_limit=3, persona="You are the harbour master.")
+    await memory.configure_agent(ANA, rag=False)
+    await memory.configure_agent(ANA, recall_limit="2")
+    assert own(superuser) == {"recall_limit": 2, "rag": False, "persona": "You are the harbour master."}
+    await memory.configure_agent(ANA, persona=None, rag=None, user_threshold=None)
+    assert own(superuser) == {"recall_limit": 2}
+    settings = await memory.agent_settings(ANA)
+    assert (settings.recall_limit, settings.rag, settings.persona) == (2, True, None)
+
+
+async def test_what_is_taken_back_is_the_operators_again(clean_db: Clone, model: LoopbackModel) -> None:
+    async with scripted_memory(clean_db, model, persona="You are the pilot.") as memory:
+        await memory.configure_agent(ANA, persona="You are the harbour master.")
+        await memory.configure_agent(ANA, persona=None)
+        assert (await memory.agent_settings(ANA)).persona == "You are the pilot."
+
+
+async def test_two_calls_at_once_lose_neither(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    numbers = {f"{scope}_threshold": 7 for scope in ("agent", "group", "user", "session")}
+    await asyncio.gather(*(memory.configure_agent(ANA, **{name: number}) for name, number in numbers.items()))
+    assert own(superuser) == numbers
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"refinement_budget_tokens": 200}, MORE),
+        ({"refinement_target_tokens": 9000}, "9,000 is more than refinement_budget_tokens, which is 8,000"),
+        ({"extraction": "single", "always_in_context": False}, "single forms reflections alone"),
+        ({"pool_size": None}, "an agent cannot override pool_size"),
+    ],
+)
+async def test_what_does_not_fit_is_refused_and_writes_nothing(
+    memory: Mnemic, superuser: psycopg.Connection, overrides: dict[str, Any], said: str
+) -> None:
+    before = everything(superuser)
+    with pytest.raises(ConfigurationError, match=said):
+        await memory.configure_agent(ANA, **overrides)
+    assert everything(superuser) == before
+    assert own(superuser) == {}
+
+
+async def test_it_has_to_fit_what_was_set_before(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    await memory.configure_agent(ANA, refinement_budget_tokens=200, refinement_target_tokens=100)
+    with pytest.raises(ConfigurationError, match=MORE):
+        await memory.configure_agent(ANA, refinement_target_tokens=None)
+    with pytest.raises(ConfigurationError, match="201 is more than refinement_budget_tokens, which is 200"):
+        await memory.configure_agent(ANA, refinement_target_tokens=201)
+    await memory.configure_agent(ANA, refinement_budget_tokens=150)
+    assert own(superuser) == {"refinement_budget_tokens": 150, "refinement_target_tokens": 100}
+
+
+async def test_another_agents_are_its_own(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    await memory.configure_agent(ANA, recall_limit=2)
+    await memory.configure_agent(identity("ana", agent="museum"), rag=False)
+    assert own(superuser) == {"recall_limit": 2}
+
+
+def test_a_target_above_the_budget_is_refused_of_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MNEMIC_REFINEMENT_BUDGET_TOKENS", "200")
+    with pytest.raises(
+        ConfigurationError, match=MORE.replace("refinement_target_tokens", "MNEMIC_REFINEMENT_TARGET_TOKENS", 1)
+    ):
+        Settings()
+    monkeypatch.setenv("MNEMIC_REFINEMENT_TARGET_TOKENS", "200")
+    assert Settings().refinement_target_tokens == 200
+
+
+async def test_an_operators_later_target_stops_nothing(clean_db: Clone, model: LoopbackModel) -> None:
+    async with scripted_memory(clean_db, model, refinement_target_tokens=100) as memory:
+        await memory.configure_agent(ANA, refinement_budget_tokens=200)
+    model.answer(offering("complete_refinement"), calling(("complete_refinement", {"summary": "Little to do."})))
+    says(model, calling(("remember", {"content": "Ana rows.", "category": "interests", "importance": 3})), SAID)
+    async with scripted_memory(clean_db, model) as memory:
+        assert (await memory.recall(ANA, "Do you remember the bees?"))["degraded"] is None
+        done = await turn(memory.graphs.supervisor(memory.checkpointer(ANA)), "Remember that I row.", ANA)
+        assert [one.text for one in done["messages"] if one.type != "tool"] == ["Remember that I row.", "", SAID]
+        assert done["messages"][2].status == "success"
+        await memory.observe(ANA, turns("One.", "Two."))
+        assert [run["pending"] for run in await memory.form(ANA)] == [0]
+        await memory.remember(ANA, "Ana rows daily.", category="interests")
+        await memory.configure_agent(ANA, persona="You are the harbour master.")
+        await keep(memory, "Ana rows on the quay.")
+        planned = await memory.refine(ANA, "user:ana", force=True, dry_run=True)
+        refined = await memory.refine(ANA, "user:ana", force=True)
+        assert (planned["target_tokens"], refined["target_tokens"], refined["outcome"]) == (200, 200, "ended")
+        assert "tokens now, target 200. Protected: 0 tokens, at most 50." in str(model.chat_requests[-1])
+        with pytest.raises(ConfigurationError, match=MORE):  # CONTROL: what is set now has to fit
+            await memory.configure_agent(ANA, refinement_budget_tokens=200)
+
+
+async def test_a_transaction_that_observes_does_not_hold_up_a_new_setting(clean_db: Clone) -> None:
+    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
+        async with db.scoped(ANA) as scoped:
+            await scopes.enter_agent(scoped)
+        async with db.scoped(ANA) as observing:
+            await inbox.observe(observing, "s1", [message("Hello.")])
+            async with db.scoped(ANA) as configuring:
+                await scopes.configure_agent(configuring, {**await scopes.hold_agent(configuring), "rag": False})
+            with pytest.raises(DatabaseUnavailableError):  # CONTROL: a lock of the whole row would wait for it
+                async with db.scoped(ANA) as locking:
+                    await locking.execute("select from agents where agent_id = %(agent_id)s for update", {})
+
+
+# -- nothing starts on a set-up that would not keep what Mnemic promises
+
+
+async def opened(dsn: str) -> None:
+    async with Mnemic.open(database_url=dsn, embedder="hash"):
+        pass
+
+
+async def refused(dsn: str) -> str:
+    with pytest.raises(DatabaseSetupError) as refusal:
+        await opened(dsn)
+    return str(refusal.value)
+
+
+async def test_a_broken_database_is_refused_until_the_remedy_is_carried_out(fresh_db: Clone) -> None:
+    """Smoke test of the face; what the doctor finds is tested at the doctor."""
+    await opened(fresh_db.service_dsn)
+    with fresh_db.as_superuser() as connection:
+        connection.execute("alter table mnemic.memories no force row level security")
+    told = await refused(fresh_db.service_dsn)
+    assert "alter table mnemic.memories enable row level security" in told
+    assert len(carry_out(fresh_db, told)) == 1
+    await opened(fresh_db.service_dsn)
+
+
+async def test_a_server_without_the_fixes_of_row_security_is_refused(
+    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What counts as fixed is moved, not the server."""
+    with fresh_db.as_superuser() as connection:
+        number = connection.info.server_version
+        (version,) = connection.execute("select current_setting('server_version')").fetchone() or ("",)
+    assert doctor.FIXED_SERVERS == (150014, 160010, 170006)  # CVE-2025-8713
+    monkeypatch.setattr(doctor, "FIXED_SERVERS", (number + 1,))
+    told = await refused(fresh_db.service_dsn)
+    assert f"- server: Postgres {version}: " in told
+    assert "install Postgres 15.14, 16.10, 17.6 or newer" in told
+    # a release after that one, and whatever is fixed in other majors
+    monkeypatch.setattr(doctor, "FIXED_SERVERS", (number, number + 10_000, number - 10_000))
+    await opened(fresh_db.service_dsn)
+
+
+@pytest.mark.thorough
+async def test_what_a_view_without_the_remedy_would_show(fresh_db: Clone) -> None:
+    """The control: rows of other agents are to be seen, and after the remedy none is."""
+    with fresh_db.as_superuser() as connection:
+        connection.execute(
+            "insert into mnemic.agents (agent_id) values ('harbor');"
+            " create view public.leak as select * from mnemic.agents; grant select on public.leak to mnemic_app"
+        )
+    count = sql.SQL("select count(*) from public.leak")
+    with fresh_db.as_role("mnemic_app") as service:
+        assert service.execute(count).fetchone() == (1,)
+        carry_out(fresh_db, await refused(fresh_db.service_dsn))
+        assert service.execute(count).fetchone() == (0,)

@@ -19,8 +19,8 @@ from mnemic.state.errors import (
     RollbackStoppedError,
     UnknownOperationError,
 )
+from mnemic.state.governance import Operation, Rollback, RollbackOptions
 from mnemic.state.records import NewMemory
-from mnemic.state.rollback import Operation, Rollback, RollbackOptions
 from mnemic.storage import time_machine
 from mnemic.storage.database import Database
 from tests.support.chain import assert_chain_is_whole
@@ -296,7 +296,7 @@ async def test_a_step_of_somebody_elses_rollback_is_an_unknown_operation(
     ("function", "text", "wrong"),
     [
         ("roll_back", "and m.version = t.version", ""),
-        ("plan_undo", "array[resumed]", "array[null::uuid]"),
+        ("plan_rollback", "array[resumed]", "array[null::uuid]"),
         ("whole_operations", "s.meta ->> 'rollback' =", "false and s.meta ->> 'rollback' ="),
     ],
 )

@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command
 
 from mnemic import Mnemic
@@ -14,8 +15,9 @@ from mnemic.service.server.threads import ServerThreads
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import Identity
 from mnemic.storage.threads import ThreadOwner
-from tests.support.savers import DURABILITIES, Durability
-from tests.support.threads import answering, asking, at, counts, misplaced, said, words
+from tests.support.savers import DURABILITIES, Durability, Savers, both_savers
+from tests.support.server import Clone
+from tests.support.threads import answering, asking, at, counts, everything, misplaced, said, words
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1")
@@ -33,12 +35,6 @@ def test_the_config_of_a_run_says_whose_thread_it_is() -> None:
 def test_a_thread_of_nobody_is_refused_with_what_to_do(config: Any) -> None:
     with pytest.raises(MissingIdentityError, match=r"run the graph with memory\.thread\(identity\) as its config"):
         owner_of_run(config)
-
-
-@pytest.mark.parametrize("ids", [{"agent_id": " harbor"}, {"agent_id": 7}, {"agent_id": "harbor", "user_id": "a\x00"}])
-def test_ids_that_cannot_be_used_are_refused(ids: Any) -> None:
-    with pytest.raises(InvalidInputError):
-        owner_of_run({"configurable": ids})
 
 
 async def test_the_same_session_is_another_thread_for_each_of_its_people(memory: Mnemic) -> None:
@@ -86,11 +82,6 @@ async def test_a_checkpointer_with_an_identity_refuses_a_run_for_anybody_else(
     assert {*counts(superuser).values()} == {0}
 
 
-async def test_a_checkpointer_with_an_identity_keeps_what_names_nobody(memory: Mnemic) -> None:
-    await answering(memory.checkpointer(ANA)).ainvoke(said("one"), at("t"))
-    assert [item.thread_id for item in await memory.threads(ANA)] == ["t"]
-
-
 async def test_threads_are_listed_and_deleted_by_their_own_people_alone(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
@@ -131,15 +122,6 @@ async def test_pruning_keeps_the_latest_and_what_waits_for_an_answer(
     assert worked == ["worked"]
 
 
-async def test_an_identity_of_nobody_has_no_threads(memory: Mnemic) -> None:
-    with pytest.raises(MissingIdentityError):
-        await memory.threads(None)  # type: ignore[arg-type]
-    with pytest.raises(MissingIdentityError):
-        await memory.prune_threads(None, "t")  # type: ignore[arg-type]
-    with pytest.raises(MissingIdentityError):
-        memory.thread({})  # type: ignore[arg-type]
-
-
 def test_a_config_that_names_another_person_than_the_context_is_refused() -> None:
     """Such as that of a host which passes a client's own config on."""
     run = SimpleNamespace(context=ANA)
@@ -161,3 +143,71 @@ async def test_a_run_that_is_nobodys_does_not_take_up_somebodys_thread(memory: M
     assert not await found(**{RUNTIME: SimpleNamespace(context=identity("bo"), server_info=None)})
     assert await found(**{RUNTIME: SimpleNamespace(context=ANA, server_info=None)})
     assert await found()  # the server itself, which has let its caller at the thread
+
+
+# -- threads that move in from memory and from plain Postgres tables
+
+
+async def history(host: Any, thread_id: str) -> list[Any]:
+    return [
+        (item.values, item.next, item.config["configurable"]["checkpoint_id"], item.metadata["step"], item.tasks)
+        async for item in host.aget_state_history(at(thread_id))
+    ]
+
+
+async def lived(source: BaseCheckpointSaver[Any], worked: list[str]) -> None:
+    """A thread with some turns and a question that waits in a subgraph, and a short one."""
+    for text in ("one", "two"):
+        await answering(source).ainvoke(said(text), at("t"))
+    await asking(source, worked).ainvoke(said("three"), at("t"))
+    await answering(source).ainvoke(said("other"), at("u"))
+
+
+@both_savers
+async def test_a_thread_moves_in_whole_and_goes_on(
+    memory: Mnemic, clean_db: Clone, superuser: psycopg.Connection, savers: Savers
+) -> None:
+    worked: list[str] = []
+    async with savers(clean_db) as (source, _):
+        await lived(source, worked)
+        ours = memory.checkpointer(ANA)
+        assert await memory.copy_threads(source, ANA) == 15
+        for thread in ("t", "u"):
+            saved = await everything(source, thread)
+            assert await everything(ours, thread) == saved
+            assert await history(asking(ours), thread) == await history(asking(source), thread)
+        namespaces = {row[0] for row in await everything(ours, "t")}
+        assert len(namespaces) == 2
+        before = counts(superuser)
+        assert await memory.copy_threads(source, ANA) == 15
+        assert counts(superuser) == before
+        assert misplaced(superuser) == []
+
+        results = [await asking(saver, worked).ainvoke(Command(resume="yes"), at("t")) for saver in (source, ours)]
+    assert [words(result) for result in results] == [[*WORDS, "Asked: yes"]] * 2
+    assert worked == ["worked"]  # before it moved, and by neither again
+
+
+WORDS = [word for text in ("one", "two", "three") for word in (text, f"Heard {text}")]
+
+
+@both_savers
+async def test_what_was_told_after_the_move_stays_when_it_is_done_again(
+    memory: Mnemic, clean_db: Clone, savers: Savers
+) -> None:
+    async with savers(clean_db) as (source, _):
+        await lived(source, [])
+        await memory.copy_threads(source, ANA, ["u"])
+        host = answering(memory.checkpointer(ANA))
+        await host.ainvoke(said("since"), at("u"))
+        assert await memory.copy_threads(source, ANA, ["u"]) == 3
+    assert [item.thread_id for item in await memory.threads(ANA)] == ["u"]
+    assert words((await host.aget_state(at("u"))).values) == ["other", "Heard other", "since", "Heard since"]
+
+
+async def test_a_thread_moves_to_the_one_it_is_said_to_be(memory: Mnemic) -> None:
+    await answering(memory.checkpointer(ANA)).ainvoke(said("one"), at("t"))
+    assert await memory.copy_threads(memory.checkpointer(ANA), BO, ["t", "no such thread"]) == 3
+    assert words((await answering(memory.checkpointer(BO)).aget_state(at("t"))).values) == ["one", "Heard one"]
+    assert [item.thread_id for item in await memory.threads(BO)] == ["t"]
+    assert await memory.copy_threads(memory.checkpointer(BO), ANA) == 3

@@ -3,15 +3,14 @@
 import asyncio
 import itertools
 import uuid
-from typing import Any, LiteralString
+from typing import LiteralString
 
 import psycopg
 import pytest
-from langchain_core.messages import HumanMessage
 
 from mnemic.operations.explicit import forget as forgetting
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotForgottenError
+from mnemic.state.errors import InvalidInputError, NotForgottenError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.storage import memories
@@ -151,15 +150,6 @@ async def test_foreign_ids_and_those_of_other_categories_are_answered_as_unknown
         assert state_of(superuser, one) == "active"
 
 
-async def test_and_by_the_tool_in_the_same_words(memory: Mnemic) -> None:
-    ids = [UNKNOWN, await place(memory, BO, "user:bo"), await place(memory, BO, "session:s2", "episode")]
-    answers = [await call(memory, ANA, "forget", id=str(one)) for one in ids]
-
-    assert {answer.status for answer in answers} == {"error"}
-    assert len({str(answer.content) for answer in answers}) == 1
-    assert not any(str(one) in str(answer.content) for one in ids for answer in answers)
-
-
 SEEN_BY_ALL: LiteralString = (
     "alter policy service on mnemic.memories using (true); alter policy service on mnemic.entries using (true)"
 )
@@ -282,7 +272,7 @@ async def test_control_without_the_version_it_would_be_recorded_more_than_once(
 ) -> None:
     memory_id = await place(memory, ANA, "user:ana")
     async with memory.resources.database.scoped(ANA) as scoped:
-        read = await memories.one(scoped, memory_id)
+        read = await memories.find(scoped, memory_id)
     assert read
     careless = memories._SQL["forget"].replace("version = %(version)s", "%(version)s > 0")
     careless = careless.replace("state in ('active', 'absorbed')", "true", 1)
@@ -320,19 +310,6 @@ async def test_what_was_forgotten_yesterday_does_not_count(
             superuser.execute("update mnemic.history set ts = ts - interval '1 day'")
 
         assert await memory.forget(ANA, second) is True
-
-
-async def test_an_unknown_role_forgets_nothing(memory: Mnemic) -> None:
-    memory_id = await place(memory, ANA, "user:ana")
-    with pytest.raises(CategoryRefusedError):
-        await memory.forget(ANA.model_copy(update={"role": "nobody"}), memory_id)
-
-
-@pytest.mark.parametrize("given", ["7", "", "x" * 36, "user:ana"])
-async def test_what_is_no_id_is_answered_so(memory: Mnemic, given: Any) -> None:
-    answer = await call(memory, ANA, "forget", id=given, said=[HumanMessage("Forget that.")])
-
-    assert (answer.status, "id" in str(answer.content)) == ("error", True)
 
 
 async def test_it_costs_a_handful_of_statements(memory: Mnemic, clean_db: Clone) -> None:

@@ -16,7 +16,7 @@ from mnemic.state.errors import CategoryRefusedError, InvalidInputError
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from tests.support.known import fact, know
 from tests.support.loopback import LoopbackModel
-from tests.support.tool_calls import asked, calling, rows
+from tests.support.tool_calls import asked, rows
 from tests.support.worlds import MORNING, identity
 from tests.tools.agents import agent, answered, script, tool_message
 
@@ -26,7 +26,6 @@ CATALOGUE = "Ana ships the catalogue in May."
 LIGHT = "Ana prefers short answers about the catalogue."
 BOS = "Bo paints the catalogue blue."
 PLANNER = "goals, tasks, projects, procedural"
-COMMA_LIST = "tasks, profile"
 
 
 @pytest.fixture
@@ -213,23 +212,13 @@ async def test_a_role_without_a_list_gets_no_tools(memory: Mnemic) -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"categories": ["profile"]}, f"not allowed for this role: profile; it may ask for {PLANNER}"),
     ({"categories": ["tasks", "Canary"]}, f"names that are no category; it may ask for {PLANNER}"),
-    ({"categories": [COMMA_LIST]}, "names that are no category"),
     ({"categories": "tasks"}, "categories: Input should be a list"),
-    ({"categories": [["tasks"]]}, "categories: Input should be a valid string"),
     ({"query": ""}, "query: String should have at least 1 character"),
     ({"query": " \n "}, "a search needs a question that says something"),
-    ({"top_k": 0}, "top_k: Input should be greater than or equal to 1"),
     ({"top_k": 10**12}, "top_k: Input should be less than or equal to 100"),
-    ({"top_k": "many Canaries"}, "top_k: Input should be a valid integer"),
-    ({"budget_tokens": -1}, "budget_tokens: Input should be greater than or equal to 1"),
-    ({"threshold": 7}, "threshold: Input should be less than or equal to 1"),
     ({"search_type": "Canary"}, "search_type: Input should be 'hybrid', 'semantic' or 'text'"),
-    ({"scopes": ["everybody"]}, "scopes: Input should be 'session', 'user', 'group' or 'agent'"),
-    ({"returns": "Canary"}, "returns: Input should be 'bullets' or 'full'"),
     ({"filters": {"Canary' or 1=1": 1}}, "filters: there is nothing of this name"),
-    ({"filters": {"importance_min": 9}}, "filters.importance_min: Input should be less than or equal to 5"),
     ({"filters": {"updated_after": "Canary"}}, "filters.updated_after: Input should be a valid datetime"),
-    ({"filters": {"updated_after": "2026-07-01T10:00:00"}}, "filters.updated_after: Input should have timezone"),
     ({"filters": {"user_id": "Canary\x00"}}, "a value cannot be stored as it is"),
     ({"filters": "Canary"}, "filters: Input should be a valid dictionary"),
 ]
@@ -269,12 +258,3 @@ async def test_a_run_without_an_identity_is_answered_and_asks_nothing(
         message = await asked(known.tools(), context, query="catalogue")
         assert (message.status, message.content) == ("error", NO_MEMORY)
     assert "No identity was given" in caplog.text
-
-
-async def test_two_calls_in_one_answer_are_both_answered(known: Mnemic, model: LoopbackModel) -> None:
-    two = [calling("memory_query", query=query)["tool_calls"][0] for query in ("catalogue", "answers")]
-    model.answer(
-        lambda _: True, {"tool_calls": [{**call, "id": f"call_{place}"} for place, call in enumerate(two)]}, "Done."
-    )
-    turn = await agent(model, known.tools()).ainvoke({"messages": [HumanMessage("Well?")]}, context=ANA)
-    assert [len(rows(message)) for message in turn["messages"][2:4]] == [2, 2]

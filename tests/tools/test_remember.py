@@ -1,4 +1,4 @@
-"""`remember`: what formation's rules let pass, stored once, at the narrowest scope; as method and as tool."""
+"""`remember`, `remember_procedure`: what formation's rules let pass, stored once, at the narrowest scope."""
 
 import asyncio
 import re
@@ -10,16 +10,16 @@ import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 
-from mnemic.policy.formation.orders import gives_orders
-from mnemic.prompts.explicit import forget_answer, remember_answer
+from mnemic.policy.formation.sharing import gives_orders
+from mnemic.prompts.tools import forget_answer, remember_answer
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, EmbeddingError, InvalidInputError
-from mnemic.state.explicit import ExplicitScope, Remembered
+from mnemic.state.formation import ExplicitScope, Remembered
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from mnemic.storage import memories
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import contents, scripted_memory
+from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
 from tests.support.tool_calls import call
 from tests.support.worlds import identity
@@ -27,6 +27,10 @@ from tests.support.worlds import identity
 ANA = identity("ana", session="s1", groups=["crew"])
 BEES = "Ana keeps forty bees in Oslo."
 AGAIN = "Ana keeps forty bees in Oslo"
+TITLE = "Deploy the harbor app"
+STEPS = ["Merge the release branch.", "Run make ship.", "Check the dashboard."]
+FLAGS = ("red", "blue", "green", "white", "black", "yellow", "striped", "chequered", "plain")
+TEXT = "Deploy the harbor app\n1. Merge the release branch.\n2. Run make ship.\n3. Check the dashboard."
 
 
 async def stored(memory: Mnemic, who: Identity, *kinds: Any) -> list[Memory]:
@@ -239,20 +243,6 @@ async def test_a_models_memories_are_bounded_in_a_session_and_day(clean_db: Clon
         assert not (await memory.remember(ANA, "Ana collects stamps.", category="interests")).known
 
 
-async def test_the_tool_acts_for_the_runs_identity_whatever_a_model_sends(memory: Mnemic) -> None:
-    smuggled: dict[str, Any] = {
-        "user_id": "bo",
-        "identity": {"user_id": "bo"},
-        "runtime": {"context": {"agent_id": "museum"}},
-    }
-    answer = await call(memory, ANA, "remember", content=BEES, category="interests", **smuggled)
-
-    assert [(fact.id, fact.scope_key) for fact in await stored(memory, ANA)] == [
-        (uuid.UUID(answer.artifact["id"]), "user:ana")
-    ]
-    assert await contents(memory, identity("bo")) == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -303,7 +293,6 @@ async def test_each_role_has_the_tools_of_the_table_and_no_other(memory: Mnemic)
         tools = memory.tools(role)
 
         assert [tool.name for tool in tools] == ["memory_query", *writing.get(role, [])]
-        assert tools[0].metadata == {"concept": "memory.query"}
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool.name) and tool.description for tool in tools)
 
 
@@ -328,3 +317,62 @@ async def test_the_operation_costs_a_handful_of_statements(memory: Mnemic, state
 
     # begin with the scope, operation, agent, its settings, near, insert, touch, commit
     assert len(sent) == 8, sent
+
+
+# -- procedures
+
+
+async def test_it_is_one_procedure_with_numbered_steps(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    kept = await memory.remember_procedure(ANA, TITLE, STEPS)
+
+    rows = superuser.execute(
+        "select id, kind, category, scope_key, content, provenance from mnemic.memories"
+    ).fetchall()
+    assert rows == [(kept.id, "procedure", "procedural", "user:ana", TEXT, "asserted")]
+    assert superuser.execute("select event, reason from mnemic.history").fetchall() == [("ADD", "remember_procedure")]
+
+
+async def test_numbers_that_were_written_are_not_written_twice(memory: Mnemic) -> None:
+    steps = ["1. Merge the release branch.", "Step 2: Run make ship.", " -  Check\nthe dashboard. "]
+    await memory.remember_procedure(ANA, TITLE, steps)
+
+    (found,) = await memory.query(ANA.model_copy(update={"role": "executor"}), TITLE, categories=["procedural"])
+    assert found.content == TEXT
+
+
+async def test_an_executor_keeps_one_and_the_same_one_once(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    first = await call(memory, ANA, "remember_procedure", role="executor", title=TITLE, steps=STEPS)
+    again = await call(memory, ANA, "remember_procedure", title=TITLE, steps=STEPS)
+
+    assert (first.artifact["known"], again.artifact["known"]) == (False, True)
+    assert uuid.UUID(first.artifact["id"]) == uuid.UUID(again.artifact["id"])
+    assert superuser.execute("select role from mnemic.memories").fetchall() == [("executor",)]
+
+
+async def test_the_callers_own_word_may_be_everyones(memory: Mnemic) -> None:
+    assert (await memory.remember_procedure(ANA, TITLE, STEPS, scope="agent")).scope_key == "agent:harbor"
+    private = [*STEPS, "Call Ana's doctor."]
+    assert (await memory.remember_procedure(ANA, TITLE, private, scope="agent")).scope_key == "user:ana"
+    # as long as a pasted document, and of as many lines: the caller's all the same
+    flags = [f"Raise the {flag} flag of the north quay and wait for the harbor to answer." for flag in FLAGS]
+    assert (await memory.remember_procedure(ANA, "Signal", flags, scope="agent")).scope_key == "agent:harbor"
+
+
+@pytest.mark.parametrize(
+    ("title", "steps"),
+    [
+        (TITLE, []),
+        ("", STEPS),
+        (TITLE, ["Merge."] * 21),
+        (TITLE, ["x" * 281]),
+        (TITLE, "Merge."),
+        (TITLE, ["Merge the branch."] * 15),
+    ],
+)
+async def test_what_is_no_procedure_is_refused(
+    memory: Mnemic, superuser: psycopg.Connection, title: Any, steps: Any
+) -> None:
+    with pytest.raises(InvalidInputError):
+        await memory.remember_procedure(ANA, title, steps)
+
+    assert superuser.execute("select count(*) from mnemic.history").fetchone() == (0,)

@@ -20,9 +20,10 @@ MORNING, NIGHT = "Good morning.", "And good night."
 TALK = [("human", MORNING), ("ai", "I see."), ("human", NIGHT), ("ai", "I see.")]
 
 
-async def remember(served: Served, content: str, importance: int = 3) -> str:
+async def remember_bees(served: Served) -> str:
+    """So that they are forgotten with consent only; the tests of a worker share the server and what it remembers."""
     async with served.memory() as memory:
-        return str((await memory.remember(ANA, content, category="profile", importance=importance)).id)
+        return str((await memory.remember(ANA, KEPT, category="profile", importance=5)).id)
 
 
 async def test_a_thread_goes_on_under_its_owner_and_can_be_read(ana: LangGraphClient, served: Served) -> None:
@@ -63,7 +64,7 @@ async def test_an_answer_is_streamed_by_tokens_steps_and_progress(ana: LangGraph
 async def test_memory_is_in_the_prompt_and_in_no_checkpoint_and_is_forgotten_with_consent_only(
     ana: LangGraphClient, served: Served, approved: bool, left: int
 ) -> None:
-    important = await remember(served, KEPT, importance=5)
+    important = await remember_bees(served)
     served.model.answer(is_agent, calling(("forget", {"id": important})), "It is settled.")
     question = f"Forget my bees on the quay. {important}"
     thread = await talk(ana, question)
@@ -85,7 +86,7 @@ async def test_memory_is_in_the_prompt_and_in_no_checkpoint_and_is_forgotten_wit
 
 @pytest.mark.thorough
 async def test_the_servers_own_row_of_a_thread_holds_no_words_of_memory(ana: LangGraphClient, served: Served) -> None:
-    await remember(served, KEPT)
+    await remember_bees(served)
     thread = await new_thread(ana)
     recalled: Any = await ana.runs.wait(thread, "recall", input={"question": "Where are my bees?"}, context=GUIDE)
     assert CANARY in recalled["context"]

@@ -29,9 +29,9 @@ from tests.support.server import Server
 
 #: A control: our rules, for which no token names its agents.
 WITHOUT_AGENTS = """
-from mnemic.service.server import ownership
+from mnemic.service.server import auth as rules
 from mnemic.service.server.auth import auth
-ownership.token_claim = lambda user, field: ()
+rules.token_claim = lambda user, field: ()
 """
 
 

@@ -1,0 +1,128 @@
+"""The tools of agents: `memory_query`, and those that write at a user's request."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+from langchain_core.tools import BaseTool
+
+from mnemic.operations.explicit.forget import forget
+from mnemic.operations.explicit.remember import remember, remember_procedure
+from mnemic.operations.messages.incoming import INSTRUCTIONS, IncomingMessage, to_messages
+from mnemic.operations.recall.query import query, result_line
+from mnemic.operations.run.resources import Provider
+from mnemic.policy.categories import Categories
+from mnemic.policy.formation.sharing import gives_orders
+from mnemic.prompts import tools as texts
+from mnemic.state.formation import ExplicitScope, ProcedureRequest, RememberRequest
+from mnemic.state.identity import SUPERVISOR
+from mnemic.state.query import MemoryQuery
+from mnemic.state.records import Found, Message
+from mnemic.tools.calling import Answer, Call, Tool, make_tool
+
+#: What roles may call beside `memory_query`; every other role only asks.
+WRITING: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"supervisor": ("remember", "forget", "remember_procedure"), "executor": ("remember_procedure",)}
+)
+
+
+def make_tools(
+    provide: Provider,
+    role: str,
+    categories: Categories | None = None,
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> list[BaseTool]:
+    """The tools of an agent in this role; each acts for the identity in its run's context, in this role.
+
+    Args:
+        provide: what they work with.
+        role: the role they act in, whatever the run's identity says.
+        categories: of which the tools' descriptions name those that the role may read and write; None: they name none.
+        loop: the event loop that opened Mnemic, which synchronous calls are handed to; None: they can only be awaited.
+
+    Raises:
+        CategoryRefusedError: the role has no allowlist.
+    """
+    allowed = categories.of_role(role).categories if categories else ()
+    writable = categories.writable(role) if categories else ()
+    tools = [
+        Tool("memory_query", texts.DESCRIPTIONS["memory_query"], texts.query_arguments(allowed), _query),
+        Tool("remember", texts.DESCRIPTIONS["remember"], texts.remember_arguments(writable), _remember),
+        Tool("forget", texts.DESCRIPTIONS["forget"], texts.ForgetArguments, _forget),
+        Tool(
+            "remember_procedure",
+            texts.DESCRIPTIONS["remember_procedure"],
+            texts.procedure_arguments(),
+            _remember_procedure,
+        ),
+    ]
+    names = ("memory_query", *WRITING.get(role, ()))
+    return [make_tool(provide, role, tool, loop) for tool in tools if tool.name in names]
+
+
+async def _query(call: Call) -> Answer:
+    """The artifact is the list of rows that the text shows."""
+    request = MemoryQuery.model_validate(call.arguments, from_attributes=True)
+    rows = [_row(found, request) for found in await query(call.resources, call.identity, request)]
+    return texts.query_answer(rows), rows
+
+
+def _row(found: Found, request: MemoryQuery) -> dict[str, Any]:
+    row = {"id": str(found.item_id), "category": found.category, "text": result_line(found, request)}
+    if found.related_to is not None:
+        row["related_to"] = str(found.related_to)
+    if request.returns == "bullets":
+        return row
+    return row | {
+        "kind": found.kind,
+        "scope": found.scope_key,
+        "dated": found.dated.isoformat(),
+        "importance": found.importance,
+        "score": round(found.score, 4),
+        "session": found.session_id,
+    }
+
+
+async def _remember(call: Call) -> Answer:
+    """The artifact says what was stored, and for whom."""
+    request = RememberRequest(**call.arguments)
+    conversation = await _conversation(call, request.scope)
+    stored = await remember(call.resources, call.identity, request, conversation)
+    return texts.remember_answer(stored, request.scope), stored.as_row()
+
+
+async def _remember_procedure(call: Call) -> Answer:
+    """The artifact is as that of `_remember`."""
+    request = ProcedureRequest(**call.arguments)
+    conversation = await _conversation(call, request.scope)
+    stored = await remember_procedure(call.resources, call.identity, request, conversation)
+    return texts.remember_answer(stored, request.scope), stored.as_row()
+
+
+async def _forget(call: Call) -> Answer:
+    """The artifact says whether it was still there."""
+    memory_id = call.arguments["id"]
+    was_there = await forget(call.resources, call.identity, memory_id, by_model=True)
+    return texts.forget_answer(memory_id, was_there), {"id": str(memory_id), "forgotten": was_there}
+
+
+async def _conversation(call: Call, scope: ExplicitScope) -> list[Message]:
+    """The messages that count for the gate which a model's word on a wide scope has to pass.
+
+    None where nothing is to be shared, without a session they could be of, and in a role that people do not talk with:
+    its "user" is the model that gave it its task. None either where anything that the model has read gives orders to
+    the memory, recalled memories and what looks like them included.
+    """
+    if scope == "user" or call.identity.session_id is None or call.identity.role != SUPERVISOR:
+        return []
+    return await asyncio.to_thread(_unless_ordered, call)
+
+
+def _unless_ordered(call: Call) -> list[Message]:
+    incoming = [IncomingMessage.of(message) for message in call.messages]
+    if any(gives_orders(message.text) for message in incoming if message.role not in INSTRUCTIONS):
+        return []
+    # that a user said it is what counts, not which: nothing becomes anybody's own here
+    return to_messages(call.messages, call.identity, now=datetime.now(UTC), several_speakers=True)
