@@ -13,7 +13,6 @@ from mnemic.operations.formation.decisions import band_of_fact, related
 from mnemic.operations.formation.drafts import Draft, ScopeResolver
 from mnemic.operations.messages.transcript import group_name, own_words
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.categories import Categories
 from mnemic.policy.text.shape import display_name, require_text, search_text
 from mnemic.policy.text.writing import Problem, check_text
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError
@@ -21,7 +20,6 @@ from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Message, NewMemory
-from mnemic.state.settings import Settings
 from mnemic.storage import history, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -67,7 +65,13 @@ async def remember(
         InvalidInputError: the text is not written as a memory has to be; the message says how.
         EmbeddingError: it could not be embedded; nothing was written.
     """
-    _require_writable(resources.categories, identity.role, request)
+    allowlist, writable = resources.categories.of_role(identity.role), resources.categories.writable(identity.role)
+    if request.category not in writable:  # nobody writes where they may not look
+        raise CategoryRefusedError(
+            f"not a category that this role may write: it may choose {', '.join(writable) or 'none'}"
+        )
+    if request.kind == "core" and not allowlist.standing:
+        raise CategoryRefusedError("this role does not read core memories and may not write them: choose the kind fact")
     draft = Draft(
         # what stands in everybody's every prompt is no matter of one conversation
         scope="user" if request.kind == "core" and conversation is not None else request.scope,
@@ -77,8 +81,8 @@ async def remember(
         private=request.private,
         provenance="asserted",
     )
-    allowed = resources.categories.of_role(identity.role).categories
-    return await _store(resources, identity, draft, kind=request.kind, conversation=conversation, categories=allowed)
+    known = allowlist.categories
+    return await _store(resources, identity, draft, kind=request.kind, conversation=conversation, categories=known)
 
 
 async def remember_procedure(
@@ -107,17 +111,6 @@ async def remember_procedure(
     )
     known = [*allowed, _PROCEDURAL]
     return await _store(resources, identity, draft, kind="procedure", conversation=conversation, categories=known)
-
-
-def _require_writable(categories: Categories, role: str, request: RememberRequest) -> None:
-    """The category is formed, and the role reads it itself: nobody writes where they may not look."""
-    writable = categories.writable(role)
-    if request.category not in writable:
-        raise CategoryRefusedError(
-            f"not a category that this role may write: it may choose {', '.join(writable) or 'none'}"
-        )
-    if request.kind == "core" and not categories.of_role(role).standing:
-        raise CategoryRefusedError("this role does not read core memories and may not write them: choose the kind fact")
 
 
 def _sentence(request: RememberRequest) -> str:
@@ -176,7 +169,10 @@ async def _store(
         await scoped.begin_operation("remember_procedure" if kind == "procedure" else "remember")
         await scopes.enter_agent(scoped)
         if conversation is not None:
-            await _require_room(resources.settings, scoped)
+            # a conversation that orders the memory about does bounded damage; what the host keeps is its own affair
+            most = resources.settings.remembers_per_session_and_day
+            if await history.done_today(scoped, "remember", "remember_procedure") >= most:
+                raise NotRememberedError(f"this session has had {most} memories kept today, and that is the most")
         # off also stops forming: what nobody will be shown is not taken for remembered
         switch = "always_in_context" if kind == "core" else "rag"
         if not getattr(resources.settings.overridden(await scopes.agent_settings(scoped)), switch):
@@ -184,13 +180,6 @@ async def _store(
         return await _store_unless_known(resources, scoped, new, vectors)
 
     return await resources.database.write(identity, act, categories=categories)
-
-
-async def _require_room(settings: Settings, scoped: ScopedTransaction) -> None:
-    """A conversation that orders the memory about does bounded damage; what the host itself keeps is its own affair."""
-    most = settings.remembers_per_session_and_day
-    if await history.done_today(scoped, "remember", "remember_procedure") >= most:
-        raise NotRememberedError(f"this session has had {most} memories kept today, and that is the most")
 
 
 async def _store_unless_known(

@@ -20,7 +20,6 @@ from pydantic import (
     StrictStr,
     ValidationError,
 )
-from typing_extensions import TypedDict
 
 from mnemic.operations.run.identity import BoundIdentity, session_of
 from mnemic.policy.text.shape import clean_text, clip_text, display_name, says_nothing, strip_recalled
@@ -53,10 +52,12 @@ KNOWN_ROLES = frozenset({*_ROLES, *INSTRUCTIONS})
 _LANGCHAIN_ROLES: dict[type[BaseMessage], str] = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
 
 
-class Part(TypedDict, total=False):
-    """A part of a content; one without a text is a picture, a tool call, or a model's reasoning."""
-
-    text: StrictStr | None
+def _words_alone(part: dict[str, Any]) -> dict[str, Any]:
+    """The text of a part; one without is a picture, a tool call, or a model's reasoning."""
+    text = part.get("text")
+    if not isinstance(text, str | None):
+        raise ValueError("the text of a part is a string")
+    return {} if text is None else {"text": str.__str__(text)}  # without what a subclass makes of its methods
 
 
 def _moment(value: object) -> object:
@@ -77,6 +78,8 @@ def _id_text(value: str | int | UUID | None) -> str | None:
     return str(value) if value is not None and value != "" else None  # some endpoints send an empty one for none
 
 
+#: A mapping first, whose own errors pydantic takes for its own.
+Part = Annotated[dict[str, Any], AfterValidator(_words_alone)]
 MessageId = (
     Annotated[StrictStr, Field(max_length=_MAX_ID_CHARS)]
     | Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]

@@ -101,17 +101,13 @@ async def background() -> AsyncIterator[Background]:
         await work.finish()
 
 
-def _today() -> date:
-    return datetime.now(UTC).date()
-
-
 class AccessTracker:
     """The memories that were returned, each once per session, or user where there is none, and day.
 
     It lives in this process: what is lost with it is counts.
     """
 
-    def __init__(self, *, today: Callable[[], date] = _today) -> None:
+    def __init__(self, *, today: Callable[[], date] = lambda: datetime.now(UTC).date()) -> None:
         self._today = today
         self._day = today()
         #: Agent, session or user, memory: what counted today.

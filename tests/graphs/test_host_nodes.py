@@ -76,40 +76,22 @@ def host(memory: Mnemic, state: Any = Turn, seen: list[Any] | None = None, **rec
     return in_sequence(state, {**nodes, "observe": memory.observe_node(), "form": memory.formation_node()})
 
 
-async def saved_by(
-    state: Any, clone: Clone, model: LoopbackModel, savers: Savers, durability: Durability
-) -> tuple[list[Any], str]:
-    """What the host's own node saw in a turn that was recalled for, and all that the saver wrote down."""
+@both_savers
+@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
+@pytest.mark.parametrize("state", [Turn, pytest.param(LeakyTurn, marks=pytest.mark.thorough)], ids=["", "control"])
+async def test_the_context_reaches_the_host_and_no_checkpoint(
+    fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability, state: Any
+) -> None:
     seen: list[Any] = []
-    async with scripted_memory(clone, model) as memory, savers(clone) as (saver, everything):
+    async with scripted_memory(fresh_db, model) as memory, savers(fresh_db) as (saver, everything):
         await remember(memory, model)
         graph = host(memory, state, seen).compile(checkpointer=saver)
         await graph.ainvoke(said(QUESTION), THREAD, context=FRIDAY, durability=durability)
-        return seen, await everything()
+        saved = await everything()
 
-
-@both_savers
-@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
-async def test_the_context_reaches_the_host_and_no_checkpoint(
-    fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability
-) -> None:
-    (seen,), saved = await saved_by(Turn, fresh_db, model, savers, durability)
-
-    assert KEPT in seen["memory_context"]
-    assert WISH in seen["memory_context"]
+    assert [KEPT in turn["memory_context"] and WISH in turn["memory_context"] for turn in seen] == [True]
     assert VISIBLE in saved
-    assert CANARY not in saved
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
-async def test_control_a_channel_of_the_hosts_own_making_is_saved(
-    fresh_db: Clone, model: LoopbackModel, durability: Durability
-) -> None:
-    (seen,), saved = await saved_by(LeakyTurn, fresh_db, model, in_postgres, durability)
-
-    assert KEPT in seen["memory_context"]
-    assert CANARY in saved
+    assert (CANARY in saved) == (state is LeakyTurn)
 
 
 async def test_an_interrupt_loses_the_context_until_a_recall_runs_again(fresh_db: Clone, model: LoopbackModel) -> None:
@@ -284,28 +266,22 @@ async def test_a_hosts_mistake_is_an_error_and_nothing_is_stored(
     assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (0,)
 
 
-async def stored_of_a_talk(memory: Mnemic, superuser: psycopg.Connection) -> list[str]:
-    """What is stored of a conversation that the memory had its words in."""
-    told = query_answer([{"id": "1", "category": "projects", "text": f"[projects] {KEPT}"}])
+@pytest.mark.parametrize("known", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["", "control"])
+async def test_what_the_memory_told_is_not_stored_again(
+    memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """The control does not know a tool's answer by its first sentence."""
+    answer = query_answer([{"id": "1", "category": "projects", "text": f"[projects] {KEPT}"}])
     talk = [
         {"role": "user", "content": "Bees?"},
-        {"role": "tool", "content": told},
+        {"role": "tool", "content": answer},
         {"role": "tool", "content": "The quay is open."},
         {"role": "assistant", "content": f"<MemoryContext>{KEPT}</MemoryContext> On the quay."},
     ]
+    if not known:
+        monkeypatch.setattr("mnemic.operations.messages.incoming.PREAMBLE", "another sentence")
     await memory.observe(FRIDAY, talk)
 
-    rows = superuser.execute("select content from mnemic.messages order by content").fetchall()
-    return [content for (content,) in rows]
-
-
-async def test_what_the_memory_told_is_not_stored_again(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    assert await stored_of_a_talk(memory, superuser) == ["Bees?", "On the quay.", "The quay is open."]
-
-
-@pytest.mark.thorough
-async def test_control_a_tools_answer_that_is_not_known_is_stored(
-    memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mnemic.operations.messages.incoming.PREAMBLE", "another sentence")
-    assert CANARY in str(await stored_of_a_talk(memory, superuser))
+    rows = {content for (content,) in superuser.execute("select content from mnemic.messages").fetchall()}
+    assert (rows == {"Bees?", "On the quay.", "The quay is open."}) == known
+    assert (CANARY in str(rows)) != known

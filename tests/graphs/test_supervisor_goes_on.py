@@ -6,15 +6,15 @@ from typing import Any
 
 import psycopg
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import Mnemic
-from mnemic.prompts.supervise import NOT_ANSWERED, WORDLESS
+from mnemic.prompts.supervise import WORDLESS
 from mnemic.state.errors import InvalidInputError, ModelOutputError
 from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, Request, calling
-from tests.support.supervised import ANA, SAID, answers_of, keep, requests, says, thread, turn
+from tests.support.supervised import ANA, SAID, keep, requests, says, thread, turn
 
 CANARY = "Kaliningrad"
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -121,42 +121,6 @@ async def test_a_thread_is_cured_of_what_its_model_refuses(memory: Mnemic, model
     await graph.aupdate_state(memory.thread(ANA), {"messages": [RemoveMessage(refused.id)]}, as_node="observe")
     done = await turn(graph, "Hello again.")
     assert [item.text for item in done["messages"]] == ["Hello?", "Hello again.", SAID]
-
-
-async def test_a_message_edited_under_its_id_is_remembered_as_it_was_answered(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    says(model, SAID)
-    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
-    await graph.ainvoke({"messages": [HumanMessage("I moved to Ghent.", id="m1")]}, thread(), context=ANA)
-    history = [state async for state in graph.aget_state_history(thread())]
-    before = next(state for state in history if state.next == ("recall",))
-    edit = {"messages": [HumanMessage("I moved to Bruges.", id="m1")]}
-    fork = await graph.aupdate_state(before.config, edit, as_node="__start__")
-    await graph.ainvoke(None, fork, context=ANA)
-    assert sent(model) == users(superuser) == ["I moved to Bruges."]
-
-
-async def test_a_new_thread_may_begin_with_an_answer_that_calls(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, SAID)
-    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
-    call = AIMessage("", tool_calls=[{"name": "memory_query", "args": {"query": "bees"}, "id": "c1"}])
-    config = memory.thread(ANA)
-    await graph.aupdate_state(config, {"messages": [HumanMessage("Well?"), call]}, as_node="agent")
-    done = await graph.ainvoke(None, config, context=ANA)
-    assert [item.type for item in done["messages"]] == ["human", "ai", "tool", "ai"]
-
-
-async def test_a_call_whose_answer_was_taken_out_is_not_said_to_be_undone(memory: Mnemic, model: LoopbackModel) -> None:
-    told = {"content": "Ana sells her boat", "category": "interests", "importance": 3}
-    says(model, calling(("remember", told)), SAID)
-    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
-    done = await turn(graph, "Keep that.")
-    (answer,) = [item for item in done["messages"] if isinstance(item, ToolMessage)]
-    given: Any = {"messages": [RemoveMessage(str(answer.id)), HumanMessage("And now?")]}
-    await graph.ainvoke(given, thread(), context=ANA)
-    assert answers_of(requests(model)[-1]) == [NOT_ANSWERED]
-    assert "may have been done" in NOT_ANSWERED
 
 
 async def test_half_a_character_beside_a_call_to_mend_is_no_error(memory: Mnemic, model: LoopbackModel) -> None:

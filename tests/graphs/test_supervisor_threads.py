@@ -19,6 +19,7 @@ from mnemic.state.supervisor import SupervisorState
 from mnemic.storage.database import Database
 from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, calling
+from tests.support.matrix import few_first
 from tests.support.savers import DURABILITIES, Durability, Everything, in_process, in_sequence
 from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
@@ -62,18 +63,8 @@ async def in_memory(clone: Clone, _: Mnemic) -> AsyncIterator[Kept]:
         yield kept
 
 
-both = pytest.mark.parametrize("keeping", [in_memory, of_mnemic], ids=["memory", "mnemic"])
-
-
-CASES = [
-    pytest.param(in_memory, "exit", id="memory"),
-    pytest.param(of_mnemic, "sync", id="mnemic"),
-    *(pytest.param(saver, durability, marks=pytest.mark.thorough)
-      for saver in (in_memory, of_mnemic) for durability in DURABILITIES),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("keeping", "durability"), CASES)
+@pytest.mark.parametrize("keeping", [in_memory, of_mnemic], ids=["memory", "mnemic"])
+@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
 async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memory(
     fresh_db: Clone, model: LoopbackModel, keeping: Any, durability: Durability
 ) -> None:
@@ -104,15 +95,14 @@ async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memo
 
 
 @pytest.mark.thorough
-@both
 async def test_control_tools_whose_answers_are_kept_would_be_found(
-    fresh_db: Clone, model: LoopbackModel, keeping: Any, monkeypatch: pytest.MonkeyPatch
+    fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kept(done: list[ToolMessage]) -> Any:
         return done, {}
 
     monkeypatch.setattr(supervisor_nodes, "without_contents", kept)
-    async with scripted_memory(fresh_db, model) as memory, keeping(fresh_db, memory) as (saver, everything):
+    async with scripted_memory(fresh_db, model) as memory, of_mnemic(fresh_db, memory) as (saver, everything):
         await keep(memory)
         says(model, calling(("memory_query", {"query": "bees"})), SAID)
         await turn(memory.graphs.supervisor(saver))

@@ -17,8 +17,6 @@ from tests.support.scripted import (
     asked,
     fact,
     facts,
-    observation,
-    observations,
     reflection,
     reflections,
     say,
@@ -35,7 +33,6 @@ categories:
 allowlists: {supervisor: [knowledge, recipes], cook: [recipes]}
 """
 SOUP = "Ana cooks soup with bees' honey."
-BORN = "Ana was born in Sintra."
 
 
 @pytest.fixture
@@ -98,16 +95,6 @@ async def test_an_answer_outside_them_is_stored_as_the_default_without_asking_ag
 
     assert {item.category for item in await memory.memories(SESSION, ["fact", "reflection"])} == {stored}
     assert asked(model) == [FACTS, REFLECTIONS]
-
-
-async def test_observations_are_held_to_them_too(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.configure_agent(SESSION, extraction="single")
-    told = [observation(SOUP, category="recipes"), observation(BORN, category="profile")]
-    model.answer(OBSERVATIONS, observations(*told))
-    await say(memory, SESSION, "I cook soup with bees' honey.", "I was born in Sintra.", *["And so on."] * 2)
-
-    kept = {item.content: item.category for item in await memory.memories(SESSION, ["reflection"])}
-    assert kept == {SOUP: "recipes", BORN: "knowledge"}
 
 
 async def test_the_rules_are_held_to_them_too(clean_db: Clone, file: Path) -> None:

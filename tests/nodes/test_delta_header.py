@@ -1,8 +1,7 @@
 """The first lines of a context: what changed since the session was told last, and how that is acknowledged."""
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -12,14 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.operations.explicit.forget import forget
-from mnemic.operations.explicit.remember import remember as remember_fact
-from mnemic.operations.explicit.remember import remember_procedure
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.memory_context import PREAMBLE, render_context
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.formation import ProcedureRequest, RememberRequest
 from mnemic.state.graphs import RecallOutput
 from mnemic.state.identity import Identity
 from mnemic.state.query import Bullet, Delta
@@ -39,8 +34,6 @@ from tests.support.scripted import (
 )
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, memory, operate, remember
-
-Statements = Callable[[Database], AbstractContextManager[list[str]]]
 
 HERE = identity("ana", session="here")
 THERE = identity("ana", session="there")
@@ -102,21 +95,6 @@ async def test_the_header_is_the_contexts_first_lines_and_is_told_once(service: 
     assert (header(again), again["updates"], again["revision"]) == ([], [], 2)
 
 
-async def test_three_bullets_at_most_and_the_rest_is_counted(service: Mnemic, resources: Resources) -> None:
-    await told(service)
-    importance = {7: 4, 11: 5, 30: 3}
-    await remember(resources.database, THERE, *(fact(f"Fact {n}.", importance=importance.get(n, 2)) for n in range(40)))
-    recalled = await told(service)
-
-    assert header(recalled) == [
-        "Memory updates since rev 0 (3 of 40):",
-        "- +created: [Goals] Fact 11.",
-        "- +created: [Goals] Fact 7.",
-        "- +created: [Goals] Fact 30.",
-    ]
-    assert len(recalled["updates"]) == 40
-
-
 async def test_each_kind_of_change_has_its_line(service: Mnemic, resources: Resources) -> None:
     database = resources.database
     old, gone, back = fact("Ana moors at quay 3."), fact("Ana sails alone.", category="activity"), fact("Ana rows.")
@@ -160,70 +138,7 @@ async def test_what_the_sessions_own_formation_made_is_told(service: Mnemic, mod
     assert header(await told(service))[1:] == ["- +created: [Goals] Ana wants short answers."]
 
 
-async def test_what_an_agent_does_by_its_tools_is_told_to_other_sessions_alone(
-    service: Mnemic, resources: Resources
-) -> None:
-    for who in (HERE, THERE):
-        await told(service, who)
-    kept = await remember_fact(resources, HERE, RememberRequest(content=BEES, category="goals"))
-    steps = ProcedureRequest(title="How Ana opens the quay", steps=("Unlock the gate.", "Raise the flag."))
-    await remember_procedure(resources, HERE, steps)
-    own, others = await told(service, HERE), await told(service, THERE)
-    assert (own["updates"], header(own), own["revision"]) == ([], [], others["revision"])
-    assert header(others)[1:] == [f"- +created: [Goals] {BEES}"]  # a supervisor reads no procedures
-
-    assert kept.id
-    assert await forget(resources, HERE, kept.id)
-    assert header(await told(service, HERE)) == []
-    assert header(await told(service, THERE))[1:] == [f"- ~soft-deleted: [Goals] {BEES}"]
-
-
-async def test_what_is_not_acknowledged_is_told_again(service: Mnemic, resources: Resources) -> None:
-    await told(service)
-    await remember(resources.database, THERE, fact(BEES))
-    first = await service.recall(HERE)
-    await service.observe(HERE, turns("Good morning."))
-    await remember(resources.database, THERE, fact("Ana rows."))
-    second = await service.recall(HERE)
-
-    assert (len(header(first)), len(header(second))) == (2, 3)
-    await service.observe(HERE, turns("Good evening."), revision=first["revision"])
-    third = await told(service)
-    assert header(third)[1:] == ["- +created: [Goals] Ana rows."]
-
-
-async def test_a_session_that_begins_is_told_of_nothing_that_was_before(service: Mnemic, resources: Resources) -> None:
-    await remember(resources.database, THERE, fact(BEES))
-    first = await told(service)
-    await remember(resources.database, THERE, fact("Ana rows."))
-
-    assert (header(first), first["revision"], first["updates"]) == ([], 1, [])
-    assert header(await told(service))[1:] == ["- +created: [Goals] Ana rows."]
-
-
 # -- who is told
-
-
-@pytest.mark.parametrize(
-    ("role", "lines"),
-    [
-        ("supervisor", {"[Goals] A goal.", "[Tone] A tone.", "[Profile] A text."}),
-        ("planner", {"[Goals] A goal."}),
-        ("stylist", {"[Tone] A tone."}),
-        ("executor", set()),
-    ],
-)
-async def test_a_role_is_told_of_what_it_may_read(
-    service: Mnemic, resources: Resources, role: str, lines: set[str]
-) -> None:
-    who = HERE.model_copy(update={"role": role})
-    await told(service, who)
-    new = [fact("A goal."), fact("A tone.", category="tone"), memory("A text.", kind="consolidation")]
-    await remember(resources.database, THERE, *new)
-    recalled = await told(service, who)
-
-    assert {line.removeprefix("- +created: ") for line in header(recalled)[1:]} == lines
-    assert len(recalled["updates"]) == len(lines)
 
 
 async def test_what_one_person_was_told_is_not_kept_from_another(service: Mnemic, resources: Resources) -> None:
@@ -263,17 +178,6 @@ async def test_who_joins_a_group_is_not_told_its_history_as_news(service: Mnemic
     assert "sail" in (await told(service, member))["context"]
 
 
-async def test_without_a_session_nothing_is_asked_and_nothing_told(
-    service: Mnemic, resources: Resources, statements: Statements
-) -> None:
-    await remember(resources.database, THERE, fact(BEES))
-    with statements(resources.database) as sent:
-        recalled = await service.recall(identity("ana"))
-
-    assert (recalled["revision"], recalled["updates"], header(recalled)) == (None, [], [])
-    assert not any("thread_revisions" in statement for statement in sent)
-
-
 async def test_with_both_halves_off_nothing_is_told(clean_db: Clone, model: LoopbackModel) -> None:
     async with scripted_resources(clean_db, model) as resources:
         await told(Mnemic(resources))
@@ -286,23 +190,6 @@ async def test_with_both_halves_off_nothing_is_told(clean_db: Clone, model: Loop
 
 
 # -- what it costs, and what it writes
-
-
-async def test_it_is_one_statement_of_a_recall_and_one_of_an_observation(
-    clean_db: Clone, model: LoopbackModel, statements: Statements
-) -> None:
-    async with scripted_resources(clean_db, model, pool_size=1) as resources:
-        service = Mnemic(resources)
-        await told(service)
-        await remember(resources.database, THERE, fact(BEES))
-        with statements(resources.database) as recalling:
-            revision = (await service.recall(HERE))["revision"]
-        with statements(resources.database) as observing:
-            await service.observe(HERE, turns("Hello."), revision=revision)
-
-    assert (len(recalling), len(observing)) == (4, 5)
-    assert sum("thread_revisions" in statement for statement in recalling) == 1
-    assert sum("insert into thread_revisions" in statement for statement in observing) == 1
 
 
 @pytest.mark.parametrize("revision", [-1, 2, 2**63, 2**70, True, 1.0, "1", [1]])

@@ -199,19 +199,6 @@ async def test_beyond_the_days_cap_turns_wait_for_their_batch(
     assert (written(superuser), unformed(superuser), len(await memory.memories(ANA, ["fact"]))) == (20, 0, 2)
 
 
-async def test_the_next_day_turns_are_formed_again(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    a_new_fact_each_time(model)
-    use_up(superuser, 20)
-    await memory.observe(ANA, turns(*TURN, "Hm.", "assistant: Hm."))
-    assert await memory.form(ANA, force=False) == []
-
-    superuser.execute("update mnemic.scopes set turn_writes_on = turn_writes_on - 1")
-    assert [run["formed"] for run in await memory.form(ANA, force=False)] == [2, 2]
-    assert (written(superuser), unformed(superuser)) == (2, 0)
-
-
 @pytest.mark.parametrize("used", [19, 20])
 async def test_where_the_run_has_no_user_the_turns_first_speaker_counts(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, used: int

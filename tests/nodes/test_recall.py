@@ -1,25 +1,17 @@
 """What a turn is given: the standing part and facts in it, search results where it calls for them, in the budget."""
 
 import re
-from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from psycopg.conninfo import make_conninfo
 
-from mnemic.operations.recall.context import fit_facts
 from mnemic.policy.text.shape import count_tokens
-from mnemic.prompts.memory_context import PREAMBLE, memory_line
+from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import CategoryRefusedError, ConfigurationError, DatabaseUnavailableError, MissingIdentityError
-from mnemic.state.records import Memory, Standing
+from mnemic.state.errors import CategoryRefusedError, ConfigurationError, MissingIdentityError
 from tests.nodes.bees import ANA, BEES, GREETING, PAST, SESSION, WISH, fill
-from tests.support.ledgers import remembered
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     DECISIONS,
@@ -35,7 +27,6 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
-from tests.support.worlds import MORNING
 
 NAMES = "Yesterday it was Jonas who called Sigrid about bees."
 
@@ -83,17 +74,6 @@ async def test_the_context_is_one_element_that_says_what_it_is(memory: Mnemic, m
     assert {found["content"] for found in context["memories"]} >= {BEES}
 
 
-async def test_a_recall_runs_where_nothing_can_be_written(clean_db: Clone, model: LoopbackModel) -> None:
-    reading = make_conninfo(clean_db.service_dsn, options="-c default_transaction_read_only=on")
-    async with scripted_memory(clean_db, model) as writer:
-        await fill(writer, model)
-    async with scripted_memory(clean_db, model, database_url=reading) as reader:
-        for question in (PAST, NAMES, GREETING):
-            assert WISH in (await reader.recall(ANA, question))["context"]
-        with pytest.raises(DatabaseUnavailableError, match="read-only"):  # else the test would say nothing
-            await reader.observe(SESSION, turns("One more."))
-
-
 @pytest.mark.parametrize("budget", [1, 40, 100, 400])
 async def test_the_budget_bounds_the_retrieved_lines(memory: Mnemic, model: LoopbackModel, budget: int) -> None:
     found = [fact(f"Ana moored boat number {n} of the Lindqvist yard at quay {n * 7}.", n) for n in range(1, 9)]
@@ -134,33 +114,6 @@ async def test_an_agents_own_settings_count_for_its_recall(
     await memory.configure_agent(ANA, **overrides)
 
     assert (await memory.recall(ANA, PAST))["tokens"] < before["tokens"]
-
-
-@dataclass(frozen=True)
-class HostContext:
-    """What a host application passes around; Mnemic finds its own fields in it."""
-
-    agent_id: str
-    user_id: str
-    tenant: str = "blue"
-
-
-@pytest.mark.parametrize(
-    "context",
-    [
-        {"agent_id": "harbor", "user_id": "ana"},
-        HostContext("harbor", "ana"),
-        SimpleNamespace(agent_id="harbor", user_id="ana", group_ids=["crew"], role=None),
-    ],
-    ids=["dict", "dataclass", "any object"],
-)
-async def test_any_context_with_the_identitys_fields_will_do(
-    memory: Mnemic, model: LoopbackModel, context: Any
-) -> None:
-    await fill(memory, model)
-    result = await memory.graphs.recall.ainvoke({"question": PAST}, context=context)
-
-    assert BEES in result["context"]
 
 
 @pytest.mark.parametrize("context", [None, SimpleNamespace(user_id="ana"), "ana"])
@@ -309,48 +262,3 @@ async def test_an_unknown_role_is_refused_by_whatever_reads(memory: Mnemic, mode
     for read in reads:
         with pytest.raises(CategoryRefusedError, match="no allowlist"):
             await read
-
-
-def standing(texts: list[tuple[str, int, int]], key: str, core: str) -> Standing:
-    def one(place: int, text: str, importance: int, day: int) -> Memory:
-        made = remembered(text, key=key, valid_from=MORNING + timedelta(days=day))
-        return Memory(**{**vars(made), "id": f"{key} {place}", "importance": importance})
-
-    consolidation = remembered(core, kind="consolidation", key=key)
-    consolidation = Memory(**{**vars(consolidation), "tokens": count_tokens(core)})
-    return Standing(
-        scope_key=key,
-        consolidation=consolidation if core else None,
-        facts=tuple(one(place, *text) for place, text in enumerate(texts)),
-    )
-
-
-SCOPES = st.lists(
-    st.tuples(
-        st.lists(st.tuples(st.text(min_size=1, max_size=300), st.integers(1, 5), st.integers(0, 9)), max_size=6),
-        st.text(max_size=200),
-    ),
-    max_size=3,
-)
-
-
-@given(scopes=SCOPES, budget=st.integers(1, 300))
-def test_the_facts_take_what_the_texts_leave_and_the_best_of_them_first(scopes: Any, budget: int) -> None:
-    given_ = [standing(texts, f"group:{place}", core) for place, (texts, core) in enumerate(scopes)]
-    kept = [*fit_facts(given_, budget)]
-
-    def cost(one: Memory) -> int:
-        return count_tokens(memory_line(one))
-
-    chosen = [one for part in kept for one in part.facts]
-    left = budget - sum(text.tokens for part in given_ for text in part.texts)
-    spent = sum(map(cost, chosen))
-    assert spent <= max(0, left)
-    assert [part.texts for part in kept if part.texts] == [part.texts for part in given_ if part.texts]
-    for part in kept:
-        ranks = [(-one.importance, -one.valid_from.timestamp()) for one in part.facts]
-        assert ranks == sorted(ranks)
-    for left_out in [one for part in given_ for one in part.facts if one not in chosen]:
-        rank = (left_out.importance, left_out.valid_from)
-        better = [one for one in chosen if (one.importance, one.valid_from) >= rank]
-        assert sum(map(cost, better)) + cost(left_out) > left

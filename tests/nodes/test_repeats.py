@@ -1,6 +1,7 @@
 """A message that says again what is known is a source of it; words go some days after they were formed."""
 
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import psycopg
 import pytest
@@ -11,6 +12,7 @@ from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.graphs import FormationOutput
 from mnemic.state.identity import Identity
+from mnemic.state.kinds import Kind
 from mnemic.storage import inbox
 from tests.support.erasing import places
 from tests.support.loopback import LoopbackModel
@@ -51,6 +53,11 @@ async def say_twice(memory: Mnemic, model: LoopbackModel, again: str) -> None:
     assert await contents(memory, ANA) == [QUOKKA]
 
 
+async def erase_the_only(memory: Mnemic, kind: Kind = "fact") -> None:
+    (kept,) = await memory.memories(ANA, [kind])
+    await memory.erase(ANA, kept.id)
+
+
 @pytest.mark.parametrize("again", [QUOKKA, ALIKE], ids=["word for word", "as the model decides"])
 async def test_an_erasure_takes_what_was_said_twice_in_two_sessions(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, again: str
@@ -58,8 +65,7 @@ async def test_an_erasure_takes_what_was_said_twice_in_two_sessions(
     await say_twice(memory, model, again)
     found = [item.content for item in await memory.query(ANA, "quokka")]
     assert {"I keep a quokka", "As I said, a quokka"} <= {*found}
-    (kept,) = await memory.memories(ANA, ["fact"])
-    await memory.erase(ANA, kept.id)
+    await erase_the_only(memory)
     assert await memory.query(ANA, "quokka") == []
     assert places(superuser) == set()
 
@@ -72,8 +78,7 @@ async def test_where_nothing_ties_the_second_message_to_the_memory_it_stays(
     monkeypatch.setattr(save, "further_sources", lambda *_: [])
     async with scripted_memory(clean_db, model, keep_messages="all") as memory:
         await say_twice(memory, model, again)
-        (kept,) = await memory.memories(ANA, ["fact"])
-        await memory.erase(ANA, kept.id)
+        await erase_the_only(memory)
     assert places(superuser) == {"messages", "entries"}
 
 
@@ -82,8 +87,7 @@ async def test_of_two_alike_in_one_breath_the_one_that_is_stored_rests_on_both(
 ) -> None:
     model.answer(FACTS, facts(fact(QUOKKA, 1), fact(QUOKKA, 2)))
     await say(memory, ANA, "I keep a quokka", "Yes, a quokka")
-    (kept,) = await memory.memories(ANA, ["fact"])
-    await memory.erase(ANA, kept.id)
+    await erase_the_only(memory)
     assert places(superuser) == set()
 
 
@@ -93,8 +97,7 @@ async def test_a_thought_that_stands_in_the_context_rests_on_who_says_it_again(
     model.answer(REFLECTIONS, reflections(user=[reflection("Ana wants quokka news.", 1)]))
     await say(memory, ANA, "Send me quokka news")
     await say(memory, LATER, "I want quokka news, I said")
-    (kept,) = await memory.memories(ANA, ["reflection"])
-    await memory.erase(ANA, kept.id)
+    await erase_the_only(memory, "reflection")
     assert places(superuser) == set()
 
 
@@ -150,8 +153,7 @@ async def test_control_without_that_rule_it_stays(fresh_db: Clone, model: Loopba
         async with scripted_memory(fresh_db, model) as memory:
             mutate(owner, "plan_erasure", "s.memory_id = any(ids)", "false")
             await drawn_from(memory, model)
-            (kept,) = await memory.memories(ANA, ["fact"])
-            await memory.erase(ANA, kept.id)
+            await erase_the_only(memory)
         assert "memories" in places(owner)
 
 
@@ -225,56 +227,45 @@ async def test_an_administrator_takes_them_in_bounded_steps(
     assert words(superuser) == set()
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "kept"),
-    [
-        (facts(BEES, nothing_else=False), reflections(), {"Good morning.", "Hello Ana.", "I moved to Ghent."}),
-        (facts(BEES), reflections(episode="Ana greeted the assistant.", nothing_else=False), ALL - {"I keep bees."}),
-        # what a refused draft rests on holds something
-        (facts(BEES, fact("I moved to Ghent.", 4)), reflections(), {"I moved to Ghent."}),
-        # and so does what had to give way to something more important
-        (facts(*[fact(f"Ana keeps {n} bees.", n, importance=n) for n in (2, 3, 4)]), reflections(), {"Good morning."}),
-        (facts(), reflections(user=[reflection("Ana lives in Ghent.", 4)], nothing_else=False), ALL - {SAID[3]}),
-    ],
-)
+NOT_ALL = facts(BEES, nothing_else=False)
+#: Settings, answers, and what of the words is kept.
+ACCOUNTS: list[tuple[dict[str, Any], dict[str, BaseModel], set[str]]] = [
+    ({}, {FACTS: NOT_ALL}, ALL - {"I keep bees."}),
+    ({}, {FACTS: facts(BEES), REFLECTIONS: reflections(episode="Ana came.", nothing_else=False)}, ALL - {SAID[0]}),
+    # what a refused draft rests on holds something
+    ({}, {FACTS: facts(BEES, fact("I moved to Ghent.", 4))}, {"I moved to Ghent."}),
+    # and so does what had to give way to something more important
+    ({}, {FACTS: facts(*[fact(f"Ana keeps {n} bees.", n, importance=n) for n in (2, 3, 4)])}, {"Good morning."}),
+    ({}, {REFLECTIONS: reflections(user=[reflection("Ana lives in Ghent.", 4)], nothing_else=False)}, ALL - {SAID[3]}),
+    (
+        {"extraction": "single"},
+        {OBSERVATIONS: observations(observation("Ana keeps bees.", 1), nothing_else=False)},
+        ALL - {"I keep bees."},
+    ),
+    ({"rag": False, "always_in_context": False}, {}, ALL),  # no step was asked
+]
+
+
+@pytest.mark.parametrize(("settings", "answers", "kept"), ACCOUNTS)
 async def test_what_nothing_accounts_for_keeps_its_words(
     clean_db: Clone,
     model: LoopbackModel,
     superuser: psycopg.Connection,
-    first: BaseModel,
-    second: BaseModel,
+    settings: dict[str, Any],
+    answers: dict[str, BaseModel],
     kept: set[str],
 ) -> None:
-    model.answer(FACTS, first)
-    model.answer(REFLECTIONS, second)
-    model.answer(DECISIONS, decisions())
-    async with scripted_memory(clean_db, model, keep_messages="none", forget_after_days=0) as memory:
+    for output, answer in {DECISIONS: decisions(), **answers}.items():
+        model.answer(output, answer)
+    async with scripted_memory(clean_db, model, keep_messages="none", forget_after_days=0, **settings) as memory:
         assert (await form(memory))["unaccounted"] == len(kept)
     assert words(superuser) == kept
-
-
-async def test_in_a_single_call_too(clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection) -> None:
-    model.answer(OBSERVATIONS, observations(observation("Ana keeps bees.", 1), nothing_else=False))
-    async with scripted_memory(
-        clean_db, model, keep_messages="none", extraction="single", forget_after_days=0
-    ) as memory:
-        assert (await form(memory))["unaccounted"] == 3
-    assert words(superuser) == ALL - {"I keep bees."}
-
-
-async def test_what_no_step_was_asked_about_is_kept(
-    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    off = {"rag": False, "always_in_context": False}
-    async with scripted_memory(clean_db, model, forget_after_days=0, **off) as memory:
-        assert (await form(memory))["unaccounted"] == 4
-    assert words(superuser) == ALL
 
 
 async def test_a_message_that_waits_is_shown_nowhere(
     strict: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    model.answer(FACTS, facts(BEES, nothing_else=False))
+    model.answer(FACTS, NOT_ALL)
     await form(strict)
 
     await check_shown_nowhere(strict)
@@ -311,16 +302,6 @@ async def test_an_erasure_takes_what_waits_with_the_memory(
     await strict.erase(ANA, bees.id)
 
     assert words(superuser) == {"Hello again."}
-
-
-async def test_an_erased_person_leaves_no_words_that_wait(
-    strict: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    model.answer(FACTS, facts(BEES, nothing_else=False))
-    await form(strict)
-    await strict.erase_person(ANA)
-
-    assert words(superuser) == set()
 
 
 @pytest.mark.thorough

@@ -1,7 +1,6 @@
 """What of a host's messages is observed, each once, and whose words they are: another's only if the host says so."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -168,21 +167,6 @@ async def test_what_assistants_and_tools_are_said_to_be_is_no_speaker(
     assert (await memory.observe(MALLORY, said)).accepted == 4
     owners = superuser.execute("select distinct user_id, scope_key from mnemic.messages").fetchall()
     assert owners == [(None, "session:s1")]
-
-
-async def test_an_id_used_again_changes_neither_words_nor_speaker(
-    memory: Mnemic, superuser: psycopg.Connection
-) -> None:
-    await memory.observe(ANA, [HumanMessage(OWN, id="m1")])
-    await memory.observe(MALLORY, [HumanMessage(FORGED, id="m1")])
-    for several in (False, True):
-        with nullcontext() if several else pytest.raises(RefusedIdentityError):
-            forged = HumanMessage("Other words.", id="m2", additional_kwargs={"user": "ana"})
-            await memory.observe(MALLORY, [HumanMessage("Hm.", id="m2"), forged], several_speakers=several)
-    assert kept(superuser) == [("ana", OWN, "ana"), ("mallory", "Hm.", "mallory")]
-    with pytest.raises(RefusedIdentityError):
-        await memory.observe(MALLORY, [HumanMessage(FORGED, id="m1", additional_kwargs={"user": "ana"})])
-    assert kept(superuser)[0] == ("ana", OWN, "ana")
 
 
 async def test_an_edit_says_who_brought_it(memory: Mnemic, superuser: psycopg.Connection) -> None:
