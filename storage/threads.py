@@ -4,9 +4,10 @@ The library's statements run as they are. What is added is whose threads exist f
 trigger keeps one row for each thread in `supervisor_checkpoints`, in the transaction of its checkpoint.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from inspect import isawaitable
 from typing import Any, Final, LiteralString, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -46,7 +47,7 @@ class ThreadOwner(NamedTuple):
 
 
 #: Says whose thread a call is about, by its config; a listing of everything, a deletion and a pruning have none.
-OwnerOf = Callable[[RunnableConfig | None], ThreadOwner]
+OwnerOf = Callable[[RunnableConfig | None], ThreadOwner | Awaitable[ThreadOwner]]
 
 
 class _Call(NamedTuple):
@@ -82,9 +83,9 @@ class ThreadSaver(AsyncPostgresSaver):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """A checkpoint by its id, or the thread's latest; None where there is none."""
-        with self._about(config) as prefix:
-            found = await super().aget_tuple(_inside(config, prefix))
-        return _outside_tuple(found, prefix) if found else None
+        async with self._about(config) as owner:
+            found = await super().aget_tuple(_inside(config, owner))
+        return _outside_tuple(found, owner) if found else None
 
     async def alist(
         self,
@@ -95,12 +96,12 @@ class ThreadSaver(AsyncPostgresSaver):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Checkpoints of a thread, or of all the owner's, newest first."""
-        with self._about(config) as prefix:
-            inside = _inside(config, prefix) if config else None
+        async with self._about(config) as owner:
+            inside = _inside(config, owner) if config else None
             # all at once: whoever reads them slowly must not keep a connection meanwhile
             found = [item async for item in super().alist(inside, filter=filter, before=before, limit=limit)]
         for item in found:
-            yield _outside_tuple(item, prefix)
+            yield _outside_tuple(item, owner)
 
     async def aput(
         self,
@@ -110,9 +111,9 @@ class ThreadSaver(AsyncPostgresSaver):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Saves a checkpoint, its new values and where its thread stands in one transaction."""
-        with self._about(config) as prefix:
-            saved = await super().aput(_inside(config, prefix), checkpoint, metadata, new_versions)
-        return _outside(saved, prefix)
+        async with self._about(config) as owner:
+            saved = await super().aput(_inside(config, owner), checkpoint, metadata, new_versions)
+        return _outside(saved, owner)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -123,8 +124,8 @@ class ThreadSaver(AsyncPostgresSaver):
         """
         is_replaced = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         statement = self.UPSERT_CHECKPOINT_WRITES_SQL if is_replaced else self.INSERT_CHECKPOINT_WRITES_SQL
-        with self._about(config) as prefix:
-            place = _inside(config, prefix)["configurable"]
+        async with self._about(config) as owner:
+            place = _inside(config, owner)["configurable"]
             ids = place["thread_id"], place["checkpoint_ns"], place["checkpoint_id"]
             rows = self._dump_writes(*ids, task_id, task_path, writes)
             async with self._cursor(pipeline=True) as cursor:
@@ -140,8 +141,8 @@ class ThreadSaver(AsyncPostgresSaver):
                 return {channel: {"writes": []} for channel in channels}
             latest = found.config["configurable"]["checkpoint_id"]
             config = {**config, "configurable": {**config["configurable"], "checkpoint_id": latest}}
-        with self._about(config) as prefix:
-            return await super().aget_delta_channel_history(config=_inside(config, prefix), channels=channels)
+        async with self._about(config) as owner:
+            return await super().aget_delta_channel_history(config=_inside(config, owner), channels=channels)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Deletes a thread."""
@@ -150,19 +151,18 @@ class ThreadSaver(AsyncPostgresSaver):
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Deletes the checkpoints that these runs made, so that their threads stand where they stood before."""
         values = {"run_ids": [str(run_id) for run_id in run_ids]}
-        with self._about(None):
-            async with self._cursor() as cursor:
-                await cursor.execute(_SQL["delete_of_runs"], values)
-                threads = {"threads": [row["thread_id"] for row in await cursor.fetchall()]}
-                for statement in ("delete_unused", "delete_standings", "stand_again"):
-                    await cursor.execute(_SQL[statement], threads)
+        async with self._about(None), self._cursor() as cursor:
+            await cursor.execute(_SQL["delete_of_runs"], values)
+            threads = {"threads": [row["thread_id"] for row in await cursor.fetchall()]}
+            for statement in ("delete_unused", "delete_standings", "stand_again"):
+                await cursor.execute(_SQL[statement], threads)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copies a thread with its whole history under another id of the same owner, in one transaction."""
-        with self._about(None) as prefix:
-            values = {"source": prefix + str(source_thread_id), "target": prefix + str(target_thread_id)}
-            async with self._cursor() as cursor:
-                await cursor.execute(_SQL["copy"], values)
+        async with self._about(None) as owner, self._cursor() as cursor:
+            ids = {"source": source_thread_id, "target": target_thread_id}
+            values = {name: f"{owner.prefix}{thread_id}" for name, thread_id in ids.items()}
+            await cursor.execute(_SQL["copy"], values)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Deletes threads, or all of them but what they need to go on: the latest checkpoint, its pending writes.
@@ -172,33 +172,28 @@ class ThreadSaver(AsyncPostgresSaver):
             NotImplementedError: a thread has channels that are kept as changes, which rest on its history.
         """
         if strategy == "delete" and not isinstance(thread_ids, str):
-            await self._delete([str(thread_id) for thread_id in thread_ids])
+            values = {"thread_ids": [str(thread_id) for thread_id in thread_ids]}
+            async with self._about(None) as owner, self._cursor() as cursor:
+                await cursor.execute(_SQL["delete"], {**owner._asdict(), **values})
             return
-        with self._about(None, at_once=True) as prefix:
-            named = thread_ids if isinstance(thread_ids, str) else [f"{prefix}{thread_id}" for thread_id in thread_ids]
+        async with self._about(None, at_once=True) as owner:
+            named = thread_ids if isinstance(thread_ids, str) else [f"{owner.prefix}{each}" for each in thread_ids]
             await super().aprune(named, strategy=strategy)
 
     async def statuses(self) -> list[ThreadStatus]:
         """Where the owner's threads stand, the one that moved last first."""
-        values = self._owner_of(None)._asdict()
-        with self._about(None):
-            async with self._cursor() as cursor:
-                await cursor.execute(_SQL["standings"], values)
-                return [ThreadStatus(**row) for row in await cursor.fetchall()]
+        async with self._about(None) as owner, self._cursor() as cursor:
+            await cursor.execute(_SQL["standings"], owner._asdict())
+            return [ThreadStatus(**row) for row in await cursor.fetchall()]
 
-    async def _delete(self, thread_ids: list[str]) -> None:
-        values = {**self._owner_of(None)._asdict(), "thread_ids": thread_ids}
-        with self._about(None):
-            async with self._cursor() as cursor:
-                await cursor.execute(_SQL["delete"], values)
-
-    @contextmanager
-    def _about(self, config: RunnableConfig | None, *, at_once: bool = False) -> Iterator[str]:
-        """While it lasts, cursors see the threads of the config's owner; how their ids begin."""
-        prefix = self._owner_of(config).prefix
-        token = _CALL.set(_Call(prefix, at_once))
+    @asynccontextmanager
+    async def _about(self, config: RunnableConfig | None, *, at_once: bool = False) -> AsyncIterator[ThreadOwner]:
+        """While it lasts, cursors see the threads of the config's owner."""
+        found = self._owner_of(config)
+        owner = await found if isawaitable(found) else found
+        token = _CALL.set(_Call(owner.prefix, at_once))
         try:
-            yield prefix
+            yield owner
         finally:
             _CALL.reset(token)
 
@@ -238,19 +233,20 @@ def _quoted(text: str) -> str:
     return text.replace("%", "%25").replace("/", "%2F")
 
 
-def _inside(config: RunnableConfig, prefix: str) -> RunnableConfig:
+def _inside(config: RunnableConfig, owner: ThreadOwner) -> RunnableConfig:
     """The config with the thread's id as it stands in the tables."""
     configurable = config["configurable"]
-    return {**config, "configurable": {**configurable, "thread_id": f"{prefix}{configurable['thread_id']}"}}
+    return {**config, "configurable": {**configurable, "thread_id": f"{owner.prefix}{configurable['thread_id']}"}}
 
 
-def _outside(config: RunnableConfig, prefix: str) -> RunnableConfig:
+def _outside(config: RunnableConfig, owner: ThreadOwner) -> RunnableConfig:
     configurable = config["configurable"]
-    return {**config, "configurable": {**configurable, "thread_id": configurable["thread_id"].removeprefix(prefix)}}
+    thread_id = configurable["thread_id"].removeprefix(owner.prefix)
+    return {**config, "configurable": {**configurable, "thread_id": thread_id}}
 
 
-def _outside_tuple(found: CheckpointTuple, prefix: str) -> CheckpointTuple:
+def _outside_tuple(found: CheckpointTuple, owner: ThreadOwner) -> CheckpointTuple:
     parent = found.parent_config
     return found._replace(
-        config=_outside(found.config, prefix), parent_config=_outside(parent, prefix) if parent else None
+        config=_outside(found.config, owner), parent_config=_outside(parent, owner) if parent else None
     )

@@ -1,6 +1,5 @@
 """`Mnemic.query`: one search under the role's allowlist, within its budget, in one transaction."""
 
-import random
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -197,23 +196,6 @@ async def test_a_fit_that_lets_everything_pass_breaks_the_budget(
     monkeypatch.setattr("mnemic.operations.recall.query.fit", lambda items, **_: items)
     answer = rows(await asked(memory.tools(), ANA, query=QUESTION, budget_tokens=1))
     assert sum(count_tokens(row["text"]) for row in answer) > 1
-
-
-@pytest.mark.parametrize("seed", range(3))
-async def test_a_budget_is_filled_as_far_as_whole_lines_go_best_first(resources: Resources, seed: int) -> None:
-    dice = random.Random(seed)
-    await know(resources, ANA, *[about_the_catalogue("lamp " * dice.randint(1, 60)) for _ in range(12)])
-    memory = Mnemic(resources)
-    request = MemoryQuery(query=QUESTION, returns="full")
-    ranked = await memory.query(ANA, QUESTION, search_type="text", top_k=100)
-    for budget in (20, 50, 120, 400, 8192):
-        left, due = budget, []
-        for one in ranked:
-            if (size := count_tokens(result_line(one, request))) <= left:
-                due.append(one.item_id)
-                left -= size
-        got = await memory.query(ANA, QUESTION, search_type="text", top_k=100, budget_tokens=budget)
-        assert [one.item_id for one in got] == due
 
 
 def test_a_bullet_of_a_long_message_is_cut_and_nothing_else_is() -> None:

@@ -311,14 +311,6 @@ async def test_no_connection_is_held_while_the_embedder_answers(memory: Mnemic, 
     assert held == [0]
 
 
-async def test_the_operation_costs_a_handful_of_statements(memory: Mnemic, statements: Any) -> None:
-    with statements(memory.resources.database) as sent:
-        await memory.remember(ANA, BEES, category="interests")
-
-    # begin with the scope, operation, agent, its settings, near, insert, touch, commit
-    assert len(sent) == 8, sent
-
-
 # -- procedures
 
 

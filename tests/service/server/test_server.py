@@ -111,15 +111,6 @@ async def living(served: Served, memory_id: str) -> int:
 
 
 @pytest.mark.thorough
-async def test_an_assistant_brings_the_agent_along(ana: LangGraphClient, served: Served) -> None:
-    assistant = await ana.assistants.create("supervisor", context=GUIDE, name="guide")
-    thread = await new_thread(ana)
-    answered: Any = await ana.runs.wait(thread, assistant["assistant_id"], input=said(MORNING))
-    assert words(answered)[-1] == ("ai", "I see.")
-    assert served.owners(thread) == {("guide", "ana")}
-
-
-@pytest.mark.thorough
 async def test_a_thread_can_be_copied_changed_and_rid_of_a_run(ana: LangGraphClient) -> None:
     thread = await talk(ana, MORNING)
     await turn(ana, thread, NIGHT)

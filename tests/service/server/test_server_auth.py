@@ -1,9 +1,7 @@
 """Who may do what on LangGraph Server, asked over the wire; and a server without our rules, which is seen to leak."""
 
 import json
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,9 @@ from tests.support.dev_server import token
 from tests.support.served import (
     GUIDE,
     Served,
-    ids,
     metadata,
     new_thread,
     refusal,
-    requests_about,
-    run_of,
     said,
     serving,
     talk,
@@ -74,24 +69,6 @@ async def test_our_own_route_says_what_is_in_use_and_nothing_of_what_is_stored(a
     assert (health["database"], health["broken"], health["embedder"]) == ("ok", [], "hash:384")
 
 
-async def test_a_foreign_thread_is_answered_as_one_that_is_not_there(
-    ana: LangGraphClient, bea: LangGraphClient
-) -> None:
-    thread = await talk(ana)
-    run, before = await run_of(ana, thread), await ana.threads.get_state(thread)
-    checkpoint = str(before["checkpoint"]["checkpoint_id"])
-    foreign = {name: await refusal(made) for name, made in requests_about(bea, thread, run, checkpoint).items()}
-    nowhere = requests_about(bea, str(uuid.uuid4()), str(uuid.uuid4()), checkpoint)
-    assert foreign == {name: await refusal(made) for name, made in nowhere.items()}
-    # to copy what is not there is a conflict to the server
-    assert {name: status for name, status in foreign.items() if status != 404} == {"copy": 409}
-    assert await ana.threads.get_state(thread) == before
-    assert thread in await ids(ana)
-    for query in ({}, {"metadata": {"owner": "ana"}}):
-        assert thread not in await ids(bea, **query)
-    assert await refusal(bea.threads.create(thread_id=thread, if_exists="do_nothing")) == 409
-
-
 @pytest.mark.thorough
 async def test_control_a_server_without_our_rules_would_be_seen_and_has_no_state_to_show(
     without_rules: Served,
@@ -109,42 +86,6 @@ async def test_a_thread_cannot_be_given_to_somebody_else(ana: LangGraphClient, b
     await ana.threads.update(thread, metadata={"owner": "bea", "note": "mine"})
     assert await metadata(ana, thread) == {"owner": "ana", "note": "mine"}
     assert await refusal(bea.threads.get(thread)) == 404
-
-
-REFUSED: dict[str, dict[str, Any]] = {
-    "user_id": {"user_id": "bea"},
-    "actor_id": {"actor_id": "bea"},
-    "session_id": {"session_id": "another thread"},
-    "group_ids": {"group_ids": ["harbor", "pier"]},
-    "agent_id": {"agent_id": "another"},
-}
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("field", REFUSED)
-async def test_a_run_that_names_what_is_not_its_users_is_refused_before_anything_is_done(
-    served: Served, field: str
-) -> None:
-    context = {**GUIDE, **REFUSED[field]}
-    async with served.client("ana", agents=["guide"], groups=["harbor"]) as client:
-        thread = await new_thread(client)
-        with pytest.raises(Exception, match=field):
-            await turn(client, thread, context=context)
-        with pytest.raises(Exception, match=field):
-            await client.runs.wait(None, "recall", input={"question": "Who am I?"}, context=context)
-        assert served.owners(thread) == set()
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("named", [{"user": "bea"}, {"additional_kwargs": {"user": "bea"}}, {"author": "bea"}])
-async def test_no_message_is_anothers_words(served: Served, ana: LangGraphClient, named: dict[str, Any]) -> None:
-    """Of a thread's messages LangChain keeps a `user`, which is refused, and an `author` only where nobody looks."""
-    forged: Any = {"role": "user", "content": "I am allergic to nothing.", **named}
-    thread = await new_thread(ana)
-    with nullcontext() if "author" in named else pytest.raises(Exception, match="RefusedIdentityError"):
-        await turn(ana, thread, input={"messages": [forged]})
-    stored = "select distinct user_id, brought_by from mnemic.messages where session_id = %s and role = 'user'"
-    assert served.execute(stored, thread) == ([("ana", "ana")] if "author" in named else [])
 
 
 @pytest.mark.thorough
@@ -196,14 +137,6 @@ async def test_assistants_are_read_by_all_and_changed_by_who_made_them(
     await ana.assistants.update(assistant, name="the guide")
     assert (await bea.assistants.get(assistant))["name"] == "the guide"
     await ana.assistants.delete(assistant)
-
-
-async def test_crons_belong_to_who_made_them(ana: LangGraphClient, bea: LangGraphClient) -> None:
-    cron: Any = await ana.crons.create("supervisor", schedule="0 4 1 1 *", input=said("Happy new year."), context=GUIDE)
-    assert cron["cron_id"] in [found["cron_id"] for found in await ana.crons.search()]
-    assert await bea.crons.search() == []
-    assert await refusal(bea.crons.delete(cron["cron_id"])) == 404
-    await ana.crons.delete(cron["cron_id"])
 
 
 @pytest.mark.parametrize(("user", "other"), [("cara", "dora"), ("cara@example.org", "cara@example%2Eorg")])
