@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from langchain_core.messages import HumanMessage
 
 from mnemic.operations.explicit import store as keeping
 from mnemic.policy.formation.orders import gives_orders
@@ -187,12 +186,6 @@ async def test_a_twin_in_a_category_that_the_role_may_not_read_has_no_id_for_it(
     assert near.near == ()
 
 
-async def test_another_users_twin_is_none_of_its_business(memory: Mnemic) -> None:
-    await memory.remember(identity("bo", session="s2"), BEES, category="interests")
-
-    assert not (await memory.remember(ANA, BEES, category="interests")).known
-
-
 async def test_without_a_user_there_is_nobody_to_remember_it_for(memory: Mnemic) -> None:
     with pytest.raises(InvalidInputError, match="user_id"):
         await memory.remember(identity(None, session="s1"), BEES, category="interests")
@@ -262,15 +255,6 @@ async def test_a_mistake_of_the_model_is_answered_with_what_to_do(
     assert answer.status == "error"
     assert told in str(answer.content)
     assert "bees" not in str(answer.content)
-
-
-async def test_what_the_tool_shows_of_near_memories_is_not_formed_again(memory: Mnemic) -> None:
-    await memory.remember(ANA, "Ana lives in Oslo with two cats.", category="profile")
-    answer = await call(memory, ANA, "remember", content="Ana lives in Bergen with two cats.", category="profile")
-
-    assert "Ana lives in Oslo" in str(answer.content)
-    observed = await memory.observe(ANA, [HumanMessage("I moved."), answer])
-    assert observed.accepted == 1
 
 
 @pytest.mark.parametrize("scope", ["user", "group", "agent"])

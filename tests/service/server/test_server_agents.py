@@ -171,14 +171,6 @@ async def test_whose_agents_a_thread_is_does_not_change(ana: Clients) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_kept_run_without_a_thread_is_its_agents(ana: Clients) -> None:
-    before = await ids(ana.free)
-    await turn(ana.free, None, "Keep this.", context=PILOT, on_completion="keep")
-    (kept,) = await ids(ana.free) - before
-    assert (kept in await ids(ana.pilot), kept in await ids(ana.guide)) == (True, False)
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["context", "config", "assistant", "assistant of a config"])
 async def test_another_agents_run_is_refused_wherever_it_is_named(ana: Clients, served: Served, place: str) -> None:
     asked: Any = {"context": PILOT} if place in ("context", "assistant") else {"config": {"configurable": PILOT}}
@@ -205,10 +197,15 @@ async def test_a_run_that_names_no_agent_is_told_so_before_it_is_made(ana: Clien
 
 
 @pytest.mark.thorough
-async def test_assistants_of_a_bound_token_are_changed_by_tokens_of_their_agent(ana: Clients) -> None:
+async def test_assistants_are_read_by_all_and_changed_by_tokens_of_who_made_them(
+    ana: Clients,
+) -> None:
     mine = (await ana.guide.assistants.create("supervisor", context=GUIDE))["assistant_id"]
-    free = (await ana.free.assistants.create("supervisor", context=PILOT))["assistant_id"]
-    for assistant, client in ((mine, ana.pilot), (mine, ana.bea), (free, ana.guide)):
+    free = (await ana.free.assistants.create("supervisor", context=PILOT, metadata={"owner": "bea"}))["assistant_id"]
+    assert (await ana.bea.assistants.get(free))["context"] == PILOT
+    (system,) = await ana.bea.assistants.search(graph_id="recall", metadata={"created_by": "system"})
+    assert await refusal(ana.bea.assistants.update(system["assistant_id"], name="mine")) == 404
+    for assistant, client in ((mine, ana.pilot), (mine, ana.bea), (free, ana.guide), (free, ana.bea)):
         assert await refusal(client.assistants.update(assistant, name="theirs")) == 404
         assert await refusal(client.assistants.set_latest(assistant, 1)) == 404
         assert await refusal(client.assistants.delete(assistant, delete_threads=True)) == 404
