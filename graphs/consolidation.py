@@ -5,11 +5,8 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.graphs.visibility import hide_untracked
-from mnemic.nodes.consolidation.collect import collect
-from mnemic.nodes.consolidation.save import save_consolidation
-from mnemic.nodes.consolidation.write import write_consolidation
-from mnemic.operations.run.leases import consolidation_lease_of, holding
+from mnemic.nodes.consolidation import collect, save_consolidation, write_consolidation
+from mnemic.operations.run.graph import hide_untracked, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, ConsolidationState
 from mnemic.state.identity import Identity
@@ -25,10 +22,10 @@ def build_consolidation(provide: Provider) -> ConsolidationGraph:
         input_schema=ConsolidationInput,
         output_schema=ConsolidationResult,
     )
-    held = partial(holding, provide, lease_of=consolidation_lease_of)
-    builder.add_node("collect", collect(provide))
-    builder.add_node("write", held(write_consolidation(provide)))
-    builder.add_node("save", held(save_consolidation(provide)))
+    held = partial(with_lease, provide)
+    builder.add_node("collect", with_resources(provide, collect))
+    builder.add_node("write", held(write_consolidation))
+    builder.add_node("save", held(save_consolidation))
     builder.add_edge(START, "collect")
     builder.add_conditional_edges("collect", _after_collect, ["write", END])
     builder.add_conditional_edges("write", _after_write, ["save", END])

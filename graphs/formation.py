@@ -10,15 +10,11 @@ from langgraph.types import Send
 
 from mnemic.graphs.consolidation import ConsolidationGraph
 from mnemic.graphs.consolidation import graph as consolidation_graph
-from mnemic.graphs.visibility import hide_untracked, shown
-from mnemic.nodes.formation.consolidate import consolidate
-from mnemic.nodes.formation.decide import decide
-from mnemic.nodes.formation.extract_facts import extract_facts
-from mnemic.nodes.formation.extract_reflections import extract_observations, extract_reflections
-from mnemic.nodes.formation.find_similar import find_similar
+from mnemic.nodes.formation.decide import decide, find_similar
+from mnemic.nodes.formation.extract import extract_facts, extract_observations, extract_reflections
 from mnemic.nodes.formation.gate import gate
-from mnemic.nodes.formation.save import save
-from mnemic.operations.run.leases import formation_lease_of, holding
+from mnemic.nodes.formation.save import consolidate, save
+from mnemic.operations.run.graph import hide_untracked, shown, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState
 from mnemic.state.identity import Identity
@@ -36,14 +32,14 @@ def build_formation(provide: Provider, consolidation: ConsolidationGraph) -> For
     builder = StateGraph(
         FormationState, context_schema=Identity, input_schema=FormationInput, output_schema=FormationOutput
     )
-    held = partial(holding, provide, lease_of=formation_lease_of)
-    builder.add_node("gate", gate(provide))
-    builder.add_node("extract_facts", held(extract_facts(provide)))
-    builder.add_node("find_similar", held(find_similar(provide)))
-    builder.add_node("decide", held(decide(provide)))
-    builder.add_node("extract_reflections", held(extract_reflections(provide)))
-    builder.add_node("extract_observations", held(extract_observations(provide)))
-    builder.add_node("save", held(save(provide)))
+    held = partial(with_lease, provide)
+    builder.add_node("gate", with_resources(provide, gate))
+    builder.add_node("extract_facts", held(extract_facts))
+    builder.add_node("find_similar", held(find_similar))
+    builder.add_node("decide", held(decide))
+    builder.add_node("extract_reflections", held(extract_reflections))
+    builder.add_node("extract_observations", held(extract_observations))
+    builder.add_node("save", held(save))
     builder.add_node("consolidate", consolidate(consolidation))
     builder.add_edge(START, "gate")
     builder.add_conditional_edges("gate", _after_gate, ["extract_facts", "extract_observations", END])

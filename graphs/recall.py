@@ -5,8 +5,8 @@ from typing import Literal
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.graphs.visibility import hide_untracked
 from mnemic.nodes.recall import decide, read_context, render, search
+from mnemic.operations.run.graph import hide_untracked
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import RecallInput, RecallOutput, RecallState
 from mnemic.state.identity import Identity

@@ -5,12 +5,8 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.graphs.visibility import hide_untracked
-from mnemic.nodes.refinement.agent import take_turn
-from mnemic.nodes.refinement.close import close_refinement
-from mnemic.nodes.refinement.open import open_refinement
-from mnemic.nodes.refinement.tools import call_tools
-from mnemic.operations.run.leases import holding, refinement_lease_of
+from mnemic.nodes.refinement import call_tools, close_refinement, open_refinement, take_turn
+from mnemic.operations.run.graph import hide_untracked, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import RefinementInput, RefinementResult, RefinementState
@@ -24,11 +20,11 @@ def build_refinement(provide: Provider) -> RefinementGraph:
     builder = StateGraph(
         RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementResult
     )
-    held = partial(holding, provide, lease_of=refinement_lease_of)
-    builder.add_node("open", open_refinement(provide))
-    builder.add_node("agent", held(take_turn(provide, refinement_tools)))
-    builder.add_node("tools", held(call_tools(provide, refinement_tools)))
-    builder.add_node("close", held(close_refinement(provide)))
+    held = partial(with_lease, provide)
+    builder.add_node("open", with_resources(provide, open_refinement))
+    builder.add_node("agent", held(partial(take_turn, make_tools=refinement_tools)))
+    builder.add_node("tools", held(partial(call_tools, make_tools=refinement_tools)))
+    builder.add_node("close", held(close_refinement))
     builder.add_edge(START, "open")
     builder.add_conditional_edges("open", _after_open, ["agent", "close", END])
     builder.add_conditional_edges("agent", _after_turn, ["tools", "agent", "close"])

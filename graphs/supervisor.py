@@ -10,12 +10,8 @@ from mnemic.graphs.formation import FormationGraph
 from mnemic.graphs.formation import graph as formation_graph
 from mnemic.graphs.recall import RecallGraph
 from mnemic.graphs.recall import graph as recall_graph
-from mnemic.graphs.visibility import hide_untracked, shown
-from mnemic.nodes.supervisor.agent import answer
-from mnemic.nodes.supervisor.confirm import confirm
-from mnemic.nodes.supervisor.observe import observe_said
-from mnemic.nodes.supervisor.recall import recall
-from mnemic.nodes.supervisor.tools import use_tools
+from mnemic.nodes.supervisor import answer, confirm, observe, recall, use_tools
+from mnemic.operations.run.graph import hide_untracked, shown
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.policy.categories import Categories
 from mnemic.prompts.supervise import SUBAGENTS
@@ -52,7 +48,7 @@ def build_supervisor(
     builder.add_node("agent", answer(provide, recalls, tools))
     builder.add_node("confirm", confirm)
     builder.add_node("tools", use_tools(tools))
-    builder.add_node("observe", observe_said(provide, formation))
+    builder.add_node("observe", observe(provide, formation))
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "agent")
     builder.add_conditional_edges("agent", _after_answer, ["confirm", "tools", "observe"])

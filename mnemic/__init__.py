@@ -8,16 +8,14 @@ if TYPE_CHECKING:
     from mnemic.service.governance.administration import Administration
     from mnemic.service.hosts.middleware import MemoryMiddleware
     from mnemic.service.memory import Mnemic
-    from mnemic.state.audit import AuditProblem
     from mnemic.state.errors import MnemicError
-    from mnemic.state.explicit import Remembered
-    from mnemic.state.host import MemoryState
+    from mnemic.state.formation import Remembered
+    from mnemic.state.governance import AuditProblem, Operation, PastMemory, Rollback
     from mnemic.state.identity import Identity
     from mnemic.state.records import Found, HistoryEvent, Memory, ScopeSettings
     from mnemic.state.refinement import Refinement, RefinementResult
-    from mnemic.state.rollback import Operation, PastMemory, Rollback
     from mnemic.state.settings import Settings
-    from mnemic.state.threads import ThreadStatus
+    from mnemic.state.supervisor import MemoryState, ThreadStatus
 
 __version__ = "0.1.0"
 
@@ -45,20 +43,20 @@ __all__ = [
 
 _HOMES = {
     "Administration": "mnemic.service.governance.administration",
-    "AuditProblem": "mnemic.state.audit",
+    "AuditProblem": "mnemic.state.governance",
     "Mnemic": "mnemic.service.memory",
     "MemoryMiddleware": "mnemic.service.hosts.middleware",
-    "MemoryState": "mnemic.state.host",
+    "MemoryState": "mnemic.state.supervisor",
     "MnemicError": "mnemic.state.errors",
     "Refinement": "mnemic.state.refinement",
     "RefinementResult": "mnemic.state.refinement",
-    "Remembered": "mnemic.state.explicit",
+    "Remembered": "mnemic.state.formation",
     "Identity": "mnemic.state.identity",
-    "Operation": "mnemic.state.rollback",
-    "PastMemory": "mnemic.state.rollback",
-    "Rollback": "mnemic.state.rollback",
+    "Operation": "mnemic.state.governance",
+    "PastMemory": "mnemic.state.governance",
+    "Rollback": "mnemic.state.governance",
     "Settings": "mnemic.state.settings",
-    "ThreadStatus": "mnemic.state.threads",
+    "ThreadStatus": "mnemic.state.supervisor",
 }
 
 _here = Path(__file__).parent

@@ -1,18 +1,20 @@
 """Asks a model, whatever form its answer takes: typed failures with nothing of the content in them, and the price."""
 
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from langchain_core import exceptions as provider
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.runnables import Runnable
 from pydantic import ValidationError
 
-from mnemic.models.failures import failure_kind, refuses_request
-from mnemic.prompts import repair
+from mnemic.prompts.repair import BROKEN, CUT, FILTERED, REFUSED, Flaw
 from mnemic.state.errors import ModelError, ModelOutputError
-from mnemic.state.usage import Usage
+from mnemic.state.kinds import Usage
 
 #: The longest right answer, 25 facts with everything, has about 10 KiB.
 MAX_ANSWER_BYTES = 64 * 1024
@@ -22,17 +24,47 @@ DEGENERATE_RATIO = 30
 DEGENERATE_FROM_BYTES = 2000
 #: No call has more tokens; beyond it, and below 0, a server counts something else.
 MAX_TOKENS = 100_000_000
+#: Stands for what a client keeps to itself: there were calls, and not one can be told from the others.
+_LOST = AIMessage("", invalid_tool_calls=[invalid_tool_call()])
+#: What an error is called, by the exceptions of langchain-core and Python or by its HTTP status: the first that fits.
+_KINDS: tuple[tuple[str, tuple[type[Exception], ...], int], ...] = (
+    ("rate limit", (provider.ModelRateLimitError,), 429),
+    ("timeout", (provider.ModelTimeoutError, TimeoutError), 408),
+    ("no connection", (provider.ModelConnectionError, OSError), 0),
+    ("server error", (provider.ModelAPIError,), 0),
+    ("key refused", (provider.ModelAuthenticationError,), 401),
+    ("permission denied", (provider.ModelPermissionDeniedError,), 403),
+    ("unknown model", (provider.ModelNotFoundError,), 404),
+    ("input too long", (provider.ContextOverflowError,), 413),
+    ("request refused", (provider.ModelInvalidRequestError,), 0),
+    # what clients raise at an answer that is not of the protocol: a page of HTML, no choices
+    ("an answer that is not of the protocol", (TypeError, ValueError, AttributeError, LookupError), 0),
+)
+#: A provider's error code is repeated only if it is a bare word, such as insufficient_quota.
+_CODE = re.compile(r"[a-z][a-z0-9_.-]{0,63}", re.IGNORECASE)
+#: What was sent is at fault, and not who sent it or when: too long for most servers is a plain 400.
+_REFUSED = frozenset({400, 413, 422})
+#: Codes of providers that say so under another status.
+_CONTENT_CODES = frozenset(
+    {
+        "content_filter",
+        "content_policy_violation",
+        "context_length_exceeded",
+        "invalid_prompt",
+        "string_above_max_length",
+    }
+)
+
 
 Bound = Runnable[Any, Any]
+Answer = TypeVar("Answer")
 
 
-class Flaw(NamedTuple):
-    """Why an answer cannot be used."""
+class StepResult(NamedTuple, Generic[Answer]):
+    """What a step, a turn of one or a chat model answered, and what it cost."""
 
-    #: For errors and logs: nothing of the answer is in it.
-    kind: str
-    #: What the model is told; goes back to that model only.
-    advice: str
+    output: Answer
+    usage: Usage
 
 
 class Aftermath(NamedTuple):
@@ -44,56 +76,32 @@ class Aftermath(NamedTuple):
     check: str
 
 
-BROKEN = Flaw(kind="broken JSON", advice=repair.BROKEN)
-EMPTY = Flaw(kind="an empty answer", advice=repair.EMPTY)
-REFUSED = Flaw(kind="a refusal", advice=repair.REFUSED)
-CUT = Flaw(kind="cut off at the output limit", advice=repair.CUT)
-FILTERED = Flaw(kind="stopped by the content filter", advice=repair.FILTERED)
-UNREASONABLE = Flaw(kind="far too long, or one thing repeated", advice=repair.UNREASONABLE)
-
-
 async def ask(
     bound: Bound, messages: Sequence[BaseMessage], spent: Usage, aftermath: Aftermath
-) -> tuple[AIMessage | Flaw, Usage]:
-    """The answer, or what its client found wrong with it, and `spent` with this call added.
+) -> tuple[AIMessage, Flaw | None, Usage]:
+    """The answer, what kept the model from giving it in full, if anything did, and `spent` with this call added.
 
     Raises:
         ModelError: no answer came over the wire; the message names the kind of failure.
         ModelOutputError: the provider refused the request itself.
     """
-    answer, input_tokens, output_tokens = await _ask(bound, messages, spent, aftermath)
-    return answer, replace(
-        spent,
-        calls=spent.calls + 1,
-        input_tokens=spent.input_tokens + _plausible(input_tokens),
-        output_tokens=spent.output_tokens + _plausible(output_tokens),
-    )
-
-
-def _plausible(tokens: int) -> int:
-    return tokens if 0 <= tokens <= MAX_TOKENS else 0
-
-
-async def _ask(
-    bound: Bound, messages: Sequence[BaseMessage], spent: Usage, aftermath: Aftermath
-) -> tuple[AIMessage | Flaw, int, int]:
-    """The answer, or what was wrong with it, with the tokens in and out."""
     import openai  # only ever asked for once a model is in use
 
     try:
         answer: AIMessage = await bound.ainvoke(list(messages))
     except openai.LengthFinishReasonError as error:
         usage = error.completion.usage
-        return CUT, usage.prompt_tokens if usage else 0, usage.completion_tokens if usage else 0
+        return _LOST, CUT, _counted(spent, *((usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)))
     except openai.ContentFilterFinishReasonError:
-        return FILTERED, 0, 0
-    except (ValidationError, RecursionError):
-        return BROKEN, 0, 0  # a tool call whose arguments are no object, or nested without end
+        return _LOST, FILTERED, _counted(spent, 0, 0)
+    except (ValidationError, RecursionError):  # a tool call whose arguments are no object, or nested without end
+        return _LOST, BROKEN, _counted(spent, 0, 0)
     except Exception as error:  # noqa: BLE001 - every provider has errors of its own, and no code of ours runs in there
         is_refused, problem = refuses_request(error), failure_kind(error)
     else:
         tokens = answer.usage_metadata
-        return answer, tokens["input_tokens"] if tokens else 0, tokens["output_tokens"] if tokens else 0
+        used = (tokens["input_tokens"], tokens["output_tokens"]) if tokens else (0, 0)
+        return answer, _stopped(answer), _counted(spent, *used)
     # Raised out here so that the provider's error, which may quote what was sent, is not chained to it.
     if is_refused:
         raise ModelOutputError(
@@ -104,8 +112,62 @@ async def _ask(
     raise ModelError(f"{spent.model} could not be used for {spent.step}: {problem}; {aftermath.left}", spent=spent)
 
 
-def stopped(answer: AIMessage) -> Flaw | None:
-    """What kept the model from answering in full, if anything did."""
+def is_unreasonable(answer: bytes) -> bool:
+    """Whether this is far too long, or one thing repeated."""
+    if len(answer) > MAX_ANSWER_BYTES:
+        return True
+    return len(answer) >= DEGENERATE_FROM_BYTES and len(zlib.compress(answer, 1)) * DEGENERATE_RATIO < len(answer)
+
+
+def failure_kind(error: Exception) -> str:
+    """Such as `rate limit (HTTP 429, insufficient_quota)`. Never the message, which may quote what was sent."""
+    status, code = _status(error), _code(error)
+    fitting = (kind for kind, known, of_status in _KINDS if isinstance(error, known) or status == of_status)
+    kind = next(fitting, None) or _otherwise(error, status)
+    details = [f"HTTP {status}"] if status else []
+    details += [code] if code else []
+    return f"{kind} ({', '.join(details)})" if details else kind
+
+
+def refuses_request(error: Exception) -> bool:
+    """Whether the same request will be refused again, however long one waits; one of half as many texts may not be."""
+    if isinstance(error, provider.ContextOverflowError | provider.ModelInvalidRequestError):
+        return True
+    return _status(error) in _REFUSED or _code(error) in _CONTENT_CODES
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status, where the clients of providers keep it."""
+    status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def _code(error: Exception) -> str | None:
+    code = getattr(error, "code", None)
+    return code if isinstance(code, str) and _CODE.fullmatch(code) else None
+
+
+def _otherwise(error: Exception, status: int | None) -> str:
+    """Errors of a provider's own class, which is named where nothing better is known."""
+    if status:
+        return "server error" if status >= 500 else "request refused"
+    name = type(error).__name__
+    if "Timeout" in name:
+        return "timeout"
+    return "no connection" if "Connect" in name else name
+
+
+def _counted(spent: Usage, *tokens: int) -> Usage:
+    input_tokens, output_tokens = (number if 0 <= number <= MAX_TOKENS else 0 for number in tokens)
+    return replace(
+        spent,
+        calls=spent.calls + 1,
+        input_tokens=spent.input_tokens + input_tokens,
+        output_tokens=spent.output_tokens + output_tokens,
+    )
+
+
+def _stopped(answer: AIMessage) -> Flaw | None:
     reason = answer.response_metadata.get("finish_reason") or answer.response_metadata.get("stop_reason")
     blocks = answer.content if isinstance(answer.content, list) else []
     if answer.additional_kwargs.get("refusal") or any(
@@ -115,10 +177,3 @@ def stopped(answer: AIMessage) -> Flaw | None:
     if reason in ("length", "max_tokens"):
         return CUT
     return FILTERED if reason == "content_filter" else None
-
-
-def is_unreasonable(answer: bytes) -> bool:
-    """Whether this is far too long, or one thing repeated."""
-    if len(answer) > MAX_ANSWER_BYTES:
-        return True
-    return len(answer) >= DEGENERATE_FROM_BYTES and len(zlib.compress(answer, 1)) * DEGENERATE_RATIO < len(answer)

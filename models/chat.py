@@ -4,22 +4,21 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from copy import copy
+from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import SecretStr
 
 from mnemic.state.errors import ConfigurationError
+from mnemic.state.kinds import Usage
 from mnemic.state.settings import OFFLINE, Settings, Tier
-from mnemic.state.usage import Usage
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.language_models import BaseChatModel
 
 #: Tries after the first one, with the client's own growing pauses between them.
 MAX_RETRIES = 2
-#: Clients insist on a key; a server of one's own takes any.
-_ANY_KEY = SecretStr("none")
 OFFLINE_LABEL = "offline rules"
 #: What a model is made with whose tokens no host that streams its graph may show, nor make it stream: a tool call that
 #: breaks off is completed silently then (langchain-core's `parse_partial_json`), and half of a text would pass for all.
@@ -30,7 +29,7 @@ class ChatModels:
     """The models of the tiers `fast`, `slow` and `agent` that settings name; none is made before it is needed."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._made: dict[tuple[Tier, str, bool], BaseChatModel] = {}
         self._making = threading.Lock()
 
@@ -40,17 +39,8 @@ class ChatModels:
         Of the settings of models only their names may differ.
         """
         other = copy(self)
-        other._settings = settings
+        other.settings = settings
         return other
-
-    @property
-    def method(self) -> Literal["json_schema", "function_calling"]:
-        """How the models are asked for structured output."""
-        return self._settings.structured_output
-
-    def name(self, tier: Tier) -> str:
-        """`provider:model` of a tier, or `offline`."""
-        return self._settings.model_for(tier)
 
     def get(self, tier: Tier, *, shown: bool = False) -> "BaseChatModel | None":
         """The model of a tier; None where the offline rules do its work.
@@ -64,7 +54,7 @@ class ChatModels:
         Raises:
             ConfigurationError: the provider is unknown, not installed, or lacks a key.
         """
-        name = self.name(tier)
+        name = self.settings.model_for(tier)
         if name == OFFLINE:
             return None
         with self._making:
@@ -74,20 +64,22 @@ class ChatModels:
 
     async def for_call(self, tier: Tier, step: str, *, shown: bool = False) -> "tuple[BaseChatModel | None, Usage]":
         """As `get`, off the event loop, with the record of what the calls of this step will have cost."""
-        return await asyncio.to_thread(self.get, tier, shown=shown), Usage(step=step, model=self.name(tier))
+        spent = Usage(step=step, model=self.settings.model_for(tier))
+        return await asyncio.to_thread(self.get, tier, shown=shown), spent
 
     def describe(self) -> str:
         """What forms the memories: `offline rules`, or the names of the fast and the slow model."""
-        tiers: tuple[Tier, ...] = ("fast", "slow")
-        labels = [OFFLINE_LABEL if self.name(tier) == OFFLINE else self.name(tier) for tier in tiers]
-        return " / ".join(dict.fromkeys(labels))
+        names = dict.fromkeys([self.settings.model_for("fast"), self.settings.model_for("slow")])
+        return " / ".join(OFFLINE_LABEL if name == OFFLINE else name for name in names)
 
     def _make(self, tier: Tier, shown: bool) -> "BaseChatModel":
         # Here and not above: a second of imports that offline use never pays.
         from langchain.chat_models import init_chat_model
 
-        name, setting = self.name(tier), f"MNEMIC_{tier.upper()}_MODEL"
-        arguments = self._arguments(name, setting)
+        name, setting = self.settings.model_for(tier), f"MNEMIC_{tier.upper()}_MODEL"
+        arguments: dict[str, Any] = {"timeout": self.settings.model_timeout_seconds, "max_retries": MAX_RETRIES}
+        if name.startswith("openai:"):
+            arguments |= openai_endpoint(self.settings, setting)
         try:
             model: BaseChatModel = init_chat_model(name, **({} if shown else HIDDEN), **arguments)
         except ImportError as error:
@@ -95,12 +87,6 @@ class ChatModels:
         except ValueError as error:
             raise ConfigurationError(f"{setting} is {name!r}, which cannot be used: {error}") from error
         return model
-
-    def _arguments(self, name: str, setting: str) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"timeout": self._settings.model_timeout_seconds, "max_retries": MAX_RETRIES}
-        if name.startswith("openai:"):
-            arguments |= openai_endpoint(self._settings, setting)
-        return arguments
 
 
 def openai_endpoint(settings: Settings, setting: str) -> dict[str, Any]:
@@ -114,7 +100,11 @@ def openai_endpoint(settings: Settings, setting: str) -> dict[str, Any]:
             f"{setting} names an OpenAI model, and there is no key: set OPENAI_API_KEY, "
             "or MNEMIC_BASE_URL for an OpenAI-compatible server"
         )
-    arguments: dict[str, Any] = {"api_key": settings.api_key or _ANY_KEY}
-    if settings.base_url is not None:
-        arguments["base_url"] = settings.base_url
-    return arguments
+    # clients insist on a key; a server of one's own takes any
+    arguments = {"api_key": settings.api_key or SecretStr("none"), "base_url": settings.base_url}
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+async def offline(module: str, name: str) -> Any:
+    """What stands in for a model, imported when it is first needed: 0.1 s that a configured one never costs."""
+    return getattr(await asyncio.to_thread(import_module, f"mnemic.models.offline.{module}"), name)

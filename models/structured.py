@@ -3,36 +3,28 @@
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableSequence
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ValidationError
 
-from mnemic.models.answers import (
-    BROKEN,
-    EMPTY,
-    UNREASONABLE,
-    Aftermath,
-    Bound,
-    Flaw,
-    ask,
-    is_unreasonable,
-    stopped,
-)
-from mnemic.models.chat import ChatModels
-from mnemic.models.steps import In, Out, Step, StepResult, prompt_of
-from mnemic.prompts import repair
+from mnemic.models.answers import Aftermath, Bound, StepResult, ask, is_unreasonable
+from mnemic.models.chat import ChatModels, offline
+from mnemic.prompts.extraction import ExtractionInput, offering
+from mnemic.prompts.loader import In, Step
+from mnemic.prompts.repair import BROKEN, EMPTY, UNREASONABLE, Flaw, broke_schema, repair
 from mnemic.state.errors import ConfigurationError, ModelOutputError
-from mnemic.state.usage import Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel  # 30 ms that the offline rules never need; a test holds it
 
 #: Schema problems named in the repair; more of them say nothing new.
 MAX_NAMED_PROBLEMS = 5
+
+Record = TypeVar("Record", bound=BaseModel)
 
 _AFTERMATH = Aftermath(
     left="the messages stay pending",
@@ -41,65 +33,42 @@ _AFTERMATH = Aftermath(
 
 
 async def run_step(
-    step: Step[In, Out], step_input: In, models: ChatModels, check: Callable[[Out], Flaw | None] | None = None
-) -> StepResult[Out]:
-    """Does a step with the model of its tier, or by its rule where there is none.
+    step: Step[In, Record], step_input: In, models: ChatModels, check: Callable[[Record], Flaw | None] | None = None
+) -> StepResult[Record]:
+    """Does a step with the model of its tier, or by its rule where there is none, and counts its one or two calls.
 
     A configured model that fails is never replaced by the rule.
 
     Args:
-        check: as `structured`; a rule is not checked, for asking it again changes nothing.
+        check: finds what no schema tells of an answer; its flaw is repaired and raised like any other. A rule is not
+            checked, for asking it again changes nothing.
 
     Raises:
         ModelError: no usable answer came over the wire; the message names the kind of failure.
         ModelOutputError: the answer stayed unusable after one repair, or the provider refused the request itself.
-        ConfigurationError: the tier's model cannot be made.
+        ConfigurationError: the tier's model cannot be made, or its provider has no structured output.
     """
-    model, spent = await models.for_call(step.tier, step.name)
+    model, spent = await models.for_call(step.tier, step.prompt.name)
     if model is None:
         # a tenth of a second for a full batch, which an event loop must not stand still for
-        return StepResult(output=await asyncio.to_thread(step.offline, step_input), usage=spent)
-    return await structured(
-        model,
-        step.output,
-        prompt_of(step, step_input),
-        schema=step.schema(step_input) if step.schema else None,
-        method=models.method,
-        spent=spent,
-        check=check,
+        return StepResult(await asyncio.to_thread(await offline("steps", step.prompt.name), step_input), spent)
+    schema = (
+        deepcopy(offering(step.output, step_input.categories))
+        if isinstance(step_input, ExtractionInput)
+        else step.output.model_json_schema()
     )
-
-
-async def structured(
-    model: "BaseChatModel",
-    output: type[Out],
-    messages: Sequence[BaseMessage],
-    *,
-    schema: dict[str, Any] | None = None,
-    method: Literal["json_schema", "function_calling"],
-    spent: Usage,
-    check: Callable[[Out], Flaw | None] | None = None,
-) -> StepResult[Out]:
-    """The model's answer as `output`, and `spent` with the tokens of its one or two calls added.
-
-    Args:
-        schema: what the model is held to, where that is narrower than what `output` takes.
-        check: finds what no schema tells of an answer; its flaw is repaired and raised like any other.
-
-    Raises:
-        ModelError: no answer came over the wire; the message names the kind of failure.
-        ModelOutputError: the answer stayed unusable after one repair, or the provider refused the request itself.
-        ConfigurationError: the model's provider has no structured output.
-    """
-    bound = _bind(model, schema or output.model_json_schema(), method)
-    result, spent = await _attempt(bound, messages, output, spent, check)
+    bound = _bind(model, schema, models.settings.structured_output)
+    messages = step.messages(step_input)
+    answer, flaw, spent = await ask(bound, messages, spent, _AFTERMATH)
+    result = flaw or _read(answer, step.output, check)
     if isinstance(result, Flaw):
-        again = [*messages, HumanMessage(repair.repair(result.advice))]
-        result, spent = await _attempt(bound, again, output, spent, check)
+        again = [*messages, HumanMessage(repair(result))]
+        answer, flaw, spent = await ask(bound, again, spent, _AFTERMATH)
+        result = flaw or _read(answer, step.output, check)
     if isinstance(result, Flaw):
         problem = f"{spent.model} gave no usable answer for {spent.step}, twice: {result.kind}"
         raise ModelOutputError(problem, spent=spent)
-    return StepResult(output=result, usage=spent)
+    return StepResult(result, spent)
 
 
 def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:
@@ -121,51 +90,30 @@ def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:
     return chain.first
 
 
-async def _attempt(
-    bound: Bound,
-    messages: Sequence[BaseMessage],
-    output: type[Out],
-    spent: Usage,
-    check: Callable[[Out], Flaw | None] | None,
-) -> tuple[Out | Flaw, Usage]:
-    answer, spent = await ask(bound, messages, spent, _AFTERMATH)
-    result = answer if isinstance(answer, Flaw) else _read(answer, output)
-    if isinstance(result, Flaw) or check is None:
-        return result, spent
-    return check(result) or result, spent
-
-
-def _read(answer: AIMessage, output: type[Out]) -> Out | Flaw:
-    if flaw := stopped(answer):
-        return flaw
-    text = _answer_text(answer)
+def _read(answer: AIMessage, output: type[Record], check: Callable[[Record], Flaw | None] | None) -> Record | Flaw:
+    text = str(answer.text)
+    if answer.tool_calls:
+        text = json.dumps(answer.tool_calls[0]["args"])
+    elif answer.invalid_tool_calls:
+        text = answer.invalid_tool_calls[0]["args"] or ""
     if not text.strip():
         return EMPTY
     if is_unreasonable(text.encode(errors="replace")):
         return UNREASONABLE
     try:
-        return output.model_validate_json(text)
+        result = output.model_validate_json(text)
     except ValidationError as error:
         return _violation(error)
-
-
-def _answer_text(answer: AIMessage) -> str:
-    if answer.tool_calls:
-        return json.dumps(answer.tool_calls[0]["args"])
-    if answer.invalid_tool_calls:
-        return answer.invalid_tool_calls[0]["args"] or ""
-    return str(answer.text)
+    return (check(result) if check else None) or result
 
 
 def _violation(error: ValidationError) -> Flaw:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     if any(problem["type"] == "json_invalid" for problem in problems):
         return BROKEN
-    named = [f"{_place(problem)}: {problem['msg']}" for problem in problems[:MAX_NAMED_PROBLEMS]]
-    return Flaw(kind="it broke the schema", advice=repair.broke_schema(named))
-
-
-def _place(problem: ErrorDetails) -> str:
-    """Where the schema was broken; the name of a field that it has not is the answer's own and stays out."""
-    known = problem["loc"][:-1] if problem["type"] == "extra_forbidden" else problem["loc"]
-    return ".".join(map(str, known)) or "the answer"
+    named = []
+    for problem in problems[:MAX_NAMED_PROBLEMS]:
+        # the name of a field that the schema has not is the answer's own and stays out
+        place = problem["loc"][:-1] if problem["type"] == "extra_forbidden" else problem["loc"]
+        named.append(f"{'.'.join(map(str, place)) or 'the answer'}: {problem['msg']}")
+    return broke_schema(named)

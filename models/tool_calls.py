@@ -1,22 +1,31 @@
-"""Tools offered to a model, and its calls of them, read so that each can be executed or refused, and sent back."""
+"""A model's next message where it may call tools: a turn of a refinement, or the agent's own words to its user.
+
+Its calls are read so that each can be executed or refused, and sent back.
+"""
 
 import asyncio
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from itertools import count
+from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall, ToolMessage
+from langchain_core.messages import ToolCall as SentCall
+from langchain_core.messages.tool import tool_call
+from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
 from pydantic_core import from_json
 
-from mnemic.models.answers import FILTERED, REFUSED, Aftermath, Bound, Flaw, ask, is_unreasonable, stopped
-from mnemic.models.chat import ChatModels
-from mnemic.models.steps import In, StepResult, ToolStep, prompt_of
-from mnemic.policy.text.hygiene import clean_text, clip_text
-from mnemic.state.errors import ConfigurationError
+from mnemic.models.answers import Aftermath, Bound, StepResult, ask, is_unreasonable
+from mnemic.models.chat import HIDDEN, ChatModels, offline
+from mnemic.policy.text.shape import clean_text, clip_text, whole_characters
+from mnemic.prompts.refine import REFINE, RefineInput
+from mnemic.prompts.repair import FILTERED, REFUSED, Flaw
+from mnemic.state.errors import ConfigurationError, ModelOutputError
 from mnemic.state.refinement import MAX_CALLS, ToolCall, Turn
-from mnemic.state.usage import Usage
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.language_models import BaseChatModel
@@ -27,69 +36,91 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 #: Stands for a name that could not be sent back; no tool is called so.
 NO_NAME = "unreadable"
-#: What else makes a provider refuse every request in which tools are offered.
-TAKES_NO_TOOLS: Final = (
-    "A model that takes no tools looks the same: check MNEMIC_AGENT_MODEL, or the agent's own agent_model,"
-)
 #: What is said beside the calls helps only the model itself, and is sent back with every later turn.
 MAX_TEXT_CHARS: Final = 2000
-#: Of a longer text no more is cleaned.
-_READ_CHARS: Final = 4 * MAX_TEXT_CHARS
-_AFTERMATH: Final = Aftermath(left="this turn changed nothing", check=TAKES_NO_TOOLS)
+#: What else makes a provider refuse every request in which tools are offered.
+_CHECK: Final = "A model that takes no tools looks the same: check MNEMIC_AGENT_MODEL, or the agent's own agent_model,"
+_AFTER_A_TURN: Final = Aftermath(left="this turn changed nothing", check=_CHECK)
+_AFTER_AN_ANSWER: Final = Aftermath(left="the conversation is as it was before this answer", check=_CHECK)
 
 
-async def run_turn(
-    step: ToolStep[In], step_input: In, turns: Sequence[Turn], tools: Sequence["BaseTool"], models: ChatModels
-) -> StepResult[Turn]:
-    """The next turn of a step that calls tools, with the model of its tier, or by its rule where there is none.
+async def run_turn(step_input: RefineInput, tools: Sequence["BaseTool"], models: ChatModels) -> StepResult[Turn]:
+    """The next turn of a refinement, with the agent's model, or by its rule where there is none.
 
-    The tools are shown to the model, not called. What `tool_turn` says of answers and failures holds here.
-
-    Args:
-        turns: the earlier ones, with the answers to their calls.
+    The tools are shown to the model, not called. At most 16 calls, those that can be read first. A call whose arguments
+    are no JSON object, or far too long, has None instead, and so has each call of an answer that was cut off. An answer
+    that is refused, filtered or empty is a turn without calls.
 
     Raises:
         ModelError: no answer came over the wire; the message names the kind of failure.
         ModelOutputError: the provider refused the request itself.
-        ConfigurationError: the tier's model cannot be made, or takes no tools.
+        ConfigurationError: the model cannot be made, or takes no tools.
     """
-    model, spent = await models.for_call(step.tier, step.name)
+    model, spent = await models.for_call(REFINE.tier, REFINE.prompt.name)
     if model is None:
         # 20 ms for 350 memories, which an event loop must not stand still for
-        return StepResult(output=await asyncio.to_thread(step.offline, step_input), usage=spent)
-    return await tool_turn(model, prompt_of(step, step_input), turns, tools, spent=spent)
+        return StepResult(await asyncio.to_thread(await offline("steps", REFINE.prompt.name), step_input), spent)
+    messages = [*REFINE.messages(step_input), *_sent_back(step_input.turns)]
+    answer, flaw, spent = await ask(_offering(model, tools), messages, spent, _AFTER_A_TURN)
+    if flaw in (REFUSED, FILTERED):
+        return StepResult(Turn(), spent)
+    start = str(answer.text)[: 4 * MAX_TEXT_CHARS]  # of a longer one no more is cleaned
+    text = clip_text(clean_text(start), MAX_TEXT_CHARS)
+    taken = {call.id for turn in step_input.turns for call in turn.calls}
+    return StepResult(Turn(text=text, calls=tuple(_calls(answer, flaw, taken))), spent)
 
 
-async def tool_turn(
-    model: "BaseChatModel",
-    messages: Sequence[BaseMessage],
-    turns: Sequence[Turn],
-    tools: Sequence["BaseTool"],
-    *,
-    spent: Usage,
-) -> StepResult[Turn]:
-    """The model's next turn after these, and `spent` with its call added.
+async def run_answer(
+    messages: Sequence[BaseMessage], tools: Sequence["BaseTool"], models: ChatModels, subagent: str | None = None
+) -> StepResult[AIMessage]:
+    """The agent's next message in a conversation, by its model, or by the offline rules where there is none.
 
-    At most 16 calls, those that can be read first. A call whose arguments are no JSON object, or far too long, has
-    None instead, and so has each call of an answer that was cut off. An answer that is refused, filtered or empty is a
-    turn without calls.
+    Without tools it calls none, whatever it answers. Every call in it can be sent back and told from the others of the
+    conversation. One whose arguments cannot be read, or broke off, has none; each of our tools refuses that and says
+    what is missing.
+
+    Args:
+        messages: the conversation.
+        tools: what the model may call.
+        models: the agent's own.
+        subagent: as whom it speaks, under whose name its tokens are recorded and whose words no host shows; None: as
+            the agent.
 
     Raises:
         ModelError: no answer came over the wire; the message names the kind of failure.
-        ModelOutputError: the provider refused the request itself.
-        ConfigurationError: the model takes no tools.
+        ModelOutputError: the provider refused the request, or there is nothing to show or do in the answer.
+        ConfigurationError: the model cannot be made, or takes no tools.
     """
-    answer, spent = await ask(offering(model, tools), [*messages, *_sent_back(turns)], spent, _AFTERMATH)
-    taken = {call.id for turn in turns for call in turn.calls}
-    return StepResult(Turn(text=_text(answer), calls=tuple(readable_calls(answer, taken))), spent)
+    model, spent = await models.for_call("agent", subagent or "converse", shown=subagent is None)
+    if model is None:
+        rules = (await offline("chat", "OfflineChat"))(**(HIDDEN if subagent else {})).bind_tools(tools)
+        return StepResult(await rules.ainvoke(list(messages)), spent)
+    streamed = _Streamed()
+    listened = model.model_copy(update={"callbacks": [streamed]})
+    bound = _offering(listened, tools) if tools else listened  # providers refuse an empty list
+    answer, flaw, spent = await ask(bound, messages, spent, _AFTER_AN_ANSWER)
+    if flaw and not answer.text:
+        raise ModelOutputError(
+            f"{spent.model} gave no usable answer for {spent.step}: {flaw.kind}; {_AFTER_AN_ANSWER.left}. "
+            "Say it again, or in other words",
+            spent=spent,
+        )
+    if not tools:  # a call that was not offered is none
+        return StepResult(AIMessage(answer.content, id=answer.id), spent)
+    taken = {str(call["id"]) for message in messages if isinstance(message, AIMessage) for call in message.tool_calls}
+    calls = [_sent(call) for call in _calls(answer, flaw, taken, streamed.broken())]
+    if calls != answer.tool_calls or answer.invalid_tool_calls:
+        answer = AIMessage(
+            whole_characters(answer.text),
+            id=answer.id,
+            tool_calls=calls,
+            usage_metadata=answer.usage_metadata,
+            response_metadata=answer.response_metadata,
+        )
+    return StepResult(answer, spent)
 
 
-def offering(model: "BaseChatModel", tools: Sequence["BaseTool"]) -> Bound:
-    """The model with these tools to call.
-
-    Raises:
-        ConfigurationError: it takes none.
-    """
+def _offering(model: "BaseChatModel", tools: Sequence["BaseTool"]) -> Bound:
     try:
         return model.bind_tools(tools)
     except NotImplementedError:
@@ -98,34 +129,28 @@ def offering(model: "BaseChatModel", tools: Sequence["BaseTool"]) -> Bound:
         ) from None
 
 
-def readable_calls(answer: AIMessage | Flaw, taken: set[str]) -> list[ToolCall]:
-    """The calls of an answer, at most 16: each with a name and a number that can be sent back.
-
-    Arguments that cannot be read are None, and so are all of an answer that was cut off.
+def _calls(
+    answer: AIMessage, flaw: Flaw | None, taken: set[str], broken: frozenset[str] = frozenset()
+) -> Iterator[ToolCall]:
+    """The calls of an answer, at most 16, each with a name and a number that can be sent back.
 
     Args:
         answer: a model's.
+        flaw: what kept it from answering in full.
         taken: the numbers of earlier calls; those of these are added.
+        broken: the numbers of calls whose arguments broke off.
     """
-    return list(_numbered(_read(answer)[:MAX_CALLS], taken))
-
-
-def _read(answer: AIMessage | Flaw) -> list[ToolCall]:
-    """The calls, still as the provider numbered them."""
-    flaw = answer if isinstance(answer, Flaw) else stopped(answer)
     if flaw in (REFUSED, FILTERED):
-        return []
-    if isinstance(answer, Flaw):  # there were calls, and not one can be told from the others
-        return [_call(None, None, None)]
-    readable = [
-        _call(call["name"], call["id"], None if flaw else _arguments(call["args"])) for call in answer.tool_calls
-    ]
-    return readable + [_call(call["name"], call["id"], None) for call in answer.invalid_tool_calls]
+        return iter(())
+    unreadable = broken if flaw is None else {call["id"] for call in answer.tool_calls}
+    calls = [_call(call, call["args"] if call["id"] not in unreadable else None) for call in answer.tool_calls]
+    calls += [_call(call, None) for call in answer.invalid_tool_calls]
+    return _numbered(calls[:MAX_CALLS], taken)
 
 
-def _call(name: str | None, call_id: str | None, arguments: dict[str, Any] | None) -> ToolCall:
-    readable = name if name and _NAME.fullmatch(name) else NO_NAME
-    return ToolCall(id=call_id or "", name=readable, arguments=arguments)
+def _call(made: SentCall | InvalidToolCall, arguments: dict[str, Any] | None) -> ToolCall:
+    name = made["name"] if made["name"] and _NAME.fullmatch(made["name"]) else NO_NAME
+    return ToolCall(id=made["id"] or "", name=name, arguments=None if arguments is None else _arguments(arguments))
 
 
 def _arguments(parsed: dict[str, Any]) -> dict[str, Any] | None:
@@ -152,18 +177,41 @@ def _sent_back(turns: Iterable[Turn]) -> Iterator[BaseMessage]:
     """What was called so far and answered. Arguments that could not be read are left out."""
     for turn in turns:
         if turn.calls:
-            yield AIMessage(
-                turn.text,
-                tool_calls=[
-                    {"name": call.name, "args": dict(call.arguments or {}), "id": call.id, "type": "tool_call"}
-                    for call in turn.calls
-                ],
-            )
+            yield AIMessage(turn.text, tool_calls=[_sent(call) for call in turn.calls])
         for call in turn.calls:
             yield ToolMessage(call.answer, tool_call_id=call.id, name=call.name)
 
 
-def _text(answer: AIMessage | Flaw) -> str:
-    if isinstance(answer, Flaw) or stopped(answer) in (REFUSED, FILTERED):
-        return ""
-    return clip_text(clean_text(str(answer.text)[:_READ_CHARS]), MAX_TEXT_CHARS)
+def _sent(call: ToolCall) -> SentCall:
+    return tool_call(name=call.name, args=dict(call.arguments or {}), id=call.id)
+
+
+class _Streamed(AsyncCallbackHandler):
+    """Keeps the calls as they came where a host makes the model stream.
+
+    langchain-core completes arguments that broke off (`parse_partial_json`), and half of a memory would pass for the
+    whole of it.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: list[AIMessageChunk] = []
+
+    async def on_llm_new_token(
+        self, token: object, *, chunk: GenerationChunk | ChatGenerationChunk | None = None, **_: Any
+    ) -> None:
+        message = chunk.message if isinstance(chunk, ChatGenerationChunk) else None
+        if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
+            self._chunks.append(AIMessageChunk(content="", tool_call_chunks=message.tool_call_chunks))
+
+    def broken(self) -> frozenset[str]:
+        """The ids of calls whose arguments are no whole JSON."""
+        whole = reduce(add, self._chunks) if self._chunks else AIMessageChunk(content="")
+        return frozenset(str(call["id"]) for call in whole.tool_call_chunks if not _is_json(call["args"] or "{}"))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,1 +1,1 @@
-"""The steps of the graphs, one file each, and what tools and methods do outside of them."""
+"""The steps of the graphs: a file, or a folder, for each graph."""

@@ -1,37 +1,63 @@
-"""The nodes of the recall graph."""
+"""The nodes of the recall graph: what a turn is given of its memory. None of them asks a chat model, or writes."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from uuid import UUID
 
 from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
 
-from mnemic.operations.recall import context
+from mnemic.models.embedders import Vector
+from mnemic.operations.recall.context import read_standing, search_setup
+from mnemic.operations.recall.context import search as search_memories
 from mnemic.operations.run.graph import RecallNode
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.resources import Provider
+from mnemic.operations.run.resources import Provider, Resources
+from mnemic.policy.recall.delta import SIGNS, header
 from mnemic.policy.recall.heuristics import search_reason
-from mnemic.policy.text.hygiene import clean_question
-from mnemic.policy.text.names import display_name
-from mnemic.policy.text.tokens import count_tokens
-from mnemic.prompts.memory_context import render_context
+from mnemic.policy.text.shape import clean_question, count_tokens, display_name, fit
+from mnemic.prompts.memory_context import found_line, render_context
 from mnemic.state.checking import validate
-from mnemic.state.errors import DatabaseUnavailableError
+from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
 from mnemic.state.graphs import RecallInput, RecallState
 from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.query import MAX_TOP_K, MemoryQuery
 from mnemic.state.records import Found
+from mnemic.state.settings import Settings
+from mnemic.storage import revisions
+from mnemic.storage.transaction import ScopedTransaction
 
+_LOG = logging.getLogger("mnemic")
 #: Results are the graph's output, so they are plain JSON. Built when first used, which importing need not wait for.
 _FOUND = TypeAdapter(list[Found], config=ConfigDict(defer_build=True))
 
 
 def read_context(provide: Provider) -> RecallNode:
-    """Reads what is always in context, and what changed since the session was told last."""
+    """Reads what is always in context, and what changed since the session was told last, in one transaction."""
 
     async def node(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
         request, identity = validate(RecallInput, state), identity_of(runtime)
         try:
             resources = await provide()  # opened at the first use, where a server loads the graph by its name
-        except DatabaseUnavailableError as error:
-            return context.without_memory(error)
-        return await context.read_context(resources, identity, request)
+            allowlist = resources.categories.of_role(identity.role)
+            async with resources.database.scoped(identity, categories=allowlist.categories, for_recall=True) as scoped:
+                part = await read_standing(scoped, resources, allowlist)
+                settings = resources.settings.overridden_for_recall(part.overrides)
+                changes = await _changes(scoped, settings, standing=allowlist.standing)
+        except (DatabaseUnavailableError, BusyError) as error:
+            return _without_memory(error)
+        standing = part.scopes if settings.always_in_context else ()
+        return {
+            "search": request.get("search", "auto") if settings.rag else "never",
+            "budget_tokens": request.get("budget_tokens") or settings.recall_budget_tokens,
+            "overrides": part.overrides,
+            "standing": standing,
+            "found": (),
+            "degraded": None,
+            "over_budget": [part.scope_key for part in standing if part.tokens > settings.refinement_budget_tokens],
+            **changes,
+        }
 
     return node
 
@@ -46,10 +72,29 @@ async def decide(state: RecallState) -> RecallState:
 
 
 def search(provide: Provider) -> RecallNode:
-    """The one search, and what of its results fits into the budget."""
+    """The results that fit into the budget and do not stand in the context already; they count as used.
+
+    The question is embedded before the transaction begins, so that no connection waits for a model. Where the embedder
+    fails, the search goes by text alone.
+    """
 
     async def node(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
-        return await context.search_context(await provide(), identity_of(runtime), state)
+        resources, identity = await provide(), identity_of(runtime)
+        settings = resources.settings.overridden_for_recall(state["overrides"])
+        vector = await _vector(resources, state["question"])
+        allowed = resources.categories.of_role(identity.role).categories
+        shown = {fact.id for part in state["standing"] for fact in part.facts}
+        request = MemoryQuery(query=state["question"], top_k=min(MAX_TOP_K, settings.recall_limit + len(shown)))
+        try:
+            async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
+                found = await search_memories(scoped, search_setup(resources, settings), request, vector, allowed)
+        except (DatabaseUnavailableError, BusyError) as error:
+            return _without_memory(error)
+        fresh = _not_shown(found, shown, settings.recall_limit)
+        budget = state["budget_tokens"] or 0
+        fitting = fit(fresh, tokens=lambda item: count_tokens(found_line(item)), budget=budget)
+        resources.note_uses(identity, fitting)
+        return {"found": fitting, "degraded": None if vector else "text_only"}
 
     return node
 
@@ -60,3 +105,63 @@ async def render(state: RecallState) -> RecallState:
     names = {part.scope_key: display_name(split_scope_key(part.scope_key)[1]) for part in standing}
     text = render_context(standing, found, names=names, delta=state["delta"])
     return {"context": text, "memories": _FOUND.dump_python([*found], mode="json"), "tokens": count_tokens(text)}
+
+
+def _without_memory(error: DatabaseUnavailableError | BusyError) -> RecallState:
+    """A turn is answered all the same, and the context says that it goes without memory."""
+    _LOG.warning("this recall goes without memory: %s", error)
+    return {
+        "search": "never",
+        "searched": None,
+        "standing": (),
+        "found": (),
+        "degraded": "busy" if isinstance(error, BusyError) else "no_memory",
+        "over_budget": [],
+        **_unannounced(),
+    }
+
+
+def _unannounced() -> RecallState:
+    """Nothing was looked for, so nobody has been told of anything."""
+    return {"revision": None, "updates": [], "delta": None}
+
+
+async def _changes(scoped: ScopedTransaction, settings: Settings, *, standing: bool) -> RecallState:
+    """The delta header, the changes behind it, and up to where they go: one statement, for a session alone."""
+    session = scoped.identity.session_id
+    if session is None or not (settings.always_in_context or settings.rag):
+        return _unannounced()
+    read = await revisions.changes(scoped, session, standing=standing)
+    updates = [
+        {"seq": change.seq, "event": change.event, "sign": SIGNS[change.event], "memory_id": str(change.memory_id)}
+        for change in read.changes
+    ]
+    return {"revision": read.revision, "updates": updates, "delta": header(read)}
+
+
+async def _vector(resources: Resources, question: str) -> Vector | None:
+    """The question's; None where the embedder fails, or keeps a turn waiting."""
+    settings = resources.settings
+    # what this machine works out itself cannot be away: it only has others' questions before it
+    limit = settings.pool_timeout_seconds if resources.embedder.local else settings.recall_timeout_seconds
+    try:
+        async with asyncio.timeout(limit):
+            return (await resources.embedder.embed([question]))[0]
+    except EmbeddingError as error:
+        problem = str(error)
+    except TimeoutError:
+        problem = f"no answer within {limit:g} s"
+    _LOG.warning("the question has no vector, so a search goes by text alone: %s", problem)
+    return None
+
+
+def _not_shown(found: Sequence[Found], shown: set[UUID], most: int) -> list[Found]:
+    """The best `most` results that do not stand in the context already, and what came along with them.
+
+    A sentence that was said twice of the same subject needs no second line.
+    """
+    fresh = [item for item in found if item.item_id not in shown]
+    best = [item for item in fresh if item.related_to is None][:most]
+    kept = {item.item_id for item in best}
+    wanted = [*best, *(item for item in fresh if item.related_to in kept)]
+    return list({(item.subject, item.content): item for item in reversed(wanted)}.values())[::-1]

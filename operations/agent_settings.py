@@ -1,18 +1,46 @@
 """What an agent and its scope keys override of the settings, and what an agent has used."""
 
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.overrides import checked_overrides
+from mnemic.policy.text.shape import clean_text, require_text
+from mnemic.state.checking import validate
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
+from mnemic.state.kinds import Usage
 from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
-from mnemic.storage import scopes, usage
+from mnemic.storage import scopes
 from mnemic.storage.transaction import ScopedTransaction
 
 _OF_REFINEMENT = frozenset({"refinement_budget_tokens", "refinement_target_tokens"})
+MAX_NUMBER = 100_000
+#: A name stands in one line among others; the ids it stands for may be as long.
+MAX_NAME_BYTES = 128
+
+
+def _name(text: str) -> str:
+    return require_text(" ".join(clean_text(text).split()), what="it", max_bytes=MAX_NAME_BYTES)
+
+
+_Guidance = Annotated[str, AfterValidator(partial(require_text, what="it"))]
+_Number = Annotated[int, Field(ge=1, le=MAX_NUMBER)]
+
+
+class _Overrides(BaseModel):
+    model_config = ConfigDict(strict=True, from_attributes=True, hide_input_in_errors=True)
+
+    scope_key: str
+    name: Annotated[str, AfterValidator(_name)] | None
+    extraction_guidance: _Guidance | None
+    consolidation_guidance: _Guidance | None
+    is_active: bool
+    threshold: _Number | None
+    word_limit: _Number | None
 
 
 async def configure_agent(resources: Resources, identity: Identity, overrides: dict[str, Any]) -> None:
@@ -45,7 +73,9 @@ async def configure_scope(resources: Resources, identity: Identity, overrides: S
     Raises:
         InvalidInputError: the scope key is none of the identity's, or a value cannot be used; nothing was written.
     """
-    wanted = checked_overrides(overrides)
+    if not isinstance(overrides, ScopeSettings):
+        raise InvalidInputError("what a scope key overrides is given as ScopeSettings")
+    wanted = replace(overrides, **validate(_Overrides, overrides, strict=None).model_dump())
     if wanted.scope_key not in identity.scope_keys:
         raise InvalidInputError("the scope key to configure is none of this identity's")
     await resources.database.write(identity, lambda scoped: scopes.configure_scope(scoped, wanted))
@@ -54,4 +84,4 @@ async def configure_scope(resources: Resources, identity: Identity, overrides: S
 async def token_usage(resources: Resources, identity: Identity) -> list[Usage]:
     """Tokens the agent has used, by step and model."""
     async with resources.database.scoped(identity) as scoped:
-        return await usage.totals(scoped)
+        return await scopes.usage_totals(scoped)

@@ -1,8 +1,8 @@
 """Whose a thread is, and threads of any other checkpointer, copied into ours with their whole history."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
 from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
@@ -69,12 +69,9 @@ async def copy_threads(
     source: BaseCheckpointSaver[Any], target: ThreadSaver, thread_ids: Sequence[str] | None = None
 ) -> int:
     """Copies these threads, or all of the source's, which has to read them twice; how many checkpoints they have."""
-    ids = await _all_thread_ids(source) if thread_ids is None else thread_ids
-    return sum([await _copy_thread(source, target, thread_id) for thread_id in ids])
-
-
-async def _all_thread_ids(source: BaseCheckpointSaver[Any]) -> list[str]:
-    return sorted({str(found.config["configurable"]["thread_id"]) async for found in source.alist(None)})
+    if thread_ids is None:
+        thread_ids = sorted({str(found.config["configurable"]["thread_id"]) async for found in source.alist(None)})
+    return sum([await _copy_thread(source, target, thread_id) for thread_id in thread_ids])
 
 
 async def _copy_thread(source: BaseCheckpointSaver[Any], target: ThreadSaver, thread_id: str) -> int:
@@ -87,7 +84,11 @@ async def _copy_thread(source: BaseCheckpointSaver[Any], target: ThreadSaver, th
     for item in sorted(found, key=lambda item: item.checkpoint["id"]):
         versions = item.checkpoint["channel_versions"]
         saved = await target.aput(_parent_config(item), item.checkpoint, item.metadata, versions)
-        for task_id, writes in _by_task(item.pending_writes or ()):
+        # each task's errors, interrupts and answers to them apart: their places are not counted
+        by_task: defaultdict[tuple[str, bool], list[tuple[str, Any]]] = defaultdict(list)
+        for task_id, channel, value in item.pending_writes or ():
+            by_task[task_id, channel in WRITES_IDX_MAP].append((channel, value))
+        for (task_id, _), writes in by_task.items():
             await target.aput_writes(saved, writes, task_id)
     return len(found)
 
@@ -97,15 +98,3 @@ def _parent_config(item: CheckpointTuple) -> RunnableConfig:
     here = {name: item.config["configurable"].get(name, "") for name in ("thread_id", "checkpoint_ns")}
     parent = item.parent_config
     return {"configurable": {**here, "checkpoint_id": parent["configurable"]["checkpoint_id"] if parent else None}}
-
-
-def _by_task(writes: Sequence[tuple[str, str, Any]]) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
-    """What each task wrote, its errors, interrupts and answers to them apart: their places are not counted."""
-    ordered = sorted(writes, key=_task_and_sort)  # which keeps the order within a task
-    for (task_id, _), group in groupby(ordered, _task_and_sort):
-        yield task_id, [(channel, value) for _, channel, value in group]
-
-
-def _task_and_sort(write: tuple[str, str, Any]) -> tuple[str, bool]:
-    task_id, channel, _ = write
-    return task_id, channel in WRITES_IDX_MAP

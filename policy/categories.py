@@ -50,10 +50,6 @@ class _Categories(_Part):
     system: tuple[Category, ...] = ()
     custom: tuple[Category, ...] = ()
 
-    @property
-    def every(self) -> tuple[Category, ...]:
-        return (*self.system, *self.custom)
-
 
 class _File(_Part):
     categories: _Categories
@@ -152,7 +148,9 @@ def _read(path: Traversable) -> _File:
             raise ValueError(f"it may have {MAX_FILE_BYTES // 1024} KiB")
         return _File.model_validate(read_plain(content.decode()))
     except ValidationError as error:
-        raise _misfit(_first_problem(error)) from None
+        problem = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(map(field_name, problem["loc"])) or "the whole"
+        raise _misfit(f"{place}: {problem['msg']}") from None
     except OSError as error:
         raise ConfigurationError(f"the categories file cannot be read: {type(error).__name__}") from None
     except UnicodeDecodeError:
@@ -163,11 +161,12 @@ def _read(path: Traversable) -> _File:
 
 def _in_force(packaged: _File, file: _File) -> Categories:
     """What a file leaves unsaid of a packaged category or role stays as packaged; roles it does not name have none."""
-    named = [category.name for category in file.categories.every]
+    given = (*file.categories.system, *file.categories.custom)
+    named = [category.name for category in given]
     if twice := {name for name in named if named.count(name) > 1}:
         raise _misfit(f"categories: stands there twice: {', '.join(sorted(twice))}")
-    every = {category.name: category for category in packaged.categories.every}
-    for category in file.categories.every:
+    every = {category.name: category for category in packaged.categories.system}
+    for category in given:
         changed = category.model_dump(exclude_unset=True)
         every[category.name] = every.get(category.name, category).model_copy(update=changed)
     if not every[DEFAULT_CATEGORY].formed:
@@ -184,11 +183,6 @@ def _allowlist(role: str, own: Allowlist, packaged: Allowlist | None, every: Map
     if packaged and "standing" not in own.model_fields_set:
         own = own.model_copy(update={"standing": packaged.standing})
     return own.model_copy(update={"categories": tuple(dict.fromkeys(own.categories))})
-
-
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors(include_input=False, include_url=False)[0]
-    return f"{'.'.join(map(field_name, problem['loc'])) or 'the whole'}: {problem['msg']}"
 
 
 def _misfit(problem: str) -> ConfigurationError:

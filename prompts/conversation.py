@@ -26,6 +26,11 @@ def as_data(text: str) -> str:
     return escape(text)
 
 
+def single_line(text: str) -> str:
+    """Data without a line break, which could otherwise pass for the beginning of another entry."""
+    return as_data(" ".join(text.split()))
+
+
 def render_lines(lines: Iterable[Line]) -> str:
     """`3 [2026-03-02] Ana (user): text`, one message after the other.
 
@@ -33,13 +38,10 @@ def render_lines(lines: Iterable[Line]) -> str:
     on one line and without round brackets, so that no name can pass for another role's words.
     """
     return "\n".join(
-        f"{line.number} [{line.said_at:%Y-%m-%d}] {_name(line.speaker)} ({line.role}): {_indented(line.content)}"
+        f"{line.number} [{line.said_at:%Y-%m-%d}] {single_line(line.speaker.translate(_SQUARE))} ({line.role}): "
+        f"{_indented(line.content)}"
         for line in lines
     )
-
-
-def _name(speaker: str) -> str:
-    return as_data(" ".join(speaker.split()).translate(_SQUARE))
 
 
 def _indented(text: str) -> str:

@@ -3,42 +3,37 @@
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from mnemic.prompts.conversation import as_data
-from mnemic.prompts.loader import load_prompt
-
-PROMPT = load_prompt("decide")
+from mnemic.prompts.conversation import single_line
+from mnemic.prompts.loader import Step, StepOutput, load_prompt
 
 
-class KnownFact(NamedTuple):
-    """A stored fact, named by a number that is unique in the whole prompt."""
+class ShownFact(NamedTuple):
+    """A stored fact, or a new one with the stored ones near it; each of a kind has a number of its own."""
 
     number: int
     content: str
     dated: datetime
-    similarity: float
-
-
-class NewFact(NamedTuple):
-    """A new fact with the stored facts near it."""
-
-    number: int
-    content: str
-    dated: datetime
-    known: tuple[KnownFact, ...]
+    known: tuple["ShownFact", ...] = ()
 
 
 class DecideInput(NamedTuple):
     """What the step is given."""
 
-    facts: tuple[NewFact, ...]
+    facts: tuple[ShownFact, ...]
+
+    def variables(self) -> dict[str, str]:
+        """The values of the prompt's slots, escaped."""
+        lines = []
+        for fact in self.facts:
+            lines.append(_line("new", fact))
+            lines += [_line("  known", known) for known in fact.known]
+        return {"facts": "\n".join(lines)}
 
 
-class Decision(BaseModel):
+class Decision(StepOutput):
     """What happens with one new fact."""
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     fact: int = Field(description="number of the new fact")
     event: Literal["ADD", "UPDATE", "DELETE", "NONE"]
@@ -46,23 +41,14 @@ class Decision(BaseModel):
     text: str = Field(description="the sentence to store; empty for NONE")
 
 
-class DecideOutput(BaseModel):
+class DecideOutput(StepOutput):
     """One decision for each new fact."""
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     decisions: list[Decision]
 
 
-def variables(step_input: DecideInput) -> dict[str, str]:
-    """The values of the prompt's slots, escaped."""
-    lines = []
-    for fact in step_input.facts:
-        lines.append(_line("new", fact))
-        lines += [_line("  known", known) for known in fact.known]
-    return {"facts": "\n".join(lines)}
+DECIDE = Step[DecideInput, DecideOutput](load_prompt("decide"), DecideOutput, "fast")
 
 
-def _line(label: str, fact: NewFact | KnownFact) -> str:
-    # One line a fact: a line break inside a content could otherwise pass for another numbered fact.
-    return f"{label} {fact.number} [{fact.dated:%Y-%m-%d}]: {as_data(' '.join(fact.content.split()))}"
+def _line(label: str, fact: ShownFact) -> str:
+    return f"{label} {fact.number} [{fact.dated:%Y-%m-%d}]: {single_line(fact.content)}"

@@ -19,7 +19,7 @@ class Arguments(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _null_is_the_default(cls, given: Any) -> Any:
-        return _without_null(given)
+        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
 
 
 class Part(Arguments):
@@ -48,7 +48,7 @@ def described(
     fields: dict[str, Any] = {}
     for name, field in request.model_fields.items():
         part = (parts or {}).get(name)
-        shown = _field(field, sentences[name], part or _nothing)
+        shown = _field(field, sentences[name], part or (lambda: None))
         fields[name] = Annotated[part or _without_none(field.annotation), *field.metadata, shown]
     return create_model(request.__name__, __base__=base, **fields)
 
@@ -61,14 +61,6 @@ def _field(field: FieldInfo, sentence: str, left_out: Callable[[], Any]) -> Any:
     return Field(default_factory=left_out, description=sentence, alias=field.alias)  # a factory is not told
 
 
-def _nothing() -> None:
-    """What an argument that was left out stands for."""
-
-
 def _without_none(annotation: Any) -> Any:
     kinds = get_args(annotation)
     return next(kind for kind in kinds if kind is not NoneType) if NoneType in kinds else annotation
-
-
-def _without_null(given: Any) -> Any:
-    return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given

@@ -1,14 +1,35 @@
-"""Reads a step's prompt from its Markdown file and fills its slots."""
+"""A model step: its prompt, read from a Markdown file, and the types of what it takes and answers."""
 
 import re
-from collections.abc import Mapping
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from pydantic import BaseModel, ConfigDict
 
 from mnemic.state.errors import ConfigurationError, InvalidInputError
+from mnemic.state.settings import Tier
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
-_SECTIONS = re.compile(r"\A# system\n(?P<system>.+?)\n# user\n(?P<user>.+)\Z", re.DOTALL)
+_HEADING = re.compile(r"^# (\w+)\n", re.MULTILINE)
+_ITEM = re.compile(r"(?:^|\n+)- (\w+): ")
+
+
+class StepInput(Protocol):
+    """What a step is given."""
+
+    def variables(self) -> dict[str, str]:
+        """The values of the prompt's slots, escaped."""
+
+
+class StepOutput(BaseModel):
+    """What a model answers, or a part of it; a field too many is refused."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+
+In = TypeVar("In", bound=StepInput)
+Out = TypeVar("Out")
 
 
 class Prompt(NamedTuple):
@@ -32,38 +53,59 @@ class Prompt(NamedTuple):
             raise InvalidInputError(
                 f"prompt {self.name!r} takes {sorted(self.variables)}: missing {missing}, surplus {surplus}"
             )
-        return _filled(self.system, values), _filled(self.user, values)
+        system, user = (_SLOT.sub(lambda slot: values[slot[1]], text) for text in (self.system, self.user))
+        return system, user
 
 
-def _filled(text: str, values: Mapping[str, str]) -> str:
-    return _SLOT.sub(lambda slot: values[slot[1]], text)
+class Step(NamedTuple, Generic[In, Out]):
+    """A job that a language model does for a graph; `mnemic.models.offline.steps` has a rule of its prompt's name."""
+
+    prompt: Prompt
+    output: type[Out]
+    tier: Tier
+
+    def messages(self, step_input: In) -> list[BaseMessage]:
+        """What a model is asked with."""
+        values = step_input.variables()
+        system, user = self.prompt.render(**{slot: values[slot] for slot in self.prompt.variables & values.keys()})
+        return [SystemMessage(system), HumanMessage(user)]
 
 
-def parse_prompt(name: str, text: str, *, system_slots: bool = False) -> Prompt:
-    """The prompt that a file's text describes: `# system`, then `# user`.
+def parse_prompt(name: str, source: str, *, system_slots: bool = False) -> Prompt:
+    """The prompt that a file's text describes: a section `# system` and a section `# user`.
 
     Args:
         system_slots: whether the system section may have slots too.
 
     Raises:
-        ConfigurationError: a section is missing, or the system section has a slot.
+        ConfigurationError: there are other sections, or the system section has a slot.
     """
-    sections = _SECTIONS.match(text)
-    if sections is None:
-        raise ConfigurationError(f"prompt {name!r} needs a '# system' section and then a '# user' section")
-    system, user = sections["system"].strip(), sections["user"].strip()
-    if not system_slots and (slot := _SLOT.search(system)):
+    sections = _sections(source)
+    if sections.keys() != {"system", "user"}:
+        raise ConfigurationError(f"prompt {name!r} needs a '# system' section and a '# user' section")
+    if not system_slots and (slot := _SLOT.search(sections["system"])):
         raise ConfigurationError(f"prompt {name!r} has the slot {slot[0]} in its system section")
-    return Prompt(name=name, system=system, user=user, variables=frozenset(_SLOT.findall(f"{system}\n{user}")))
+    return Prompt(name=name, **sections, variables=frozenset(_SLOT.findall("\n".join(sections.values()))))
 
 
 def load_prompt(name: str, *, system_slots: bool = False) -> Prompt:
-    """The prompt in `NAME.md` beside this module; arguments as for `parse_prompt`.
+    """The prompt in `NAME.md` beside this module; arguments and errors as for `parse_prompt`."""
+    return parse_prompt(name, _source(name), system_slots=system_slots)
 
-    Raises:
-        ConfigurationError: there is no such file, or it has not the two sections.
-    """
-    source = files("mnemic.prompts").joinpath(f"{name}.md")
-    if not source.is_file():
-        raise ConfigurationError(f"there is no prompt {name!r}")
-    return parse_prompt(name, source.read_text(encoding="utf-8"), system_slots=system_slots)
+
+def load_texts(name: str) -> dict[str, tuple[str, dict[str, str]]]:
+    """The texts of `NAME.md` beside this module, by their headings, each with the list below it: `- name: sentence`."""
+    texts = {}
+    for heading, section in _sections(_source(name)).items():
+        text, *pairs = _ITEM.split(section)
+        texts[heading] = (text, dict(zip(pairs[::2], pairs[1::2], strict=True)))
+    return texts
+
+
+def _source(name: str) -> str:
+    return files("mnemic.prompts").joinpath(f"{name}.md").read_text(encoding="utf-8")
+
+
+def _sections(source: str) -> dict[str, str]:
+    _, *parts = _HEADING.split(source)
+    return {heading: text.strip() for heading, text in zip(parts[::2], parts[1::2], strict=True)}

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from xml.sax.saxutils import escape, quoteattr
 
-from mnemic.prompts.conversation import as_data
-from mnemic.state.changes import Bullet, Delta
+from mnemic.prompts.conversation import as_data, single_line
 from mnemic.state.identity import Scope, split_scope_key
+from mnemic.state.query import Bullet, Delta
 from mnemic.state.records import Found, Memory, Standing
 
 PREAMBLE = (
@@ -58,17 +58,17 @@ def _render_updates(delta: Delta) -> str:
 
 
 def _update_line(bullet: Bullet) -> str:
-    label = _one_line(bullet.category.replace("_", " ").capitalize())
+    label = single_line(bullet.category.replace("_", " ").capitalize())
     if bullet.combined:
         notes = f"Combined {bullet.combined} {'note' if bullet.combined == 1 else 'notes'}"
-        text = f"{notes}: {_one_line(bullet.text)}" if bullet.text else notes
+        text = f"{notes}: {single_line(bullet.text)}" if bullet.text else notes
     else:
-        text = _one_line(bullet.text) or _WITHOUT_TEXT
+        text = single_line(bullet.text) or _WITHOUT_TEXT
     return f"- {bullet.sign}: [{label}] {text}"
 
 
 def _render_standing(standing: Standing, names: Mapping[str, str]) -> str:
-    parts = [f"- {_one_line(memory.content)}" for memory in standing.core]
+    parts = [f"- {single_line(memory.content)}" for memory in standing.core]
     if standing.consolidation:
         parts.append(as_data(standing.consolidation.content.strip()))
     if standing.facts:
@@ -84,7 +84,7 @@ def _render_standing(standing: Standing, names: Mapping[str, str]) -> str:
 
 def memory_line(memory: Memory) -> str:
     """One memory of the standing part as it stands in the context."""
-    return f"- [{long_date(memory.valid_from)}] {_one_line(memory.content)}"
+    return f"- [{long_date(memory.valid_from)}] {single_line(memory.content)}"
 
 
 def found_line(found: Found) -> str:
@@ -92,25 +92,22 @@ def found_line(found: Found) -> str:
     return f"- {dated_text(found)}"
 
 
+def bullet_line(found: Found) -> str:
+    """`[tasks] [2 March 2026] Ana ships the catalogue in May.`: escaped, on one line."""
+    return f"[{found.category}] {dated_text(found)}"
+
+
 def dated_text(found: Found) -> str:
     """One search result on one line: its date, and what it says or who said what."""
     date = long_date(found.dated)
     if found.kind == "message":
         return f'[{date}] {_unquoted(found.subject)} said: "{_unquoted(found.content)}"'
-    return f"[{date}] {_one_line(found.content)}"
-
-
-def _one_line(text: str) -> str:
-    return as_data(_joined(text))
+    return f"[{date}] {single_line(found.content)}"
 
 
 def _unquoted(text: str) -> str:
     """Quotation marks are escaped too, so that nobody's words can end their own quotation, and no name begin one."""
-    return escape(_joined(text), {'"': "&quot;"})
-
-
-def _joined(text: str) -> str:
-    return " ".join(text.split())
+    return escape(" ".join(text.split()), {'"': "&quot;"})
 
 
 def _element(tag: str, lines: Iterable[str], attributes: str = "") -> str:

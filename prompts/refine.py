@@ -1,14 +1,12 @@
 """The step `refine`: one turn of an agent that compresses its own core memory, and what its tools show it."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Final, NamedTuple
 
 from mnemic.prompts.conversation import as_data
-from mnemic.prompts.loader import load_prompt
+from mnemic.prompts.loader import Step, load_prompt
 from mnemic.state.refinement import Budget, LedgerEntry, Turn
 
-PROMPT = load_prompt("refine", system_slots=True)
 #: Of the details that a new text lacks.
 _MOST_NAMED: Final = 40
 _MOST_CHARS: Final = 80
@@ -31,22 +29,19 @@ class RefineInput(NamedTuple):
     #: What was called in this batch so far, with the answers.
     turns: tuple[Turn, ...] = ()
 
+    def variables(self) -> dict[str, str]:
+        """The values of the prompt's slots, escaped."""
+        return {
+            "persona": as_data(self.persona or "(not described)"),
+            "scope": self.scope,
+            "owner": as_data(self.owner),
+            **{name: f"{amount:,}" for name, amount in self.budget._asdict().items()},
+            "batch": f"{self.batch} of {self.batches}",
+            "ledger": render_ledger(self.ledger) or "(nothing)",
+        }
 
-def variables(step_input: RefineInput) -> dict[str, str]:
-    """The values of the prompt's slots, escaped."""
-    budget = step_input.budget
-    return {
-        "persona": as_data(step_input.persona or "(not described)"),
-        "scope": step_input.scope,
-        "owner": as_data(step_input.owner),
-        "now": f"{budget.now:,}",
-        "target": f"{budget.target:,}",
-        "protected": f"{budget.protected:,}",
-        "most_protected": f"{budget.most_protected:,}",
-        "removable": f"{budget.removable:,}",
-        "batch": f"{step_input.batch} of {step_input.batches}",
-        "ledger": render_ledger(step_input.ledger) or "(nothing)",
-    }
+
+REFINE = Step[RefineInput, Turn](load_prompt("refine", system_slots=True), Turn, "agent")
 
 
 def render_ledger(entries: Sequence[LedgerEntry]) -> str:
@@ -79,8 +74,8 @@ def _entry(entry: LedgerEntry) -> str:
     marks = [
         entry.kind,
         entry.category,
-        f"since {_day(entry.valid_from)}",
-        f"stored {_day(entry.created_at)}",
+        f"since {entry.valid_from:%Y-%m-%d}",
+        f"stored {entry.created_at:%Y-%m-%d}",
         f"importance {entry.importance}",
         f"{entry.tokens} tokens",
         f"about {' '.join(entry.subject.split())}",
@@ -89,7 +84,3 @@ def _entry(entry: LedgerEntry) -> str:
     ]
     text = "\n    | ".join(as_data(entry.content).splitlines())
     return f"[{entry.handle}] {as_data(', '.join(marks))}: {text}"
-
-
-def _day(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d}"

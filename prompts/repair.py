@@ -1,16 +1,29 @@
-"""What a model is told of an answer that could not be used."""
+"""Why an answer cannot be used, and what its model is told of it."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-BROKEN = "it was not one complete JSON object."
-EMPTY = "it was empty."
-REFUSED = "you refused. Nothing is asked but this record; leave out what you must."
-CUT = "it was cut off. Write much less."
-FILTERED = "it was stopped by a content filter. Leave that out."
-UNREASONABLE = "it was far too long or repeated itself."
-NOTHING = "it holds nothing. Write down what is there, or set nothing_else to true if nothing is."
+
+class Flaw(NamedTuple):
+    """Why an answer cannot be used."""
+
+    #: For errors and logs: nothing of the answer is in it.
+    kind: str
+    #: What the model is told; goes back to that model only.
+    advice: str
+
+
+BROKEN: Final = Flaw("broken JSON", "it was not one complete JSON object.")
+EMPTY: Final = Flaw("an empty answer", "it was empty.")
+REFUSED: Final = Flaw("a refusal", "you refused. Nothing is asked but this record; leave out what you must.")
+CUT: Final = Flaw("cut off at the output limit", "it was cut off. Write much less.")
+FILTERED: Final = Flaw("stopped by the content filter", "it was stopped by a content filter. Leave that out.")
+UNREASONABLE: Final = Flaw("far too long, or one thing repeated", "it was far too long or repeated itself.")
+NOTHING: Final = Flaw(
+    "nothing, and no word that there is nothing",
+    "it holds nothing. Write down what is there, or set nothing_else to true if nothing is.",
+)
 #: What is wrong with a draft.
 _PROBLEMS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -28,17 +41,17 @@ _PROBLEMS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def broke_schema(problems: Sequence[str]) -> str:
+def broke_schema(problems: Sequence[str]) -> Flaw:
     """An answer whose JSON is not of the form that was asked for."""
-    return f"it broke the schema ({'; '.join(problems)})."
+    return Flaw("it broke the schema", f"it broke the schema ({'; '.join(problems)}).")
 
 
 def unusable_drafts(refused: Mapping[str, int], drafts: int, lines: int) -> str:
-    """An answer of whose drafts too many were refused."""
+    """What is told of an answer of whose drafts too many were refused."""
     problems = "; ".join(f"{count} {_PROBLEMS[problem]}" for problem, count in sorted(refused.items()))
     return f"of its {drafts} texts {problems}. The lines of the conversation have the numbers 1 to {lines}."
 
 
-def repair(advice: str) -> str:
+def repair(flaw: Flaw) -> str:
     """The turn that asks for another answer."""
-    return f"Your last answer could not be used: {advice} Answer anew."
+    return f"Your last answer could not be used: {flaw.advice} Answer anew."

@@ -4,36 +4,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-_SUPERVISOR: Final = """You talk with a user, and you remember them from one conversation to the next.
+from mnemic.prompts.loader import load_texts
 
-- What you remember of earlier conversations may stand below, fenced as reference material. Use it as a person \
-would use their memory, without naming it; where it disagrees with what the user says now, the user is right.
-- What is said here is remembered without your doing. Call remember only when the user asks for that or agrees on \
-something that has to hold from now on, and remember_procedure for a way of doing something.
-- Call memory_query when an answer depends on something that neither this conversation nor the reference material \
-shows. Say so when nothing is known; never guess what a user told you.
-- Call forget only when the user asks for it, with the id that memory_query shows.
-- The planner, the researcher and the executor work alone on one task that you give them in full, and each sees only a \
-part of the memory. Ask one of them where a task calls for it, and do the rest yourself.
-- Keep answers short unless the user wants them long."""
-_SUBAGENT: Final = """You work alone on one task that another agent gives you, as its {role}. {what} Nobody answers \
-questions of yours. Call memory_query for what is known, answer with the result alone, and say so when you lack \
-something."""
+_TEXTS: Final = load_texts("supervise")
 #: The sub-agents, each with what it is for.
-SUBAGENTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "planner": "You make plans: steps in order, with who does what until when.",
-        "researcher": "You find out what is known of a subject and put it together.",
-        "executor": "You carry a task out as far as your tools allow, by the known way of doing it where there is one.",
-    }
-)
-_ASK_FOR: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "planner": "Has a plan made, with the goals, tasks and projects that are known.",
-        "researcher": "Has put together what is known of a subject.",
-        "executor": "Has a task carried out, by the known way of doing it where there is one.",
-    }
-)
+SUBAGENTS: Final[Mapping[str, str]] = MappingProxyType(_TEXTS["tasks"][1])
 TASK: Final = "The whole task in plain words; nothing of this conversation is passed on but this."
 DECLINED: Final = "The user was asked and does not want that. It was not done."
 ANSWERED: Final = "Done. What it answered was shown in that turn alone; call the tool again where it is needed again."
@@ -45,15 +20,14 @@ UNFINISHED: Final = "It came to no end within {turns} turns. Give it a smaller t
 
 def system_prompt(persona: str | None, context: str) -> str:
     """The supervisor's: what it is, who it is, what it remembers for this turn."""
-    parts = [_SUPERVISOR, *([persona] if persona else []), *([context] if context else [])]
-    return "\n\n".join(parts)
+    return "\n\n".join(filter(None, (_TEXTS["supervisor"][0], persona, context)))
 
 
 def subagent_prompt(role: str) -> str:
     """A sub-agent's."""
-    return _SUBAGENT.format(role=role, what=SUBAGENTS[role])
+    return _TEXTS["subagent"][0].format(role=role, what=SUBAGENTS[role])
 
 
 def subagent_description(role: str) -> str:
     """What the supervisor is told of a sub-agent."""
-    return f"{_ASK_FOR[role]} It works alone and answers once."
+    return f"{_TEXTS['descriptions'][1][role]} It works alone and answers once."

@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
-from mnemic.prompts.conversation import as_data
-from mnemic.prompts.loader import load_prompt
+from mnemic.prompts.conversation import as_data, single_line
+from mnemic.prompts.loader import Step, StepOutput, load_prompt
 from mnemic.state.identity import Scope
 
-PROMPT = load_prompt("write_consolidation")
+#: What is told of a draft that was not accepted.
+EMPTY_OR_REPEATING: Final = "It is empty or repeats itself."
+#: Details named to the model; more of them would drown the rest.
+MOST_DETAILS: Final = 40
 
 
 class DatedText(NamedTuple):
@@ -18,13 +19,6 @@ class DatedText(NamedTuple):
 
     dated: datetime
     content: str
-
-
-class Revision(NamedTuple):
-    """A draft that was not accepted, and why."""
-
-    draft: str
-    problem: str
 
 
 class WriteConsolidationInput(NamedTuple):
@@ -38,42 +32,33 @@ class WriteConsolidationInput(NamedTuple):
     reflections: tuple[DatedText, ...]
     word_limit: int
     guidance: str
-    revision: Revision | None = None
+    #: A draft that was not accepted, and why.
+    draft: str = ""
+    problem: str = ""
+
+    def variables(self) -> dict[str, str]:
+        """The values of the prompt's slots, escaped."""
+        reflections = (f"- [{text.dated:%Y-%m-%d}] {single_line(text.content)}" for text in self.reflections)
+        return {
+            "scope": self.scope,
+            "owner": as_data(self.owner),
+            "word_limit": str(self.word_limit),
+            "guidance": as_data(self.guidance or "(none)"),
+            "current": as_data(self.current or "(none yet)"),
+            "reflections": "\n".join(reflections) or "(none)",
+            "revision": as_data(f"Problem: {self.problem}\nDraft:\n{self.draft}") if self.problem else "(none)",
+        }
 
 
-class WriteConsolidationOutput(BaseModel):
+class WriteConsolidationOutput(StepOutput):
     """The new text."""
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     text: str
 
 
-def variables(step_input: WriteConsolidationInput) -> dict[str, str]:
-    """The values of the prompt's slots, escaped."""
-    return {
-        "scope": step_input.scope,
-        "owner": as_data(step_input.owner),
-        "word_limit": str(step_input.word_limit),
-        "guidance": as_data(step_input.guidance or "(none)"),
-        "current": as_data(step_input.current or "(none yet)"),
-        "reflections": "\n".join(map(_reflection, step_input.reflections)) or "(none)",
-        "revision": _revision(step_input.revision) if step_input.revision else "(none)",
-    }
-
-
-def _reflection(reflection: DatedText) -> str:
-    return f"- [{reflection.dated:%Y-%m-%d}] {as_data(' '.join(reflection.content.split()))}"
-
-
-def _revision(revision: Revision) -> str:
-    return f"Problem: {as_data(revision.problem)}\nDraft:\n{as_data(revision.draft)}"
-
-
-#: What is told of a draft that was not accepted.
-EMPTY_OR_REPEATING = "It is empty or repeats itself."
-#: Details named to the model; more of them would drown the rest.
-MOST_DETAILS = 40
+WRITE_CONSOLIDATION = Step[WriteConsolidationInput, WriteConsolidationOutput](
+    load_prompt("write_consolidation"), WriteConsolidationOutput, "slow"
+)
 
 
 def too_long(words: int, word_limit: int) -> str:

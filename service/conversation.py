@@ -9,20 +9,17 @@ from pydantic import SkipValidation
 from mnemic.operations.formation.form import consolidate, form_later, form_pending, formation_name
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
-from mnemic.operations.messages.incoming_message import HostMessage
-from mnemic.operations.messages.observe import observe
-from mnemic.operations.recall.turn import RecallOptions, recall
-from mnemic.operations.run.graph import run_graph
-from mnemic.operations.run.leases import returned
+from mnemic.operations.messages.incoming import HostMessage
+from mnemic.operations.run.graph import release_lease_on_error, run_graph
+from mnemic.operations.turn import RecallOptions, observe, recall
 from mnemic.service.base import MemoryBase
 from mnemic.state.checking import Limit, Seq, check_arguments
-from mnemic.state.graphs import ConsolidationResult, FormationOutput, RecallOutput, SearchMode
+from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease, RecallOutput, SearchMode
 from mnemic.state.identity import AnyIdentity
 from mnemic.state.identity import scope_key as key_of
 from mnemic.state.query import BudgetTokens
 from mnemic.state.records import Observed
 from mnemic.state.refinement import Refinement, RefinementResult
-from mnemic.storage.leases import Lease
 
 
 class Conversation(MemoryBase):
@@ -81,7 +78,7 @@ class Conversation(MemoryBase):
 
         Raises:
             InvalidInputError: no session in the identity, an item that is no message, more than 100,000 of them, or a
-                revision that no recall of this agent can have returned; nothing was written.
+                revision that no recall of this agent can have release_lease_on_error; nothing was written.
             RefusedIdentityError: a message names another speaker; nothing was written.
         """
         return await observe(self.resources, identity, messages, revision=revision, several_speakers=several_speakers)
@@ -151,7 +148,7 @@ class Conversation(MemoryBase):
         given = {"scope_key": key, "force": force, "dry_run": dry_run}
         run_id = uuid4()
         # a cancellation between two nodes reaches neither
-        async with returned(self.resources, identity, Lease(work="refinement", scope_key=key, holder=run_id)):
+        async with release_lease_on_error(self.resources, identity, Lease("refinement", key, run_id)):
             return cast(RefinementResult, await run_graph(self.graphs.refinement, given, identity, run_id))
 
     @check_arguments

@@ -7,15 +7,14 @@ from pydantic import SkipValidation
 
 from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember, remember_procedure
-from mnemic.operations.recall.lookup import list_memories, memory_history, updates_since
+from mnemic.operations.recall.query import list_memories, memory_history, updates_since
 from mnemic.operations.recall.query import query as run_query
 from mnemic.service.base import MemoryBase
-from mnemic.state.changes import Updates
 from mnemic.state.checking import AnyId, Limit, Seq, check_arguments, to_uuid, validate
-from mnemic.state.explicit import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.formation import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import AnyIdentity, Scope
 from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
-from mnemic.state.query import METHOD_TOP_K, MemoryFilters, MemoryQuery
+from mnemic.state.query import METHOD_TOP_K, MemoryFilters, MemoryQuery, Updates
 from mnemic.state.records import Found, HistoryEvent, Memory
 
 

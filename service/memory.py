@@ -15,12 +15,12 @@ from mnemic.service.explicit_memory import ExplicitMemory
 from mnemic.service.governance.time_machine import TimeMachine
 from mnemic.service.hosts.hosting import Hosting
 from mnemic.state.checking import MAX_LISTED, AnyId, Moment, check_arguments, to_uuid
-from mnemic.state.erasure import Erasure
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.governance import Erasure
 from mnemic.state.identity import AnyIdentity, Identity, to_identity
+from mnemic.state.kinds import Usage
 from mnemic.state.records import Memory, ScopeSettings
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from mnemic.storage.erasure import Progress
 from mnemic.storage.opening import describe_database
 
@@ -42,10 +42,7 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
             MnemicError: the database or the embedder cannot be had; the message says what to do.
         """
         async with open_resources(Settings(**settings)) as resources:
-            try:
-                yield cls(resources)
-            finally:
-                await resources.uses.write_all(resources.database)
+            yield cls(resources)
 
     @property
     def settings(self) -> Settings:
@@ -163,7 +160,7 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
         Raises:
             InvalidInputError: no user in the identity.
         """
-        return await retention.erase_person(self._acting(identity), dry_run=dry_run, progress=progress)
+        return await retention.erase(self._acting(identity), None, dry_run=dry_run, progress=progress)
 
     @check_arguments
     def export_audit(self, identity: AnyIdentity) -> AsyncIterator[str]:

@@ -1,18 +1,20 @@
 """Values from outside, checked by pydantic against type annotations; an error never quotes them."""
 
 import builtins
-from collections.abc import Callable
-from contextlib import suppress
-from functools import wraps
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, wraps
 from inspect import iscoroutinefunction, signature
-from typing import Annotated, Any, ParamSpec, TypeVar, cast
+from typing import Annotated, Any, Final, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     ConfigDict,
     Field,
     PlainValidator,
+    SecretStr,
     TypeAdapter,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -20,7 +22,7 @@ from pydantic import (
     validate_call,
 )
 
-from mnemic.state.errors import InvalidInputError
+from mnemic.state.errors import ConfigurationError, InvalidInputError
 
 Value = TypeVar("Value")
 Parameters = ParamSpec("Parameters")
@@ -34,7 +36,6 @@ Seq = Annotated[int, Field(ge=0, lt=2**63)]
 
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
-
 #: What pydantic says of these is what somebody's object raised while it was read.
 _FOREIGN = frozenset({"mapping_type", "iteration_error", "get_attribute_error"})
 _LONGEST_NAME = 64
@@ -50,58 +51,42 @@ def check_arguments(function: Callable[Parameters, Result]) -> Callable[Paramete
     Raises:
         InvalidInputError: raised by the function, before its body runs: the argument's name and what is wrong with it.
     """
-    arguments = _Arguments(function)
+
+    @wraps(function)
+    def given(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        return args, kwargs
+
+    # the annotation of the result may name what is only imported for type checkers
+    given.__annotations__ = {name: kind for name, kind in given.__annotations__.items() if name != "return"}
+    built = cache(lambda: validate_call(config=_STRICT)(given))
+
+    def check(args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Only the arguments, so that no error of the function's body is taken for theirs."""
+        try:
+            return built()(*args, **kwargs)
+        except ValidationError as error:
+            cause = error.errors(include_input=False, include_url=False)[0].get("ctx", {}).get("error")
+            if isinstance(cause, InvalidInputError):  # such as that of an identity, which names its own field
+                raise cause from None
+            parameters = signature(function).parameters.values()
+            positional = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+            raise InvalidInputError(first_problem(error, positional)) from None
+
     if iscoroutinefunction(function):
 
         @wraps(function)
         async def call_async(*args: Any, **kwargs: Any) -> Any:
-            given, named = arguments.check(args, kwargs)
-            return await function(*given, **named)
+            args, kwargs = check(args, kwargs)
+            return await function(*args, **kwargs)
 
         return cast("Callable[Parameters, Result]", call_async)
 
     @wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        given, named = arguments.check(args, kwargs)
-        return function(*given, **named)
+        checked, named = check(args, kwargs)
+        return function(*checked, **named)
 
     return call
-
-
-class _Arguments:
-    """The arguments of one function; only they are checked here, so that no error of its body is taken for theirs."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self._check: Callable[..., tuple[Any, Any]] | None = None
-
-    def check(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        try:
-            return (self._check or self._build())(*args, **kwargs)
-        except ValidationError as error:
-            raise self._refusal(error) from None
-
-    def _build(self) -> Callable[..., tuple[Any, Any]]:
-        @wraps(self._function)
-        def given(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-            return args, kwargs
-
-        # the annotation of the result may name what is only imported for type checkers
-        given.__annotations__ = {name: kind for name, kind in given.__annotations__.items() if name != "return"}
-        self._check = validate_call(config=_STRICT)(given)
-        return self._check
-
-    def _refusal(self, error: ValidationError) -> InvalidInputError:
-        problem = error.errors(include_input=False, include_url=False)[0]
-        cause = problem.get("ctx", {}).get("error")
-        if isinstance(cause, InvalidInputError):  # such as that of an identity, which names its own field
-            return cause
-        place, *within = problem["loc"]
-        if isinstance(place, int):  # pydantic names positional arguments by their number
-            parameters = signature(self._function).parameters.values()
-            names = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
-            place = names[min(place, len(names) - 1)]
-        return InvalidInputError(_described((place, *within), problem["type"], problem["msg"]))
 
 
 def validate(kind: type[Value], value: object, *, strict: bool | None = True) -> Value:
@@ -117,8 +102,8 @@ def validate(kind: type[Value], value: object, *, strict: bool | None = True) ->
     """
     if kind not in _ADAPTERS:
         _ADAPTERS[kind] = TypeAdapter(kind)
-    adapter: TypeAdapter[Value] = _ADAPTERS[kind]
     try:
+        adapter: TypeAdapter[Value] = _ADAPTERS[kind]
         return adapter.validate_python(value, strict=strict)
     except ValidationError as error:
         raise InvalidInputError(first_problem(error)) from None
@@ -153,15 +138,21 @@ def _to_moment(value: object, read: ValidatorFunctionWrapHandler) -> object:
 Moment = Annotated[Seq | AwareDatetime, WrapValidator(_to_moment)]
 
 
-def first_problem(error: ValidationError) -> str:
-    """The first problem by the name of its field; never the value, which may be somebody's words."""
+def first_problem(error: ValidationError, positional: Sequence[str] = ()) -> str:
+    """The first problem by the name of its field; never the value, which may be somebody's words.
+
+    Args:
+        error: what pydantic says.
+        positional: the names of arguments, which pydantic calls by their numbers where they were given without.
+    """
     problem = error.errors(include_input=False, include_url=False)[0]
-    return _described(problem["loc"], problem["type"], problem["msg"])
-
-
-def _described(place: tuple[int | str, ...], kind: str, message: str) -> str:
-    reason = "cannot be read" if kind in _FOREIGN else message.removeprefix("Value error, ")
-    return f"{_path(place)}: {reason}" if place else reason
+    reason = "cannot be read" if problem["type"] in _FOREIGN else problem["msg"].removeprefix("Value error, ")
+    if not problem["loc"]:
+        return reason
+    place, *within = problem["loc"]
+    if positional and isinstance(place, int):
+        place = positional[min(place, len(positional) - 1)]
+    return f"{_path((place, *within))}: {reason}"
 
 
 def _path(parts: tuple[int | str, ...]) -> str:
@@ -176,3 +167,45 @@ def field_name(part: int | str) -> str:
     """A field's name for a message; that of a field which does not exist may be anything."""
     is_name = isinstance(part, int) or (part.isidentifier() and len(part) <= _LONGEST_NAME)
     return str(part) if is_name else "an unknown field"
+
+
+#: Of the environment's variables.
+PREFIX: Final = "MNEMIC_"
+#: Characters of a key.
+MIN_SECRET: Final = 16
+#: Marks a setting that one agent may override.
+OWN: Final = "an agent may have its own"
+Own = Annotated[Value, OWN]
+#: Postgres' integers end there, and no number of this library means anything beyond.
+PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
+#: A day at most: Postgres' time limits are milliseconds in such an integer.
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+def _long_enough(secret: SecretStr) -> SecretStr:
+    if len(secret.get_secret_value()) < MIN_SECRET:
+        raise ValueError(f"is a secret of at least {MIN_SECRET} characters")
+    return secret
+
+
+#: What signatures are made with.
+Key = Annotated[SecretStr, AfterValidator(_long_enough)]
+
+
+@contextmanager
+def typed_errors(variables: Collection[str] = ()) -> Iterator[None]:
+    """Of settings that came from the environment their variables are named.
+
+    Raises:
+        ConfigurationError: in the place of a ValidationError.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        name, colon, reason = first_problem(error).partition(": ")
+        raise ConfigurationError(f"settings do not fit: {named_setting(name, variables)}{colon}{reason}") from None
+
+
+def named_setting(setting: str, variables: Collection[str]) -> str:
+    """A setting by its variable, where it came from there."""
+    return f"{PREFIX}{setting.upper()}" if setting in variables else setting

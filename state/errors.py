@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from mnemic.state.audit import AuditProblem
-from mnemic.state.rollback import Rollback
-from mnemic.state.usage import Usage
+from mnemic.state.governance import AuditProblem, Rollback
+from mnemic.state.kinds import Usage
 
 
 class MnemicError(Exception):

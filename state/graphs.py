@@ -9,16 +9,15 @@ graphs from a node (or through `Mnemic`'s methods), and servers keep questions, 
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
 from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
-from mnemic.state.changes import Delta
-from mnemic.state.formation import Account, Closing, Neighbour, Repeat
+from mnemic.state.formation import Account, Closing, Repeat, SimilarFact
 from mnemic.state.kinds import Extraction, FormationReason
-from mnemic.state.query import BudgetTokens
+from mnemic.state.query import BudgetTokens, Delta
 from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
@@ -31,8 +30,19 @@ Waits = Literal["leased", "backoff"]
 Degraded = Literal["text_only", "no_memory", "busy"]
 #: `auto`: heuristics decide on a search; `always`: asked for, or the agent is unsure; `never`: standing part only.
 SearchMode = Literal["auto", "always", "never"]
+#: A retry takes what was set aside, so that it stands in the way of nothing else.
+Work = Literal["formation", "retry", "consolidation", "refinement"]
 Rows = Annotated[list[dict[str, Any]], UntrackedValue]
 Text = Annotated[str, UntrackedValue]
+
+
+class Lease(NamedTuple):
+    """A claim on one kind of work on one scope key."""
+
+    work: Work
+    scope_key: str
+    #: The run that claims it.
+    holder: UUID
 
 
 class ConsolidationResult(TypedDict, total=False):
@@ -98,7 +108,7 @@ class FormationState(FormationInput, FormationOutput, total=False):
     """Formation's channels."""
 
     #: The run's lease on the session.
-    lease: Annotated[UUID, UntrackedValue]
+    lease: Annotated[Lease, UntrackedValue]
     #: How far the agent's history had come before anything was read.
     read_seq: int
     #: What the agent overrides, and the guidance of its scopes to the extractor.
@@ -117,8 +127,8 @@ class FormationState(FormationInput, FormationOutput, total=False):
     vectors: Annotated[dict[UUID, list[float]], UntrackedValue]
     #: Whether anything in the batch was said in confidence.
     private: Annotated[bool, UntrackedValue]
-    #: What a decision is needed on.
-    neighbours: Annotated[list[Neighbour], UntrackedValue]
+    #: What a decision is needed on: by the id of a new fact, those in its check band.
+    neighbours: Annotated[dict[UUID, list[SimilarFact]], UntrackedValue]
     closing: Annotated[list[Closing], UntrackedValue]
     repeats: Annotated[list[Repeat], UntrackedValue]
     #: Reflections and the episode.
@@ -140,7 +150,7 @@ class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
     """Consolidation's channels."""
 
     #: The run's lease on the scope key.
-    lease: Annotated[UUID, UntrackedValue]
+    lease: Annotated[Lease, UntrackedValue]
     #: The living consolidation as it was read, if there is one, and the reflections to take in.
     current: Annotated[Memory | None, UntrackedValue]
     reflections: Annotated[list[Memory], UntrackedValue]

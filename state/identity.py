@@ -108,15 +108,14 @@ def to_identity(context: object) -> Identity:
     """
     if isinstance(context, Identity):
         return context
-    given = validate(dict[Any, Any], context, strict=False) if isinstance(context, Mapping) else _attributes(context)
+    if isinstance(context, Mapping):
+        given = validate(dict[Any, Any], context, strict=False)
+    else:
+        given = {name: getattr(context, name, None) for name in Identity.model_fields}
     fields: dict[str, Any] = {name: given[name] for name in Identity.model_fields if given.get(name) is not None}
     if "agent_id" not in fields:
         raise MissingIdentityError
     return Identity(**fields)
-
-
-def _attributes(context: object) -> dict[str, object]:
-    return {name: getattr(context, name, None) for name in Identity.model_fields}
 
 
 #: The identity as a caller of `Mnemic` gives it, for functions under `check_arguments`; they get an `Identity`.

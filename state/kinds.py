@@ -1,5 +1,6 @@
-"""The words by which memories, messages and what is done with them are told apart."""
+"""The words by which memories, messages and what is done with them are told apart, and what calls of models used."""
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 #: In the order in which they are listed.
@@ -16,3 +17,14 @@ Extraction = Literal["sequential", "single"]
 RelationType = Literal["related_to", "merged_from", "same_as", "propagated_from"]
 #: Why a formation runs.
 FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Tokens that one step used, over all its calls."""
+
+    step: str
+    model: str
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 from uuid import UUID
 
 from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
+from mnemic.state.graphs import Lease
 from mnemic.state.kinds import Kind
 
 #: Why a session ended: its agent said so; no further call came after the last batch; or a limit was reached.
@@ -153,8 +154,8 @@ class RefinementInput(TypedDict, total=False):
 class RefinementState(RefinementInput, RefinementResult, total=False):
     """Refinement's channels. What must survive a crash is in the session's row and in the memories themselves."""
 
-    #: The run, as holder of the session.
-    holder: Annotated[str, UntrackedValue]
+    #: The run's lease on the session.
+    lease: Annotated[Lease, UntrackedValue]
     #: What the agent overrides.
     overrides: Annotated[dict[str, Any], UntrackedValue]
     #: The memories behind the numbers that the model uses.
@@ -205,21 +206,7 @@ class Refinement:
 
     def as_result(self) -> RefinementState:
         """An ended session as what a refinement answers."""
-        return {
-            "scope_key": self.scope_key,
-            "outcome": "ended",
-            "refinement_id": str(self.id),
-            "ended": self.ended,
-            "tokens_before": self.tokens_before,
-            "tokens_after": self.tokens_after or 0,
-            "target_tokens": self.target_tokens,
-            "memories_before": self.memories_before,
-            "memories_after": self.memories_after or 0,
-            "duplicates": self.duplicates,
-            "merged": self.merged,
-            "updated": self.updated,
-            "deleted": self.deleted,
-            "protected": self.protected,
-            "steps": self.steps,
-            "journal_id": str(self.journal_id) if self.journal_id else None,
-        }
+        figures = {name: getattr(self, name) for name in RefinementResult.__annotations__ if hasattr(self, name)}
+        journal = str(self.journal_id) if self.journal_id else None
+        ids = {"refinement_id": str(self.id), "journal_id": journal}
+        return cast("RefinementState", {**figures, **ids, "outcome": "ended"})

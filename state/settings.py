@@ -10,12 +10,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AliasChoices, BaseModel, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from mnemic.state.checking import field_name
+from mnemic.state.checking import OWN, PREFIX, Key, Own, PositiveInt, Seconds, field_name, named_setting, typed_errors
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.identity import Scope
 from mnemic.state.kinds import Extraction
 from mnemic.state.query import MAX_BUDGET_TOKENS
-from mnemic.state.setting_types import PREFIX, Key, Own, PositiveInt, Seconds, named_setting, own_settings, typed_errors
 
 Tier = Literal["fast", "slow", "agent"]
 OFFLINE = "offline"
@@ -274,9 +273,10 @@ class Settings(BaseSettings):
         Raises:
             ConfigurationError: a name may not be overridden, or a value does not fit.
         """
-        if unknown := sorted(set(overrides) - own_settings(type(self))):
+        may_have = {name for name, field in type(self).model_fields.items() if OWN in field.metadata}
+        if unknown := sorted(overrides.keys() - may_have):
             names = ", ".join(map(field_name, unknown))
-            raise ConfigurationError(f"an agent cannot override {names}; it may set {sorted(own_settings(type(self)))}")
+            raise ConfigurationError(f"an agent cannot override {names}; it may set {sorted(may_have)}")
         own = {name: value for name, value in overrides.items() if value is not None}
         if not own:
             return self

@@ -1,6 +1,8 @@
-"""The supervisor's state: a conversation, and what memory adds to a turn of it."""
+"""Conversations: what a host's own graph gains by the memory nodes, the supervisor's channels, and threads."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
@@ -10,7 +12,22 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.host import MemoryState
+
+
+class MemoryState(TypedDict, total=False):
+    """Channels of the memory nodes, for a host's state to inherit: `class Turn(MessagesState, MemoryState)`.
+
+    The context is untracked: it flows from node to node, no checkpoint holds it, and after an interrupt it is gone
+    until a recall runs again.
+    """
+
+    #: What memory says to this turn, for the prompt; empty where it has nothing to say.
+    memory_context: Annotated[str, UntrackedValue]
+    #: Up to where changes of the memory were announced in the context; None: the recall went without memory.
+    memory_revision: int | None
+    #: Why this turn's recall searched; None: it did not.
+    memory_searched: str | None
+
 
 #: What langchain-core raises of what is no message, beside what the given objects' own methods raise.
 _NO_MESSAGE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError)
@@ -93,3 +110,20 @@ class Progress(TypedDict, total=False):
 
     step: str
     tools: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadStatus:
+    """Where a thread stands; nothing of what was said in it."""
+
+    thread_id: str
+    #: The latest one.
+    checkpoint_id: str
+    #: -1 for the input of a thread that has just begun.
+    step: int | None
+    #: What made the checkpoint: `input`, `loop`, `update`, `fork`.
+    source: str | None
+    #: The nodes that come next; none where the thread waits for its user.
+    next: list[str]
+    created_at: datetime
+    updated_at: datetime

@@ -1,17 +1,20 @@
-"""A connection that does not wait for ever for a server that has stopped answering."""
+"""A connection that does not wait for ever for a server that has stopped answering, and a look for a pooler."""
 
 import asyncio
 import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Error, OperationalError
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
+from mnemic.storage.failures import typed_error
+
 _Result = TypeVar("_Result")
+PoolerMode = Literal["session", "transaction"]
 
 #: What an answer may take beyond the limit the server keeps itself: only one that is frozen or cut off is later.
 ANSWER_SECONDS: Final = 1.0
@@ -25,6 +28,9 @@ _TCP: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,  # milliseconds
 }
+#: Whoever asks for the server's process, by turns. No pooler that shares has the same two processes answer the same two
+#: clients each time: neither the one that takes what was given back last, nor the one that takes them in a circle.
+_TURNS: Final = (0, 1, 1, 0, 0, 1)
 
 
 def connection_options(dsn: str) -> dict[str, Any]:
@@ -82,3 +88,42 @@ class PatientConnection(AsyncConnection[Any]):
             line.shutdown(socket.SHUT_RDWR)
         finally:
             line.detach()  # the descriptor stays the driver's
+
+
+async def is_pooled(connection: AsyncConnection[Any]) -> bool:
+    """Whether a pooler stands before the server: it tells its clients a process number of its own at the connect.
+
+    A lone client of a pooler meets the same process in every transaction, so that this alone can tell.
+    """
+    return await _process(connection) != connection.info.backend_pid
+
+
+async def pooler_mode(dsn: str) -> PoolerMode | None:
+    """`transaction` where two clients were seen to share a server process or to change it; None without a pooler.
+
+    Raises:
+        DatabaseUnavailableError: the database cannot be reached or does not answer.
+    """
+    try:
+        async with await _connect(dsn) as first:
+            if not await is_pooled(first):
+                return None
+            try:
+                async with await _connect(dsn) as second:
+                    seen: tuple[set[int], set[int]] = set(), set()
+                    for turn in _TURNS:
+                        seen[turn].add(await _process((first, second)[turn]))
+            except OperationalError:  # it lets a second client wait, and so keeps the server for the first
+                return "session"
+    except Error as error:
+        raise typed_error(error) from None
+    return "transaction" if len(seen[0] | seen[1]) < 2 or max(map(len, seen)) > 1 else "session"
+
+
+async def _connect(dsn: str) -> PatientConnection:
+    return await PatientConnection.connect(dsn, autocommit=True, prepare_threshold=None, **connection_options(dsn))
+
+
+async def _process(connection: AsyncConnection[Any]) -> int:
+    row = await (await connection.execute("select pg_backend_pid()")).fetchone()
+    return int(row[0]) if row else 0

@@ -4,21 +4,18 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Final, LiteralString, TypeVar
+from typing import Final, LiteralString, TypeVar
 
-from psycopg import AsyncConnection, AsyncCursor, Error
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.rows import DictRow, dict_row
 from psycopg.sql import SQL
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import PoolTimeout
 
-from mnemic.state.errors import MnemicError
+from mnemic.state.errors import DatabaseUnavailableError, MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
-from mnemic.storage.failures import typed_error
 from mnemic.storage.pool import Pool
-from mnemic.storage.pooler import PoolerMode, pooler_mode
-from mnemic.storage.statements import array_text
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.storage.transaction import ScopedTransaction, array_text
 
 Result = TypeVar("Result")
 
@@ -67,8 +64,10 @@ class Database:
 
     def __init__(self, dsn: str, settings: Settings, *, revive: Callable[[], None] | None = None) -> None:
         self._pool = Pool(dsn, settings, revive=revive)
-        self._dsn = dsn
-        self._settings = settings
+        #: The pool itself, for a library that insists on one; what it does with it goes through `threads`.
+        self.pool = self._pool.connections
+        self.dsn = dsn
+        self.settings = settings
         # the limits stand in the statement: as values they would cost a turn's checkpoints a hundredth
         limits = self._pool.limits(settings.statement_timeout_seconds)
         self._threads = SQL(_THREADS).format(**limits).as_string()
@@ -82,11 +81,17 @@ class Database:
             DatabaseUnavailableError: no connection within the pool's time limit.
         """
         self.loop = asyncio.get_running_loop()
-        await self._pool.open()
+        try:
+            await self.pool.open(wait=True, timeout=self.settings.pool_timeout_seconds)
+        except PoolTimeout:
+            await self.pool.close()
+            raise DatabaseUnavailableError(
+                "no connection to the database: check MNEMIC_DATABASE_URL, and that `mnemic db migrate` has run"
+            ) from None
 
     async def close(self) -> None:
         """Gives the connections back."""
-        await self._pool.close()
+        await self.pool.close()
 
     @asynccontextmanager
     async def scoped(
@@ -116,7 +121,7 @@ class Database:
             MnemicError: the database failed otherwise.
         """
         keys = (only,) if only else tuple(dict.fromkeys([*identity.scope_keys, *also]))
-        patience = self._settings.recall_timeout_seconds if for_recall else self._settings.statement_timeout_seconds
+        patience = self.settings.recall_timeout_seconds if for_recall else self.settings.statement_timeout_seconds
         limits = self._pool.limits(patience)
         allowed = "" if categories is None else array_text(tuple(categories))
         scope = {"agent_id": identity.agent_id, "scope_keys": array_text(keys), "categories": allowed}
@@ -167,32 +172,11 @@ class Database:
         Raises:
             MnemicError: as `scoped` does.
         """
-        patience = self._settings.statement_timeout_seconds
+        patience = self.settings.statement_timeout_seconds
         limits = self._pool.limits(patience)
         async with self._pool.transaction(patience, _AGENT, {**limits, "agent_id": agent_id}) as connection:
             identity = Identity(agent_id=agent_id, actor_id=actor)
             yield ScopedTransaction(connection, identity, (), limits["lock"], limits["head"])
-
-    @property
-    def pooler(self) -> str:
-        """What the settings say of a pooler."""
-        return self._settings.pooler
-
-    async def pooler_mode(self) -> PoolerMode | None:
-        """Looks for a pooler with connections of its own; hold none of the pool's meanwhile.
-
-        Raises:
-            DatabaseUnavailableError: the database cannot be reached or does not answer.
-        """
-        try:
-            return await pooler_mode(self._dsn)
-        except Error as error:
-            raise typed_error(error) from None
-
-    @property
-    def pool(self) -> AsyncConnectionPool[Any]:
-        """The pool itself, for a library that insists on one; what it does with it goes through `threads`."""
-        return self._pool.connections
 
     @asynccontextmanager
     async def threads(self, prefix: str, *, at_once: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
@@ -205,7 +189,7 @@ class Database:
         Raises:
             MnemicError: as `scoped` does.
         """
-        patience = self._settings.statement_timeout_seconds
+        patience = self.settings.statement_timeout_seconds
         if at_once:
             values = {**self._pool.limits(patience), "threads": prefix}
             async with self._pool.transaction(patience, _THREADS_AT_ONCE, values) as connection:
@@ -228,7 +212,7 @@ class Database:
             DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
             MnemicError: as `scoped` does.
         """
-        patience = self._settings.statement_timeout_seconds
+        patience = self.settings.statement_timeout_seconds
         async with self._pool.transaction(patience, _CATALOG, self._pool.limits(patience)) as connection:
             yield connection
 

@@ -2,20 +2,19 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from langgraph.checkpoint.postgres.base import MIGRATIONS
-from psycopg import AsyncConnection
 
 from mnemic.state.errors import DatabaseSetupError
+from mnemic.storage.connection import PoolerMode, is_pooled, pooler_mode
 from mnemic.storage.database import Database
-from mnemic.storage.isolation import ADMIN_ROLE, OWNER_ROLE, POLICIES, SERVICE_ROLE
 from mnemic.storage.migrate import MINIMUM_SERVER, MINIMUM_VECTOR, differences
-from mnemic.storage.pooler import PoolerMode, is_pooled
-from mnemic.storage.schema import RULES, bodies, grants, triggers
-from mnemic.storage.statements import load_statements
+from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, POLICIES, RULES, SERVICE_ROLE, bodies, grants, triggers
+from mnemic.storage.transaction import load_statements
 
 _SQL = load_statements("doctor")
 #: The minor releases of older majors that keep row security from leaking through statistics (CVE-2025-8713), and with
@@ -75,15 +74,20 @@ async def check(database: Database) -> list[Finding]:
         for name, offence, statement in await (await connection.execute(_SQL["offences"], _values())).fetchall():
             found[name].append((offence, statement))
         if "migrations" not in found:  # their record can be read
-            found["migrations"] += [(difference, None) for difference in await _unapplied(connection)]
-            if not found["migrations"]:
-                found["checkpoints"] += [(difference, None) async for difference in _foreign_saver(connection)]
-    mode = await database.pooler_mode() if pooled else None
-    if database.pooler == "none" and mode == "transaction":
+            recorded: dict[str, str] = dict(await (await connection.execute(_SQL["record"])).fetchall())
+            found["migrations"] += [(difference, None) for difference in chain(*differences(recorded))]
+        if not found["migrations"]:
+            row = await (await connection.execute(_SQL["saver_version"])).fetchone()
+            made, expected = row[0] if row else None, len(MIGRATIONS) - 1
+            if made != expected:  # a checkpointer's library that works with other tables
+                versions = f"version {made}, and the installed langgraph-checkpoint-postgres expects {expected}"
+                found["checkpoints"].append((f"the tables have {versions}", None))
+    mode = await pooler_mode(database.dsn) if pooled else None
+    if database.settings.pooler == "none" and mode == "transaction":
         found["pooler"].append(("a pooler whose clients share server connections and their prepared statements", None))
-    notes = {"pooler": _pooler_note(mode, database.pooler)}
+    notes = {"pooler": _pooler_note(mode, database.settings.pooler)}
     return [
-        Finding(name, not found[name], _told(found[name], advice), "" if found[name] else notes.get(name, ""))
+        Finding(name, not found[name], _remedy(found[name], advice), "" if found[name] else notes.get(name, ""))
         for name, advice in _REMEDIES.items()
     ]
 
@@ -108,7 +112,7 @@ def _pooler_note(mode: PoolerMode | None, setting: str) -> str:
 
 def _values() -> dict[str, Any]:
     grantees, privileges, objects = zip(*sorted(grants()), strict=True)
-    calls = triggers()
+    names, tables, functions = zip(*triggers(), strict=True)
     made = bodies()
     policies = [(policy, setting) for policy in POLICIES for setting in sorted(policy.settings)]
     return {
@@ -123,9 +127,9 @@ def _values() -> dict[str, Any]:
         "objects": list(objects),
         "functions": list(made),
         "bodies": [hashlib.sha256(body.encode()).hexdigest() for body in made.values()],
-        "trigger_tables": [call.table for call in calls],
-        "trigger_names": [call.name for call in calls],
-        "trigger_functions": [call.function for call in calls],
+        "trigger_tables": list(tables),
+        "trigger_names": list(names),
+        "trigger_functions": list(functions),
         "policy_tables": [policy.table for policy, _ in policies],
         "policy_names": [policy.name for policy, _ in policies],
         "policy_roles": [SERVICE_ROLE if policy.name == "service" else ADMIN_ROLE for policy, _ in policies],
@@ -133,24 +137,10 @@ def _values() -> dict[str, Any]:
     }
 
 
-def _told(offences: Sequence[tuple[str, str | None]], advice: str) -> str:
+def _remedy(offences: Sequence[tuple[str, str | None]], advice: str) -> str:
     """What was found and what to do: the statements that mend it, and the advice where there is none."""
     statements = dict.fromkeys(f"`{statement}`" for _, statement in offences if statement)
     mended = ", ".join(offence for offence, statement in offences if statement)
     others = ", ".join(offence for offence, statement in offences if not statement)
     by_statement = [f"{mended}: a superuser runs {', '.join(statements)}"] if mended else []
     return "; ".join(by_statement + ([f"{others}: {advice}"] if others else []))
-
-
-async def _unapplied(connection: AsyncConnection) -> list[str]:
-    recorded: dict[str, str] = dict(await (await connection.execute(_SQL["record"])).fetchall())
-    unfit, pending = differences(recorded)
-    return unfit + pending
-
-
-async def _foreign_saver(connection: AsyncConnection) -> AsyncIterator[str]:
-    """A checkpointer's library that works with other tables than Mnemic's."""
-    row = await (await connection.execute(_SQL["saver_version"])).fetchone()
-    made, expected = row[0] if row else None, len(MIGRATIONS) - 1
-    if made != expected:
-        yield f"the tables have version {made}, and the installed langgraph-checkpoint-postgres expects {expected}"

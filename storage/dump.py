@@ -7,13 +7,12 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from psycopg import OperationalError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError
 from mnemic.state.settings import Settings
-from mnemic.storage.opening import setup_dsn
-from mnemic.storage.pooler import pooler_mode
+from mnemic.storage.connection import pooler_mode
+from mnemic.storage.opening import SETUP, find_server
 
 
 async def dump_database(settings: Settings, target: Path) -> int:
@@ -27,12 +26,12 @@ async def dump_database(settings: Settings, target: Path) -> int:
     Raises:
         ConfigurationError: no `pg_dump` is installed, or MNEMIC_MIGRATION_URL is missing or a pooler's.
         InvalidInputError: the file cannot be written.
-        DatabaseUnavailableError: `pg_dump` failed; the message is its own.
+        DatabaseUnavailableError: no connection, or `pg_dump` failed; the message is its own then.
         EmbeddedPostgresError: the embedded server cannot be started.
     """
     program = _find_pg_dump(settings)
-    async with setup_dsn(settings) as dsn:
-        if await _is_shared(dsn):
+    async with find_server(settings, SETUP) as (dsn, _):
+        if await pooler_mode(dsn) == "transaction":
             raise ConfigurationError(
                 "MNEMIC_MIGRATION_URL leads through a pooler whose clients share server connections, and pg_dump would "
                 "change them for the others: name the server itself, or a port with session pooling"
@@ -40,30 +39,19 @@ async def dump_database(settings: Settings, target: Path) -> int:
         return await asyncio.to_thread(_dump, program, dsn, target)
 
 
-async def _is_shared(dsn: str) -> bool:
-    try:
-        return await pooler_mode(dsn) == "transaction"
-    except OperationalError as error:
-        raise DatabaseUnavailableError("no connection with MNEMIC_MIGRATION_URL; is the server running?") from error
-
-
-def _find_pg_dump(settings: Settings) -> Path:
+def _find_pg_dump(settings: Settings) -> str:
     """The embedded server's own program; for a server of one's own that on PATH, whose version its owner chooses."""
+    bundled = None
     if settings.migration_url is None and settings.database_url is None:
         from mnemic.storage.embedded.binaries import find_binaries
 
-        bundled = find_binaries() / "pg_dump"
-        return bundled if bundled.is_file() else _on_path()
-    return _on_path()
-
-
-def _on_path() -> Path:
-    if found := shutil.which("pg_dump"):
-        return Path(found)
+        bundled = shutil.which("pg_dump", path=find_binaries())
+    if program := bundled or shutil.which("pg_dump"):
+        return program
     raise ConfigurationError("pg_dump is not on PATH: install Postgres' client programs of the server's version")
 
 
-def _dump(program: Path, dsn: str, target: Path) -> int:
+def _dump(program: str, dsn: str, target: Path) -> int:
     part = target.with_name(f"{target.name}.part")
     try:
         # 0600: the file holds everybody's memories
@@ -79,7 +67,7 @@ def _dump(program: Path, dsn: str, target: Path) -> int:
     return target.stat().st_size
 
 
-def _run(program: Path, dsn: str, output: int) -> None:
+def _run(program: str, dsn: str, output: int) -> None:
     parts = conninfo_to_dict(dsn)
     password = parts.pop("password", None)  # not among the arguments, which every account of the machine can list
     environment = {**os.environ, "LC_ALL": "C"} | ({"PGPASSWORD": str(password)} if password else {})
@@ -94,5 +82,5 @@ def _run(program: Path, dsn: str, output: int) -> None:
         check=False,
     )
     if done.returncode:
-        said = " ".join(done.stderr.split())[-500:]
-        raise DatabaseUnavailableError(f"{program} ended with exit code {done.returncode}: {said}")
+        reason = " ".join(done.stderr.split())[-500:]
+        raise DatabaseUnavailableError(f"{program} ended with exit code {done.returncode}: {reason}")

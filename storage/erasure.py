@@ -5,19 +5,17 @@ The plan is stored: whoever comes after a process that was killed goes on with i
 """
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, LiteralString, NamedTuple
 from uuid import UUID, uuid4
 
-from mnemic.state.erasure import Concerned, Erasure
+from mnemic.state.governance import Concerned, Erasure
 from mnemic.state.identity import Identity
 from mnemic.storage.database import Database
-from mnemic.storage.statements import load_statements
 from mnemic.storage.transaction import ScopedTransaction
 
-_SQL = load_statements("erasure")
 #: Memories and messages of one step: some 100 milliseconds.
 _STEP: Final = 250
 #: Of ids given, and of planned memories, so many are looked into at once, which holds nobody up.
@@ -50,16 +48,28 @@ async def erase(
         keys: the identity's own scope keys.
         ids: of memories, or of messages of the person's; None: all that the agent has of the person.
     """
-    begun = await database.write(who, lambda scoped: _begin(scoped, keys))
+    begun = await database.write(who, partial(_begin, keys=keys))
     if begun is None:
         return Erasure()
     work = _Work(database, who, begun, frozenset(ids or ()), progress)
-    for part in _parts(ids or ()):
-        await database.write(who, partial(_plan, begun=begun, keys=keys, ids=part))
+    for start in range(0, len(ids or ()), _PLANNED):
+        await database.write(who, partial(_plan, begun=begun, keys=keys, ids=(ids or ())[start : start + _PLANNED]))
     await work.carry_out()
     if ids is None or begun.is_whole:
-        await work.whole()
-    return await work.ended()
+        # until nothing is found that was formed meanwhile
+        for _ in range(_ROUNDS):
+            if not await work.call("plan_person"):
+                break
+            await work.carry_out()
+    left = await work.call("left_to_erase")
+    while not left and not await work.call("end_erasure", _THREADS):
+        left = await work.call("left_to_erase")
+    return Erasure(
+        erased=tuple(sorted(work.erased)),
+        messages=work.messages,
+        left=left,
+        goes_on_from=begun.begun_at if begun.goes_on else None,
+    )
 
 
 async def foretell(database: Database, who: Identity, keys: Sequence[str], ids: Sequence[UUID] | None) -> Erasure:
@@ -68,109 +78,86 @@ async def foretell(database: Database, who: Identity, keys: Sequence[str], ids: 
         begun = await _begin(scoped, keys)
         if begun is None:
             return Erasure()
-        for part in _parts(ids or ()):
-            await _plan(scoped, begun, keys, part)
+        for start in range(0, len(ids or ()), _PLANNED):
+            await _plan(scoped, begun, keys, (ids or ())[start : start + _PLANNED])
         if ids is None or begun.is_whole:
-            await _value(scoped, "plan_person", begun)
-        while await _value(scoped, "follow", begun, most=_FOLLOWED):
+            await scoped.call("plan_person", begun.id)
+        while await _number(scoped, "follow_erasure", begun.id, _FOLLOWED):
             pass
-        rows = await scoped.tuples(_SQL["tell"], {"erasure_id": begun.id, "keys": list(keys)})
+        rows = await scoped.call("tell_erasure", begun.id, keys)
         await scoped.connection.rollback()
-    told = [(part, Concerned(id=i, kind=kind, scope_key=key, content=text)) for part, i, kind, key, text in rows]
+    concerned = [(part, Concerned(id=i, kind=kind, scope_key=key, content=text)) for part, i, kind, key, text in rows]
     return Erasure(
         goes_on_from=begun.begun_at if begun.goes_on else None,
-        going=tuple(one for part, one in told if part in ("memory", "message")),
-        staying=tuple(replace(one, stays=part) for part, one in told if part not in ("memory", "message")),
+        going=tuple(item for part, item in concerned if part in ("memory", "message")),
+        staying=tuple(replace(item, stays=part) for part, item in concerned if part not in ("memory", "message")),
     )
 
 
+@dataclass
 class _Work:
     """An erasure on its way."""
 
-    def __init__(
-        self, database: Database, who: Identity, begun: _Begun, named: Set[UUID], progress: Progress | None
-    ) -> None:
-        self._database, self._who, self._begun, self._progress = database, who, begun, progress
-        self._named = named
-        self._erased: list[UUID] = []
-        self._items = self._messages = 0
+    database: Database
+    who: Identity
+    begun: _Begun
+    #: By the caller: of these messages it is told too that they are gone.
+    named: Set[UUID]
+    progress: Progress | None
+    erased: list[UUID] = field(default_factory=list)
+    items: int = 0
+    messages: int = 0
 
-    async def whole(self) -> None:
-        """All of a person, until nothing is found that was formed meanwhile."""
-        for _ in range(_ROUNDS):
-            if not await self._write("plan_person"):
-                break
-            await self.carry_out()
+    async def call(self, function: LiteralString, *values: int) -> int:
+        """What a function makes of the erasure, in a transaction of its own."""
+        return await self.database.write(self.who, lambda scoped: _number(scoped, function, self.begun.id, *values))
 
     async def carry_out(self) -> None:
         """All that is planned: nothing goes before it is known what it went into."""
-        while await self._write("follow", most=_FOLLOWED):
+        while await self.call("follow_erasure", _FOLLOWED):
             pass
-        left = await self._write("left") if self._progress else 0
-        while gone := await self._database.write(self._who, self._step):
-            self._erased += [one for one, is_message in gone if not is_message or one in self._named]
-            self._messages += sum(is_message for _, is_message in gone)
-            self._items += len(gone)
-            if self._progress:
+        left = await self.call("left_to_erase") if self.progress else 0
+        while gone := await self.database.write(self.who, self._step):
+            self.erased += [item for item, is_message in gone if not is_message or item in self.named]
+            self.messages += sum(is_message for _, is_message in gone)
+            self.items += len(gone)
+            if self.progress:
                 left = max(0, left - len(gone))
-                self._progress(self._items, left)
-
-    async def ended(self) -> Erasure:
-        """What is done, and how much is left; with nothing, the erasure ends."""
-        left = await self._write("left")
-        while not left and not await self._write("end", most=_THREADS):
-            left = await self._write("left")
-        return Erasure(
-            erased=tuple(sorted(self._erased)),
-            messages=self._messages,
-            left=left,
-            goes_on_from=self._begun.begun_at if self._begun.goes_on else None,
-        )
+                self.progress(self.items, left)
 
     async def _step(self, scoped: ScopedTransaction) -> list[tuple[UUID, bool]]:
-        await scoped.wait_for_head()
-        values = {"erasure_id": self._begun.id, "op_id": uuid4(), "actor": self._who.actor, "most": _STEP}
-        return [(one, is_message) for one, is_message in await scoped.tuples(_SQL["step"], values)]
-
-    async def _write(self, name: str, most: int = 0) -> int:
-        return await self._database.write(self._who, lambda scoped: _value(scoped, name, self._begun, most=most))
-
-
-def _parts(ids: Sequence[UUID]) -> list[Sequence[UUID]]:
-    return [ids[start : start + _PLANNED] for start in range(0, len(ids), _PLANNED)]
+        gone = await scoped.call_with_head("erase_step", self.begun.id, uuid4(), self.who.actor, _STEP)
+        return [(item, is_message) for item, is_message in gone]
 
 
 async def _begin(scoped: ScopedTransaction, keys: Sequence[str]) -> _Begun | None:
-    found = await scoped.rows(_Begun, _SQL["begin"], {"keys": list(keys), "actor": scoped.identity.actor})
-    return found[0] if found else None
+    found = await scoped.call("begin_erasure", keys, scoped.identity.actor)
+    return _Begun(*found[0]) if found else None
 
 
 async def _plan(scoped: ScopedTransaction, begun: _Begun, keys: Sequence[str], ids: Sequence[UUID]) -> None:
-    await scoped.execute(_SQL["plan"], {"erasure_id": begun.id, "keys": list(keys), "ids": list(ids)})
+    await scoped.call("plan_erasure", begun.id, keys, ids)
 
 
-async def _value(scoped: ScopedTransaction, name: str, begun: _Begun, most: int = 0) -> int:
-    ((value,),) = await scoped.tuples(_SQL[name], {"erasure_id": begun.id, "most": most})
-    return int(value or 0)
+async def _number(scoped: ScopedTransaction, function: LiteralString, *values: object) -> int:
+    ((number,),) = await scoped.call(function, *values)
+    return int(number or 0)
 
 
 async def forget_messages(scoped: ScopedTransaction, most: int) -> int:
     """As administrator: takes the words of the agent's messages whose time has come; of how many."""
-    await scoped.wait_for_head()
-    ((gone,),) = await scoped.tuples(_SQL["forget_messages"], {"most": most})
+    ((gone,),) = await scoped.call_with_head("forget_messages", most)
     return int(gone)
 
 
 async def purge_expired(database: Database, agent_id: str, actor: str, after: timedelta) -> list[UUID]:
     """As administrator: erases facts, episodes and insights that expired so long ago; their ids."""
-    purged: list[UUID] = []
+    purged = [UUID(int=0)]
 
     async def act(scoped: ScopedTransaction) -> list[UUID]:
-        values = {"after": after, "op_id": uuid4(), "actor": actor, "most": _STEP,
-                  "beyond": purged[-1] if purged else UUID(int=0)}  # fmt: skip
-        await scoped.wait_for_head()
-        return [one for (one,) in await scoped.tuples(_SQL["purge_expired"], values)]
+        rows = await scoped.call_with_head("purge_expired", after, uuid4(), actor, purged[-1], _STEP)
+        return [item for (item,) in rows]
 
     while more := await database.administer(agent_id, actor, act):
         purged += more
-    return purged
+    return purged[1:]

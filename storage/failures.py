@@ -38,18 +38,11 @@ _BY_STATE: Final[dict[str, _Kind]] = {
         DatabaseUnavailableError,
         "the database takes no changes now: it is read-only, as a standby is; try again",
     ),
-    "42P01": _INCOMPLETE,
-    "42703": _INCOMPLETE,
-    "42883": _INCOMPLETE,
-    "3F": _INCOMPLETE,
+    **dict.fromkeys(("42P01", "42703", "42883", "3F"), _INCOMPLETE),
     "55P03": (DatabaseUnavailableError, "another transaction kept what this one needed for too long; try again"),
     "57014": (DatabaseUnavailableError, "the database cut a statement that took too long; try again"),
     "25P03": (DatabaseUnavailableError, "the database ended a transaction that had stood still; try again"),
-    "08": _UNAVAILABLE,
-    "28": _UNAVAILABLE,
-    "53": _UNAVAILABLE,
-    "57": _UNAVAILABLE,
-    "58": _UNAVAILABLE,
+    **dict.fromkeys(("08", "28", "53", "57", "58"), _UNAVAILABLE),
 }
 #: Without a SQLSTATE it was the driver or the pool that failed; the first that fits.
 _BY_CLASS: Final[tuple[tuple[type[Exception], _Kind], ...]] = (
@@ -86,21 +79,14 @@ _REASONS: Final = (
 def typed_error(error: Error | UnicodeEncodeError) -> MnemicError:
     """The project's own error for one of the driver's, with its SQLSTATE and without its text."""
     state = error.sqlstate if isinstance(error, Error) else None
-    kind, message = _by_state(state) if state else _by_class(error)
+    if state:
+        kind, message = _BY_STATE.get(state) or _BY_STATE.get(state[:2]) or _FAILED
+        message = message.rstrip(".")
+    else:
+        kind, message = next((kind for known, kind in _BY_CLASS if isinstance(error, known)), _MISUSED)
     if isinstance(error, Error) and kind is RefusedError:
-        message = ": ".join([message, *_reason(error.diag.message_primary or "")])
-    typed = kind(f"{message.rstrip('.')} (SQLSTATE {state})" if state else message)
+        raised = error.diag.message_primary or ""
+        message = ": ".join([message, *(reason for reason in _REASONS if raised.startswith(reason))])
+    typed = kind(f"{message} (SQLSTATE {state})" if state else message)
     typed.sqlstate = state
     return typed
-
-
-def _by_state(state: str) -> _Kind:
-    return _BY_STATE.get(state) or _BY_STATE.get(state[:2]) or _FAILED
-
-
-def _by_class(error: Exception) -> _Kind:
-    return next((kind for known, kind in _BY_CLASS if isinstance(error, known)), _MISUSED)
-
-
-def _reason(message: str) -> list[str]:
-    return [reason for reason in _REASONS if message.startswith(reason)]

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from mnemic.state.audit import AuditProblem, ChainRow, Head
+from mnemic.state.governance import AuditProblem, ChainRow, Head
 from mnemic.state.records import HistoryEvent
 from mnemic.storage.database import Database
-from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("history")
 
@@ -30,11 +29,13 @@ async def problems(scoped: ScopedTransaction) -> list[AuditProblem]:
 
     One statement and so one moment: who writes meanwhile is in nobody's way and causes no false alarm.
     """
-    return await scoped.rows(AuditProblem, _SQL["problems"], {})
+    agent = scoped.identity.agent_id
+    found = await scoped.call("audit_problems")
+    return [AuditProblem(problem=problem, agent_id=agent, seq=seq, memory_id=of) for problem, seq, of in found]
 
 
 async def head(scoped: ScopedTransaction) -> Head | None:
-    """As administrator: the newest row of the agent's history; None: there is none."""
+    """The newest row of the agent's history; None: there is none."""
     found = await scoped.rows(Head, _SQL["head"], {})
     return found[0] if found else None
 
@@ -47,16 +48,9 @@ async def hashes(scoped: ScopedTransaction, seqs: Sequence[int]) -> dict[int, by
 async def agents(database: Database) -> list[str]:
     """As administrator: every agent that has a history or should have one, in alphabetical order."""
     async with database.catalog() as connection:
-        return [agent for (agent,) in await (await connection.execute(_SQL["agents"])).fetchall()]
-
-
-async def exported_head(scoped: ScopedTransaction) -> Head | None:
-    """As a person: the newest row of the agent's history; None: there is none."""
-    found = await scoped.rows(Head, _SQL["exported_head"], {})
-    return found[0] if found else None
+        return [agent for (agent,) in await (await connection.execute("select agent_id from agent_ids()")).fetchall()]
 
 
 async def exported(scoped: ScopedTransaction, own: Sequence[str], *, after: int, last: int) -> list[ChainRow]:
     """As a person: rows of the chain, after the one up to the other; the person's own with all there is of them."""
-    values = {"own": list(own), "after": after, "last": last}
-    return await scoped.rows(ChainRow, _SQL["exported"], values)
+    return await scoped.rows(ChainRow, _SQL["exported"], {"own": own, "after": after, "last": last})

@@ -4,16 +4,13 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from hashlib import sha256
-from typing import NamedTuple
 from uuid import UUID
 
-from mnemic.policy.formation.times import believed
+from mnemic.policy.formation.triggers import believed
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import Inbox
 from mnemic.state.records import IndexedText, Message, Observed
-from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import ScopedTransaction
-from mnemic.storage.vectors import half_vectors
+from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
 
 _SQL = load_statements("inbox")
 #: Messages of one statement, and characters beyond which it takes no further one: to write and send a megabyte takes
@@ -27,14 +24,15 @@ async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence
     await scoped.execute(_SQL["enter_session"], {"session_id": session_id, "group_ids": groups})
     accepted = pending = 0
     for part in _parts(messages):
-        values = {"session_id": session_id, "messages": json.dumps([_row(message) for message in part])}
+        rows = [{**vars(message), "scope_key": message.scope_key} for message in part]
+        values = {"session_id": session_id, "messages": json.dumps(rows, default=str)}
         ((new, pending, edited),) = await scoped.tuples(_SQL["observe"], values)
         accepted += new
         # of several under one id the first counts
-        said = {message.id: message.content for message in reversed(part)}
-        for one in edited:
-            values = {"session_id": session_id, "id": one, "content": said[one], "brought_by": scoped.identity.actor}
-            await scoped.execute(_SQL["edit"], values)
+        contents = {message.id: message.content for message in reversed(part)}
+        for message_id in edited:
+            edit = {"id": message_id, "content": contents[message_id], "brought_by": scoped.identity.actor}
+            await scoped.execute(_SQL["edit"], {"session_id": session_id, **edit})
     return Observed(accepted=accepted, pending=pending)
 
 
@@ -51,19 +49,6 @@ def _parts(messages: Sequence[Message]) -> Iterator[list[Message]]:
     yield part
 
 
-def _row(message: Message) -> dict[str, object]:
-    return {
-        "id": str(message.id),
-        "scope_key": message.scope_key,
-        "role": message.role,
-        "author": message.author,
-        "user_id": message.user_id,
-        "content": message.content,
-        "said_at": message.said_at.isoformat(),
-        "brought_by": message.brought_by,
-    }
-
-
 async def read_inbox(
     scoped: ScopedTransaction, session_id: str, *, most: int, set_aside: bool = False, skip: int = 0
 ) -> Inbox:
@@ -78,8 +63,8 @@ async def read_inbox(
     rows = await scoped.rows(dict, _SQL["pending"], values)
     times = believed((row["said_at"], row.pop("observed_at")) for row in rows)
     messages = [Message(**{**row, "said_at": time}) for row, time in zip(rows, times, strict=True)]
-    waiting = await _waiting(scoped, session_id)
-    return Inbox(messages=tuple(messages), pending=waiting.pending, set_aside=waiting.set_aside, idle=waiting.idle)
+    ((pending, aside, idle),) = await scoped.tuples(_SQL["waiting"], {"session_id": session_id})
+    return Inbox(messages=tuple(messages), pending=pending, set_aside=aside, idle=idle)
 
 
 async def set_aside(scoped: ScopedTransaction, message_ids: Sequence[UUID]) -> None:
@@ -98,10 +83,10 @@ async def settle(scoped: ScopedTransaction, op_id: UUID, messages: Sequence[Mess
         ConcurrentChangeError: another run has formed some of them, their speaker has edited one, or a memory that this
             run may have read was erased meanwhile; the transaction must not go on.
     """
-    read = {message.id: sha256(message.content.encode()).digest() for message in messages}
-    values = {"op_id": op_id, "ids": sorted(read), "digests": [read[one] for one in sorted(read)], "read_seq": read_seq}
-    cursor = await scoped.execute(_SQL["settle"], values)
-    if len(await cursor.fetchall()) != len(read):
+    read = {message.id: message.content for message in sorted(messages, key=lambda message: message.id)}
+    digests = [sha256(content.encode()).digest() for content in read.values()]
+    values = {"op_id": op_id, "ids": list(read), "digests": digests, "read_seq": read_seq}
+    if len(await scoped.tuples(_SQL["settle"], values)) != len(read):
         raise ConcurrentChangeError(
             "these messages were formed by another run or edited, or a memory was erased meanwhile; nothing was written"
         )
@@ -127,14 +112,3 @@ async def index_messages(scoped: ScopedTransaction, model: str, texts: Sequence[
         "vectors": half_vectors(text.vector for text in texts),
     }
     await scoped.execute(_SQL["index_messages"], values)
-
-
-class _Waiting(NamedTuple):
-    pending: int
-    set_aside: int
-    idle: timedelta
-
-
-async def _waiting(scoped: ScopedTransaction, session_id: str) -> _Waiting:
-    (row,) = await scoped.rows(_Waiting, _SQL["waiting"], {"session_id": session_id})
-    return row

@@ -3,36 +3,17 @@
 A lease saves model calls and nothing else: who outlives his lease finds at his save that others were faster.
 """
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
-from uuid import UUID
+from typing import Literal
 
-from mnemic.state.graphs import Waits
+from mnemic.state.graphs import Lease, Waits
 from mnemic.state.settings import Settings
-from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("leases")
 
-#: A retry takes what was set aside, so that it stands in the way of nothing else.
-Work = Literal["formation", "retry", "consolidation", "refinement"]
 #: `unusable`: the answer, or what was made of it; waits, and counts as a try. `unavailable`: somebody is away; waits.
 #: `interrupted`: nobody's failure; the next run may begin at once.
 Failure = Literal["unusable", "unavailable", "interrupted"]
-
-
-class Lease(NamedTuple):
-    """A claim on one kind of work on one scope key."""
-
-    work: Work
-    scope_key: str
-    #: The run that claims it.
-    holder: UUID
-
-    @property
-    def values(self) -> dict[str, object]:
-        """As statements take it."""
-        return {"work": self.work, "key": self.scope_key, "holder": self.holder}
 
 
 async def claim(scoped: ScopedTransaction, lease: Lease, settings: Settings, *, forced: bool) -> int | None:
@@ -41,39 +22,42 @@ async def claim(scoped: ScopedTransaction, lease: Lease, settings: Settings, *, 
     Returns:
         How many runs on it brought nothing usable so far; None where somebody holds it, or it waits and nobody insists.
     """
-    values = {**lease.values, "seconds": settings.lease_seconds, "forced": forced}
-    row = await (await scoped.execute(_SQL["claim"], values)).fetchone()
-    return int(row[0]) if row else None
+    values = {**lease._asdict(), "seconds": settings.lease_seconds, "forced": forced}
+    claimed = await scoped.tuples(_SQL["claim"], values)
+    return int(claimed[0][0]) if claimed else None
 
 
 async def renew(scoped: ScopedTransaction, lease: Lease, settings: Settings) -> bool:
     """Holds the work for as long again; False where the lease has passed to somebody else, or has expired."""
-    return bool(await scoped.tuples(_SQL["renew"], {**lease.values, "seconds": settings.lease_seconds}))
+    return bool(await scoped.tuples(_SQL["renew"], {**lease._asdict(), "seconds": settings.lease_seconds}))
 
 
 async def waits_for(scoped: ScopedTransaction, lease: Lease) -> Waits:
     """Why a claim was refused."""
-    row = await (await scoped.execute(_SQL["waits_for"], lease.values)).fetchone()
-    return "backoff" if row and row[0] else "leased"
+    return "backoff" if (True,) in await scoped.tuples(_SQL["waits_for"], lease._asdict()) else "leased"
 
 
 async def begin_anew(scoped: ScopedTransaction, lease: Lease) -> None:
     """Counts the tries of a held lease anew, for other messages than those that failed."""
-    await scoped.execute(_SQL["begin_anew"], lease.values)
+    await scoped.execute(_SQL["begin_anew"], lease._asdict())
 
 
 async def finish(scoped: ScopedTransaction, lease: Lease) -> None:
     """Ends a lease whose work is done; nothing happens where it has passed to somebody else."""
-    await scoped.execute(_SQL["finish"], lease.values)
+    await scoped.execute(_SQL["finish"], lease._asdict())
 
 
 async def give_back(scoped: ScopedTransaction, lease: Lease, settings: Settings, failure: Failure) -> None:
     """Ends a lease whose work was not done, with the wait that the failure asks for."""
-    values: Mapping[str, object] = {
-        **lease.values,
+    values = {
+        **lease._asdict(),
         "tries": 1 if failure == "unusable" else 0,
         "failures": 0 if failure == "interrupted" else 1,
         "first_wait": settings.retry_seconds,
         "longest_wait": settings.longest_retry_seconds,
     }
     await scoped.execute(_SQL["give_back"], values)
+
+
+def _values(lease: Lease) -> dict[str, object]:
+    return {"work": lease.work, "key": lease.scope_key, "holder": lease.holder}

@@ -1,7 +1,7 @@
 """Memories: stored, closed, absorbed, read. The caller owns the transaction and, for writes, has begun an operation."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,9 +10,7 @@ from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import SimilarFact, Twin
 from mnemic.state.kinds import Kind, State
 from mnemic.state.records import Memory, NewMemory, Standing, StandingPart, Supersession
-from mnemic.storage.statements import array_text, load_statements
-from mnemic.storage.transaction import ScopedTransaction
-from mnemic.storage.vectors import half_vectors
+from mnemic.storage.transaction import ScopedTransaction, array_text, half_vectors, load_statements
 
 _SQL = load_statements("memories")
 #: Kinds that a search may return have an entry; the standing texts have none.
@@ -44,7 +42,7 @@ async def insert(
     pairs = [(memory.id, source) for memory in memories for source in memory.source_message_ids]
     edges = [(memory.id, relation) for memory in memories for relation in memory.relations]
     values = {
-        "memories": json.dumps([_columns(memory) for memory in memories]),
+        "memories": _as_json(memories),
         "actor_id": scoped.identity.actor,
         "role": scoped.identity.role,
         "run_id": run_id,
@@ -58,8 +56,7 @@ async def insert(
         "relation_types": [relation.relation_type for _, relation in edges],
         "strengths": [relation.strength for _, relation in edges],
     }
-    cursor = await scoped.execute(_SQL["insert"], values)
-    return {row[0] for row in await cursor.fetchall()}
+    return {memory_id for (memory_id,) in await scoped.tuples(_SQL["insert"], values)}
 
 
 async def add_sources(scoped: ScopedTransaction, said_again: Sequence[tuple[UUID, UUID]]) -> None:
@@ -71,26 +68,12 @@ async def add_sources(scoped: ScopedTransaction, said_again: Sequence[tuple[UUID
 
 async def twins(scoped: ScopedTransaction, memories: Sequence[NewMemory]) -> dict[UUID, Twin]:
     """The living memories that say the same as these, by the id of the new one."""
-    values = {"memories": json.dumps([_columns(memory) for memory in memories])}
-    return {twin.new_id: twin for twin in await scoped.rows(Twin, _SQL["twins"], values)}
+    found = await scoped.rows(Twin, _SQL["twins"], {"memories": _as_json(memories)})
+    return {twin.new_id: twin for twin in found}
 
 
-def _columns(memory: NewMemory) -> dict[str, object]:
-    return {
-        "id": str(memory.id),
-        "kind": memory.kind,
-        "scope_key": memory.scope_key,
-        "subject": memory.subject,
-        "subject_user_id": memory.subject_user_id,
-        "category": memory.category,
-        "content": memory.content,
-        "search_text": memory.search_text,
-        "importance": memory.importance,
-        "private": memory.private,
-        "provenance": memory.provenance,
-        "valid_from": memory.valid_from.isoformat(),
-        "source_session_id": memory.source_session_id,
-    }
+def _as_json(memories: Sequence[NewMemory]) -> str:
+    return json.dumps([vars(memory) for memory in memories], default=str)
 
 
 async def supersede(scoped: ScopedTransaction, changes: Sequence[tuple[Supersession, datetime]]) -> None:
@@ -185,13 +168,18 @@ async def similar(
 
 async def unabsorbed_counts(scoped: ScopedTransaction) -> dict[str, int]:
     """Unabsorbed reflections by scope key."""
-    return dict(await (await scoped.execute(_SQL["unabsorbed"], {})).fetchall())
+    return dict(await scoped.tuples(_SQL["unabsorbed"], {}))
 
 
-async def one(scoped: ScopedTransaction, memory_id: UUID) -> Memory | None:
+async def find(scoped: ScopedTransaction, memory_id: UUID) -> Memory | None:
     """The memory with this id, whatever its state; None where it is not to be seen."""
     found = await scoped.rows(Memory, _SQL["one"], {"id": memory_id})
     return found[0] if found else None
+
+
+async def count_uses(scoped: ScopedTransaction, memory_ids: Collection[UUID]) -> None:
+    """Counts one more use of each; ids that are no memories, or may not be seen, count for nothing."""
+    await scoped.execute(_SQL["count_uses"], {"ids": list(memory_ids)})
 
 
 async def make_private(scoped: ScopedTransaction, memory_id: UUID) -> None:
@@ -201,7 +189,7 @@ async def make_private(scoped: ScopedTransaction, memory_id: UUID) -> None:
 
 async def see_every_category(scoped: ScopedTransaction) -> None:
     """For the rest of a transaction that does what a role was allowed to ask for: sources are of any category."""
-    await scoped.execute(_SQL["see_every_category"], {})
+    await scoped.execute(_SQL["see_categories"], {"categories": ""})
 
 
 async def see_categories(scoped: ScopedTransaction, categories: Sequence[str]) -> None:
@@ -220,13 +208,11 @@ async def forget(scoped: ScopedTransaction, memory: Memory) -> None:
 
 async def set_protection(scoped: ScopedTransaction, memory_id: UUID, *, protected: bool) -> bool | None:
     """As administrator: protects a memory, or lifts that; whether it changed, None where no such memory lives."""
-    values = {"memory_id": memory_id, "protected": protected, "actor": scoped.identity.actor}
-    await scoped.wait_for_head()
-    ((changed,),) = await scoped.tuples(_SQL["set_protection"], values)
+    who = scoped.identity
+    ((changed,),) = await scoped.call_with_head("set_protection", who.agent_id, memory_id, protected, who.actor)
     return None if changed is None else bool(changed)
 
 
 async def _all_or_nothing(scoped: ScopedTransaction, name: str, values: Mapping[str, object], expected: int) -> None:
-    cursor = await scoped.execute(_SQL[name], values)
-    if len(await cursor.fetchall()) != expected:
+    if len(await scoped.tuples(_SQL[name], values)) != expected:
         raise ConcurrentChangeError

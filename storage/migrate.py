@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, LiteralString, NamedTuple
+from typing import Any, LiteralString
 
 from psycopg import AsyncConnection, OperationalError, sql
 from psycopg.conninfo import conninfo_to_dict
@@ -19,8 +19,7 @@ from psycopg.errors import (
 from psycopg.rows import tuple_row
 
 from mnemic.state.errors import DatabaseSetupError, DatabaseUnavailableError
-from mnemic.storage.isolation import ADMIN_ROLE, OWNER_ROLE, SERVICE_ROLE
-from mnemic.storage.schema import RULES, SchemaFile, schema_files
+from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, RULES, SERVICE_ROLE, schema_files
 
 MINIMUM_SERVER = 150000
 MINIMUM_VECTOR = (0, 8)
@@ -31,8 +30,9 @@ _RECORD: LiteralString = (
     "insert into migrations (name, checksum) values (%s, %s)"
     " on conflict (name) do update set checksum = excluded.checksum, applied_at = clock_timestamp()"
 )
-_VECTOR_SCHEMA: LiteralString = (
-    "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector'"
+_VECTOR: LiteralString = (
+    "select e.extversion, n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace"
+    " where e.extname = 'vector'"
 )
 
 
@@ -55,7 +55,8 @@ async def migrate(dsn: str, *, service_dsn: str | None = None, admin_dsn: str | 
         raise DatabaseUnavailableError("no connection with MNEMIC_MIGRATION_URL; is the server running?") from error
     async with connection:
         try:
-            await _check_server(connection)
+            if (version := connection.info.server_version) < MINIMUM_SERVER:
+                raise DatabaseSetupError(f"Postgres {version // 10000} is too old: Mnemic needs 15 or newer")
             async with _alone(connection):
                 vector_schema = await _ensure_extension(connection)
                 await _ensure_roles(connection, {SERVICE_ROLE: service_dsn, ADMIN_ROLE: admin_dsn})
@@ -84,33 +85,26 @@ async def _alone(connection: AsyncConnection) -> AsyncIterator[None]:
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _check_server(connection: AsyncConnection) -> None:
-    version = connection.info.server_version
-    if version < MINIMUM_SERVER:
-        raise DatabaseSetupError(f"Postgres {version // 10000} is too old: Mnemic needs 15 or newer")
-
-
 async def _ensure_extension(connection: AsyncConnection) -> str:
-    installed = await _value(connection, "select extversion from pg_extension where extname = 'vector'")
-    if installed is None:
-        try:
-            await connection.execute("create extension vector")
-        except (FeatureNotSupported, UndefinedFile) as error:
-            raise DatabaseSetupError(
-                "pgvector is missing on this server: its administrator installs the package (for instance "
-                "postgresql-17-pgvector), then a superuser runs `create extension vector` in this database"
-            ) from error
-        except InsufficientPrivilege as error:
-            raise DatabaseSetupError(
-                "pgvector is not enabled here: a superuser must run `create extension vector` in this database"
-            ) from error
-        installed = await _value(connection, "select extversion from pg_extension where extname = 'vector'")
-    if tuple(int(part) for part in str(installed).split(".")[:2]) < MINIMUM_VECTOR:
+    """The schema that pgvector is in; it is made where it is missing."""
+    try:
+        await connection.execute("create extension if not exists vector")
+    except (FeatureNotSupported, UndefinedFile) as error:
+        raise DatabaseSetupError(
+            "pgvector is missing on this server: its administrator installs the package (for instance "
+            "postgresql-17-pgvector), then a superuser runs `create extension vector` in this database"
+        ) from error
+    except InsufficientPrivilege as error:
+        raise DatabaseSetupError(
+            "pgvector is not enabled here: a superuser must run `create extension vector` in this database"
+        ) from error
+    ((installed, schema),) = await (await connection.execute(_VECTOR)).fetchall()
+    if tuple(int(part) for part in installed.split(".")[:2]) < MINIMUM_VECTOR:
         raise DatabaseSetupError(
             f"pgvector {installed} is too old: install 0.8 or newer, "
             "then a superuser runs `alter extension vector update`"
         )
-    return str(await _value(connection, _VECTOR_SCHEMA))
+    return str(schema)
 
 
 async def _ensure_roles(connection: AsyncConnection, dsns: Mapping[str, str | None]) -> None:
@@ -144,8 +138,9 @@ async def _ensure_schema(connection: AsyncConnection, vector_schema: str) -> Non
         "create table if not exists migrations (name text primary key,"
         " checksum text not null, applied_at timestamptz not null default clock_timestamp())"
     )
-    await connection.execute(f"grant usage on schema mnemic to {SERVICE_ROLE}")
-    await connection.execute(f"grant select on migrations to {SERVICE_ROLE}")
+    await connection.execute(
+        f"grant usage on schema mnemic to {SERVICE_ROLE}; grant select on migrations to {SERVICE_ROLE}"
+    )
 
 
 async def _act_as_owner(connection: AsyncConnection, vector_schema: str) -> None:
@@ -160,7 +155,12 @@ async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> lis
         with suppress(DeadlockDetected):
             async with _alone(connection):
                 await _act_as_owner(connection, vector_schema)
-                file = await _next_pending(connection)
+                record = await connection.execute("select name, checksum from migrations")
+                applied: dict[str, str] = dict(await record.fetchall())
+                unfit, _ = differences(applied)
+                if unfit:
+                    raise DatabaseSetupError(f"{unfit[0]}: use the release that made this database, or a newer one")
+                file = next((file for file in schema_files() if applied.get(file.name) != file.checksum), None)
                 if file is None:
                     return ran
                 await connection.execute(file.text.encode())
@@ -168,32 +168,20 @@ async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> lis
             ran.append(file.name)
 
 
-async def _next_pending(connection: AsyncConnection) -> SchemaFile | None:
-    applied: dict[str, str] = dict(await (await connection.execute("select name, checksum from migrations")).fetchall())
-    if unfit := differences(applied).unfit:
-        raise DatabaseSetupError(f"{unfit[0]}: use the release that made this database, or a newer one")
-    return next((file for file in schema_files() if applied.get(file.name) != file.checksum), None)
+def differences(applied: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Compares the record of a database, checksums by names, with the files of this package.
 
-
-class Differences(NamedTuple):
-    """How the files that were applied to a database differ from those of this package."""
-
-    #: What cannot be mended here: tables that were changed, or that another release made.
-    unfit: list[str]
-    #: What is still to be applied.
-    pending: list[str]
-
-
-def differences(applied: Mapping[str, str]) -> Differences:
-    """Compares the record of a database, checksums by names."""
+    Returns:
+        What cannot be mended here, for its tables were changed or another release made them; and what is still to be
+        applied.
+    """
     files = {file.name: file.checksum for file in schema_files()}
     changed = [name for name in files if name != RULES and applied.get(name, files[name]) != files[name]]
-    return Differences(
-        unfit=[f"{name} is unknown to this release" for name in applied if name not in files]
-        + [f"{name} was changed after it was applied" for name in changed],
-        pending=[
-            f"{name} is not applied" for name in files if applied.get(name) != files[name] and name not in changed
-        ],
+    unknown = [f"{name} is unknown to this release" for name in applied if name not in files]
+    pending = [name for name in files if applied.get(name) != files[name] and name not in changed]
+    return (
+        unknown + [f"{name} was changed after it was applied" for name in changed],
+        [f"{name} is not applied" for name in pending],
     )
 
 

@@ -1,4 +1,4 @@
-"""The pool of connections: how they are made, checked and lent."""
+"""The pool of connections: how they are made, checked and lent; and the queue of recalls before it."""
 
 import asyncio
 import math
@@ -12,13 +12,11 @@ from psycopg import AsyncClientCursor, AsyncConnection, Error, ProgrammingError
 from psycopg.types.array import ListBinaryDumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from mnemic.state.errors import DatabaseUnavailableError
+from mnemic.state.errors import BusyError, DatabaseUnavailableError
 from mnemic.state.settings import Settings
-from mnemic.storage.connection import PatientConnection, connection_options
+from mnemic.storage.connection import PatientConnection, connection_options, is_pooled
 from mnemic.storage.failures import typed_error
-from mnemic.storage.pooler import is_pooled
-from mnemic.storage.recall_queue import RecallQueue
-from mnemic.storage.vectors import HalfVectors
+from mnemic.storage.transaction import HalfVectors
 
 #: Our transactions wait for no model and last milliseconds: one that stands still for so long belongs to a frozen
 #: process or a cut network, and must not keep an agent's head from everybody else.
@@ -26,6 +24,58 @@ IDLE_SECONDS: Final = 5.0
 #: The wait for an agent's head, which such a process may keep for IDLE_SECONDS; a save that gave up before would throw
 #: away what models were paid for.
 HEAD_SECONDS: Final = 10.0
+
+
+class RecallQueue:
+    """Recalls a few at a time, first come, first served, so that each statement stays quick when very many come.
+
+    What is waited here says nothing about the database, and counts against no limit of it.
+
+    Args:
+        width: recalls at a time.
+        patience_seconds: the longest wait.
+    """
+
+    def __init__(self, width: int, patience_seconds: float) -> None:
+        self._places = asyncio.Semaphore(width)
+        self._patience = patience_seconds
+        #: When the database last served anybody, and when a recall last waited in vain while it served nobody.
+        self._served_at = self._missed_at = -math.inf
+
+    def note_served(self) -> None:
+        """The database has just done what it was asked for."""
+        self._served_at = monotonic()
+
+    def has_served_since(self, moment: float) -> bool:
+        """Whether it did after this moment, so that it is there, however long somebody else waits."""
+        return self._served_at > moment
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Waits for a place and keeps it until the block ends.
+
+        Raises:
+            BusyError: none came free in time.
+            DatabaseUnavailableError: a recall that stood before this one has just found no database.
+        """
+        came_at = monotonic()
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._places.acquire()
+        except TimeoutError:
+            raise BusyError from None
+        try:
+            if self._missed_at > came_at:  # or each would wait in vain for as long as the one before
+                raise DatabaseUnavailableError
+            begun_at = monotonic()
+            try:
+                yield
+            except DatabaseUnavailableError as error:
+                if error.sqlstate is None and not self.has_served_since(begun_at):
+                    self._missed_at = monotonic()
+                raise
+        finally:
+            self._places.release()
 
 
 class Pool:
@@ -61,24 +111,6 @@ class Pool:
         self._settings = settings
         #: Recalls wait here for their turn: the other half of the pool is for writes.
         self.recalls = RecallQueue(max(1, settings.pool_size // 2), settings.pool_timeout_seconds)
-
-    async def open(self) -> None:
-        """Connects.
-
-        Raises:
-            DatabaseUnavailableError: no connection within the pool's time limit.
-        """
-        try:
-            await self.connections.open(wait=True, timeout=self._settings.pool_timeout_seconds)
-        except PoolTimeout:
-            await self.connections.close()
-            raise DatabaseUnavailableError(
-                "no connection to the database: check MNEMIC_DATABASE_URL, and that `mnemic db migrate` has run"
-            ) from None
-
-    async def close(self) -> None:
-        """Gives the connections back."""
-        await self.connections.close()
 
     @asynccontextmanager
     async def transaction(
@@ -130,9 +162,8 @@ class Pool:
         Each idle connection of a restarted server would cost somebody an error otherwise, and a failed run its lease.
         """
         if connection.has_unread:
-            await (
-                self.connections.check()
-            )  # the others at once, for the pool pauses longer after each that it finds dead
+            # the others at once, for the pool pauses longer after each that it finds dead
+            await self.connections.check()
             await AsyncConnectionPool.check_connection(connection)
 
     def limits(self, patience: float) -> dict[str, str]:

@@ -10,15 +10,12 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from mnemic.state.errors import ConcurrentChangeError, RefinementOverError
-from mnemic.state.kinds import Kind
+from mnemic.state.graphs import Lease
 from mnemic.state.refinement import Ended, LedgerEntry, Refinement
 from mnemic.state.settings import Settings
 from mnemic.storage import leases
-from mnemic.storage.leases import Lease
 from mnemic.storage.memories import STANDING
-from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import ScopedTransaction
-from mnemic.storage.vectors import half_vectors
+from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
 
 _SQL = load_statements("refinements")
 #: What one search of a session may return.
@@ -78,14 +75,26 @@ async def begin(scoped: ScopedTransaction, claim: Claim, ledger: Sequence[Ledger
 
 
 async def step(scoped: ScopedTransaction, claim: Claim, settings: Settings) -> Progress:
-    """Counts a turn that is about to begin, and holds the session for as long again.
+    """Counts a turn before its model is asked, so that one that always breaks off ends too, and holds the session.
 
     Raises:
         RefinementOverError: the session is no longer this run's.
     """
-    rows = (
-        await scoped.tuples(_SQL["step"], _values(claim)) if await leases.renew(scoped, claim.lease, settings) else []
-    )
+    if not await leases.renew(scoped, claim.lease, settings):
+        raise RefinementOverError
+    return await count(scoped, claim, steps=1)
+
+
+async def count(
+    scoped: ScopedTransaction, claim: Claim, *, steps: int = 0, tokens: int = 0, removed: int = 0
+) -> Progress:
+    """Adds turns, what the model took, and memories that are taken away; how far the session has come.
+
+    Raises:
+        RefinementOverError: the session has ended.
+    """
+    values = {"id": claim.id, "steps": steps, "tokens": tokens, "removed": removed}
+    rows = await scoped.tuples(_SQL["count"], values)
     if not rows:
         raise RefinementOverError
     return Progress(*rows[0])
@@ -93,7 +102,13 @@ async def step(scoped: ScopedTransaction, claim: Claim, settings: Settings) -> P
 
 async def spend(scoped: ScopedTransaction, claim: Claim, tokens: int) -> None:
     """Adds what a turn's model took."""
-    await scoped.execute(_SQL["spend"], {**_values(claim), "tokens": tokens})
+    await count(scoped, claim, tokens=tokens)
+
+
+async def count_removed(scoped: ScopedTransaction, claim: Claim, memories: int) -> tuple[int, int]:
+    """Counts memories that are taken away: all that were so far, and what there was when the session began."""
+    progress = await count(scoped, claim, removed=memories)
+    return progress.removed, progress.memories_before
 
 
 async def begin_act(scoped: ScopedTransaction, claim: Claim, reason: str) -> None:
@@ -102,35 +117,29 @@ async def begin_act(scoped: ScopedTransaction, claim: Claim, reason: str) -> Non
     Raises:
         RefinementOverError: the session has ended, or is no longer this run's.
     """
-    values = {
-        **_values(claim),
-        "op_id": uuid4(),
-        "actor": scoped.identity.actor,
-        "reason": reason,
-        "lock": scoped.lock,
-        "head": scoped.head,
-    }
-    ((is_running, _),) = await scoped.tuples(_SQL["begin_refinement_act"], values)
+    ((is_running,),) = await scoped.call_with_head(
+        "begin_refinement_act", claim.id, claim.holder, uuid4(), scoped.identity.actor, reason
+    )
     if not is_running:
         raise RefinementOverError
 
 
 async def ledger(scoped: ScopedTransaction) -> list[LedgerEntry]:
     """The core memory of the transaction's scope key, oldest first, numbered from 1."""
-    rows = await scoped.rows(dict, _SQL["ledger"], {"kinds": list(STANDING)})
+    rows = await scoped.rows(dict, _SQL["ledger"], {"kinds": STANDING})
     return [LedgerEntry(**{**row, "tags": tuple(row["tags"])}, handle=place) for place, row in enumerate(rows, start=1)]
 
 
 async def find(scoped: ScopedTransaction, query: str, *, after: datetime | None, before: datetime | None) -> list[UUID]:
     """Core memories that have one of the query's words and hold since a time between these, the most fitting first."""
-    values = {"query": query, "after": after, "before": before, "kinds": list(STANDING), "most": MOST_FOUND}
+    values = {"query": query, "after": after, "before": before, "kinds": STANDING, "most": MOST_FOUND}
     return [memory_id for (memory_id,) in await scoped.tuples(_SQL["find"], values)]
 
 
 async def duplicates(scoped: ScopedTransaction, *, remove: bool) -> int:
     """How many memories say exactly what another one says; `remove`: they go, in one operation."""
-    ((count,),) = await scoped.tuples(_SQL["duplicates"], {"remove": remove})
-    return int(count)
+    ((found,),) = await scoped.tuples(_SQL["duplicates"], {"remove": remove})
+    return int(found)
 
 
 async def merge(scoped: ScopedTransaction, merged: Sequence[LedgerEntry], category: str, content: str) -> UUID | None:
@@ -159,8 +168,7 @@ async def rewrite(
     scoped: ScopedTransaction, entry: LedgerEntry, content: str, *, model: str, vector: Sequence[float] | None
 ) -> bool:
     """Gives a core memory other words, and their vector where it is searched; False where it is not as it was read."""
-    kinds: list[Kind] = list(STANDING)
-    values = {"memory_id": entry.id, "version": entry.version, "content": content, "kinds": kinds}
+    values = {"memory_id": entry.id, "version": entry.version, "content": content, "kinds": STANDING}
     if not await scoped.tuples(_SQL["rewrite"], values):
         return False
     if vector is not None:
@@ -171,7 +179,7 @@ async def rewrite(
 
 async def protect(scoped: ScopedTransaction, entry: LedgerEntry) -> bool:
     """Protects a core memory; False where it is not as it was read."""
-    ((done,),) = await scoped.tuples(_SQL["protect"], {"memory_id": entry.id, "version": entry.version})
+    ((done,),) = await scoped.call("protect_in_refinement", entry.id, entry.version)
     return bool(done)
 
 
@@ -179,12 +187,6 @@ async def originals(scoped: ScopedTransaction, claim: Claim, entry: LedgerEntry)
     """What a memory said when the session began, and whom it is about; of a merged one all that went into it."""
     values = {"ids": [entry.id], "id": claim.id}
     return [(content, subject) for content, subject in await scoped.tuples(_SQL["originals"], values)]
-
-
-async def count_removed(scoped: ScopedTransaction, claim: Claim, memories: int) -> tuple[int, int]:
-    """Counts memories that are taken away: all that were so far, and what there was when the session began."""
-    ((removed, before),) = await scoped.tuples(_SQL["removed"], {**_values(claim), "removed": memories})
-    return int(removed), int(before)
 
 
 async def done(scoped: ScopedTransaction, refinement_id: UUID) -> dict[str, int]:
@@ -217,27 +219,23 @@ async def finish(
     await leases.finish(scoped, claim.lease)
 
 
-async def listed(scoped: ScopedTransaction, keys: Sequence[str] | None, *, most: int) -> list[Refinement]:
-    """Sessions of these scope keys, or of all that the transaction sees, newest first."""
-    values = {"keys": None if keys is None else list(keys), "id": None, "most": most}
-    return await scoped.rows(Refinement, _SQL["listed"], values)
+async def listed(
+    scoped: ScopedTransaction, keys: Sequence[str] | None, *, refinement_id: UUID | None = None, most: int = 1
+) -> list[Refinement]:
+    """Sessions of these scope keys, or of all that the transaction sees, newest first; or the one of this id."""
+    return await scoped.rows(Refinement, _SQL["listed"], {"keys": keys, "id": refinement_id, "most": most})
 
 
 async def one(scoped: ScopedTransaction, refinement_id: UUID) -> Refinement:
     """A session that the transaction sees."""
-    (row,) = await scoped.rows(Refinement, _SQL["listed"], {"keys": None, "id": refinement_id, "most": 1})
+    (row,) = await listed(scoped, None, refinement_id=refinement_id)
     return row
-
-
-async def is_known(scoped: ScopedTransaction, refinement_id: UUID) -> bool:
-    """Whether the transaction sees a session of this id."""
-    return bool(await scoped.rows(Refinement, _SQL["listed"], {"keys": None, "id": refinement_id, "most": 1}))
 
 
 async def operations(scoped: ScopedTransaction, keys: Sequence[str] | None, refinement_id: UUID) -> list[UUID]:
     """What a session did to memories of these scope keys, or of all, as operations."""
-    values = {"keys": None if keys is None else list(keys), "id": refinement_id}
-    return [op_id for (op_id,) in await scoped.tuples(_SQL["operations"], values)]
+    found = await scoped.tuples(_SQL["operations"], {"keys": keys, "id": refinement_id})
+    return [op_id for (op_id,) in found]
 
 
 def _values(claim: Claim) -> dict[str, Any]:

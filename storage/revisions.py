@@ -1,56 +1,56 @@
 """How far each session has been told of changes, and what there is to tell. The caller owns the transaction."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
 from uuid import UUID
 
 from mnemic.policy.recall.delta import EXPLICIT, LONGEST_TEXT, SIGNS
-from mnemic.state.changes import Change, Changes, Known
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
-from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.state.query import Change, Changes, Known
+from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("revisions")
 #: Changes that are told at once: the next recalls tell of the others, so that no backlog keeps a turn waiting (2 s).
 MOST_CHANGES = 1000
 
 
-async def changes(scoped: ScopedTransaction, session_id: str, *, standing: bool) -> Changes:
+async def changes(
+    scoped: ScopedTransaction, session_id: str | None, *, standing: bool, since: int | None = None
+) -> Changes:
     """What happened to the visible memories since the session was told last; writes nothing.
 
     Args:
         session_id: whose cursor counts; a session without one is told of nothing.
         standing: whether the memories that are always in context may be read: consolidations, reflections, core.
+        since: after this seq instead, what their agent did on purpose included.
     """
-    return await _read(scoped, {"session_id": session_id, "since": None, "standing": standing, "explicit": EXPLICIT})
-
-
-async def since(scoped: ScopedTransaction, seq: int, *, standing: bool) -> Changes:
-    """What happened to the visible memories after a seq, what their agent did on purpose included; writes nothing."""
-    return await _read(scoped, {"session_id": None, "since": seq, "standing": standing, "explicit": ()})
-
-
-async def _read(scoped: ScopedTransaction, asked: Mapping[str, Any]) -> Changes:
     values = {
-        **asked,
+        "session_id": session_id,
+        "since": since,
+        "standing": standing,
+        "explicit": list(EXPLICIT) if since is None else [],
         "reader": _reader(scoped.identity),
         "events": list(SIGNS),
-        "explicit": list(asked["explicit"]),
         "longest": 2 * LONGEST_TEXT,  # white space is folded later
         "most": MOST_CHANGES,
     }
-    rows = await scoped.rows(dict, _SQL["changes"], values)
+    rows = await scoped.tuples(_SQL["changes"], values)
     if not rows:
         return Changes(since=None, revision=0)  # the agent has no memory yet
-    told = [row for row in rows if row["seq"] is not None]
-    return Changes(
-        since=rows[0]["seen_seq"],
-        revision=told[-1]["seq"] if len(told) == MOST_CHANGES else rows[0]["head"],
-        changes=tuple(_change(row) for row in told),
-        known={**_known(told, "successor", "successor_"), **_known(told, "memory_id", "")},
-    )
+    found: list[Change] = []
+    # those that may not be seen, or are gone, have no state
+    known: dict[UUID, Known] = {}
+    successors: dict[UUID, Known] = {}
+    for _, _, seq, event, memory_id, category, state, importance, beginning, successor, *of_successor in rows:
+        if seq is not None:
+            found.append(Change(seq, event, memory_id, category))
+        if state:
+            known[memory_id] = Known(state, category, importance, beginning, successor)
+        if of_successor[0]:
+            successors[successor] = Known(*of_successor)
+    head, seen_seq, *_ = rows[0]
+    revision = found[-1].seq if len(found) == MOST_CHANGES else head
+    return Changes(since=seen_seq, revision=revision, changes=tuple(found), known={**successors, **known})
 
 
 async def advance(scoped: ScopedTransaction, session_id: str, revision: int) -> None:
@@ -60,31 +60,11 @@ async def advance(scoped: ScopedTransaction, session_id: str, revision: int) -> 
         InvalidInputError: the agent's history has not come so far; the transaction must not go on.
     """
     values = {"session_id": session_id, "reader": _reader(scoped.identity), "revision": revision}
-    cursor = await scoped.execute(_SQL["advance"], values)
-    row = await cursor.fetchone()
-    if row is None or row[0] < revision:
+    ((head,),) = await scoped.tuples(_SQL["advance"], values)
+    if head < revision:
         raise InvalidInputError("revision: pass on what a recall of this agent has returned; nothing was written")
 
 
 def _reader(identity: Identity) -> str:
     """In one session several people may speak and several roles ask, and none of them sees what the others see."""
     return json.dumps([identity.role, identity.user_id])
-
-
-def _change(row: Mapping[str, Any]) -> Change:
-    return Change(seq=row["seq"], event=row["event"], memory_id=row["memory_id"], category=row["category"])
-
-
-def _known(rows: list[dict[str, Any]], id_column: str, prefix: str) -> dict[UUID, Known]:
-    """The memories that these columns describe; those that may not be seen, or are gone, have no state."""
-    return {
-        row[id_column]: Known(
-            state=row[f"{prefix}state"],
-            category=row[f"{prefix}category"],
-            importance=row[f"{prefix}importance"],
-            beginning=row[f"{prefix}beginning"],
-            successor=row[f"{prefix}successor"],
-        )
-        for row in rows
-        if row[f"{prefix}state"]
-    }

@@ -1,4 +1,4 @@
-"""What agents and scope keys override, and when they were last active."""
+"""What agents and scope keys override, when they were last active, and the tokens that agents used."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -6,9 +6,9 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from mnemic.state.kinds import Usage
 from mnemic.state.records import ScopeSettings
-from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("scopes")
 
@@ -21,8 +21,7 @@ async def scope_settings(scoped: ScopedTransaction) -> dict[str, ScopeSettings]:
 
 async def agent_settings(scoped: ScopedTransaction) -> dict[str, Any]:
     """The agent's overrides; empty for an agent not seen yet."""
-    row = await (await scoped.execute(_SQL["agent_settings"], {})).fetchone()
-    return dict(row[0]) if row else {}
+    return (await first_look(scoped))[0]
 
 
 async def first_look(scoped: ScopedTransaction) -> tuple[dict[str, Any], int]:
@@ -69,6 +68,15 @@ async def count_turn_writes(scoped: ScopedTransaction, key: str, written: int) -
 
     Exact within an operation, which holds the agent's head.
     """
-    cursor = await scoped.execute(_SQL["count_turn_writes"], {"counted_key": key, "written": written})
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+    ((total,),) = await scoped.tuples(_SQL["count_turn_writes"], {"counted_key": key, "written": written})
+    return int(total)
+
+
+async def record_usage(scoped: ScopedTransaction, usage: Usage) -> None:
+    """Adds one step's tokens to today's."""
+    await scoped.execute(_SQL["record_usage"], asdict(usage))
+
+
+async def usage_totals(scoped: ScopedTransaction) -> list[Usage]:
+    """The agent's tokens by step and model."""
+    return await scoped.rows(Usage, _SQL["usage_totals"], {})

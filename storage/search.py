@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 from uuid import UUID
 
-from mnemic.state.identity import split_scope_key
+from pgvector import HalfVector
+
+from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.query import Candidate, CandidateSearch, Links, MemoryQuery
-from mnemic.storage.statements import array_text, load_statements, with_parts
-from mnemic.storage.transaction import ScopedTransaction
-from mnemic.storage.vectors import half_vector
+from mnemic.storage.transaction import ScopedTransaction, array_text, load_statements, with_parts
 
 _SQL = load_statements("search")
 _QUOTED = re.compile(r'"([^"]{2,200})"')
@@ -26,23 +26,24 @@ _COMPANIONS: Final = 20
 async def search_candidates(scoped: ScopedTransaction, search: CandidateSearch) -> tuple[list[Candidate], Links]:
     """What may be among the results, within the visible scope keys, and what each candidate is related to."""
     request = search.request
+    question = "" if request.search_type == "semantic" else request.query.translate(_STRAIGHT)
+    scopes = get_args(Scope) if request.scopes is None else request.scopes
+    wanted = tuple(key for key in scoped.scope_keys if split_scope_key(key)[0] in scopes)
+    on_request = (kind for category, kind in _ON_REQUEST.items() if category in (request.categories or ()))
     values = {
-        **_words(request),
+        "question": question,
+        "phrases": _QUOTED.findall(question),
         **_filters(request, scoped),
         **_sizes(search),
-        "vector": None if search.vector is None else half_vector(search.vector),
+        "vector": None if search.vector is None else HalfVector(list(search.vector)),
         "model": search.model,
-        "scope_keys": array_text(tuple(key for key in scoped.scope_keys if _is_wanted(key, request))),
-        "kinds": array_text(_kinds(request)),
+        "scope_keys": array_text(wanted),
+        "kinds": array_text((*_KINDS, *on_request)),
         "categories": array_text(tuple(search.categories)),
         "w_text": float(search.text),
         "w_meaning": float(search.meaning),
     }
     return _with_links(await scoped.tuples(with_parts(_SQL["search"], *_parts(request)), values))
-
-
-def _kinds(request: MemoryQuery) -> tuple[str, ...]:
-    return *_KINDS, *(kind for name, kind in _ON_REQUEST.items() if name in (request.categories or ()))
 
 
 def _parts(request: MemoryQuery) -> list[str]:
@@ -61,15 +62,6 @@ def _sizes(search: CandidateSearch) -> dict[str, Any]:
         "short": array_text(tuple(name for name, most in search.rag_lengths.items() if most < top_k)),
         "companions": _COMPANIONS,
     }
-
-
-def _is_wanted(key: str, request: MemoryQuery) -> bool:
-    return request.scopes is None or split_scope_key(key)[0] in request.scopes
-
-
-def _words(request: MemoryQuery) -> dict[str, Any]:
-    question = "" if request.search_type == "semantic" else request.query.translate(_STRAIGHT)
-    return {"question": question, "phrases": _QUOTED.findall(question)}
 
 
 def _filters(request: MemoryQuery, scoped: ScopedTransaction) -> dict[str, Any]:

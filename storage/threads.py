@@ -4,11 +4,10 @@ The library's statements run as they are. What is added is whose threads exist f
 trigger keeps one row for each thread in `supervisor_checkpoints`, in the transaction of its checkpoint.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from inspect import isawaitable
-from typing import Any, Final, LiteralString, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -24,9 +23,9 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg import AsyncCursor
 from psycopg.rows import DictRow
 
-from mnemic.state.threads import ThreadStatus
+from mnemic.state.supervisor import ThreadStatus
 from mnemic.storage.database import Database
-from mnemic.storage.statements import load_statements
+from mnemic.storage.transaction import load_statements
 
 _SQL = load_statements("threads")
 #: Of every checkpoint and write: a type that was not allowed comes back as plain data.
@@ -47,7 +46,7 @@ class ThreadOwner(NamedTuple):
 
 
 #: Says whose thread a call is about, by its config; a listing of everything, a deletion and a pruning have none.
-OwnerOf = Callable[[RunnableConfig | None], ThreadOwner | Awaitable[ThreadOwner]]
+OwnerOf = Callable[[RunnableConfig | None], ThreadOwner]
 
 
 class _Call(NamedTuple):
@@ -83,9 +82,8 @@ class ThreadSaver(AsyncPostgresSaver):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """A checkpoint by its id, or the thread's latest; None where there is none."""
-        async with self._about(config) as owner:
-            found = await super().aget_tuple(_inside(config, owner))
-        return _outside_tuple(found, owner) if found else None
+        async with self._about(config) as inside:
+            return await super().aget_tuple(inside)
 
     async def alist(
         self,
@@ -96,12 +94,12 @@ class ThreadSaver(AsyncPostgresSaver):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Checkpoints of a thread, or of all the owner's, newest first."""
-        async with self._about(config) as owner:
-            inside = _inside(config, owner) if config else None
+        async with self._about(config) as inside:
+            listed = super().alist(inside if config else None, filter=filter, before=before, limit=limit)
             # all at once: whoever reads them slowly must not keep a connection meanwhile
-            found = [item async for item in super().alist(inside, filter=filter, before=before, limit=limit)]
+            found = [item async for item in listed]
         for item in found:
-            yield _outside_tuple(item, owner)
+            yield item
 
     async def aput(
         self,
@@ -111,9 +109,9 @@ class ThreadSaver(AsyncPostgresSaver):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Saves a checkpoint, its new values and where its thread stands in one transaction."""
-        async with self._about(config) as owner:
-            saved = await super().aput(_inside(config, owner), checkpoint, metadata, new_versions)
-        return _outside(saved, owner)
+        async with self._about(config) as inside:
+            saved = await super().aput(inside, checkpoint, metadata, new_versions)
+        return _of_thread(saved, str(config["configurable"]["thread_id"]))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -124,8 +122,8 @@ class ThreadSaver(AsyncPostgresSaver):
         """
         is_replaced = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         statement = self.UPSERT_CHECKPOINT_WRITES_SQL if is_replaced else self.INSERT_CHECKPOINT_WRITES_SQL
-        async with self._about(config) as owner:
-            place = _inside(config, owner)["configurable"]
+        async with self._about(config) as inside:
+            place = inside["configurable"]
             ids = place["thread_id"], place["checkpoint_ns"], place["checkpoint_id"]
             rows = self._dump_writes(*ids, task_id, task_path, writes)
             async with self._cursor(pipeline=True) as cursor:
@@ -135,14 +133,8 @@ class ThreadSaver(AsyncPostgresSaver):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What was written to channels that are kept as changes, up to a checkpoint."""
-        if not config["configurable"].get("checkpoint_id"):  # the library would look for the latest as if from outside
-            found = await self.aget_tuple(config)
-            if found is None:
-                return {channel: {"writes": []} for channel in channels}
-            latest = found.config["configurable"]["checkpoint_id"]
-            config = {**config, "configurable": {**config["configurable"], "checkpoint_id": latest}}
-        async with self._about(config) as owner:
-            return await super().aget_delta_channel_history(config=_inside(config, owner), channels=channels)
+        async with self._about(config) as inside:
+            return await super().aget_delta_channel_history(config=inside, channels=channels)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Deletes a thread."""
@@ -151,7 +143,7 @@ class ThreadSaver(AsyncPostgresSaver):
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Deletes the checkpoints that these runs made, so that their threads stand where they stood before."""
         values = {"run_ids": [str(run_id) for run_id in run_ids]}
-        async with self._about(None), self._cursor() as cursor:
+        async with self._own() as (cursor, _):
             await cursor.execute(_SQL["delete_of_runs"], values)
             threads = {"threads": [row["thread_id"] for row in await cursor.fetchall()]}
             for statement in ("delete_unused", "delete_standings", "stand_again"):
@@ -159,9 +151,8 @@ class ThreadSaver(AsyncPostgresSaver):
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copies a thread with its whole history under another id of the same owner, in one transaction."""
-        async with self._about(None) as owner, self._cursor() as cursor:
-            ids = {"source": source_thread_id, "target": target_thread_id}
-            values = {name: f"{owner.prefix}{thread_id}" for name, thread_id in ids.items()}
+        async with self._own() as (cursor, owner):
+            values = {"source": owner.prefix + str(source_thread_id), "target": owner.prefix + str(target_thread_id)}
             await cursor.execute(_SQL["copy"], values)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -172,30 +163,51 @@ class ThreadSaver(AsyncPostgresSaver):
             NotImplementedError: a thread has channels that are kept as changes, which rest on its history.
         """
         if strategy == "delete" and not isinstance(thread_ids, str):
-            values = {"thread_ids": [str(thread_id) for thread_id in thread_ids]}
-            async with self._about(None) as owner, self._cursor() as cursor:
-                await cursor.execute(_SQL["delete"], {**owner._asdict(), **values})
+            async with self._own() as (cursor, owner):
+                values = {**owner._asdict(), "thread_ids": [str(thread_id) for thread_id in thread_ids]}
+                await cursor.execute(_SQL["delete"], values)
             return
-        async with self._about(None, at_once=True) as owner:
-            named = thread_ids if isinstance(thread_ids, str) else [f"{owner.prefix}{each}" for each in thread_ids]
+        prefix = (await self._owner(None)).prefix
+        async with self._about(None, at_once=True):
+            named = thread_ids if isinstance(thread_ids, str) else [f"{prefix}{thread_id}" for thread_id in thread_ids]
             await super().aprune(named, strategy=strategy)
 
     async def statuses(self) -> list[ThreadStatus]:
         """Where the owner's threads stand, the one that moved last first."""
-        async with self._about(None) as owner, self._cursor() as cursor:
+        async with self._own() as (cursor, owner):
             await cursor.execute(_SQL["standings"], owner._asdict())
             return [ThreadStatus(**row) for row in await cursor.fetchall()]
 
+    async def _owner(self, config: RunnableConfig | None) -> ThreadOwner:
+        return self._owner_of(config)
+
     @asynccontextmanager
-    async def _about(self, config: RunnableConfig | None, *, at_once: bool = False) -> AsyncIterator[ThreadOwner]:
-        """While it lasts, cursors see the threads of the config's owner."""
-        found = self._owner_of(config)
-        owner = await found if isawaitable(found) else found
-        token = _CALL.set(_Call(owner.prefix, at_once))
+    async def _about(self, config: RunnableConfig | None, *, at_once: bool = False) -> AsyncIterator[RunnableConfig]:
+        """While it lasts, the library's cursors see the threads of the config's owner; yields the config inside.
+
+        There the thread's id begins with its owner. A call that the library makes of another has such a config already.
+        """
+        if _CALL.get(None):
+            yield config or {}
+            return
+        prefix = (await self._owner(config)).prefix
+        token = _CALL.set(_Call(prefix, at_once))
         try:
-            yield owner
+            yield _of_thread(config, f"{prefix}{config['configurable']['thread_id']}") if config else {}
         finally:
             _CALL.reset(token)
+
+    @asynccontextmanager
+    async def _own(self) -> AsyncIterator[tuple[AsyncCursor[DictRow], ThreadOwner]]:
+        """A transaction in which the owner's threads exist, for what the library has no statement for."""
+        owner = await self._owner(None)
+        async with self._database.threads(owner.prefix) as cursor:
+            yield cursor, owner
+
+    async def _load_checkpoint_tuple(self, value: DictRow) -> CheckpointTuple:
+        """The library's own way to build what it returns; here with the thread's id as its owner knows it."""
+        outside = {**value, "thread_id": value["thread_id"].removeprefix(_CALL.get().prefix)}
+        return await super()._load_checkpoint_tuple(outside)
 
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
@@ -205,27 +217,17 @@ class ThreadSaver(AsyncPostgresSaver):
             yield cursor
 
 
-async def owners(database: Database, thread_id: str) -> list[ThreadOwner]:
-    """Everybody who has a thread of this id, who moved it last first: ids, nothing of what was said.
+async def owners(database: Database, *, thread_id: str | None = None, run_ids: Sequence[str] = ()) -> list[ThreadOwner]:
+    """Everybody who has a thread of this id, who moved it last first, or checkpoints of these runs.
+
+    Ids, nothing of what was said.
 
     Raises:
         DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
     """
-    return await _found(database, _SQL["owners"], {"thread_id": thread_id})
-
-
-async def owners_of_runs(database: Database, run_ids: Sequence[str]) -> list[ThreadOwner]:
-    """Everybody who has checkpoints of these runs.
-
-    Raises:
-        DatabaseUnavailableError: as `owners`.
-    """
-    return await _found(database, _SQL["owners_of_runs"], {"run_ids": list(run_ids)})
-
-
-async def _found(database: Database, statement: LiteralString, values: Mapping[str, Any]) -> list[ThreadOwner]:
+    statement = _SQL["owners_of_runs" if thread_id is None else "owners"]
     async with database.catalog() as connection:
-        found = await connection.execute(statement, values)
+        found = await connection.execute(statement, {"thread_id": thread_id, "run_ids": list(run_ids)})
         return [ThreadOwner(*row) for row in await found.fetchall()]
 
 
@@ -233,20 +235,5 @@ def _quoted(text: str) -> str:
     return text.replace("%", "%25").replace("/", "%2F")
 
 
-def _inside(config: RunnableConfig, owner: ThreadOwner) -> RunnableConfig:
-    """The config with the thread's id as it stands in the tables."""
-    configurable = config["configurable"]
-    return {**config, "configurable": {**configurable, "thread_id": f"{owner.prefix}{configurable['thread_id']}"}}
-
-
-def _outside(config: RunnableConfig, owner: ThreadOwner) -> RunnableConfig:
-    configurable = config["configurable"]
-    thread_id = configurable["thread_id"].removeprefix(owner.prefix)
-    return {**config, "configurable": {**configurable, "thread_id": thread_id}}
-
-
-def _outside_tuple(found: CheckpointTuple, owner: ThreadOwner) -> CheckpointTuple:
-    parent = found.parent_config
-    return found._replace(
-        config=_outside(found.config, owner), parent_config=_outside(parent, owner) if parent else None
-    )
+def _of_thread(config: RunnableConfig, thread_id: str) -> RunnableConfig:
+    return {**config, "configurable": {**config["configurable"], "thread_id": thread_id}}

@@ -10,10 +10,9 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from mnemic.state.errors import InvalidInputError, UnknownOperationError
+from mnemic.state.governance import Operation, PastMemory, Plan, PlanRow, Step
 from mnemic.state.records import Memory
-from mnemic.state.rollback import Operation, PastMemory, Plan, PlanRow, Step
-from mnemic.storage.statements import load_statements
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("time_machine")
 #: Operations that the history of their undoing names by their ids.
@@ -24,7 +23,7 @@ async def operations(
     scoped: ScopedTransaction, keys: Sequence[str] | None, *, session_id: str | None, since: datetime | None, most: int
 ) -> list[Operation]:
     """What was done to memories of these scope keys, newest first; None: of all that the transaction sees."""
-    values = {"keys": _list(keys), "session_id": session_id, "since": since, "most": most}
+    values = {"keys": keys, "session_id": session_id, "since": since, "most": most}
     return [_operation(row) for row in await scoped.rows(dict, _SQL["operations"], values)]
 
 
@@ -32,7 +31,7 @@ async def operations_of_session(
     scoped: ScopedTransaction, keys: Sequence[str] | None, session_id: str, since: datetime
 ) -> list[UUID]:
     """The operations that agents did in a session since a moment."""
-    values = {"keys": _list(keys), "session_id": session_id, "since": since}
+    values = {"keys": keys, "session_id": session_id, "since": since}
     return [op_id for (op_id,) in await scoped.tuples(_SQL["operations_of_session"], values)]
 
 
@@ -49,10 +48,8 @@ async def plan_undo(
     Raises:
         UnknownOperationError: there are none, or one that changed no memory of these scope keys.
     """
-    own = _list(keys)
-    request = {"undone": _named(ops), "cascade": cascade} | ({} if own is None else {"keys": own})
-    values = {"ops": list(ops), "cascade": cascade, "keys": own, "request": Jsonb(request)}
-    plan = await _plan(scoped, "plan_undo", own, request, values)
+    request = {"undone": _named(ops), "cascade": cascade} | ({} if keys is None else {"keys": list(keys)})
+    plan = await _plan(scoped, keys, ops, request)
     if not ops or {row.op_id for row in plan.rows if row.part == "operation"} != set(ops):
         raise UnknownOperationError
     return plan
@@ -69,15 +66,13 @@ async def plan_restore(scoped: ScopedTransaction, key: str, moment: int | dateti
     ((is_divided,),) = await scoped.tuples(_SQL["divided"], {"key": key, "seq": seq})
     if is_divided:
         raise InvalidInputError(f"{seq} lies within an operation: name its last_seq, or what is before its first_seq")
-    request = {"seq": seq, "key": key}
-    own = None if administers else [key]
-    return await _plan(scoped, "plan_restore", own, request, {"key": key, "seq": seq, "request": Jsonb(request)})
+    return await _plan(scoped, None if administers else [key], None, {"seq": seq, "key": key})
 
 
 async def _plan(
-    scoped: ScopedTransaction, name: str, keys: list[str] | None, request: Mapping[str, Any], values: Mapping[str, Any]
+    scoped: ScopedTransaction, keys: Sequence[str] | None, ops: Sequence[UUID] | None, request: Mapping[str, Any]
 ) -> Plan:
-    rows = await scoped.tuples(_SQL[name], {**values, "keys": keys})
+    rows = await scoped.call("plan_rollback", keys, ops, Jsonb(request))
     return Plan(rows=[*map(PlanRow._make, rows)], request=request, keys=keys)
 
 
@@ -90,21 +85,11 @@ async def take_step(
         whole: the rollback that the step is part of; None: it is all of it.
         left: changes that remain after it.
     """
-    values = {
-        "ids": [row.memory_id for row in step.changes],
-        "versions": [row.version for row in step.changes],
-        "seqs": [row.seq for row in step.changes],
-        "orphans": [row.is_orphan for row in step.changes],
-        "links": list(step.links),
-        "keys": _list(plan.keys),
-        "request": Jsonb(plan.request),
-        "whole": whole,
-        "left": left,
-        "op_id": op_id,
-        "actor": scoped.identity.actor,
-    }
-    await scoped.wait_for_head()
-    ((is_done,),) = await scoped.tuples(_SQL["roll_back"], values)
+    changes = [[getattr(row, name) for row in step.changes] for name in ("memory_id", "version", "seq", "is_orphan")]
+    request = Jsonb(plan.request)
+    ((is_done,),) = await scoped.call_with_head(
+        "roll_back", plan.keys, *changes, step.links, request, whole, left, op_id, scoped.identity.actor
+    )
     return bool(is_done)
 
 
@@ -115,7 +100,7 @@ async def seq_of(scoped: ScopedTransaction, key: str, moment: int | datetime) ->
         InvalidInputError: the history has not come so far.
     """
     if isinstance(moment, datetime):
-        ((seq,),) = await scoped.tuples(_SQL["seq_at"], {"key": key, "ts": moment})
+        ((seq,),) = await scoped.call("seq_at", key, moment)
         return int(seq)
     ((newest,),) = await scoped.tuples(_SQL["newest"], {})
     if moment > newest:
@@ -144,7 +129,3 @@ def _named(ops: Sequence[UUID]) -> list[str] | str:
     """Operations as the history names what was undone, in each of its rows: many by a digest."""
     names = sorted(str(op_id) for op_id in ops)
     return names if len(names) <= MOST_NAMED else hashlib.sha256(",".join(names).encode()).hexdigest()
-
-
-def _list(keys: Sequence[str] | None) -> list[str] | None:
-    return None if keys is None else list(keys)

@@ -9,8 +9,8 @@ from langchain_core.tools import StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ValidationError
 
-from mnemic.operations.run.event_loop import run_on_loop
-from mnemic.operations.run.identity import turn_identity
+from mnemic.operations.run.graph import run_on_loop
+from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
 from mnemic.state.checking import first_problem
@@ -58,7 +58,7 @@ def make_tool(
 
     async def call_async(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
-            identity = turn_identity(runtime).model_copy(update={"role": role})
+            identity = identity_of(runtime, in_turn=True).model_copy(update={"role": role})
             state = runtime.state  # where LangGraph's own have the messages; a host's may have none
             found = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
             return await tool.act(Call(await provide(), identity, arguments, found or ()))

@@ -10,14 +10,13 @@ from langchain_core.tools import BaseTool
 
 from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember, remember_procedure
-from mnemic.operations.messages.incoming_message import IncomingMessage
-from mnemic.operations.messages.normalize import INSTRUCTIONS, to_messages
+from mnemic.operations.messages.incoming import INSTRUCTIONS, IncomingMessage, to_messages
 from mnemic.operations.recall.query import query, result_line
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.categories import Categories
-from mnemic.policy.formation.orders import gives_orders
-from mnemic.prompts import explicit, memory_query
-from mnemic.state.explicit import ExplicitScope, ProcedureRequest, RememberRequest
+from mnemic.policy.formation.sharing import gives_orders
+from mnemic.prompts import tools as texts
+from mnemic.state.formation import ExplicitScope, ProcedureRequest, RememberRequest
 from mnemic.state.identity import SUPERVISOR
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, Message
@@ -49,10 +48,15 @@ def make_tools(
     allowed = categories.of_role(role).categories if categories else ()
     writable = categories.writable(role) if categories else ()
     tools = [
-        Tool("memory_query", memory_query.DESCRIPTION, memory_query.query_arguments(allowed), _query),
-        Tool("remember", explicit.REMEMBER, explicit.remember_arguments(writable), _remember),
-        Tool("forget", explicit.FORGET, explicit.ForgetArguments, _forget),
-        Tool("remember_procedure", explicit.REMEMBER_PROCEDURE, explicit.procedure_arguments(), _remember_procedure),
+        Tool("memory_query", texts.DESCRIPTIONS["memory_query"], texts.query_arguments(allowed), _query),
+        Tool("remember", texts.DESCRIPTIONS["remember"], texts.remember_arguments(writable), _remember),
+        Tool("forget", texts.DESCRIPTIONS["forget"], texts.ForgetArguments, _forget),
+        Tool(
+            "remember_procedure",
+            texts.DESCRIPTIONS["remember_procedure"],
+            texts.procedure_arguments(),
+            _remember_procedure,
+        ),
     ]
     names = ("memory_query", *WRITING.get(role, ()))
     return [make_tool(provide, role, tool, loop) for tool in tools if tool.name in names]
@@ -62,7 +66,7 @@ async def _query(call: Call) -> Answer:
     """The artifact is the list of rows that the text shows."""
     request = MemoryQuery.model_validate(call.arguments, from_attributes=True)
     rows = [_row(found, request) for found in await query(call.resources, call.identity, request)]
-    return memory_query.query_answer(rows), rows
+    return texts.query_answer(rows), rows
 
 
 def _row(found: Found, request: MemoryQuery) -> dict[str, Any]:
@@ -86,7 +90,7 @@ async def _remember(call: Call) -> Answer:
     request = RememberRequest(**call.arguments)
     conversation = await _conversation(call, request.scope)
     stored = await remember(call.resources, call.identity, request, conversation)
-    return explicit.remember_answer(stored, request.scope), stored.as_row()
+    return texts.remember_answer(stored, request.scope), stored.as_row()
 
 
 async def _remember_procedure(call: Call) -> Answer:
@@ -94,14 +98,14 @@ async def _remember_procedure(call: Call) -> Answer:
     request = ProcedureRequest(**call.arguments)
     conversation = await _conversation(call, request.scope)
     stored = await remember_procedure(call.resources, call.identity, request, conversation)
-    return explicit.remember_answer(stored, request.scope), stored.as_row()
+    return texts.remember_answer(stored, request.scope), stored.as_row()
 
 
 async def _forget(call: Call) -> Answer:
     """The artifact says whether it was still there."""
     memory_id = call.arguments["id"]
     was_there = await forget(call.resources, call.identity, memory_id, by_model=True)
-    return explicit.forget_answer(memory_id, was_there), {"id": str(memory_id), "forgotten": was_there}
+    return texts.forget_answer(memory_id, was_there), {"id": str(memory_id), "forgotten": was_there}
 
 
 async def _conversation(call: Call, scope: ExplicitScope) -> list[Message]:

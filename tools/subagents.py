@@ -8,9 +8,11 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 from pydantic import Field
 
-from mnemic.operations.run.model_step import agent_models, run_answer_metered
+from mnemic.models.tool_calls import run_answer
+from mnemic.operations.agent_settings import agent_settings
+from mnemic.operations.run.graph import metered
 from mnemic.operations.run.resources import Provider
-from mnemic.policy.text.hygiene import clean_text
+from mnemic.policy.text.shape import clean_text
 from mnemic.prompts.described import Arguments
 from mnemic.prompts.supervise import TASK, UNFINISHED, subagent_description, subagent_prompt
 from mnemic.tools.calling import Answer, Call, Tool, make_tool
@@ -39,9 +41,10 @@ def subagent(provide: Provider, role: str, own: Sequence[BaseTool]) -> BaseTool:
         # what it is told comes from a model, so nothing of it is observed
         task = clean_text(call.arguments["task"])
         messages: list[BaseMessage] = [SystemMessage(subagent_prompt(role)), HumanMessage(task)]
-        _, models = await agent_models(call.resources, call.identity)
+        models = call.resources.models.with_settings(await agent_settings(call.resources, call.identity))
         for _turn in range(MOST_TURNS):
-            answer = await run_answer_metered(call.resources, call.identity, models, own, messages, role)
+            running = run_answer(messages, own, models, role)
+            answer = (await metered(call.resources, call.identity, running)).output
             if not answer.tool_calls:
                 return answer.text, None
             messages.append(answer)

@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import yaml
 
-from mnemic.models import offline
+from mnemic.models.offline import steps as offline
 from mnemic.prompts.conversation import Line
-from mnemic.prompts.decide import DecideInput, KnownFact, NewFact
-from mnemic.prompts.extract_facts import ExtractFactsInput
-from mnemic.prompts.extract_reflections import ExtractReflectionsInput
+from mnemic.prompts.decide import DecideInput, ShownFact
+from mnemic.prompts.extraction import ExtractionInput
 
 _FILE = Path(__file__).parents[2] / "tests" / "models" / "everyday.yaml"
 _BEGAN = datetime(2026, 3, 4, 9, tzinfo=UTC)
@@ -64,9 +63,10 @@ def held_after(batches: Sequence[Sequence[str]]) -> Held:
     for batch in batches:
         moment += timedelta(days=1)
         lines = tuple(Line(number, _SPEAKER, "user", moment, text) for number, text in enumerate(batch, start=1))
-        for draft in offline.extract_facts(ExtractFactsInput(lines, None, "", max_facts=25)).facts:
+        given = ExtractionInput(lines=lines, group=None, guidance="", categories=(), limit=25)
+        for draft in offline.extract_facts(given).facts:
             _decide(held, draft.content, moment)
-        orders = offline.extract_reflections(ExtractReflectionsInput(lines, (), (), None, "")).user
+        orders = offline.extract_reflections(given).user
         held.current.extend(draft.content for draft in orders)
     return held
 
@@ -100,8 +100,8 @@ def summary(*, missed: bool) -> list[str]:
 
 
 def _decide(held: Held, content: str, moment: datetime) -> None:
-    known = tuple(KnownFact(number, text, _BEGAN, 0.8) for number, text in enumerate(held.current, start=1))
-    (decision,) = offline.decide(DecideInput((NewFact(1, content, moment, known),))).decisions
+    known = tuple(ShownFact(number, text, _BEGAN) for number, text in enumerate(held.current, start=1))
+    (decision,) = offline.decide(DecideInput((ShownFact(1, content, moment, known),))).decisions
     if decision.event == "NONE":
         return
     closing = [held.current[number - 1] for number in decision.known]

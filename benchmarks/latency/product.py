@@ -16,17 +16,16 @@ from psycopg.conninfo import make_conninfo
 from benchmarks.latency.embedder import WordEmbedder
 from benchmarks.latency.facts import COMMON, TURNS, Facts, Sayings
 from benchmarks.latency.scripted import ScriptedModels
-from mnemic.operations.recall.access_tracker import AccessTracker
 from mnemic.operations.recall.query import query
-from mnemic.operations.run.resources import Resources, open_resources
+from mnemic.operations.run.resources import AccessTracker, Resources, open_resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, NewMemory, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
-from mnemic.storage.isolation import SERVICE_ROLE
 from mnemic.storage.migrate import migrate
+from mnemic.storage.schema import SERVICE_ROLE
 from mnemic.storage.transaction import ScopedTransaction
 
 AGENT = "bench"

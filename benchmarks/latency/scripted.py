@@ -11,8 +11,7 @@ from langchain_core.runnables import Runnable
 
 from benchmarks.latency.facts import COMMON, TURNS
 from mnemic.models.chat import ChatModels
-from mnemic.prompts.extract_facts import ExtractFactsOutput, FactDraft
-from mnemic.prompts.extract_reflections import ExtractReflectionsOutput
+from mnemic.prompts.extraction import ExtractFactsOutput, ExtractReflectionsOutput, FactDraft
 from mnemic.state.settings import Settings, Tier
 
 _NOTHING = ExtractReflectionsOutput(agent=[], group=[], user=[], session=[], episode="", nothing_else=True)

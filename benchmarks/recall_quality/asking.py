@@ -9,10 +9,11 @@ from benchmarks.recall_quality.baselines import BM25, grep
 from benchmarks.recall_quality.locomo import Conversation, Question
 from benchmarks.recall_quality.metrics import Returned, Score, score
 from benchmarks.recall_quality.storing import Stored
-from mnemic.operations.recall.query import query, search, search_setup
+from mnemic.operations.recall.context import search, search_setup
+from mnemic.operations.recall.query import query
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.recall.ranking import PLAIN
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.recall.scoring import PLAIN
+from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.memory_context import found_line
 from mnemic.state.kinds import SearchType
 from mnemic.state.query import MAX_TOP_K, MemoryQuery

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from benchmarks.recall_quality.locomo import Conversation, Turn
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.search_text import pieces, search_text
+from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory
 from mnemic.storage import inbox, memories

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.corpus.forming import form_corpus
 from benchmarks.recall_quality.locomo import Conversation, Observation, Question
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import count_tokens
 
 #: A core memory is taken at the moment at which it comes to be refined.
 OUTGROWN_TOKENS = 8000

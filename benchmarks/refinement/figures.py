@@ -6,11 +6,9 @@ from uuid import UUID
 
 from benchmarks.recall_quality.porter import stem
 from benchmarks.refinement.refining import Refined
-from mnemic.policy.text.common_words import FUNCTION_WORDS
-from mnemic.policy.text.dates_and_numbers import find_numbers
-from mnemic.policy.text.details import details, missing_details
-from mnemic.policy.text.tokens import count_tokens
-from mnemic.policy.text.words import folded_words
+from mnemic.policy.text.details import details, find_numbers, missing_details
+from mnemic.policy.text.shape import count_tokens
+from mnemic.policy.text.words import FUNCTION_WORDS, folded_words
 
 
 @dataclass(frozen=True, kw_only=True)

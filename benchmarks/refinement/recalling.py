@@ -10,8 +10,7 @@ from benchmarks.recall_quality.metrics import BUDGETS, Returned, Score, mean, sc
 from benchmarks.refinement.refining import Refined
 from mnemic.operations.recall.query import query
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.search_text import search_text
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import count_tokens, search_text
 from mnemic.prompts.memory_context import found_line
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 from benchmarks.refinement.cores import Core, Given
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.shape import search_text
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Memory, NewMemory

@@ -30,8 +30,8 @@ from mnemic.operations.run.resources import open_resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
-from mnemic.storage.isolation import SERVICE_ROLE
 from mnemic.storage.migrate import migrate
+from mnemic.storage.schema import SERVICE_ROLE
 
 _ROOT = Path(mnemic.__file__).resolve().parents[1]
 _ROOMS = ("state", "policy", "prompts", "models", "storage", "operations", "nodes", "tools", "graphs", "service")

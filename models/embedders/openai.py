@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
+from mnemic.models.answers import failure_kind, refuses_request
 from mnemic.models.chat import MAX_RETRIES, openai_endpoint
 from mnemic.models.embedders.base import Vector, unit_vectors
-from mnemic.models.failures import failure_kind, refuses_request
 from mnemic.policy.formation.bands import Bands
 from mnemic.state.errors import ConfigurationError, EmbeddingError, EmbeddingInputError
 from mnemic.state.settings import MAX_DIMENSIONS, Settings
@@ -65,7 +65,11 @@ class OpenAIEmbedder:
         except Exception as error:  # noqa: BLE001 - as for chat models: a provider's errors, and no code of ours in there
             is_refused, problem = refuses_request(error), failure_kind(error)
         else:
-            self._check_length(vectors)
+            if vectors and len(vectors[0]) != self.dimensions:
+                raise EmbeddingError(
+                    f"{self.name} returned {len(vectors[0])} dimensions: the endpoint does not shorten its vectors, "
+                    f"so set MNEMIC_EMBEDDER_DIMENSIONS to what it returns (at most {MAX_DIMENSIONS})"
+                )
             return await asyncio.to_thread(unit_vectors, vectors, texts=len(texts), dimensions=self.dimensions)
         # Raised out here so that the client's error, which may quote what was sent, is not chained to it.
         if is_refused:
@@ -74,10 +78,3 @@ class OpenAIEmbedder:
                 "check MNEMIC_EMBEDDER and MNEMIC_EMBEDDER_DIMENSIONS if every text is refused"
             )
         raise EmbeddingError(f"{self.name} could not be used: {problem}")
-
-    def _check_length(self, vectors: Sequence[Sequence[float]]) -> None:
-        if vectors and len(vectors[0]) != self.dimensions:
-            raise EmbeddingError(
-                f"{self.name} returned {len(vectors[0])} dimensions: the endpoint does not shorten its vectors, "
-                f"so set MNEMIC_EMBEDDER_DIMENSIONS to what it returns (at most {MAX_DIMENSIONS})"
-            )

@@ -1,64 +1,74 @@
-"""Formation: what each new fact does to the facts near it. One call for all; it may name only what it was shown."""
+"""Formation: what is already known near each new fact, and what the new fact does to it."""
 
-from collections.abc import Sequence
+import asyncio
 
 from langgraph.runtime import Runtime
 
-from mnemic.models.steps import DECIDE
-from mnemic.operations.formation.decisions import apply_decisions
-from mnemic.operations.formation.scope_resolver import foreign_tokens
-from mnemic.operations.run.graph import FormationNode
+from mnemic.models.structured import run_step
+from mnemic.operations.formation.decisions import apply_decisions, compare_facts, concerned
+from mnemic.operations.formation.drafts import foreign_tokens
+from mnemic.operations.messages.transcript import speakers
+from mnemic.operations.run.graph import metered
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.model_step import run_step_metered
-from mnemic.operations.run.resources import Provider
-from mnemic.prompts.decide import DecideInput, KnownFact, NewFact
-from mnemic.state.formation import Neighbour
+from mnemic.operations.run.resources import Resources
+from mnemic.prompts.decide import DECIDE, DecideInput, ShownFact
 from mnemic.state.graphs import FormationState
-from mnemic.state.identity import Identity
-from mnemic.state.records import NewMemory
+from mnemic.state.identity import Identity, scope_key
+from mnemic.storage import memories
 
 
-def decide(provide: Provider) -> FormationNode:
-    """ADD, UPDATE, DELETE with the new fact in its place, or NONE."""
+async def find_similar(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
+    """Drops new facts that are known word for word, relates the others, and gathers what a decision is needed on.
 
-    async def decide(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
-        resources = await provide()
-        facts, neighbours = state["facts"], state["neighbours"]
-        ids = {row.new_id for row in neighbours}
-        concerned = [fact for fact in facts if fact.id in ids]
-        output = await run_step_metered(resources, identity_of(runtime), DECIDE, _question(concerned, neighbours))
-        outcome = apply_decisions(
-            facts,
-            concerned,
-            neighbours,
-            output.decisions,
-            deletions=resources.settings.deletions_per_run,
-            foreign=foreign_tokens(state["batch"]),
+    One embedding batch, one query. The facts of one batch are compared with one another, too: who corrects themselves
+    does so in the same breath.
+    """
+    identity = identity_of(runtime)
+    facts, settings = state["facts"], resources.settings
+    vectors = await resources.embedder.embed([fact.search_text for fact in facts])
+    keys = [scope_key("user", user) for user in speakers(state["batch"])]
+    async with resources.database.scoped(identity, also=keys) as scoped:
+        stored = await memories.similar(
+            scoped,
+            [fact.scope_key for fact in facts],
+            vectors,
+            model=resources.embedder.name,
+            most=settings.neighbours,
         )
-        changed = {fact.id for fact in facts if outcome.facts.get(fact.id, fact).content != fact.content}
-        return {
-            "facts": [*outcome.facts.values()],
-            "vectors": {key: vector for key, vector in state["vectors"].items() if key not in changed},
-            "closing": outcome.closings(),
-            "repeated": state["repeated"] + len(facts) - len(outcome.facts),
-            "repeats": [*state["repeats"], *outcome.repeats],
-        }
-
-    return decide
+    # in a thread: 25 facts, each compared with all before it, take 20 ms
+    return await asyncio.to_thread(compare_facts, facts, vectors, stored, resources.embedder.bands, settings)
 
 
-def _question(concerned: Sequence[NewMemory], neighbours: Sequence[Neighbour]) -> DecideInput:
-    return DecideInput(
+async def decide(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
+    """ADD, UPDATE, DELETE with the new fact in its place, or NONE: one call for all facts, of what it was shown."""
+    facts, neighbours = state["facts"], state["neighbours"]
+    question = DecideInput(
         facts=tuple(
-            NewFact(number=number, content=fact.content, dated=fact.valid_from, known=_known(fact, neighbours))
-            for number, fact in enumerate(concerned, start=1)
+            ShownFact(
+                number=number,
+                content=fact.content,
+                dated=fact.valid_from,
+                known=tuple(
+                    ShownFact(number=place, content=old.content, dated=old.dated) for place, old in known.items()
+                ),
+            )
+            for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1)
         )
     )
-
-
-def _known(fact: NewMemory, neighbours: Sequence[Neighbour]) -> tuple[KnownFact, ...]:
-    return tuple(
-        KnownFact(number=number, content=row.fact.content, dated=row.fact.dated, similarity=row.fact.similarity)
-        for number, row in enumerate(neighbours, start=1)
-        if row.new_id == fact.id
+    deciding = run_step(DECIDE, question, resources.models)
+    output = (await metered(resources, identity_of(runtime), deciding)).output
+    outcome = apply_decisions(
+        facts,
+        neighbours,
+        output.decisions,
+        deletions=resources.settings.deletions_per_run,
+        foreign=foreign_tokens(state["batch"]),
     )
+    changed = {fact.id for fact in facts if outcome.facts.get(fact.id, fact).content != fact.content}
+    return {
+        "facts": [*outcome.facts.values()],
+        "vectors": {key: vector for key, vector in state["vectors"].items() if key not in changed},
+        "closing": outcome.closings(),
+        "repeated": state["repeated"] + len(facts) - len(outcome.facts),
+        "repeats": [*state["repeats"], *outcome.repeats],
+    }

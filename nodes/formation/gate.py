@@ -6,66 +6,73 @@ from typing import NamedTuple
 
 from langgraph.runtime import Runtime
 
-from mnemic.operations.formation.daily_quota import writes_left
-from mnemic.operations.messages.speakers import only_speaks
-from mnemic.operations.run.graph import FormationNode
+from mnemic.operations.formation.selection import writes_left
+from mnemic.operations.messages.transcript import only_speaks
+from mnemic.operations.run.graph import formation_lease, holder_of, release_lease_on_error
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.leases import formation_lease, holder_of, returned
-from mnemic.operations.run.resources import Provider
-from mnemic.policy.formation.triggers import facts_of_batch, facts_of_turn, first_turn, formation_reason, turn_reason
-from mnemic.policy.text.tokens import count_tokens, weighted_tokens
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.formation.triggers import (
+    facts_of_batch,
+    facts_of_turn,
+    first_turn,
+    formation_reason,
+    turn_reason,
+    weighted_tokens,
+)
+from mnemic.policy.text.shape import count_tokens
 from mnemic.state.checking import validate
 from mnemic.state.formation import Account, Inbox
-from mnemic.state.graphs import FormationInput, FormationState, Waits
+from mnemic.state.graphs import FormationInput, FormationState, Lease, Waits
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.kinds import FormationReason
 from mnemic.state.records import Message, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes
-from mnemic.storage.leases import Lease
 from mnemic.storage.transaction import ScopedTransaction
 
 
-def gate(provide: Provider) -> FormationNode:
+async def gate(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
     """Due are 45 messages, 1,000 weighted tokens or a cold session, of 4 messages at least; by turn, a user's words.
 
     A caller who insists needs one message. A run that is due takes a lease on the session in the same transaction.
     """
+    identity = identity_of(runtime)
+    request = validate(FormationInput, state)
+    retry, forced = request.get("retry", False), request.get("force", False)
+    async with resources.database.scoped(identity) as scoped:
+        overrides, read_seq = await scopes.first_look(scoped)
+    settings = resources.settings.overridden(overrides)
+    left = await writes_left(resources, identity, settings, retry=retry)
+    run = _Run(
+        lease=formation_lease(identity, holder_of(runtime), retry=retry),
+        settings=settings,
+        forced=forced or retry,
+        by_turn=left is not None,
+    )
 
-    async def gate(state: FormationState, runtime: Runtime[Identity]) -> FormationState:
-        resources = await provide()
-        identity = identity_of(runtime)
-        request = validate(FormationInput, state)
-        retry, forced = request.get("retry", False), request.get("force", False)
-        async with resources.database.scoped(identity) as scoped:
-            overrides, read_seq = await scopes.first_look(scoped)
-        settings = resources.settings.overridden(overrides)
-        left = await writes_left(resources, identity, settings, retry=retry)
-        run = _Run(
-            lease=formation_lease(identity, holder_of(runtime), retry=retry),
-            settings=settings,
-            forced=forced or retry,
-            by_turn=left is not None,
-        )
+    async def act(scoped: ScopedTransaction) -> tuple[_Work, dict[str, ScopeSettings]]:
+        return await _take_up(scoped, run), await scopes.scope_settings(scoped)
 
-        async def act(scoped: ScopedTransaction) -> tuple[_Work, dict[str, ScopeSettings]]:
-            return await _take_up(scoped, run), await scopes.scope_settings(scoped)
-
-        async with returned(resources, identity, run.lease):
-            work, guided = await resources.database.write(identity, act)
-        return {
-            **_nothing_yet(),
-            **_found(work, run),
-            "guidance": _guidance(guided.values(), is_own=only_speaks(work.batch, identity.user_id)),
-            "names": {key: part.name for key, part in guided.items() if part.name},
-            "read_seq": read_seq,
-            "overrides": overrides,
-            "extraction": settings.extraction,
-            "max_facts": (facts_of_turn if left else facts_of_batch)(work.batch, settings),
-            "max_writes": min(left, settings.writes_per_turn) if left else None,
-        }
-
-    return gate
+    async with release_lease_on_error(resources, identity, run.lease):
+        work, guided = await resources.database.write(identity, act)
+    box, taken = work.box, len(work.box.messages)
+    return {
+        **_nothing_yet(),
+        "reason": work.reason,
+        "waits": work.waits,
+        "formed": taken,
+        "pending": box.pending - taken,
+        "set_aside": box.set_aside - (taken if run.takes_set_aside else 0),
+        "lease": run.lease,
+        "batch": [*box.messages],
+        "guidance": _guidance(guided.values(), is_own=only_speaks(box.messages, identity.user_id)),
+        "names": {key: part.name for key, part in guided.items() if part.name},
+        "read_seq": read_seq,
+        "overrides": overrides,
+        "extraction": settings.extraction,
+        "max_facts": (facts_of_turn if left else facts_of_batch)(box.messages, settings),
+        "max_writes": min(left, settings.writes_per_turn) if left else None,
+    }
 
 
 class _Run(NamedTuple):
@@ -83,41 +90,21 @@ class _Run(NamedTuple):
 
 
 class _Work(NamedTuple):
-    """What this run has before it."""
+    """What this run has before it: of the inbox what it takes, and why; else what it waits for."""
 
-    pending: int
-    set_aside: int
+    box: Inbox
     reason: FormationReason | None = None
     waits: Waits | None = None
-    batch: tuple[Message, ...] = ()
-
-    @property
-    def left(self) -> int:
-        """Messages that wait after this run."""
-        return self.pending - len(self.batch)
-
-
-def _found(work: _Work, run: _Run) -> FormationState:
-    return {
-        "reason": work.reason,
-        "waits": work.waits,
-        "formed": len(work.batch),
-        "pending": work.left,
-        "set_aside": work.set_aside - (len(work.batch) if run.takes_set_aside else 0),
-        "lease": run.lease.holder,
-        "batch": [*work.batch],
-    }
 
 
 async def _take_up(scoped: ScopedTransaction, run: _Run) -> _Work:
     box = await _read(scoped, run)
     reason = _reason(box, run)
-    idle = _Work(pending=box.pending, set_aside=box.set_aside)
     if reason is None:
-        return idle
+        return _Work(box._replace(messages=()))
     failed = await leases.claim(scoped, run.lease, run.settings, forced=run.forced)
     if failed is None:
-        return idle._replace(waits=await leases.waits_for(scoped, run.lease))
+        return _Work(box._replace(messages=()), waits=await leases.waits_for(scoped, run.lease))
     if failed >= run.settings.tries and not run.takes_set_aside:
         alone = await _read(scoped, run, failed=failed)
         await inbox.set_aside(scoped, [message.id for message in alone.messages])
@@ -127,8 +114,7 @@ async def _take_up(scoped: ScopedTransaction, run: _Run) -> _Work:
     box = await _read(scoped, run, failed=failed)
     if not box.messages:
         await leases.finish(scoped, run.lease)
-        return _Work(pending=box.pending, set_aside=box.set_aside)
-    return _Work(pending=box.pending, set_aside=box.set_aside, reason=reason, batch=box.messages)
+    return _Work(box, reason if box.messages else None)
 
 
 def _reason(box: Inbox, run: _Run) -> FormationReason | None:
@@ -183,7 +169,7 @@ def _nothing_yet() -> FormationState:
         "facts": [],
         "vectors": {},
         "private": False,
-        "neighbours": [],
+        "neighbours": {},
         "closing": [],
         "repeats": [],
         "reflections": [],

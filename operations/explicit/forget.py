@@ -11,7 +11,7 @@ from mnemic.state.records import Memory
 from mnemic.storage import history, memories
 from mnemic.storage.transaction import ScopedTransaction
 
-REASON = "forget"
+_REASON = "forget"
 
 
 async def forgettable(resources: Resources, identity: Identity, memory_ids: Iterable[UUID]) -> list[Memory]:
@@ -22,8 +22,9 @@ async def forgettable(resources: Resources, identity: Identity, memory_ids: Iter
     """
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
-        found = [await memories.one(scoped, memory_id) for memory_id in dict.fromkeys(memory_ids)]
-    return [memory for memory in found if memory and is_known(memory, allowlist) and _is_forgettable(memory)]
+        found = [await memories.find(scoped, memory_id) for memory_id in dict.fromkeys(memory_ids)]
+    known = [memory for memory in found if memory and is_known(memory, allowlist)]
+    return [memory for memory in known if memory.state in memories.KEPT and _obstacle(memory) is None]
 
 
 async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, by_model: bool = False) -> bool:
@@ -44,16 +45,20 @@ async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, b
     allowlist = resources.categories.of_role(identity.role)
 
     async def act(scoped: ScopedTransaction) -> bool:
-        await scoped.begin_operation(REASON)
-        memory = await memories.one(scoped, memory_id)
+        await scoped.begin_operation(_REASON)
+        memory = await memories.find(scoped, memory_id)
         if memory is None or not is_known(memory, allowlist):
             raise InvalidInputError("no memory of this user or session has this id: look the id up with memory_query")
-        _require_forgettable(memory)
+        if obstacle := _obstacle(memory):
+            raise NotForgottenError(obstacle)
         if memory.state not in memories.KEPT:
             return False
         await memories.see_every_category(scoped)
         if by_model or identity.session_id:
-            await _require_room(resources, scoped)
+            # a conversation that orders the memory about does bounded damage; without a session, an actor's are all one
+            most = resources.settings.forgets_per_session_and_day
+            if await history.done_today(scoped, _REASON) >= most:
+                raise NotForgottenError(f"this session has had {most} memories forgotten today, and that is the most")
         await memories.forget(scoped, memory)
         return True
 
@@ -66,25 +71,12 @@ def is_known(memory: Memory, allowlist: Allowlist) -> bool:
     return memory.category in allowlist.categories and (is_searched or allowlist.standing)
 
 
-def _is_forgettable(memory: Memory) -> bool:
-    try:
-        _require_forgettable(memory)
-    except NotForgottenError:
-        return False
-    return memory.state in memories.KEPT
-
-
-def _require_forgettable(memory: Memory) -> None:
+def _obstacle(memory: Memory) -> str | None:
+    """Why nobody may have it forgotten; None: they may."""
     if memory.protected:
-        raise NotForgottenError("this memory is protected: only an administrator can lift that")
+        return "this memory is protected: only an administrator can lift that"
     if split_scope_key(memory.scope_key)[0] in ("group", "agent"):
-        raise NotForgottenError("this memory is shared with others, and no conversation may take it from them")
+        return "this memory is shared with others, and no conversation may take it from them"
     if memory.kind == "consolidation":
-        raise NotForgottenError("this is the consolidation of everything: it is rewritten, not forgotten")
-
-
-async def _require_room(resources: Resources, scoped: ScopedTransaction) -> None:
-    """A conversation that orders the memory about does bounded damage; without a session, an actor's are all one."""
-    most = resources.settings.forgets_per_session_and_day
-    if await history.done_today(scoped, REASON) >= most:
-        raise NotForgottenError(f"this session has had {most} memories forgotten today, and that is the most")
+        return "this is the consolidation of everything: it is rewritten, not forgotten"
+    return None

@@ -1,26 +1,41 @@
 """What somebody asks to remember: a fact, a core memory, a procedure; under every rule that formation obeys."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
+from uuid import uuid4
 
-from mnemic.operations.explicit.store import Conversation, store_explicit
-from mnemic.operations.formation.scope_resolver import Draft
+from mnemic.models.embedders import Vector
+from mnemic.operations.formation.decisions import band_of_fact, related
+from mnemic.operations.formation.drafts import Draft, ScopeResolver
+from mnemic.operations.messages.transcript import group_name, own_words
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Categories
-from mnemic.policy.text.hygiene import require_text
+from mnemic.policy.text.shape import display_name, require_text, search_text
 from mnemic.policy.text.writing import Problem, check_text
-from mnemic.state.errors import CategoryRefusedError, InvalidInputError
-from mnemic.state.explicit import ProcedureRequest, Remembered, RememberRequest
-from mnemic.state.identity import Identity
+from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError
+from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest, SimilarFact
+from mnemic.state.identity import Identity, scope_key, split_scope_key
+from mnemic.state.kinds import Kind
+from mnemic.state.records import Message, NewMemory
+from mnemic.state.settings import Settings
+from mnemic.storage import history, memories, scopes
+from mnemic.storage.transaction import ScopedTransaction
+
+#: The conversation that a model has before it; None: no model speaks, the text is the caller's own word.
+Conversation = Sequence[Message] | None
 
 #: As long as a reflection; each one is in every prompt.
-MAX_CORE_CHARS: Final = 500
-PROCEDURAL: Final = "procedural"
+_MAX_CORE_CHARS: Final = 500
+_PROCEDURAL: Final = "procedural"
 _PROCEDURE_IMPORTANCE: Final = 3
 #: `1.`, `2)`, `Step 3:` or a bullet, which the numbers here replace.
 _MARK = re.compile(r"^(?:step\s+)?\d{1,2}\s?[.):]\s+|^[-*•]\s+", re.IGNORECASE)
+#: Ours, and nothing that anybody would have said.
+_STEP_NUMBER = re.compile(r"^\d+\. ", re.MULTILINE)
 _TOO_LONG: Final = "it is too long: say one thing, a fact in at most 30 words and 280 characters, and the rest apart"
 _HOW_TO: Final[Mapping[Problem, str]] = MappingProxyType(
     {
@@ -63,9 +78,7 @@ async def remember(
         provenance="asserted",
     )
     allowed = resources.categories.of_role(identity.role).categories
-    return await store_explicit(
-        resources, identity, draft, kind=request.kind, conversation=conversation, categories=allowed
-    )
+    return await _store(resources, identity, draft, kind=request.kind, conversation=conversation, categories=allowed)
 
 
 async def remember_procedure(
@@ -87,14 +100,13 @@ async def remember_procedure(
     draft = Draft(
         scope=request.scope,
         text=_procedure(request),
-        category=PROCEDURAL,
+        category=_PROCEDURAL,
         importance=_PROCEDURE_IMPORTANCE,
         private=False,
         provenance="asserted",
     )
-    return await store_explicit(
-        resources, identity, draft, kind="procedure", conversation=conversation, categories=[*allowed, PROCEDURAL]
-    )
+    known = [*allowed, _PROCEDURAL]
+    return await _store(resources, identity, draft, kind="procedure", conversation=conversation, categories=known)
 
 
 def _require_writable(categories: Categories, role: str, request: RememberRequest) -> None:
@@ -115,7 +127,7 @@ def _sentence(request: RememberRequest) -> str:
         raise InvalidInputError(f"content cannot be kept as it is written: {_HOW_TO[verdict.problem]}")
     text = verdict.text or ""
     # what a formation would cut off, whoever asked can say better
-    if len(text.split()) < len(given.split()) or (request.kind == "core" and len(text) > MAX_CORE_CHARS):
+    if len(text.split()) < len(given.split()) or (request.kind == "core" and len(text) > _MAX_CORE_CHARS):
         raise InvalidInputError(f"content cannot be kept as it is written: {_TOO_LONG}")
     return text
 
@@ -132,3 +144,116 @@ def _procedure(request: ProcedureRequest) -> str:
 
 def _line(text: str, what: str) -> str:
     return " ".join(require_text(text, what=what).split())
+
+
+async def _store(
+    resources: Resources,
+    identity: Identity,
+    draft: Draft,
+    *,
+    kind: Kind,
+    conversation: Conversation,
+    categories: Sequence[str],
+) -> Remembered:
+    """Stores a text that is fit to be a memory, or names the one that says the same.
+
+    What is near is looked up within the operation, which holds the agent's head: of equal writes at once, one stores.
+
+    Args:
+        draft: the text, and the scope it is wanted in.
+        kind: what it becomes.
+        conversation: see `Conversation`.
+        categories: those that the role may know of: no other memory counts as known or near.
+
+    Raises:
+        InvalidInputError: there is nobody whose memory it could be, or the agent has that half of memory switched off.
+        EmbeddingError: it could not be embedded; nothing was written.
+    """
+    new = _memory(identity, draft, kind, conversation, datetime.now(UTC))
+    vectors = await resources.embedder.embed([new.search_text]) if kind in memories.INDEXED else []
+
+    async def act(scoped: ScopedTransaction) -> Remembered:
+        await scoped.begin_operation("remember_procedure" if kind == "procedure" else "remember")
+        await scopes.enter_agent(scoped)
+        if conversation is not None:
+            await _require_room(resources.settings, scoped)
+        # off also stops forming: what nobody will be shown is not taken for remembered
+        switch = "always_in_context" if kind == "core" else "rag"
+        if not getattr(resources.settings.overridden(await scopes.agent_settings(scoped)), switch):
+            raise InvalidInputError(f"this agent keeps no memory of the kind {kind}: its setting {switch} is off")
+        return await _store_unless_known(resources, scoped, new, vectors)
+
+    return await resources.database.write(identity, act, categories=categories)
+
+
+async def _require_room(settings: Settings, scoped: ScopedTransaction) -> None:
+    """A conversation that orders the memory about does bounded damage; what the host itself keeps is its own affair."""
+    most = settings.remembers_per_session_and_day
+    if await history.done_today(scoped, "remember", "remember_procedure") >= most:
+        raise NotRememberedError(f"this session has had {most} memories kept today, and that is the most")
+
+
+async def _store_unless_known(
+    resources: Resources, scoped: ScopedTransaction, new: NewMemory, vectors: Sequence[Vector]
+) -> Remembered:
+    near: list[SimilarFact] = []
+    if new.kind == "fact":  # every other kind is unique by its text alone
+        model, most = resources.embedder.name, resources.settings.neighbours
+        near = await memories.similar(scoped, [new.scope_key], vectors, model=model, most=most)
+    bands = {old.id: band_of_fact(new.content, old, resources.embedder.bands) for old in near}
+    known_id = next((old.id for old in near if bands[old.id] == "auto"), None)
+    if known_id is None:
+        memory = replace(new, relations=related(near, resources.embedder.bands, resources.settings))
+        vector = dict(zip([new.id], vectors, strict=False))
+        if await memories.insert(scoped, [memory], model=resources.embedder.name, vectors=vector, run_id=None):
+            await scopes.touch(scoped, [new.scope_key])
+            replaceable = tuple(old for old in near if bands[old.id] == "check" and not old.protected)
+            return Remembered(id=new.id, scope_key=new.scope_key, near=replaceable)
+        twin = (await memories.twins(scoped, [new])).get(new.id)
+        known_id = twin.id if twin else None
+    if known_id and new.private:  # what is said in confidence now is private from now on
+        await memories.make_private(scoped, known_id)
+    return Remembered(id=known_id, scope_key=new.scope_key, known=True)
+
+
+def _memory(identity: Identity, draft: Draft, kind: Kind, conversation: Conversation, now: datetime) -> NewMemory:
+    key = _scope_key(identity, draft, conversation, now)
+    scope, owner = split_scope_key(key)
+    subject = display_name(owner)
+    return NewMemory(
+        id=uuid4(),
+        kind=kind,
+        scope_key=key,
+        category=draft.category,
+        content=draft.text,
+        search_text=search_text(now, subject, draft.text),
+        subject=subject,
+        subject_user_id=owner if scope == "user" else None,
+        importance=draft.importance,
+        private=draft.private,
+        provenance=draft.provenance,
+        valid_from=now,
+        source_session_id=identity.session_id,
+    )
+
+
+def _scope_key(identity: Identity, draft: Draft, conversation: Conversation, now: datetime) -> str:
+    """The user's scope key, or the wider one that is wanted where the gate of formation lets it pass."""
+    own = scope_key("user", identity.user_id) if identity.user_id else ""
+    batch = conversation
+    if batch is None:  # line by line: whether it is personal or gives orders is looked at, whose word it is not
+        word = Message(
+            id=uuid4(),
+            session_id=identity.session_id or "",
+            role="user",
+            author=display_name(identity.user_id or identity.agent_id),
+            user_id=identity.user_id,
+            content=draft.text,
+            said_at=now,
+        )
+        batch = [replace(word, content=line) for line in draft.text.splitlines()]
+    resolver = ScopeResolver(batch, identity, group_name(identity, {}), has_read_more=conversation is not None)
+    key = resolver.resolve(draft._replace(text=_STEP_NUMBER.sub("", draft.text)), own_words(batch), fallback=own)
+    if not key:
+        raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")
+    return key

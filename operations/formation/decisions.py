@@ -1,19 +1,122 @@
-"""What the answers of the decision step do to the new facts. Pure; whatever cannot be trusted becomes ADD."""
+"""What new facts do to the facts near them: what they repeat, what a decision is needed on, and what it brings. Pure.
 
-from collections.abc import Iterable, Sequence, Set
+Whatever cannot be trusted of a decision becomes ADD.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import count
+from operator import mul
 from uuid import UUID
 
-from mnemic.operations.formation.selection import repeat
-from mnemic.policy.formation.orders import steers
-from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_personal
+from mnemic.policy.formation.bands import Band, Bands, band_of_pair
+from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_personal, steers
 from mnemic.policy.text.details import missing_details
-from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.shape import search_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.decide import Decision
-from mnemic.state.formation import Closing, Neighbour, Repeat
+from mnemic.state.formation import Closing, Repeat, SimilarFact
+from mnemic.state.graphs import FormationState
 from mnemic.state.identity import split_scope_key
-from mnemic.state.records import NewMemory
+from mnemic.state.records import NewMemory, Relation
+from mnemic.state.settings import Settings
+
+#: By the id of a new fact: those in its check band, so that a decision is needed.
+Neighbours = Mapping[UUID, Sequence[SimilarFact]]
+
+
+def compare_facts(
+    facts: Sequence[NewMemory],
+    vectors: Sequence[Sequence[float]],
+    stored: Sequence[SimilarFact],
+    bands: Bands,
+    settings: Settings,
+) -> FormationState:
+    """Compares the facts of a batch, in the order they were said, with those that are stored and with one another.
+
+    What comes of it are the facts that are not known yet, with their vectors, what lies so near them that a decision is
+    needed, and what the others repeat.
+
+    Args:
+        facts: the new ones.
+        vectors: theirs, of length 1.
+        stored: what is known near each.
+        bands: of the embedder.
+        settings: how many relations a fact gets, and from which similarity on.
+    """
+    fresh: list[NewMemory] = []
+    neighbours: dict[UUID, list[SimilarFact]] = {}
+    repeats: list[Repeat] = []
+    known = [*stored, *_within_batch(facts, vectors)]
+    dropped: set[UUID] = set()
+    for place, fact in enumerate(facts):
+        near = [(band_of_fact(fact.content, old, bands), old) for old in known if old.place == place]
+        if same := [old for band, old in near if band == "auto"]:
+            # said anew after all: what came before it in this batch does not close it
+            neighbours = _without(neighbours, {old.id for old in same})
+            dropped.add(fact.id)
+            repeats += _repeats(fact, same)
+            continue
+        beside = [old for _, old in near if old.id not in dropped]
+        fresh.append(replace(fact, relations=related(beside, bands, settings)))
+        neighbours[fact.id] = [old for band, old in near if band == "check" and not old.protected]
+    return {
+        "facts": fresh,
+        "repeated": len(dropped),
+        "repeats": repeats,
+        "vectors": {fact.id: [*vector] for fact, vector in zip(facts, vectors, strict=True) if fact.id not in dropped},
+        "neighbours": _without(neighbours, dropped),
+    }
+
+
+def _without(neighbours: Neighbours, gone: Set[UUID]) -> dict[UUID, list[SimilarFact]]:
+    left = {new_id: [old for old in near if old.id not in gone] for new_id, near in neighbours.items()}
+    return {new_id: near for new_id, near in left.items() if near}
+
+
+def _repeats(new: NewMemory, known: Iterable[SimilarFact]) -> list[Repeat]:
+    return [Repeat(new=new, known_id=old.id, scope_key=new.scope_key, is_stored=old.is_stored) for old in known]
+
+
+def band_of_fact(content: str, old: SimilarFact, bands: Bands) -> Band:
+    """The same sentence is the same fact, however far its date takes the vectors apart."""
+    if content == old.content:
+        return "auto"
+    return band_of_pair(content, old.content, old.similarity, bands)
+
+
+def related(near: Iterable[SimilarFact], bands: Bands, settings: Settings) -> tuple[Relation, ...]:
+    """Relations of a new fact to its nearest neighbours, strongest first."""
+    least = bands.fallback if settings.link_min is None else settings.link_min
+    strong = [old for old in near if old.similarity >= least]
+    nearest = sorted(strong, key=lambda old: -old.similarity)[: settings.neighbours]
+    # of rounded vectors a cosine may come out above 1
+    return tuple(Relation(to_id=old.id, strength=min(1.0, old.similarity)) for old in nearest)
+
+
+def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Sequence[float]]) -> list[SimilarFact]:
+    return [
+        SimilarFact(
+            place=later,
+            id=fact.id,
+            version=0,
+            content=fact.content,
+            dated=fact.valid_from,
+            protected=False,
+            private=fact.private,
+            importance=fact.importance,
+            similarity=sum(map(mul, vectors[earlier], vectors[later])),
+        )
+        for later in range(len(facts))
+        for earlier, fact in enumerate(facts[:later])
+        if fact.scope_key == facts[later].scope_key
+    ]
+
+
+def concerned(facts: Iterable[NewMemory], neighbours: Neighbours) -> list[tuple[NewMemory, dict[int, SimilarFact]]]:
+    """The facts that a decision is needed on, each with what it may name, numbered through the whole prompt."""
+    numbers = count(1)
+    return [(fact, {next(numbers): old for old in neighbours[fact.id]}) for fact in facts if neighbours.get(fact.id)]
 
 
 @dataclass
@@ -22,24 +125,50 @@ class Outcome:
 
     #: By id, in order; a repeated fact is gone, a changed one replaced.
     facts: dict[UUID, NewMemory]
+    #: How many more facts contradictions may close.
+    deletions: int
     #: By the id of what is closed.
     closing: dict[UUID, Closing] = field(default_factory=dict)
-    deletions: int = 0
     #: What the facts that are gone repeat.
     repeats: list[Repeat] = field(default_factory=list)
 
     def closings(self) -> list[Closing]:
         """Closings of which both ends exist: a new fact may have been dropped after it was named."""
-        return [row for row in self.closing.values() if row.new_id in self.facts and self._exists(row)]
+        rows = [row for row in self.closing.values() if row.is_stored or row.old_id in self.facts]
+        return [row for row in rows if row.new_id in self.facts]
 
-    def _exists(self, row: Closing) -> bool:
-        return row.is_stored or row.old_id in self.facts
+    def allowed(self, named: Sequence[SimilarFact]) -> list[SimilarFact]:
+        """As many as the run may still delete."""
+        allowed = list(named[: self.deletions])
+        self.deletions -= len(allowed)
+        return allowed
+
+    def close(self, named: Sequence[SimilarFact], replacement: NewMemory, shown: Iterable[SimilarFact]) -> None:
+        """The named facts make room for the replacement, unless another fact says the same, which is never stored.
+
+        Args:
+            named: what is closed.
+            replacement: what is true now.
+            shown: the known facts near it.
+        """
+        batch = (row for row in self.facts.values() if row.scope_key == replacement.scope_key)
+        twins = {*(old.content for old in shown), *(row.content for row in batch if row.id != replacement.id)}
+        if not named or replacement.content in twins:
+            return
+        self.facts[replacement.id] = replacement
+        for old in named:
+            self.closing[old.id] = Closing(
+                old_id=old.id,
+                version=max(old.version, 1),
+                is_stored=old.is_stored,
+                new_id=replacement.id,
+                until=replacement.valid_from,
+            )
 
 
 def apply_decisions(
     facts: Sequence[NewMemory],
-    concerned: Sequence[NewMemory],
-    neighbours: Sequence[Neighbour],
+    neighbours: Neighbours,
     decisions: Iterable[Decision],
     *,
     deletions: int,
@@ -49,59 +178,50 @@ def apply_decisions(
 
     Args:
         facts: all new ones.
-        concerned: those that the step was asked about, in the order of the numbers that it saw.
-        neighbours: in the order of theirs; a decision may name only those of its own fact.
+        neighbours: what lies near them; a decision may name only what does near its own fact.
         decisions: what the step answered.
         deletions: most facts that contradictions may close in this run.
         foreign: what the assistant, tools and pasted documents of the batch tell, as `content_tokens`.
     """
-    outcome = Outcome({fact.id: fact for fact in facts})
+    outcome = Outcome({fact.id: fact for fact in facts}, deletions)
     first = {decision.fact: decision for decision in reversed(list(decisions))}
-    for number, fact in enumerate(concerned, start=1):
+    for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1):
         decision = first.get(number)
-        named = _named(decision, fact, neighbours)
+        named = [old for place, old in known.items() if decision and place in decision.known]
         if decision is None or not named:
             continue
         if decision.event == "NONE":
-            if missing_details([fact.content], " ".join(row.fact.content for row in named)):
+            if missing_details([fact.content], " ".join(old.content for old in named)):
                 continue  # it says more than what it is said to repeat
             del outcome.facts[fact.id]
-            outcome.repeats += [repeat(fact, row.fact.id, is_stored=row.fact.is_stored) for row in named]
+            outcome.repeats += _repeats(fact, named)
         elif decision.event == "DELETE":
-            _close(outcome, _allowed(outcome, named, deletions), fact, neighbours)
+            outcome.close(outcome.allowed(named), fact, known.values())
         elif decision.event == "UPDATE" and (updated := _updated(fact, decision.text, named, foreign)):
-            _close(outcome, _renewed(outcome, named, updated, deletions), updated, neighbours)
+            outcome.close(_renewed(outcome, named, updated), updated, known.values())
     return outcome
 
 
-def _renewed(outcome: Outcome, named: Sequence[Neighbour], updated: NewMemory, deletions: int) -> list[Neighbour]:
+def _renewed(outcome: Outcome, named: Sequence[SimilarFact], updated: NewMemory) -> list[SimilarFact]:
     """What an update closes: the fact it renews, and as many others as may be deleted.
 
     A text that keeps less than half of the words it is said to renew deletes that fact, too, whatever it is called.
     """
-    renews = is_grounded(named[0].fact.content, [updated.content])
-    first = list(named[:1]) if renews else _allowed(outcome, named[:1], deletions)
-    return first and first + _allowed(outcome, named[1:], deletions)
+    renews = is_grounded(named[0].content, [updated.content])
+    first = list(named[:1]) if renews else outcome.allowed(named[:1])
+    return first and first + outcome.allowed(named[1:])
 
 
-def _allowed(outcome: Outcome, named: Sequence[Neighbour], deletions: int) -> list[Neighbour]:
-    """As many as the run may still delete."""
-    allowed = list(named[: deletions - outcome.deletions])
-    outcome.deletions += len(allowed)
-    return allowed
-
-
-def _updated(fact: NewMemory, text: str, named: Sequence[Neighbour], foreign: Set[str]) -> NewMemory | None:
+def _updated(fact: NewMemory, text: str, named: Sequence[SimilarFact], foreign: Set[str]) -> NewMemory | None:
     """The fact with the merged text; None where that brings in what nobody said, or loses what the new fact says.
 
     A text for a group or an agent passes the gate of `policy.formation.sharing` anew: it is not the one that passed.
     """
     checked = check_text(text, kind="fact").text
-    known = " ".join([fact.content, *(row.fact.content for row in named)])
+    known = " ".join([fact.content, *(old.content for old in named)])
     if checked is None or missing_details([checked], known) or missing_details([fact.content], checked):
         return None
-    private = fact.private or any(row.fact.private for row in named)
-    importance = max(fact.importance, *(row.fact.importance for row in named))
+    private = fact.private or any(old.private for old in named)
     is_wide = split_scope_key(fact.scope_key)[0] in ("group", "agent")
     if is_wide and (private or is_personal(checked, fact.category) or steers(checked)):
         return None
@@ -112,38 +232,5 @@ def _updated(fact: NewMemory, text: str, named: Sequence[Neighbour], foreign: Se
         content=checked,
         search_text=search_text(fact.valid_from, fact.subject, checked),
         private=private,
-        importance=importance,
+        importance=max(fact.importance, *(old.importance for old in named)),
     )
-
-
-def _named(decision: Decision | None, fact: NewMemory, neighbours: Sequence[Neighbour]) -> list[Neighbour]:
-    """What the decision names, as far as it was shown for this very fact."""
-    numbers = set(decision.known) if decision else set()
-    shown = enumerate(neighbours, start=1)
-    return [row for number, row in shown if number in numbers and row.new_id == fact.id]
-
-
-def _close(
-    outcome: Outcome, named: Sequence[Neighbour], replacement: NewMemory, neighbours: Iterable[Neighbour]
-) -> None:
-    """The named facts make room for the replacement, unless another fact says the same: such a twin is never stored."""
-    if not named or _has_twin(replacement, outcome, neighbours):
-        return
-    outcome.facts[replacement.id] = replacement
-    for row in named:
-        outcome.closing[row.fact.id] = Closing(
-            old_id=row.fact.id,
-            version=max(row.fact.version, 1),
-            is_stored=row.fact.is_stored,
-            new_id=replacement.id,
-            until=replacement.valid_from,
-        )
-
-
-def _has_twin(fact: NewMemory, outcome: Outcome, neighbours: Iterable[Neighbour]) -> bool:
-    """Whether a known fact shown for this one, or another one of the batch, has the very same text."""
-    shown = (row.fact.content for row in neighbours if row.new_id == fact.id)
-    batch = (
-        other.content for other in outcome.facts.values() if other.id != fact.id and other.scope_key == fact.scope_key
-    )
-    return fact.content in {*shown, *batch}

@@ -1,32 +1,37 @@
-"""Asks a step for drafts, counts what became of them, and tells which messages they account for."""
+"""The drafts of an answer: counted, checked, accounted for, and given the scope that each may have.
+
+A model's word on a wide scope counts only through the gate of `policy.formation.sharing`.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from functools import cached_property
+from typing import NamedTuple
 from uuid import UUID
 
-from mnemic.models.answers import Flaw
-from mnemic.models.steps import In, Step
-from mnemic.operations.run.model_step import run_step_metered
-from mnemic.operations.run.resources import Resources
+from mnemic.operations.messages.transcript import own_words
+from mnemic.policy.formation.sharing import (
+    content_tokens,
+    gives_orders,
+    has_foreign_claims,
+    is_grounded,
+    is_pasted,
+    may_share,
+    steers,
+)
 from mnemic.policy.text.words import folded_words
 from mnemic.policy.text.writing import Verdict
-from mnemic.prompts import repair
-from mnemic.prompts.extract_facts import ExtractFactsOutput
-from mnemic.prompts.extract_observations import ExtractObservationsOutput
-from mnemic.prompts.extract_reflections import ExtractReflectionsOutput
 from mnemic.prompts.loader import Prompt
+from mnemic.prompts.repair import NOTHING, Flaw, unusable_drafts
 from mnemic.state.formation import Account
 from mnemic.state.graphs import FormationState
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, Scope, scope_key
+from mnemic.state.kinds import Provenance
 from mnemic.state.records import Message, NewMemory
 
 #: As many words of the instructions in a row nobody writes by chance.
 _COPIED_WORDS = 5
-
-Answer = TypeVar("Answer", ExtractFactsOutput, ExtractReflectionsOutput, ExtractObservationsOutput)
-Made = TypeVar("Made")
 
 
 @dataclass
@@ -66,11 +71,11 @@ class Drafts:
         """What makes the answer useless: a draft without a source, most of them refused, nothing and no word of it."""
         drafts = self.checks.total()
         if not drafts and not nothing_else:
-            return Flaw(kind="nothing, and no word that there is nothing", advice=repair.NOTHING)
+            return NOTHING
         if not self.refused["no_source"] and 2 * self.refused.total() <= drafts:
             return None
         kind = f"{self.refused.total()} of {drafts} drafts cannot be used ({refusal_summary(self.refused)})"
-        return Flaw(kind=kind, advice=repair.unusable_drafts(self.refused, drafts, self.shown))
+        return Flaw(kind=kind, advice=unusable_drafts(self.refused, drafts, self.shown))
 
     def figures(self) -> FormationState:
         """What is counted; no refusals are left out, for an empty count begins anew."""
@@ -96,50 +101,6 @@ class Drafts:
         return "copied" if f" {' '.join(words)} " in f" {instructions} " else None
 
 
-async def run_drafting_step(
-    resources: Resources,
-    identity: Identity,
-    step: Step[In, Answer],
-    step_input: In,
-    build: Callable[[Answer, Drafts], Made],
-    shown: int,
-) -> tuple[Answer, Drafts, Made]:
-    """The step's answer, what became of its drafts, and what was made of them; a useless answer is repaired once.
-
-    Args:
-        build: makes something of an answer, and counts its drafts.
-        shown: messages that the model is shown.
-
-    Raises:
-        ModelError: as `run_step_metered`.
-    """
-
-    def drafted(answer: Answer) -> tuple[Drafts, Made]:
-        drafts = Drafts(step.prompt, shown)
-        return drafts, build(answer, drafts)
-
-    def check(answer: Answer) -> Flaw | None:
-        return drafted(answer)[0].flaw(answer.nothing_else)
-
-    answer = await run_step_metered(resources, identity, step, step_input, check)
-    drafts, made = drafted(answer)
-    return answer, drafts, made
-
-
-def unfounded(sources: Sequence[Message], *, is_own_word: bool, has_owner: bool) -> str | None:
-    """Why a draft may not rest on the messages it cites.
-
-    Args:
-        is_own_word: whether those who said it may tell such a thing.
-        has_owner: whether there is somebody whose memory it could be.
-    """
-    if not sources:
-        return "no_source"
-    if not is_own_word:
-        return "not_own_words"
-    return None if has_owner else "no_owner"
-
-
 def refusal_summary(refused: Counter[str]) -> str:
     """`2 first_person, 1 too_long`."""
     return ", ".join(f"{count} {problem}" for problem, count in sorted(refused.items()))
@@ -163,3 +124,76 @@ def accounted(batch: Iterable[Message], account: Account) -> set[UUID]:
 def _sources(memories: Iterable[NewMemory]) -> set[UUID]:
     """What they cite; an episode cites nothing."""
     return {source for memory in memories if memory.kind != "episode" for source in memory.source_message_ids}
+
+
+class Draft(NamedTuple):
+    """What is known of a text when its place is decided."""
+
+    scope: Scope
+    text: str
+    category: str
+    importance: int
+    private: bool
+    provenance: Provenance = "asserted"
+
+
+@dataclass(frozen=True)
+class ScopeResolver:
+    """The scope keys for what a batch brings."""
+
+    batch: Sequence[Message]
+    identity: Identity
+    #: The display name of the run's one group.
+    group: str | None
+    #: Whether who writes the texts has read more than the batch: what it recalled, its instructions, summaries. Then
+    #: only what users said is shared, and not all that nobody else in the batch said.
+    has_read_more: bool = False
+
+    def resolve(self, draft: Draft, sources: Sequence[Message], *, fallback: str) -> str:
+        """The scope key: group or agent where the draft says so and the gate lets it pass, else the fallback.
+
+        A group's memory needs exactly one group in the identity; with several nobody has said which is meant. Nothing
+        is shared of a batch in which anybody orders the memory about: the model has read it, whatever it cites.
+        """
+        wide = self._wide_key(draft.scope)
+        if wide is None or self._is_ordered:
+            return fallback
+        if not may_share(
+            text=draft.text,
+            category=draft.category,
+            private=draft.private,
+            importance=draft.importance,
+            provenance=draft.provenance,
+            from_user_words=bool(sources) and all(message.role == "user" for message in sources),
+            from_pasted_text=any(is_pasted(message.content) for message in sources),
+        ):
+            return fallback
+        contents = [message.content for message in sources]
+        known = [*contents, *self.identity.group_ids, self.group or "", *(message.author for message in sources)]
+        if any(map(steers, contents)) or not is_grounded(draft.text, known):
+            return fallback
+        own, claimed = content_tokens("\n".join(known)), content_tokens(draft.text)
+        is_foreign = bool(claimed - own) if self.has_read_more else has_foreign_claims(claimed, own, self._foreign)
+        return fallback if is_foreign else wide
+
+    @cached_property
+    def _is_ordered(self) -> bool:
+        return any(gives_orders(text) for message in self.batch for text in (message.content, message.author))
+
+    @cached_property
+    def _foreign(self) -> frozenset[str]:
+        return foreign_tokens(self.batch)
+
+    def _wide_key(self, scope: Scope) -> str | None:
+        if scope == "agent":
+            return scope_key("agent", self.identity.agent_id)
+        if scope == "group" and len(self.identity.group_ids) == 1:
+            return scope_key("group", self.identity.group_ids[0])
+        return None
+
+
+def foreign_tokens(batch: Iterable[Message]) -> frozenset[str]:
+    """What the assistant, tools and pasted documents tell, as `content_tokens` has it."""
+    batch = list(batch)
+    own = {message.id for message in own_words(batch)}
+    return content_tokens("\n".join(message.content for message in batch if message.id not in own))

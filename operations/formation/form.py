@@ -1,20 +1,17 @@
 """Formation of what a session has pending, run after run, now or while the application goes on; consolidation."""
 
 import logging
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from langgraph.pregel import Pregel
 
-from mnemic.operations.messages.speakers import session_of
-from mnemic.operations.run.graph import run_graph
-from mnemic.operations.run.leases import formation_lease, returned
+from mnemic.operations.run.graph import formation_lease, release_lease_on_error, run_graph
+from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
-from mnemic.state.graphs import ConsolidationResult, FormationOutput
+from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease
 from mnemic.state.identity import Identity
-from mnemic.storage.leases import Lease
 
 FormationGraph = Pregel[Any, Identity, Any, Any]
 ConsolidationGraph = Pregel[Any, Identity, Any, Any]
@@ -31,8 +28,10 @@ async def form_pending(
     runs: list[FormationOutput] = []
     overtaken = 0
     while True:
+        lease = formation_lease(identity, uuid4(), retry=retry)
         try:
-            run = await _form_once(resources, graph, identity, force=force, retry=retry)
+            async with release_lease_on_error(resources, identity, lease):
+                run = await run_graph(graph, {"force": force, "retry": retry}, identity, lease.holder)
         except ConcurrentChangeError:
             overtaken += 1
             if overtaken == OVERTAKEN:
@@ -42,16 +41,6 @@ async def form_pending(
             runs.append(run)
         if run["reason"] is None:
             return runs
-
-
-async def _form_once(
-    resources: Resources, graph: FormationGraph, identity: Identity, *, force: bool, retry: bool
-) -> FormationOutput:
-    run_id = uuid4()
-    request = {"force": force, "retry": retry}
-    async with returned(resources, identity, formation_lease(identity, run_id, retry=retry)):
-        run: FormationOutput = await run_graph(graph, request, identity, run_id)
-    return run
 
 
 def formation_name(identity: Identity) -> tuple[str, str, str]:
@@ -64,28 +53,28 @@ def formation_name(identity: Identity) -> tuple[str, str, str]:
 
 
 def form_later(resources: Resources, graph: FormationGraph, identity: Identity) -> None:
-    """Begins to form what is due, and does not wait for it.
+    """Begins to form what is due, and does not wait for it; what goes wrong is logged, and the messages stay pending.
 
     Raises:
         InvalidInputError: the identity has no session.
     """
-    resources.background.begin(formation_name(identity), partial(_form_due, resources, graph, identity))
 
+    async def form_due() -> None:
+        try:
+            await form_pending(resources, graph, identity, force=False, retry=False)
+        except MnemicError as error:
+            _LOG.warning("what is pending was not formed, and stays pending: %s", error)
 
-async def _form_due(resources: Resources, graph: FormationGraph, identity: Identity) -> None:
-    """A formation that nobody waits for: what goes wrong is logged, and the messages stay pending."""
-    try:
-        await form_pending(resources, graph, identity, force=False, retry=False)
-    except MnemicError as error:
-        _LOG.warning("what is pending was not formed, and stays pending: %s", error)
+    resources.background.begin(formation_name(identity), form_due)
 
 
 async def consolidate(
     resources: Resources, graph: ConsolidationGraph, identity: Identity, scope_key: str, *, force: bool
 ) -> ConsolidationResult:
     """One run of the consolidation graph; its lease is given back where the run fails."""
-    run_id = uuid4()
-    given = {"scope_key": scope_key, "force": force}
-    async with returned(resources, identity, Lease(work="consolidation", scope_key=scope_key, holder=run_id)):
-        result: ConsolidationResult = await run_graph(graph, given, identity, run_id)
+    lease = Lease(work="consolidation", scope_key=scope_key, holder=uuid4())
+    async with release_lease_on_error(resources, identity, lease):
+        result: ConsolidationResult = await run_graph(
+            graph, {"scope_key": scope_key, "force": force}, identity, lease.holder
+        )
     return result

@@ -1,13 +1,17 @@
-"""What a run stores of its new memories: how many, how related, and what repeats what is known already. Pure."""
+"""What a run stores of its new memories: how many, how related, and what repeats what is known already."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 from uuid import UUID
 
+from mnemic.operations.messages.transcript import speakers
+from mnemic.operations.run.identity import session_of
+from mnemic.operations.run.resources import Resources
 from mnemic.state.formation import Closing, Repeat
-from mnemic.state.identity import scope_key
-from mnemic.state.records import Memory, Message, NewMemory, Relation
+from mnemic.state.identity import Identity, scope_key
+from mnemic.state.records import Message, NewMemory
+from mnemic.state.settings import Settings
+from mnemic.storage import inbox, scopes
 
 
 def most_important(new: Sequence[NewMemory], most: int) -> list[NewMemory]:
@@ -28,60 +32,30 @@ def within_cap(
     if most is None or len(new) <= most:
         return [*new], [*closing]
     successors = {row.old_id: row.new_id for row in closing}
+
+    def last(memory_id: UUID) -> UUID:
+        """The end of a chain of closings; it has one, for a fact closes only what was said before it."""
+        while memory_id in successors:
+            memory_id = successors[memory_id]
+        return memory_id
+
     made = {memory.id for memory in new}
     kept = most_important([memory for memory in new if memory.id not in successors], most)
     ids = {memory.id for memory in kept}
-    rows = [replace(row, new_id=_last(row.new_id, successors)) for row in closing if row.old_id not in made]
+    rows = [replace(row, new_id=last(row.new_id)) for row in closing if row.old_id not in made]
     return kept, [row for row in rows if row.new_id in ids]
 
 
 def related_to_living(new: Sequence[NewMemory], closing: Sequence[Closing]) -> list[NewMemory]:
     """The memories without relations from or to what the run closes, for that is known by its successor."""
     closed = {row.old_id for row in closing}
-    return [replace(memory, relations=_to_living(memory, closed)) for memory in new]
-
-
-def _to_living(memory: NewMemory, closed: Set[UUID]) -> tuple[Relation, ...]:
-    if memory.id in closed:
-        return ()
-    return tuple(relation for relation in memory.relations if relation.to_id not in closed)
-
-
-def _last(memory_id: UUID, successors: Mapping[UUID, UUID]) -> UUID:
-    """The end of a chain of closings; it has one, for a fact closes only what was said before it."""
-    while memory_id in successors:
-        memory_id = successors[memory_id]
-    return memory_id
-
-
-class Known(NamedTuple):
-    """What a new text may repeat."""
-
-    id: UUID
-    scope_key: str
-    content: str
-    #: Stored before this run, and not a memory of the same run.
-    is_stored: bool
-
-    @classmethod
-    def of(cls, memory: Memory | NewMemory) -> "Known":
-        return cls(memory.id, memory.scope_key, memory.content, isinstance(memory, Memory))
-
-
-def repeat(new: NewMemory, known_id: UUID, *, is_stored: bool, key: str | None = None) -> Repeat:
-    """That this memory was dropped for what is known.
-
-    Args:
-        is_stored: whether that was stored before this run.
-        key: its scope key, where it is not that of the new one.
-    """
-    return Repeat(
-        id=new.id,
-        known_id=known_id,
-        scope_key=key or new.scope_key,
-        is_stored=is_stored,
-        messages=new.source_message_ids,
-    )
+    return [
+        replace(
+            memory,
+            relations=tuple(row for row in memory.relations if memory.id not in closed and row.to_id not in closed),
+        )
+        for memory in new
+    ]
 
 
 def further_sources(
@@ -91,32 +65,46 @@ def further_sources(
 
     What is shared rests on those alone who told it first: who only agrees can be erased without it.
     """
-    speakers = {message.id: message.user_id and scope_key("user", message.user_id) for message in batch}
-    ends = _Ends(repeats, {memory.id for memory in new})
+    own_keys = {message.id: message.user_id and scope_key("user", message.user_id) for message in batch}
+    made = {memory.id for memory in new}
+
+    def ends(row: Repeat, passed: frozenset[UUID] = frozenset()) -> set[UUID]:
+        """What a row leads to that is stored in the end; two may have been taken for repeats of one another."""
+        if row.is_stored or row.known_id in made:
+            return {row.known_id}
+        further = (other for other in repeats if other.new.id == row.known_id and row.known_id not in passed)
+        return {end for other in further for end in ends(other, passed | {row.known_id})}
+
     return sorted(
         {
             (end, message)
             for row in repeats
             if row.scope_key.startswith(("user:", "session:"))
-            for end in ends.of(row, set())
-            for message in row.messages
-            if speakers.get(message, "") in (None, row.scope_key)
+            for end in ends(row)
+            for message in row.new.source_message_ids
+            if own_keys.get(message, "") in (None, row.scope_key)
         }
     )
 
 
-class _Ends:
-    def __init__(self, repeats: Iterable[Repeat], made: set[UUID]) -> None:
-        self._made = made
-        self._by_id: dict[UUID, list[Repeat]] = {}
-        for row in repeats:
-            self._by_id.setdefault(row.id, []).append(row)
+def quota_scope_key(messages: Iterable[Message], identity: Identity) -> str | None:
+    """The scope key on whose day a turn counts: the run's own user, else the turn's first speaker, if one spoke."""
+    user = identity.user_id or next(iter(speakers(messages)), None)
+    return scope_key("user", user) if user else None
 
-    def of(self, row: Repeat, passed: set[UUID]) -> set[UUID]:
-        """What a row leads to that is stored in the end; two may have been taken for repeats of one another."""
-        if row.is_stored or row.known_id in self._made:
-            return {row.known_id}
-        if row.known_id in passed:
-            return set()
-        further = self._by_id.get(row.known_id, ())
-        return {end for next_row in further for end in self.of(next_row, passed | {row.known_id})}
+
+async def writes_left(resources: Resources, identity: Identity, settings: Settings, *, retry: bool) -> int | None:
+    """Memories that turns may still bring today; None where sessions are formed in batches: always, or to midnight."""
+    if settings.formation_mode == "batch":
+        return None
+    messages: tuple[Message, ...] = ()
+    if not identity.user_id:
+        async with resources.database.scoped(identity) as scoped:
+            most = settings.formation_batch_messages
+            messages = (await inbox.read_inbox(scoped, session_of(identity), most=most, set_aside=retry)).messages
+    used, key = 0, quota_scope_key(messages, identity)
+    if key:
+        async with resources.database.scoped(identity, also=[key]) as scoped:
+            used = await scopes.turn_writes_today(scoped, key)
+    left = settings.writes_per_user_and_day - used
+    return left if left > 0 else None

@@ -2,17 +2,27 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from mnemic.operations.governance.actor import Actor
 from mnemic.policy.categories import OWNER
-from mnemic.policy.governance.anchors import MAX_LINE, Anchor, Anchors, contradictions, line_of, read_anchors, signed
-from mnemic.policy.governance.audit_export import first_hash, header_line, row_line
-from mnemic.state.audit import AuditProblem, Head
+from mnemic.policy.governance.audit import (
+    MAX_LINE,
+    Anchor,
+    Anchors,
+    contradictions,
+    first_hash,
+    header_line,
+    read_anchors,
+    row_line,
+    signed,
+)
 from mnemic.state.errors import BrokenAuditError, CategoryRefusedError, ConfigurationError, InvalidInputError
+from mnemic.state.governance import AuditProblem, Head
 from mnemic.state.settings import Settings
 from mnemic.storage import history
 from mnemic.storage.database import Database
@@ -53,7 +63,7 @@ async def anchor(actor: Actor, file: Path, key: str) -> Anchor:
     if head is None:
         raise InvalidInputError(_NO_HISTORY)
     made = signed(key, actor.identity.agent_id, head.seq, head.hash, datetime.now(UTC))
-    await asyncio.to_thread(_append, file, line_of(made))
+    await asyncio.to_thread(_append, file, made.model_dump_json())
     return made
 
 
@@ -77,7 +87,7 @@ async def export(actor: Actor) -> AsyncIterator[str]:
     if who.role != OWNER:
         raise CategoryRefusedError("an export is the person's own view: give the identity the role `owner`")
     async with actor.transaction() as scoped:
-        head = await history.exported_head(scoped) or Head(seq=0, hash=first_hash(who.agent_id))
+        head = await history.head(scoped) or Head(seq=0, hash=first_hash(who.agent_id))
     yield header_line(who.agent_id, who.user_id, own, head)
     for after in range(0, head.seq, PAGE):
         async with actor.transaction() as scoped:
@@ -112,19 +122,14 @@ async def read_file(file: Path, key: str, *, may_miss: bool = False) -> Anchors:
 
 def _read(file: Path, key: str, may_miss: bool) -> Anchors:
     try:
-        return read_anchors(_lines(file), key)
+        with file.open("rb") as opened:
+            return read_anchors(iter(partial(opened.readline, MAX_LINE), b""), key)
     except FileNotFoundError:
         if may_miss:
             return Anchors()
         raise InvalidInputError(f"{file} cannot be read: there is no such file") from None
     except (OSError, ValueError) as error:
         raise _unusable(file, "read", error) from None
-
-
-def _lines(file: Path) -> Iterator[bytes]:
-    with file.open("rb") as opened:
-        while line := opened.readline(MAX_LINE):
-            yield line
 
 
 def _append(file: Path, line: str) -> None:

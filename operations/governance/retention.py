@@ -6,8 +6,8 @@ from typing import Final
 from uuid import UUID
 
 from mnemic.operations.governance.actor import Actor
-from mnemic.state.erasure import Erasure
 from mnemic.state.errors import ConfigurationError, InvalidInputError, UnknownMemoryError
+from mnemic.state.governance import Erasure
 from mnemic.state.identity import scope_key
 from mnemic.storage import erasure, memories
 from mnemic.storage.erasure import Progress
@@ -17,29 +17,28 @@ from mnemic.storage.transaction import ScopedTransaction
 FORGOTTEN_AT_ONCE: Final = 1000
 
 
-async def erase(actor: Actor, memory_ids: Sequence[UUID], *, dry_run: bool, progress: Progress | None) -> Erasure:
-    """Erases memories and messages of the person for good, with what says the same (docs/erasure.md)."""
-    return await _erase(actor, actor.keys or (), memory_ids, dry_run=dry_run, progress=progress)
+async def erase(
+    actor: Actor, memory_ids: Sequence[UUID] | None, *, dry_run: bool, progress: Progress | None
+) -> Erasure:
+    """Erases memories and messages of the person for good, with what says the same (docs/erasure.md).
 
-
-async def erase_person(actor: Actor, *, dry_run: bool, progress: Progress | None) -> Erasure:
-    """Erases all that the agent has of the person.
+    Args:
+        actor: the person concerned.
+        memory_ids: which; None: all that the agent has of the person.
+        dry_run: only tells what would be erased.
+        progress: hears how far it has come.
 
     Raises:
-        InvalidInputError: no user in the identity.
+        InvalidInputError: no user in the identity, where all is to be erased.
     """
-    user_id = actor.identity.user_id
-    if user_id is None:
-        raise InvalidInputError("user_id: erasing a person needs the person's id")
-    return await _erase(actor, [scope_key("user", user_id)], None, dry_run=dry_run, progress=progress)
-
-
-async def _erase(
-    actor: Actor, keys: Sequence[str], ids: Sequence[UUID] | None, *, dry_run: bool, progress: Progress | None
-) -> Erasure:
+    keys: Sequence[str] = actor.keys or ()
+    if memory_ids is None:
+        if actor.identity.user_id is None:
+            raise InvalidInputError("user_id: erasing a person needs the person's id")
+        keys = [scope_key("user", actor.identity.user_id)]
     if dry_run:
-        return await erasure.foretell(actor.database, actor.identity, keys, ids)
-    return await erasure.erase(actor.database, actor.identity, keys, ids, progress)
+        return await erasure.foretell(actor.database, actor.identity, keys, memory_ids)
+    return await erasure.erase(actor.database, actor.identity, keys, memory_ids, progress)
 
 
 async def forget_messages(actor: Actor) -> int:

@@ -22,10 +22,10 @@ from mnemic.state.errors import (
     RollbackStoppedError,
     UnknownOperationError,
 )
+from mnemic.state.governance import Operation, PastMemory, Plan, Rollback, RollbackOptions
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory
 from mnemic.state.refinement import Refinement
-from mnemic.state.rollback import Operation, PastMemory, Plan, Rollback, RollbackOptions
 from mnemic.storage import refinements, time_machine
 from mnemic.storage.database import Database
 from mnemic.storage.memories import STANDING
@@ -33,6 +33,7 @@ from mnemic.storage.transaction import ScopedTransaction
 
 #: Memories and relations that one transaction changes; it holds the agent's head for a fraction of a second.
 STEP: Final = 250
+_NO_REFINEMENT: Final = "no such refinement: `refinements` (`mnemic refinements`) lists them; nothing was written"
 #: How often it is planned, where others change the same memories before the first step.
 PLANS: Final = 3
 
@@ -61,10 +62,11 @@ async def undo(actor: Actor, op_ids: Sequence[UUID], options: RollbackOptions) -
         RollbackStoppedError: a part was done.
     """
 
-    async def plan(scoped: ScopedTransaction) -> Plan:
-        return await time_machine.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
-
-    return await _carry_out(actor, plan, options)
+    return await _carry_out(
+        actor,
+        lambda scoped: time_machine.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade),
+        options,
+    )
 
 
 async def undo_session(actor: Actor, session_id: str, since: datetime, options: RollbackOptions) -> Rollback:
@@ -91,19 +93,13 @@ async def undo_refinement(actor: Actor, refinement_id: UUID, options: RollbackOp
     async def plan(scoped: ScopedTransaction) -> Plan:
         op_ids = await refinements.operations(scoped, actor.keys, refinement_id)
         if not op_ids:
-            is_known = await refinements.is_known(scoped, refinement_id)
-            raise UnknownOperationError(_nothing_to_undo(actor) if is_known else _NO_REFINEMENT)
+            if not await refinements.listed(scoped, None, refinement_id=refinement_id):
+                raise UnknownOperationError(_NO_REFINEMENT)
+            changed = "nothing" if actor.administers else "none of this person's memories"
+            raise UnknownOperationError(f"this refinement changed {changed}: there is nothing to undo")
         return await time_machine.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
 
     return await _carry_out(actor, plan, options)
-
-
-_NO_REFINEMENT: Final = "no such refinement: `refinements` (`mnemic refinements`) lists them; nothing was written"
-
-
-def _nothing_to_undo(actor: Actor) -> str:
-    changed = "nothing" if actor.administers else "none of this person's memories"
-    return f"this refinement changed {changed}: there is nothing to undo"
 
 
 async def restore(actor: Actor, key: str, moment: int | datetime, options: RollbackOptions) -> Rollback:
@@ -119,11 +115,9 @@ async def restore(actor: Actor, key: str, moment: int | datetime, options: Rollb
             "scope_key: a person restores their own user's and session's key; an administrator restores what is "
             "shared (`Administration.restore`, or `mnemic restore` without --user)"
         )
-
-    async def plan(scoped: ScopedTransaction) -> Plan:
-        return await time_machine.plan_restore(scoped, key, moment, administers=actor.administers)
-
-    return await _carry_out(actor, plan, options)
+    return await _carry_out(
+        actor, lambda scoped: time_machine.plan_restore(scoped, key, moment, administers=actor.administers), options
+    )
 
 
 async def as_of(
@@ -184,18 +178,16 @@ async def _take_steps(actor: Actor, plan: Plan) -> UUID | None:
     for step in steps:
         # the first step of a new rollback has the id of the whole
         op_id = rollback_id if not plan.resumed and not done else uuid4()
-        act = partial(
-            time_machine.take_step, plan=plan, step=step, op_id=op_id, whole=whole, left=left - step.size
-        )  # fmt: skip
+        act = partial(time_machine.take_step, plan=plan, step=step, op_id=op_id, whole=whole, left=left - step.size)
         try:
             is_done = await actor.write(act)
         except MnemicError as error:
             if done:
                 raise RollbackStoppedError(rollback_id, done=done, left=left) from error
             raise
+        if not is_done and done:
+            raise RollbackStoppedError(rollback_id, done=done, left=left)
         if not is_done:
-            if done:
-                raise RollbackStoppedError(rollback_id, done=done, left=left)
             return None
         left, done = left - step.size, done + step.size
     return rollback_id

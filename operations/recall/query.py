@@ -1,37 +1,27 @@
-"""The search, and one explicit request for it: the tool `memory_query`, `Mnemic.query`, `mnemic query`."""
+"""What somebody looks up under the role's allowlist: a search, a listing, what happened since, a memory's history."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+from uuid import UUID
 
-from mnemic.models.embedders import Vector
+from mnemic.operations.explicit.forget import is_known
+from mnemic.operations.recall.context import search, search_setup
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.recall.ranking import WEIGHTS, Weights, branch_weights, ranking_context
-from mnemic.policy.recall.scoring import ranked, reciprocal
-from mnemic.policy.text.hygiene import clean_question, clip_text
-from mnemic.policy.text.tokens import count_tokens, fit
-from mnemic.prompts.memory_query import bullet_line
+from mnemic.policy.recall.delta import bullets
+from mnemic.policy.text.shape import clean_question, clip_text, count_tokens, fit
+from mnemic.prompts.memory_context import bullet_line
 from mnemic.state.errors import EmbeddingError, InvalidInputError
 from mnemic.state.identity import Identity
-from mnemic.state.query import CandidateSearch, MemoryQuery
-from mnemic.state.records import Found
-from mnemic.state.settings import Settings
-from mnemic.storage.search import search_candidates
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.state.kinds import Kind
+from mnemic.state.query import MemoryQuery, Updates
+from mnemic.state.records import Found, HistoryEvent, Memory
+from mnemic.storage import history, memories, revisions
 
 #: Of a kept message, which may have 32,000 characters, a bullet shows the beginning; of a procedure every step counts.
-MESSAGE_CHARS = 500
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchSetup:
-    """What holds for every search of an agent."""
-
-    #: The embedder's name.
-    model: str
-    settings: Settings
-    #: Results of a category, at most.
-    rag_lengths: Mapping[str, int] = field(default_factory=dict)
-    weights: Weights = WEIGHTS
+MESSAGE_CHARS: Final = 500
+#: No history comes so far.
+_END: Final = 2**63 - 1
 
 
 async def query(resources: Resources, identity: Identity, request: MemoryQuery) -> list[Found]:
@@ -49,59 +39,23 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
     categories = resources.categories.requested(identity.role, request.categories)
     if not categories:
         return []
-    request = request.model_copy(update={"query": _question(request)})
-    is_embedded = request.search_type != "text" or request.threshold is not None
-    vector = await _vector(resources, request.query) if is_embedded else None
+    request = request.model_copy(update={"query": clean_question(request.query)})
+    if not request.query:
+        raise InvalidInputError("a search needs a question that says something")
+    vector = None
+    if request.search_type != "text" or request.threshold is not None:
+        try:
+            (vector,) = await resources.embedder.embed([request.query])
+        except EmbeddingError as error:
+            raise EmbeddingError(f'{error}; search_type="text" searches without the embedder') from None
     allowed = resources.categories.of_role(identity.role).categories
     setup = search_setup(resources, resources.settings)
     async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
         found = await search(scoped, setup, request, vector, categories)
-    returned = _within_budget(found, request)
-    resources.note_uses(identity, [item.item_id for item in returned if item.kind != "message"])
-    return returned
-
-
-def search_setup(resources: Resources, settings: Settings) -> SearchSetup:
-    """That of an agent with these settings."""
-    return SearchSetup(model=resources.embedder.name, settings=settings, rag_lengths=resources.categories.rag_lengths)
-
-
-async def search(
-    scoped: ScopedTransaction,
-    setup: SearchSetup,
-    request: MemoryQuery,
-    vector: Sequence[float] | None,
-    categories: Sequence[str],
-) -> list[Found]:
-    """The best entries of the visible scope keys, best first; related memories, at most two, come behind them.
-
-    One statement finds candidates and scores them; what is added to a score, and the order, is policy.
-
-    Args:
-        request: its question is clean, and its categories are allowed.
-        vector: of the question; None searches by text alone. A search by text needs one for its threshold.
-        categories: the only ones that are searched: those the request names, or all that the role may read.
-    """
-    settings, by_rank = setup.settings, setup.settings.fusion == "rrf"
-    weights = branch_weights(setup.weights, request, has_vector=vector is not None, by_rank=by_rank)
-    context = ranking_context(request, scoped.identity.user_id, setup.rag_lengths)
-    candidates, links = await search_candidates(
-        scoped,
-        CandidateSearch(
-            request=request,
-            vector=vector,
-            model=setup.model,
-            categories=categories,
-            rag_lengths=context.rag_lengths,
-            text=weights.text,
-            meaning=weights.meaning,
-            candidates=settings.search_candidates,
-            by_rank=by_rank,
-        ),
-    )
-    if by_rank:
-        candidates = reciprocal(candidates, weights, settings.rrf_k)
-    return ranked(candidates, links, context, weights)
+    if request.budget_tokens is not None:
+        found = fit(found, tokens=lambda item: count_tokens(result_line(item, request)), budget=request.budget_tokens)
+    resources.note_uses(identity, found)
+    return found
 
 
 def result_line(found: Found, request: MemoryQuery) -> str:
@@ -111,21 +65,42 @@ def result_line(found: Found, request: MemoryQuery) -> str:
     return bullet_line(found)
 
 
-def _question(request: MemoryQuery) -> str:
-    words = clean_question(request.query)
-    if not words:
-        raise InvalidInputError("a search needs a question that says something")
-    return words
+async def list_memories(
+    resources: Resources, identity: Identity, kinds: Sequence[Kind], *, limit: int, with_closed: bool
+) -> list[Memory]:
+    """The identity's memories of these kinds, newest first.
+
+    Raises:
+        CategoryRefusedError: the role has no allowlist.
+    """
+    allowlist = resources.categories.of_role(identity.role)
+    readable = [kind for kind in kinds if allowlist.standing or kind not in memories.STANDING]
+    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+        return await memories.living(scoped, readable, most=limit, with_closed=with_closed)
 
 
-async def _vector(resources: Resources, question: str) -> Vector:
-    try:
-        return (await resources.embedder.embed([question]))[0]
-    except EmbeddingError as error:
-        raise EmbeddingError(f'{error}; search_type="text" searches without the embedder') from None
+async def updates_since(resources: Resources, identity: Identity, revision: int | None) -> Updates:
+    """What happened to the identity's memories since a revision; None: nothing but today's revision.
+
+    Raises:
+        CategoryRefusedError: the role has no allowlist.
+    """
+    allowlist = resources.categories.of_role(identity.role)
+    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+        changes = await revisions.changes(
+            scoped, None, since=_END if revision is None else revision, standing=allowlist.standing
+        )
+    return Updates(revision=max(changes.revision, revision or 0), bullets=bullets(changes))
 
 
-def _within_budget(found: list[Found], request: MemoryQuery) -> list[Found]:
-    if request.budget_tokens is None:
-        return found
-    return fit(found, tokens=lambda item: count_tokens(result_line(item, request)), budget=request.budget_tokens)
+async def memory_history(resources: Resources, identity: Identity, memory_id: UUID) -> list[HistoryEvent]:
+    """Everything that happened to one memory, oldest first; empty for one that the role may not read.
+
+    Raises:
+        CategoryRefusedError: the role has no allowlist.
+    """
+    allowlist = resources.categories.of_role(identity.role)
+    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+        memory = await memories.find(scoped, memory_id)
+        is_readable = memory is not None and is_known(memory, allowlist)
+        return await history.of_memory(scoped, memory_id) if is_readable else []

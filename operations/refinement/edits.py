@@ -1,33 +1,41 @@
-"""What an agent may do to its own core memory in a refinement: one function for each tool, each call one operation.
+"""What a refinement's agent may do: one function for each tool, each call one operation; and the session's end.
 
-The answers and the refusals are texts that a model reads.
+The refusals are texts that a model reads, as the answers in `prompts/refinement_tools.py` are.
 """
 
+import logging
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
-from typing import NoReturn
-from uuid import UUID
+from typing import Final, NoReturn
+from uuid import UUID, uuid4
 
-from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession, bracketed, refuse_unknown
-from mnemic.policy.refinement.limits import merged_category
+from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession, refuse_unknown
+from mnemic.policy.refinement import merged_category
 from mnemic.policy.text.details import missing_details
-from mnemic.policy.text.hygiene import MAX_TEXT_BYTES, clean_text, says_nothing
-from mnemic.policy.text.search_text import search_text
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, display_name, says_nothing, search_text
 from mnemic.policy.text.writing import is_degenerate
-from mnemic.prompts.refine import render_found, render_missing
-from mnemic.state.errors import RefinementRefusedError
-from mnemic.state.refinement import LedgerEntry
+from mnemic.prompts import refinement_tools as answers
+from mnemic.prompts.refine import render_found
+from mnemic.prompts.refinement_tools import bracketed
+from mnemic.state.errors import EmbeddingError, RefinementRefusedError
+from mnemic.state.identity import split_scope_key
+from mnemic.state.records import NewMemory
+from mnemic.state.refinement import Ended, LedgerEntry, Refinement
 from mnemic.storage import memories, refinements
 from mnemic.storage.transaction import ScopedTransaction
+
+_LOG = logging.getLogger("mnemic")
+MAX_SUMMARY_CHARS: Final = 500
+_LIMITS: Final[dict[Ended, str]] = {"steps": "turns", "tokens": "tokens", "time": "time"}
 
 
 async def search(session: RefinementSession, query: str, after: date | None, before: date | None) -> str:
     """Core memories of the session's scope key that have one of the words, since and before a day."""
-    words = clean_text(query)
+    since = datetime.combine(after, time(), UTC) if after else None
+    until = datetime.combine(before, time(), UTC) if before else None
 
     async def act(scoped: ScopedTransaction) -> list[LedgerEntry]:
-        ids = await refinements.find(scoped, words, after=_midnight(after), before=_midnight(before))
+        ids = await refinements.find(scoped, clean_text(query), after=since, before=until)
         entries = {entry.id: entry for entry in await refinements.ledger(scoped)}
         return [entries[memory_id] for memory_id in ids if memory_id in entries]
 
@@ -40,11 +48,10 @@ async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], n
     Raises:
         RefinementRefusedError: one of them may not be merged, or the text cannot replace them; nothing was written.
     """
-    text = require_text(new_content)
+    text = _require_text(new_content)
 
     async def act(editor: CoreMemoryEditor) -> tuple[list[LedgerEntry], UUID, list[int]]:
         merged = editor.require_editable(*ids_to_merge)
-        _require_no_consolidation(merged)
         _require_one_person(merged)
         if len(merged) < 2:
             raise RefinementRefusedError("a merge takes at least two memories: use update_memory for a single one")
@@ -57,9 +64,8 @@ async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], n
         return merged, new_id, lost
 
     (merged, new_id, lost), after = await session.run_operation("merge", act)
-    new = session.show(after, new_id)
-    told = f"{bracketed(ids_to_merge)} became [{new.handle}]: {_change(merged, new, lost)}"
-    return f"{told} {session.usage(after)}"
+    lacking = missing_details([entry.content for entry in merged], text)
+    return f"{answers.merged(merged, session.show(after, new_id), lost, lacking)} {_usage(session, after)}"
 
 
 async def update(session: RefinementSession, id: int, content: str) -> str:  # noqa: A002 - the tool's argument
@@ -69,11 +75,11 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
         RefinementRefusedError: it may not be changed, or the text cannot replace it; nothing was written.
         EmbeddingError: the new words could not be embedded; nothing was written.
     """
-    text = require_text(content)
+    text = _require_text(content)
     vector = await _embedded(session, id, text)
 
     async def act(editor: CoreMemoryEditor) -> tuple[LedgerEntry, list[int]]:
-        (entry,) = editor.require_editable(id)
+        (entry,) = editor.require_editable(id, may_be_consolidation=True)
         if entry.content == text:
             raise RefinementRefusedError(f"[{id}] already says exactly this")
         _require_no_longer(text, [entry])
@@ -86,7 +92,8 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
         return entry, lost
 
     (entry, lost), after = await session.run_operation("update", act)
-    return f"[{id}] is changed: {_change([entry], session.show(after, entry.id), lost)} {session.usage(after)}"
+    new = session.show(after, entry.id)
+    return f"{answers.updated(entry, new, lost, missing_details([entry.content], text))} {_usage(session, after)}"
 
 
 async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
@@ -98,9 +105,8 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
 
     async def act(editor: CoreMemoryEditor) -> int:
         (entry,) = editor.require_editable(id)
-        _require_no_consolidation([entry])
         _, left = await editor.count_lost([entry], "")
-        memory = await memories.one(editor.scoped, entry.id)
+        memory = await memories.find(editor.scoped, entry.id)
         if memory is None:
             refuse_unknown(id)
         await memories.see_every_category(editor.scoped)
@@ -109,7 +115,7 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
         return left
 
     left, after = await session.run_operation("delete", act)
-    return f"[{id}] is deleted. You may remove {left} more. {session.usage(after)}"
+    return f"{answers.deleted(id, left)} {_usage(session, after)}"
 
 
 async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
@@ -121,7 +127,6 @@ async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - t
 
     async def act(editor: CoreMemoryEditor) -> UUID:
         (entry,) = editor.require_editable(id)
-        _require_no_consolidation([entry])
         now, most = sum(other.tokens for other in editor.entries.values() if other.protected), session.most_protected
         if now + entry.tokens > most:
             raise RefinementRefusedError(f"[{id}] does not fit: {now} tokens are protected, and at most {most} may be")
@@ -131,27 +136,95 @@ async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - t
 
     memory_id, after = await session.run_operation("protect", act)
     session.show(after, memory_id)
-    return f"[{id}] is protected from now on. {session.usage(after)}"
+    return f"{answers.protected(id)} {_usage(session, after)}"
 
 
-def require_text(content: str) -> str:
-    """The text as it would be stored.
+def _usage(session: RefinementSession, after: Sequence[LedgerEntry]) -> str:
+    return answers.usage(after, session.settings.refinement_target)
+
+
+async def complete(session: RefinementSession, summary: str) -> str:
+    """Ends the session because its agent says so.
 
     Raises:
-        RefinementRefusedError: there is none, it repeats itself, or it is longer than a memory may be.
+        RefinementRefusedError: the summary is empty, repeats itself or is too long; nothing was written.
+        RefinementOverError: the session has ended, or is no longer this run's.
     """
+    text = " ".join(clean_text(summary).split())
+    if len(text) > MAX_SUMMARY_CHARS:
+        raise RefinementRefusedError(f"a summary has at most {MAX_SUMMARY_CHARS} characters: use a sentence or two")
+    await finish(session, "completed", _require_text(text))
+    return answers.ENDED
+
+
+async def finish(session: RefinementSession, ended: Ended, summary: str = "") -> None:
+    """Ends the session in one operation, with a journal memory and a row in the history.
+
+    The figures are the database's, and no word of the summary changes them.
+
+    Raises:
+        RefinementOverError: the session has ended, or is no longer this run's.
+    """
+
+    async def figures(scoped: ScopedTransaction) -> tuple[Refinement, dict[str, int], list[LedgerEntry]]:
+        row = await refinements.one(scoped, session.claim.id)
+        return row, await refinements.done(scoped, session.claim.id), await refinements.ledger(scoped)
+
+    row, counts, after = await session.read(figures)
+    line = _outcome(row, after, counts.get("PROTECT", 0), ended)
+    # of a session that changed nothing there is nothing to remember
+    journals = [_journal(session, f"Refinement: {line} {summary}".strip())] if counts else []
+    model = session.resources.embedder
+    try:
+        made = await model.embed([journal.search_text for journal in journals]) if journals else []
+    except EmbeddingError as error:
+        _LOG.warning("the journal of a refinement is found by its words alone: %s", error)
+        made = []
+    vectors = dict(zip([journal.id for journal in journals], made, strict=False))
+
+    async def act(scoped: ScopedTransaction) -> None:
+        await refinements.begin_act(scoped, session.claim, "refinement")
+        await memories.see_every_category(scoped)  # a role that refines need not be one that reads journals
+        stored = await memories.insert(scoped, journals, model=model.name, vectors=vectors, run_id=None)
+        await refinements.finish(scoped, session.claim, ended, after, counts, next(iter(stored), None))
+
+    await session.write(act)
+
+
+def _outcome(row: Refinement, after: Sequence[LedgerEntry], protected: int, ended: Ended) -> str:
+    """One line of a refinement, such as `50 → 3 memories, about 2,000 tokens saved, 5 protected.`"""
+    saved = row.tokens_before - sum(entry.tokens for entry in after)
+    kept = f", {protected} protected" if protected else ""
+    limit = f" It was ended at its limit of {_LIMITS[ended]}." if ended in _LIMITS else ""
+    return f"{row.memories_before} → {len(after)} memories, about {saved:,} tokens saved{kept}.{limit}"
+
+
+def _journal(session: RefinementSession, text: str) -> NewMemory:
+    now = datetime.now(UTC)
+    scope, owner = split_scope_key(session.claim.scope_key)
+    subject = display_name(owner)
+    return NewMemory(
+        id=uuid4(),
+        kind="journal",
+        scope_key=session.claim.scope_key,
+        category="journal",  # recalled only where a request names it
+        content=text,
+        search_text=search_text(now, subject, text),
+        subject=subject,
+        subject_user_id=owner if scope == "user" else None,
+        provenance="consolidated",
+        valid_from=now,
+    )
+
+
+def _require_text(content: str) -> str:
+    """The text as it would be stored."""
     text = clean_text(content)
     if len(text.encode()) > MAX_TEXT_BYTES:
         raise RefinementRefusedError(f"a memory holds at most {MAX_TEXT_BYTES} bytes: merge fewer memories at once")
     if says_nothing(text) or is_degenerate(text):
         raise RefinementRefusedError("the text is empty or repeats itself: write what the memories say, once")
     return text
-
-
-def _require_no_consolidation(entries: Sequence[LedgerEntry]) -> None:
-    for entry in entries:
-        if entry.kind == "consolidation":
-            raise RefinementRefusedError(f"[{entry.handle}] is the consolidation: only update_memory can change it")
 
 
 def _require_one_person(entries: Sequence[LedgerEntry]) -> None:
@@ -163,29 +236,15 @@ def _require_one_person(entries: Sequence[LedgerEntry]) -> None:
 
 
 def _require_no_longer(text: str, replaced: Sequence[LedgerEntry]) -> None:
-    most = sum(entry.tokens for entry in replaced)
-    if count_tokens(text) > most:
-        raise RefinementRefusedError(
-            f"the text has {count_tokens(text)} tokens, what it replaces has {most}: use fewer words"
-        )
+    now, most = count_tokens(text), sum(entry.tokens for entry in replaced)
+    if now > most:
+        raise RefinementRefusedError(f"the text has {now} tokens, what it replaces has {most}: use fewer words")
 
 
 def _refuse_twin(twin: str | None) -> NoReturn:
     raise RefinementRefusedError(
         f"{twin or 'another memory'} already says exactly this: delete the duplicate, or write another text"
     )
-
-
-def _change(replaced: Sequence[LedgerEntry], new: LedgerEntry, lost: Sequence[int]) -> str:
-    """Tokens before and after, the memories that the new text loses, and the details that it lacks."""
-    sizes = f"{sum(entry.tokens for entry in replaced)} tokens, now {new.tokens}."
-    losing = f" It keeps hardly anything of {bracketed(lost)}: that counts as removed." if lost else ""
-    missing = missing_details([entry.content for entry in replaced], new.content)
-    return f"{sizes}{losing} {render_missing(missing, new.handle)}"
-
-
-def _midnight(day: date | None) -> datetime | None:
-    return None if day is None else datetime.combine(day, time(), UTC)
 
 
 async def _embedded(session: RefinementSession, number: int, text: str) -> Sequence[float] | None:

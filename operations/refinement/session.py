@@ -1,25 +1,55 @@
-"""One refinement session: its transactions, and the rules by which a model's numbers become memories."""
+"""One refinement session: how it begins, its transactions, and the rules by which a model's numbers become memories."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn, TypeVar
-from uuid import UUID
+from typing import Any, NamedTuple, NoReturn, TypeVar
+from uuid import UUID, uuid4
 
-from langchain_core.tools import BaseTool
-from langgraph.runtime import Runtime
-
-from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.resources import Provider, Resources
-from mnemic.policy.refinement.limits import lost_memories, protectable, removable
-from mnemic.state.errors import RefinementRefusedError
-from mnemic.state.identity import Identity
-from mnemic.state.refinement import Budget, Handles, LedgerEntry, RefinementState
+from mnemic.operations.run.identity import require_own_scope
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.refinement import batches, lost_memories, protectable, removable
+from mnemic.prompts.refinement_tools import bracketed
+from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRefusedError, RefinementRunningError
+from mnemic.state.graphs import Lease
+from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.refinement import Budget, Handles, LedgerEntry, RefinementResult
 from mnemic.state.settings import Settings
-from mnemic.storage import refinements
+from mnemic.storage import leases, refinements, scopes
 from mnemic.storage.refinements import Claim
 from mnemic.storage.transaction import ScopedTransaction
 
 Result = TypeVar("Result")
+
+
+class CoreMemory(NamedTuple):
+    """The core memory of a scope key, and the session on it that has not ended."""
+
+    #: Of its agent: what it overrides, and all its settings.
+    overrides: dict[str, Any]
+    settings: Settings
+    ledger: list[LedgerEntry]
+    running: refinements.Running | None
+
+    @property
+    def tokens(self) -> int:
+        """Of all of it."""
+        return sum(entry.tokens for entry in self.ledger)
+
+    def is_due(self, *, forced: bool) -> bool:
+        """Whether it has outgrown its budget, a session on it was broken off, or there is something to force."""
+        is_over = self.tokens > self.settings.refinement_budget_tokens
+        return is_over or self.running is not None or (forced and bool(self.ledger))
+
+    def as_result(self, key: str) -> RefinementResult:
+        """Its figures."""
+        return {
+            "scope_key": key,
+            "tokens_before": self.tokens,
+            "target_tokens": self.settings.refinement_target,
+            "memories_before": len(self.ledger),
+            "protected": sum(entry.protected for entry in self.ledger),
+        }
 
 
 @dataclass(frozen=True)
@@ -35,12 +65,14 @@ class RefinementSession:
 
     async def read(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` reads."""
-        async with self.resources.database.scoped(self.identity, only=self._key, categories=self.allowed) as scoped:
+        key = self.claim.scope_key
+        async with self.resources.database.scoped(self.identity, only=key, categories=self.allowed) as scoped:
             return await act(scoped)
 
     async def write(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` returns once it is committed; it may run more than once."""
-        return await self.resources.database.write(self.identity, act, only=self._key, categories=self.allowed)
+        key = self.claim.scope_key
+        return await self.resources.database.write(self.identity, act, only=key, categories=self.allowed)
 
     async def run_operation(
         self, reason: str, act: Callable[["CoreMemoryEditor"], Awaitable[Result]]
@@ -54,19 +86,14 @@ class RefinementSession:
 
         async def operation(scoped: ScopedTransaction) -> tuple[Result, list[LedgerEntry]]:
             await refinements.begin_act(scoped, self.claim, reason)
-            editor = CoreMemoryEditor(self, scoped, await refinements.ledger(scoped))
-            return await act(editor), await refinements.ledger(scoped)
+            entries = {entry.id: entry for entry in await refinements.ledger(scoped)}
+            return await act(CoreMemoryEditor(self, scoped, entries)), await refinements.ledger(scoped)
 
         return await self.write(operation)
 
     def show(self, entries: Iterable[LedgerEntry], memory_id: UUID) -> LedgerEntry:
         """A memory as it is now, which the model is about to be told of."""
         return self.handles.number(entry for entry in entries if entry.id == memory_id)[0]
-
-    def usage(self, entries: Sequence[LedgerEntry]) -> str:
-        """How much there is: what every answer to an edit ends with."""
-        tokens = sum(entry.tokens for entry in entries)
-        return f"Now {tokens:,} tokens in {len(entries)} memories; target {self.settings.refinement_target:,}."
 
     def budget(self, entries: Sequence[LedgerEntry], progress: refinements.Progress) -> Budget:
         """How much there is, and may still be done."""
@@ -89,26 +116,22 @@ class RefinementSession:
         """The categories that the role may read."""
         return self.resources.categories.of_role(self.identity.role).categories
 
-    @property
-    def _key(self) -> str:
-        return self.claim.scope_key
 
-
+@dataclass(frozen=True)
 class CoreMemoryEditor:
     """The core memory inside one operation, and what may be done to it."""
 
-    def __init__(self, session: RefinementSession, scoped: ScopedTransaction, entries: Sequence[LedgerEntry]) -> None:
-        self.scoped = scoped
-        #: As they are now.
-        self.entries = {entry.id: entry for entry in entries}
-        self._session = session
+    session: RefinementSession
+    scoped: ScopedTransaction
+    #: As they are now, by id.
+    entries: dict[UUID, LedgerEntry]
 
-    def require_editable(self, *numbers: int) -> list[LedgerEntry]:
+    def require_editable(self, *numbers: int, may_be_consolidation: bool = False) -> list[LedgerEntry]:
         """The memories behind these numbers, as the model was shown them.
 
         Raises:
-            RefinementRefusedError: a number is named twice or unknown, or its memory is gone, was changed meanwhile,
-                or is protected; all of them are named.
+            RefinementRefusedError: a number is named twice or unknown, or its memory is gone, was changed meanwhile, is
+                protected, or is the consolidation where that may not be; all of them are named.
         """
         if twice := [number for number in dict.fromkeys(numbers) if numbers.count(number) > 1]:
             raise RefinementRefusedError(f"{bracketed(twice)} is named more than once: name each memory once")
@@ -120,6 +143,8 @@ class CoreMemoryEditor:
             raise RefinementRefusedError(f"{bracketed(fixed)} is protected: leave it as it is, and out of the call")
         for entry in entries:
             self._require_unchanged(entry)
+            if entry.kind == "consolidation" and not may_be_consolidation:
+                raise RefinementRefusedError(f"[{entry.handle}] is the consolidation: only update_memory can change it")
         return entries
 
     def twin(self, text: str, *, of: LedgerEntry | None = None) -> str | None:
@@ -127,7 +152,7 @@ class CoreMemoryEditor:
         for entry in self.entries.values():
             is_same_kind = of is None or (entry.kind, entry.subject_user_id) == (of.kind, of.subject_user_id)
             if entry.content == text and is_same_kind and (of is None or entry.id != of.id):
-                number = self._session.handles.number_of(entry.id)  # None: of a conversation meanwhile, and not shown
+                number = self.session.handles.number_of(entry.id)  # None: of a conversation meanwhile, and not shown
                 return f"[{number}]" if number else "another memory"
         return None
 
@@ -141,7 +166,7 @@ class CoreMemoryEditor:
         Raises:
             RefinementRefusedError: the session would lose too many.
         """
-        claim = self._session.claim
+        claim = self.session.claim
         numbers: list[int] = []
         before: list[tuple[str, str]] = []
         was_lost: list[bool] = []
@@ -153,7 +178,7 @@ class CoreMemoryEditor:
         now_lost = _lost(before, text)
         lost = [number for number, was, now in zip(numbers, was_lost, now_lost, strict=True) if now and not was]
         removed, memories = await refinements.count_removed(self.scoped, claim, len(lost))
-        most = removable(self._session.settings.refinement_removed_percent, memories)
+        most = removable(self.session.settings.refinement_removed_percent, memories)
         if removed > most:
             raise RefinementRefusedError(
                 f"a session may remove {most} memories and no more: keep what {bracketed(lost)} says, in fewer words"
@@ -161,12 +186,12 @@ class CoreMemoryEditor:
         return lost, most - removed
 
     def _living(self, number: int) -> LedgerEntry | None:
-        shown = self._session.handles.shown.get(number)
+        shown = self.session.handles.shown.get(number)
         entry = self.entries.get(shown.id) if shown else None
         return replace(entry, handle=number) if entry else None
 
     def _require_unchanged(self, entry: LedgerEntry) -> None:
-        if self._session.handles.shown[entry.handle].version != entry.version:
+        if self.session.handles.shown[entry.handle].version != entry.version:
             raise RefinementRefusedError(
                 f"[{entry.handle}] was changed by somebody else meanwhile: read it again with search_memories, then "
                 "decide"
@@ -188,24 +213,87 @@ def refuse_unknown(*numbers: int) -> NoReturn:
     )
 
 
-def bracketed(numbers: Sequence[int]) -> str:
-    """`[3], [7]`, each once."""
-    return ", ".join(f"[{number}]" for number in dict.fromkeys(numbers))
+async def plan(resources: Resources, identity: Identity, key: str, *, forced: bool) -> RefinementResult:
+    """What a refinement would find, without beginning it.
+
+    Raises:
+        RefinementRunningError: one is running.
+        InvalidInputError, RefusedIdentityError, CategoryRefusedError: as `open_session`.
+    """
+    allowed = _require_refinable(resources, identity, key)
+    async with resources.database.scoped(identity, only=key, categories=allowed) as scoped:
+        core = await _core_memory(scoped, key, resources.settings)
+        duplicates = await refinements.duplicates(scoped, remove=False)
+    if core.running and core.running.is_held:
+        raise _is_running(core.running)
+    return {
+        **core.as_result(key),
+        "outcome": "planned" if core.is_due(forced=forced) else "not_due",
+        "refinement_id": str(core.running.id) if core.running else None,
+        "resumed": core.running is not None,
+        "duplicates": duplicates,
+    }
 
 
-#: Makes the tools of one session; the room of tools has them.
-ToolFactory = Callable[[RefinementSession], Sequence[BaseTool]]
+async def open_session(
+    resources: Resources, identity: Identity, lease: Lease, *, forced: bool
+) -> tuple[CoreMemory, RefinementSession | None]:
+    """Begins a session under this lease, or resumes one that was broken off; None where none is due.
+
+    Raises:
+        RefinementRunningError: somebody else's is running.
+        InvalidInputError: the scope key is none of this identity's.
+        RefusedIdentityError: others share it, and a server's client asks.
+        CategoryRefusedError: the role has no allowlist, or does not read what is always in context.
+    """
+    key = lease.scope_key
+    allowed = _require_refinable(resources, identity, key)
+
+    async def act(scoped: ScopedTransaction) -> tuple[CoreMemory, RefinementSession | None]:
+        core = await _core_memory(scoped, key, resources.settings)
+        if not core.is_due(forced=forced):
+            return core, None
+        await scoped.begin_operation("refinement")  # from here on the agent's writers come one after the other
+        core = core._replace(running=await refinements.running(scoped, key))
+        # whoever asks for a refinement waits for no failure of the last one
+        if await leases.claim(scoped, lease, resources.settings, forced=True) is None:
+            raise _is_running(core.running)
+        claim = Claim(id=core.running.id if core.running else uuid4(), scope_key=key, holder=lease.holder)
+        if core.running is None:
+            await refinements.begin(scoped, claim, core.ledger, target=core.settings.refinement_target)
+        return core, RefinementSession(resources, core.settings, identity, claim)
+
+    return await resources.database.write(identity, act, only=key, categories=allowed)
 
 
-async def refinement_session(
-    provide: Provider, state: RefinementState, runtime: Runtime[Identity]
-) -> RefinementSession:
-    """The session of this run."""
-    resources = await provide()
-    return RefinementSession(
-        resources=resources,
-        settings=resources.settings.overridden(state["overrides"]),
-        identity=identity_of(runtime),
-        claim=Claim(id=UUID(state["refinement_id"] or ""), scope_key=state["scope_key"], holder=UUID(state["holder"])),
-        handles=Handles(dict(state["handles"].shown)),
+async def first_batches(session: RefinementSession) -> list[list[str]]:
+    """Removes exact duplicates, read by nobody, and cuts what is left into batches of ids."""
+    _, ledger = await session.run_operation("dedup", lambda editor: refinements.duplicates(editor.scoped, remove=True))
+    # in a thread: of 8,000 memories it takes a second
+    cut = await asyncio.to_thread(batches, ledger, tokens=session.settings.refinement_batch_tokens)
+    return [[str(entry.id) for entry in batch] for batch in cut]
+
+
+def _require_refinable(resources: Resources, identity: Identity, key: str) -> tuple[str, ...]:
+    """The categories that the refining role sees."""
+    split_scope_key(key)
+    if key not in identity.scope_keys:
+        raise InvalidInputError("scope_key: the one to refine is none of this identity's")
+    require_own_scope(identity, key)
+    allowlist = resources.categories.of_role(identity.role)
+    if not allowlist.standing:
+        raise CategoryRefusedError("this role does not read core memories, so it cannot refine them")
+    return allowlist.categories
+
+
+async def _core_memory(scoped: ScopedTransaction, key: str, settings: Settings) -> CoreMemory:
+    overrides = await scopes.agent_settings(scoped)
+    ledger, running = await refinements.ledger(scoped), await refinements.running(scoped, key)
+    return CoreMemory(overrides, settings.overridden(overrides), ledger, running)
+
+
+def _is_running(running: refinements.Running | None) -> RefinementRunningError:
+    age = running.age if running else 0
+    return RefinementRunningError(
+        f"a refinement of this scope key has been running for {age:.0f} seconds: wait until it has ended"
     )

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from langgraph.runtime import BaseUser, ExecutionInfo, ServerInfo
 
-from mnemic.state.errors import RefusedIdentityError
+from mnemic.state.errors import InvalidInputError, RefusedIdentityError
 from mnemic.state.identity import SUPERVISOR, Identity, split_scope_key, to_identity
 
 
@@ -19,8 +19,11 @@ class Run(Protocol):
     def execution_info(self) -> ExecutionInfo | None: ...
 
 
-def identity_of(run: Run) -> Identity:
-    """The identity of this run. Under a server its thread is the session, where it names none.
+def identity_of(run: Run, *, in_turn: bool = False) -> Identity:
+    """The identity of this run. Where it names no session, its thread is one under a server, and in a turn.
+
+    Args:
+        in_turn: it is a turn of a conversation, in any host.
 
     Raises:
         MissingIdentityError: no context, or one without an agent.
@@ -28,31 +31,10 @@ def identity_of(run: Run) -> Identity:
         RefusedIdentityError: it names what is not the authenticated user's.
     """
     user = run.server_info.user if run.server_info else None
-    identity = bind_identity(to_identity(run.context), user, _thread(run))
-    return _in_thread(identity, run) if run.server_info else identity
-
-
-def turn_identity(run: Run) -> Identity:
-    """The identity of a turn of a conversation: where it names no session, its thread is one, in any host.
-
-    Raises:
-        MissingIdentityError, InvalidInputError, RefusedIdentityError: as `identity_of`.
-    """
-    return _in_thread(identity_of(run), run)
-
-
-def supervisor_identity(run: Run) -> Identity:
-    """The identity of a turn of the supervisor, which acts in no other role than its own.
-
-    Raises:
-        MissingIdentityError, InvalidInputError, RefusedIdentityError: as `identity_of`.
-    """
-    return turn_identity(run).model_copy(update={"role": SUPERVISOR})
-
-
-def _in_thread(identity: Identity, run: Run) -> Identity:
-    thread = _thread(run)
-    return identity if identity.session_id or not thread else identity.model_copy(update={"session_id": thread})
+    thread = run.execution_info.thread_id if run.execution_info else None
+    identity = bind_identity(to_identity(run.context), user, thread)
+    names_session = identity.session_id is not None or not thread or not (in_turn or run.server_info)
+    return identity if names_session else identity.model_copy(update={"session_id": thread})
 
 
 def acting_for(identity: Identity, scope_key: str) -> Identity:
@@ -64,10 +46,6 @@ def acting_for(identity: Identity, scope_key: str) -> Identity:
     if scope != "user" or owner == identity.user_id:
         return identity
     return identity.model_copy(update={"user_id": owner, "actor_id": identity.actor})
-
-
-def _thread(run: Run) -> str | None:
-    return run.execution_info.thread_id if run.execution_info else None
 
 
 class BoundIdentity(Identity):
@@ -123,3 +101,14 @@ def require_own_scope(identity: Identity, key: str) -> None:
     """
     if isinstance(identity, BoundIdentity) and split_scope_key(key)[0] in ("group", "agent"):
         raise RefusedIdentityError("scope_key: others share it, so it is for the host to do, and for no request")
+
+
+def session_of(identity: Identity) -> str:
+    """The session the run works on.
+
+    Raises:
+        InvalidInputError: the identity names none.
+    """
+    if identity.session_id is None:
+        raise InvalidInputError("messages belong to a session: give the identity a session_id")
+    return identity.session_id

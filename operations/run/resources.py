@@ -1,25 +1,164 @@
-"""What the nodes work with: opened by `Mnemic`, or from the environment for graphs that a server loads by name."""
+"""What the nodes work with: opened by `Mnemic`, or from the environment for graphs that a server loads by name.
+
+Beside the database and the models: work that no answer waits for, and which memories recalls returned.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import Context
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any, Final
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import Embedder, make_embedder
-from mnemic.operations.recall.access_tracker import AccessTracker
-from mnemic.operations.run.event_loop import Background, background
 from mnemic.policy.categories import Categories, load_categories
+from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
+from mnemic.state.records import Found
 from mnemic.state.settings import Settings
+from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.opening import open_database
+
+_LOG = logging.getLogger("mnemic")
+#: Turns of many sessions end at once; more formations side by side only run into a provider's limit of requests.
+MOST_AT_ONCE: Final = 8
+#: Memories of all sessions of a day that one process keeps in mind, some 20 MB; beyond, it begins anew.
+MOST_NOTED: Final = 100_000
+#: Sessions whose uses wait; so many are written without waiting for their next observe, which may never come.
+MOST_WAITING: Final = 100
 
 _opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task["Resources"]] = WeakKeyDictionary()
 #: Keeps what was opened from the environment open until it is closed, or as long as the process lives.
 _open: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncExitStack] = WeakKeyDictionary()
+
+
+class Background:
+    """What is still to be done when a turn is over, by name: one work of a name at a time.
+
+    All of it runs on the event loop that made this, wherever it is asked for.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
+        self._running: dict[Hashable, asyncio.Task[None]] = {}
+
+    def begin(self, name: Hashable, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begins a work and returns at once; where one of this name is under way, that one goes on instead."""
+        if asyncio.get_running_loop() is self._loop:
+            self._begin(name, work)
+        else:
+            self._loop.call_soon_threadsafe(self._begin, name, work)
+
+    def _begin(self, name: Hashable, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if name in self._running:
+            return
+        # a context of its own: in the caller's, a graph would take itself for a part of the run that is ending
+        task = self._loop.create_task(self._done(work), context=Context())
+        self._running[name] = task
+        task.add_done_callback(lambda done: self._over(name, done))
+
+    async def _done(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async with self._slots:
+            await work()
+
+    def _over(self, name: Hashable, task: asyncio.Task[None]) -> None:
+        del self._running[name]
+        if not task.cancelled() and (error := task.exception()):
+            # its kind alone: the words of an error that nobody expected may be anybody's
+            _LOG.error("work in the background ended with %s", type(error).__name__)
+
+    async def finish(self, name: Hashable = None) -> None:
+        """Waits for the work of this name, or for all of it."""
+        if asyncio.get_running_loop() is not self._loop:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.finish(name), self._loop))
+            return
+        waiting = [task for known, task in self._running.items() if name in (None, known)]
+        if waiting:
+            await asyncio.wait(waiting)
+
+    def cancel(self) -> None:
+        """Ends what is under way."""
+        for task in self._running.values():
+            task.cancel()
+
+
+@asynccontextmanager
+async def background() -> AsyncIterator[Background]:
+    """Leaving the block waits for all work that was begun in it; an error or an interrupt ends the work."""
+    work = Background()
+    try:
+        yield work
+        await work.finish()
+    finally:
+        work.cancel()
+        await work.finish()
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+class AccessTracker:
+    """The memories that were returned, each once per session, or user where there is none, and day.
+
+    It lives in this process: what is lost with it is counts.
+    """
+
+    def __init__(self, *, today: Callable[[], date] = _today) -> None:
+        self._today = today
+        self._day = today()
+        #: Agent, session or user, memory: what counted today.
+        self._counted: set[tuple[str, str | None, UUID]] = set()
+        #: What waits to be written, by who may see it.
+        self._waiting: dict[tuple[str, ...], tuple[Identity, set[UUID]]] = {}
+
+    def note(self, identity: Identity, memory_ids: Iterable[UUID]) -> bool:
+        """Notes that a recall returned these memories to this identity; True where it is time to write."""
+        today = self._today()
+        if today != self._day or len(self._counted) >= MOST_NOTED:
+            self._day = today
+            self._counted.clear()
+        if sum(len(waiting) for _, waiting in self._waiting.values()) >= MOST_NOTED:
+            self._waiting.clear()  # the database has been away for long
+        place = identity.session_id or identity.user_id
+        new = {(identity.agent_id, place, memory_id) for memory_id in memory_ids} - self._counted
+        if new:
+            self._counted |= new
+            _, waiting = self._waiting.setdefault(identity.scope_keys, (identity, set()))
+            waiting.update(memory_id for _, _, memory_id in new)
+        return len(self._waiting) >= MOST_WAITING
+
+    def taken(self, identity: Identity) -> set[UUID]:
+        """What was noted for this identity since it was last taken."""
+        _, waiting = self._waiting.pop(identity.scope_keys, (identity, set()))
+        return waiting
+
+    async def write(self, database: Database, identity: Identity) -> bool:
+        """Counts what was noted for this identity, in a transaction of its own; False where that failed.
+
+        A failure is logged and costs the counts alone.
+        """
+        taken = self.taken(identity)
+        try:
+            if taken:
+                await database.write(identity, lambda scoped: memories.count_uses(scoped, taken))
+        except MnemicError as error:
+            _LOG.warning("uses of recalled memories were not counted (%d): %s", len(taken), error)
+            return False
+        return True
+
+    async def write_all(self, database: Database) -> None:
+        """Counts what is left; the first failure ends it, for the database is away then."""
+        for identity, _ in list(self._waiting.values()):
+            if not await self.write(database, identity):
+                return
 
 
 @dataclass(frozen=True)
@@ -34,9 +173,9 @@ class Resources:
     background: Background = field(default_factory=Background)
     uses: AccessTracker = field(default_factory=AccessTracker)
 
-    def note_uses(self, identity: Identity, memory_ids: Iterable[UUID]) -> None:
-        """Notes what a recall returned; where much waits, it is written in the background."""
-        if self.uses.note(identity, memory_ids):
+    def note_uses(self, identity: Identity, found: Iterable[Found]) -> None:
+        """Notes the memories that a recall returned; where much waits, it is written in the background."""
+        if self.uses.note(identity, [item.item_id for item in found if item.kind != "message"]):
             self.background.begin("uses", lambda: self.uses.write_all(self.database))
 
 
@@ -46,7 +185,7 @@ Provider = Callable[[], Awaitable[Resources]]
 
 @asynccontextmanager
 async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
-    """Database, models and embedder of these settings, until the block ends.
+    """Database, models and embedder of these settings, until the block ends, which counts the uses that wait.
 
     Raises:
         MnemicError: one of them cannot be had; the message says what to do.
@@ -55,14 +194,11 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
     categories = await asyncio.to_thread(load_categories, settings.categories_file)
     embedder = await asyncio.to_thread(make_embedder, settings)
     async with open_database(settings) as database, background() as work:
-        yield Resources(
-            settings=settings,
-            categories=categories,
-            database=database,
-            models=models,
-            embedder=embedder,
-            background=work,
-        )
+        resources = Resources(settings, categories, database, models, embedder, work)
+        try:
+            yield resources
+        finally:
+            await resources.uses.write_all(database)
 
 
 async def from_environment() -> Resources:
@@ -83,9 +219,7 @@ async def close_environment() -> None:
 
 
 async def _open_from_environment() -> Resources:
-    settings = await asyncio.to_thread(Settings)
-    async with AsyncExitStack() as stack:
-        resources = await stack.enter_async_context(open_resources(settings))
-        stack.push_async_callback(resources.uses.write_all, resources.database)
-        _open[asyncio.get_running_loop()] = stack.pop_all()
+    settings, stack = await asyncio.to_thread(Settings), AsyncExitStack()
+    resources = await stack.enter_async_context(open_resources(settings))
+    _open[asyncio.get_running_loop()] = stack
     return resources

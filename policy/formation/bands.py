@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from mnemic.policy.text.dates_and_numbers import find_numbers
+from mnemic.policy.text.details import find_numbers
 from mnemic.state.errors import ConfigurationError
 
 Band = Literal["auto", "check", "fallback", "new"]
@@ -61,10 +61,6 @@ def band_of_pair(new: str, old: str, similarity: float, bands: Bands) -> Band:
 
 def _wording(text: str) -> list[str]:
     tokens = _NOT.sub(" not", text).split()
-    return [_digits(token.rstrip(".,;:!?…")) for token in tokens]
-
-
-def _digits(token: str) -> str:
-    """`2` for `two`; what holds a sign or digit stays, for `.5` is not `5`."""
-    numbers = find_numbers(token) if token.isalpha() else ()
-    return numbers[0] if numbers else token
+    plain = [token.rstrip(".,;:!?…") for token in tokens]
+    # `2` for `two`; what holds a sign or digit stays, for `.5` is not `5`
+    return [((token.isalpha() and find_numbers(token)) or (token,))[0] for token in plain]

@@ -1,13 +1,25 @@
-"""When pending messages are formed into memories, and how much one run may form."""
+"""When pending messages are formed into memories, in what order of time, and how much one run may form."""
 
-from collections.abc import Sequence
-from datetime import timedelta
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import accumulate, pairwise
 from math import ceil
+from typing import Final
 
-from mnemic.state.kinds import FormationReason
+from mnemic.policy.text.shape import count_tokens
+from mnemic.state.kinds import FormationReason, Role
 from mnemic.state.records import Message
 from mnemic.state.settings import Settings
+
+#: What a role's words count towards the next formation: users say what is worth remembering, agents repeat.
+ROLE_WEIGHTS: Final[Mapping[Role, float]] = {"user": 1.0, "tool": 0.5, "assistant": 0.2, "other": 0.5}
+#: Clocks differ and time zones are mixed up; what lies further ahead was never said then.
+MOST_AHEAD: Final = timedelta(days=1)
+
+
+def weighted_tokens(role: Role, text: str) -> float:
+    """Estimated tokens of a message, weighted by who speaks."""
+    return ROLE_WEIGHTS[role] * count_tokens(text)
 
 
 def formation_reason(
@@ -64,3 +76,24 @@ def facts_of_turn(messages: Sequence[Message], settings: Settings) -> int:
     """How many facts a turn may bring: one, or several where its user said much."""
     length = sum(len(message.content) for message in messages if message.role == "user")
     return settings.multi_fact_candidates if length > settings.multi_fact_chars else 1
+
+
+def believed(given: Iterable[tuple[datetime, datetime]]) -> list[datetime]:
+    """The times by which the messages of a conversation, in its order, are earlier or later than others.
+
+    One that lies more than a day after its message was observed gives way to that of the message before it, or, where
+    there is none, to when it was observed; and it is not later than any that comes after it.
+
+    Args:
+        given: when each message was said, as its host gave it, and when it was observed.
+    """
+    times: list[datetime] = []
+    doubted: list[bool] = []
+    before: datetime | None = None
+    for time, observed in given:
+        doubted.append(time - observed > MOST_AHEAD)
+        if not doubted[-1]:
+            before = time
+        times.append(min(before or observed, observed) if doubted[-1] else time)
+    least_to_come = list(accumulate(reversed(times), min))[::-1]
+    return [least if doubt else time for time, doubt, least in zip(times, doubted, least_to_come, strict=True)]

@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from mnemic.state.errors import ContentErasedError, RollbackConflictError
-from mnemic.state.rollback import LaterOperation, Plan, Rollback, RollbackOptions, StateChange, Step
+from mnemic.state.governance import LaterOperation, Plan, Rollback, RollbackOptions, StateChange, Step
 
 Item = TypeVar("Item")
 _FIELDS = ("memory_id", "kind", "scope_key", "before", "after")

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
-from mnemic.state.changes import Bullet, Change, Changes, Delta, Event, Known, Sign
+from mnemic.state.query import Bullet, Change, Changes, Delta, Event, Known, Sign
 
 #: What each event of the history is announced as.
 SIGNS: Final[Mapping[Event, Sign]] = MappingProxyType(
@@ -44,13 +44,17 @@ def bullets(changes: Changes) -> tuple[Bullet, ...]:
     What happened to one memory is one bullet, and so is a memory with those that it superseded or took in. The most
     important come first, of equally important ones the newest.
     """
-    ranked = []
-    for end, own in _by_end(changes).items():
-        bullet = _bullet(end, own, changes.known)
-        if bullet:
-            ranked.append((-_importance(end, own, changes.known), -own[-1].seq, bullet))
-    ranked.sort(key=lambda entry: entry[:2])
-    return tuple(bullet for _, _, bullet in ranked)
+    groups: defaultdict[UUID, list[Change]] = defaultdict(list)
+    for change in changes.changes:
+        groups[_end(change.memory_id, changes.known)].append(change)
+
+    def rank(end: UUID) -> tuple[int, int]:
+        ids = {end, *(change.memory_id for change in groups[end])}
+        importance = max((changes.known[memory_id].importance for memory_id in ids & changes.known.keys()), default=0)
+        return -importance, -groups[end][-1].seq
+
+    found = (_bullet(end, groups[end], changes.known) for end in sorted(groups, key=rank))
+    return tuple(filter(None, found))
 
 
 def shortened(text: str) -> str:
@@ -60,14 +64,6 @@ def shortened(text: str) -> str:
         return line
     cut = line[: LONGEST_TEXT - 1]
     return f"{cut.rpartition(' ')[0] or cut}…"
-
-
-def _by_end(changes: Changes) -> dict[UUID, list[Change]]:
-    """The changes by the memory that stands today for the one they happened to."""
-    groups: defaultdict[UUID, list[Change]] = defaultdict(list)
-    for change in changes.changes:
-        groups[_end(change.memory_id, changes.known)].append(change)
-    return groups
 
 
 def _end(memory_id: UUID, known: Mapping[UUID, Known]) -> UUID:
@@ -108,8 +104,3 @@ def _taken_in(end: UUID, own: Sequence[Change]) -> set[UUID]:
 
 def _ids(own: Iterable[Change], event: Event) -> set[UUID]:
     return {change.memory_id for change in own if change.event == event}
-
-
-def _importance(end: UUID, own: Sequence[Change], known: Mapping[UUID, Known]) -> int:
-    ids = {end, *(change.memory_id for change in own)}
-    return max((known[memory_id].importance for memory_id in ids if memory_id in known), default=0)

@@ -4,9 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from mnemic.policy.text.common_words import is_common_word, word_set
 from mnemic.policy.text.details import proper_nouns
-from mnemic.policy.text.words import WORD, bare, folded_words, pattern
+from mnemic.policy.text.words import WORD, bare, folded_words, is_common_word, pattern, word_set
 from mnemic.state.records import Standing
 
 #: So many names that the standing memory does not know make a search worth it.
@@ -96,13 +95,12 @@ def unknown_names(names: tuple[str, ...], standing_text: str) -> tuple[str, ...]
         # the words of a line that cannot hold it are not looked at: of 6,000 memories they take 35 ms
         return any(word in folded and word in folded_words(line) for line, folded in lines)
 
-    return tuple(name for name in names if not any(map(is_known, _telling_words(name))))
+    def telling(name: str) -> list[str]:
+        # `New York` is known by `York`; a name of common words alone, by any of them
+        folded = folded_words(name)
+        return [word for word in folded if not is_common_word(word)] or folded
 
-
-def _telling_words(name: str) -> list[str]:
-    """`New York` is known by `York`; a name of common words alone, by any of them."""
-    folded = folded_words(name)
-    return [word for word in folded if not is_common_word(word)] or folded
+    return tuple(name for name in names if not any(map(is_known, telling(name))))
 
 
 def _asks_about_the_past(sentence: str, end: str) -> bool:

@@ -1,19 +1,89 @@
-"""From candidates to results: what is added to each score, what repeats another, what comes along. Pure sums."""
+"""From candidates to results: what their scores are made of, what repeats another, what comes along.
 
-from collections import defaultdict
+Scores are shares of 1 before the additions; each addition is small and bounded, so that none outweighs what the words
+and the meaning of a question say. How old a memory is never enters. `docs/recall.md` tells what each number is worth.
+"""
+
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from mnemic.policy.recall.ranking import MOST_RELATED, RankingContext, Weights
-from mnemic.state.query import Candidate, Links
+from mnemic.policy.text.shape import display_name
+from mnemic.policy.text.words import bare, folded_words, is_common_word, words
+from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.state.records import Explanation, Found
 
+_FIRST_PERSON = re.compile(r"\b(?:i|me|my|mine|myself)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """The parts of a score."""
+
+    #: Text rank over the best one, and cosine over the best one; together 1.
+    text: float = 0.4
+    meaning: float = 0.6
+    #: An insight is somebody's guess: it counts so much of what it would.
+    insight: float = 0.5
+    #: What tells again what a better result tells: a message behind its fact, a fact behind its message.
+    repeated: float = 0.5
+    #: The question names who it is about or who said it; twice as much costs a third of impostor questions.
+    named: float = 0.1
+    #: For each step above the importance of 2 that most have; below it, as much is taken away.
+    importance: float = 0.01
+    #: Share of the best direct neighbour's score, of messages and of the facts formed from them.
+    neighbour: float = 0.2
+    #: To messages of the session whose three best fit best; to those of another one its share of that.
+    session: float = 0.15
+    #: Times the strength of the strongest relation to another candidate.
+    related: float = 0.05
+
+
+WEIGHTS = Weights()
+#: Without what is added: text and meaning alone.
+PLAIN = Weights(insight=1, repeated=1, named=0, importance=0, neighbour=0, session=0, related=0)
+#: Memories that come along with the results they are related to.
+MOST_RELATED = 2
 #: A message beyond one piece is no short way to say what its facts say.
 _LONG_BYTES = 1000
 #: So many messages of a session decide how well it fits.
 _BEST_OF_SESSION = 3
 _UNIMPORTANT = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingContext:
+    """Whom a question means, and how much of what it may bring."""
+
+    #: Words that may name somebody: capitalised within a sentence, or not common; and of the asker, if that is meant.
+    names: Set[str]
+    #: The asker, where their own words and affairs are meant: `what is my sister's name`.
+    self_id: str | None
+    top_k: int
+    #: Results of a category, at most.
+    rag_lengths: Mapping[str, int]
+
+
+def ranking_context(request: MemoryQuery, user_id: str | None, rag_lengths: Mapping[str, int]) -> RankingContext:
+    """What the ranking goes by, for a request of this user."""
+    self_id = user_id if _FIRST_PERSON.search(request.query) else None
+    capitals = (word.text for word in words(request.query) if word.text[0].isupper() and not word.initial)
+    named = {bare(word).casefold() for word in capitals}
+    named |= {word for word in folded_words(request.query) if not is_common_word(word)}
+    names = named.union(folded_words(display_name(self_id)) if self_id else ())
+    lengths = {name: most for name, most in rag_lengths.items() if most < request.top_k + MOST_RELATED}
+    return RankingContext(names=names, self_id=self_id, top_k=request.top_k, rag_lengths=lengths)
+
+
+def branch_weights(weights: Weights, request: MemoryQuery, *, has_vector: bool, by_rank: bool) -> Weights:
+    """A branch that is left out leaves its share to the other; ranks count alike in both."""
+    if request.search_type == "semantic":
+        return replace(weights, text=0, meaning=1)
+    if request.search_type == "text" or not has_vector:
+        return replace(weights, text=1, meaning=0)
+    return replace(weights, text=0.5, meaning=0.5) if by_rank else weights
 
 
 @dataclass(slots=True)
@@ -72,19 +142,6 @@ def _own(item: Candidate, context: RankingContext, weights: Weights) -> _Scored:
 # -- messages and the facts formed from them
 
 
-@dataclass(slots=True)
-class _Wording:
-    """One way to say what a message says: its own, or that of a fact formed from it."""
-
-    entry: _Scored
-    is_message: bool
-    is_long: bool
-
-    @property
-    def order(self) -> tuple[bool, float, bool, UUID]:
-        return self.is_long, -self.entry.own, not self.is_message, self.entry.item.item_id
-
-
 def _dedupe_message_and_facts(scored: Sequence[_Scored], messages: Mapping[UUID, _Scored], weights: Weights) -> None:
     """Of a message and its facts the one that fits best speaks for all; what it makes superfluous counts less."""
     near, within = _neighbours(messages.values()), _sessions(messages.values())
@@ -109,24 +166,28 @@ def _dedupe_message_and_facts(scored: Sequence[_Scored], messages: Mapping[UUID,
             entry.score = total + repeated
 
 
-def _wordings(scored: Iterable[_Scored], messages: Mapping[UUID, _Scored]) -> dict[UUID, list[_Wording]]:
-    """By message: itself, and the facts formed from it."""
-    wordings = {item_id: [_Wording(entry, True, _is_long(entry.item))] for item_id, entry in messages.items()}
+def _wordings(scored: Iterable[_Scored], messages: Mapping[UUID, _Scored]) -> dict[UUID, list[_Scored]]:
+    """By message: all that says what it says, which is itself and the facts formed from it."""
+    wordings = {item_id: [entry] for item_id, entry in messages.items()}
     for entry in scored:
         for source in entry.item.sources or ():
             if source in wordings:
-                wordings[source].append(_Wording(entry, False, False))
+                wordings[source].append(entry)
     return wordings
 
 
-def _shares(wordings: list[_Wording], message: _Scored) -> Iterable[tuple[_Scored, float, bool]]:
+def _shares(wordings: list[_Scored], message: _Scored) -> Iterable[tuple[_Scored, float, bool]]:
     """Each wording with what it takes over from the message, and whether it repeats another."""
-    first, *others = sorted(wordings, key=lambda wording: wording.order)
-    yield first.entry, max(message.own - first.entry.own, 0.0), False
-    is_short = not _is_long(message.item)
-    for wording in others:
-        repeats = wording.is_message or (is_short and message.own >= wording.entry.own)
-        yield wording.entry, 0.0, repeats
+    is_long = len(message.item.content.encode()) > _LONG_BYTES
+
+    def order(entry: _Scored) -> tuple[bool, float, bool, UUID]:
+        is_message = entry is message
+        return is_message and is_long, -entry.own, not is_message, entry.item.item_id
+
+    first, *others = sorted(wordings, key=order)
+    yield first, max(message.own - first.own, 0.0), False
+    for entry in others:
+        yield entry, 0.0, entry is message or (not is_long and message.own >= entry.own)
 
 
 def _neighbours(messages: Iterable[_Scored]) -> dict[UUID, float]:
@@ -152,16 +213,12 @@ def _sessions(messages: Iterable[_Scored]) -> dict[str | None, float]:
     }
 
 
-def _is_long(item: Candidate) -> bool:
-    return len(item.content) > _LONG_BYTES or len(item.content.encode()) > _LONG_BYTES
-
-
 # -- what is returned
 
 
 def _allowed(ordered: Iterable[_Scored], context: RankingContext) -> list[_Scored]:
     """No more of a category than its length; many more than asked for, since relations may change their order."""
-    counts: defaultdict[str, int] = defaultdict(int)
+    counts: Counter[str] = Counter()
     allowed: list[_Scored] = []
     for entry in ordered:
         category = entry.item.category
@@ -185,11 +242,7 @@ def _companions(
 ) -> list[Found]:
     """What the results are related to and does not stand among them."""
     closest = _closest(best, links)
-    if not closest:
-        return []
-    counts: defaultdict[str, int] = defaultdict(int)
-    for entry in best:
-        counts[entry.item.category] += 1
+    counts = Counter(entry.item.category for entry in best)
     companions: list[Found] = []
     eligible = {item.item_id: item for item in candidates if item.item_id in closest}
     for item in sorted(eligible.values(), key=lambda item: (-closest[item.item_id][0], item.item_id)):
@@ -197,8 +250,7 @@ def _companions(
         if counts[item.category] <= context.rag_lengths.get(item.category, counts[item.category]):
             score, related_to = closest[item.item_id]
             unscored = item._replace(text=None, similarity=None, fused=0.0)
-            found = _found(_Scored(unscored, 0.0, score, {"related": score}))
-            companions.append(replace(found, related_to=related_to))
+            companions.append(_found(_Scored(unscored, 0.0, score, {"related": score}), related_to))
     return companions[:MOST_RELATED]
 
 
@@ -213,7 +265,7 @@ def _closest(best: Sequence[_Scored], links: Links) -> dict[UUID, tuple[float, U
     return closest
 
 
-def _found(entry: _Scored) -> Found:
+def _found(entry: _Scored, related_to: UUID | None = None) -> Found:
     item, added = entry.item, {name: value for name, value in entry.added.items() if value}
     return Found(
         item_id=item.item_id,
@@ -226,6 +278,7 @@ def _found(entry: _Scored) -> Found:
         importance=item.importance,
         score=entry.score,
         session_id=item.session_id,
+        related_to=related_to,
         explanation=Explanation(
             text=item.text,
             similarity=item.similarity,

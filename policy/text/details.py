@@ -1,16 +1,168 @@
-"""What may not change unnoticed when a text is merged or rewritten, and what of it a rewritten text keeps.
+"""What may not change unnoticed when a text is merged or rewritten: names, numbers, dates, quotations, negations.
 
-Names, numbers, dates, quotations, negations.
+Dates and numbers are brought to one form: `5 March 2026`, `March`, `Monday`; `3.5kg`, `$5`, `9:30`, `7pm`, `b8`.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from mnemic.policy.text.common_words import is_common_word, word_set
-from mnemic.policy.text.dates_and_numbers import DATE_WORDS, find_dates, find_numbers
-from mnemic.policy.text.words import QUOTED, Word, bare, folded_words, pattern, words
+from mnemic.policy.text.words import QUOTED, Word, bare, folded_words, is_common_word, pattern, word_set, words
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+DATE_WORDS = frozenset(name.casefold() + end for name in WEEKDAYS + MONTHS for end in ("", "s"))
+
+_MONTH = (
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?\b"
+_YEAR = r"(?P<year>\d{4})\b(?!:)"
+_MONTH_NUMBERS = {month[:3].casefold(): number for number, month in enumerate(MONTHS, start=1)}
+
+_ONE_TO_TWELVE = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_UNITS = {
+    "percent": "%",
+    "per cent": "%",
+    "a.m.": "am",
+    "p.m.": "pm",
+    "dollar": "$",
+    "dollars": "$",
+    "usd": "$",
+    "euro": "€",
+    "euros": "€",
+    "eur": "€",
+    "gbp": "£",
+    "o'clock": "",
+    "o’clock": "",
+    "st": "",
+    "nd": "",
+    "rd": "",
+    "th": "",
+}
+_NUMBER = pattern(
+    r"(?:(?<!\w)(?P<sign>[-−])(?=[\d$€£¥]))?(?P<currency>[$€£¥]\s?)?(?<!\w)"
+    r"(?P<value>\d{1,3}(?:,\d{3})++(?:\.\d++)?|\d++(?:[.:]\d++)*+)"
+    r"(?P<unit>\s?(?:%|€|£|\$|(?:percent|per cent|[ap]\.m\.|[ap]m|dollars?|usd|euros?|eur|gbp|o['’]clock"
+    r"|kg|km|cm|mm|mg|ml|gb|mb|tb)(?!\w))|[a-z]++)?",
+    re.IGNORECASE,
+)
+#: A word that begins with a letter and holds a digit: a room, a version, a code.
+_CODE = re.compile(r"(?<!\w)[^\W\d_]\w*")
+#: `one` is a number only where it counts: not in `no one`, `the one`, `one of them`, `one day`.
+_NUMBER_WORD = pattern(
+    r"(?<!\bno )(?<!\bthe )(?<!\bthis )(?<!\bthat )(?<!\beach )(?<!\bany )(?<!\bwhich )\bone\b"
+    r"(?! (?:of|another|day|thing|time|called|named|is|was|who|which|that)\b)"
+    r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b",
+    re.IGNORECASE,
+)
+
+
+class DatesFound(NamedTuple):
+    """The dates of a text in order, each once, and the text with them blanked."""
+
+    dates: tuple[str, ...]
+    rest: str
+
+
+def written_date(day: int, month: int, year: int | None) -> str:
+    """The one form of a date, in English whatever the locale."""
+    return " ".join(filter(None, (str(day), MONTHS[month - 1], str(year) if year else "")))
+
+
+#: The fuller forms come first.
+_FORMS = tuple(
+    pattern(expression, re.IGNORECASE)
+    for expression in (
+        r"(?<![\w-])(?P<year>\d{4})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})(?!\d)",
+        r"(?<![\w./])(?P<day>\d{1,2})/(?P<month>\d{1,2})/(?P<year>\d{4}|\d{2})(?![\w/])",
+        r"(?<![\w./])(?P<day>\d{1,2})([.-])(?P<month>\d{1,2})\2(?P<year>\d{4})(?!\w)",
+        rf"(?<![\w.:/]){_DAY}\.?\s{{1,2}}(?:of\s)?{_MONTH}(?:,?\s{_YEAR})?",
+        rf"\b{_MONTH}\s{{1,2}}(?:the\s)?{_DAY}(?![:.]\d)(?:,?\s{_YEAR})?",
+        rf"\b{_MONTH},?\s(?:of\s)?{_YEAR}",
+        rf"\b(?P<alone>{'|'.join(MONTHS)})\b",
+        r"\b(?P<weekday>mon|tues|wednes|thurs|fri|satur|sun)days?\b",
+    )
+)
+
+
+def _date(match: re.Match[str]) -> str | None:
+    """What was found in its one form; None where it is no date after all.
+
+    Numbers are day before month, as most of the world writes, unless only the other order makes a date. `May` and
+    `March` are also verbs: alone they count only where the capital is not the sentence's.
+    """
+    part, written = match.groupdict(), match.group()
+    if weekday := part.get("weekday"):
+        return f"{weekday}day".capitalize()
+    if part.get("alone"):
+        begins = match.string[: match.start()].rstrip()[-1:] in ("", ".", "!", "?", "\n")
+        is_verb = written.casefold() in ("may", "march") and (begins or not written.istitle())
+        return None if is_verb else written.capitalize()
+    month = _MONTH_NUMBERS.get(part["month"][:3].casefold()) or int(part["month"])
+    year = part["year"]
+    if "day" not in part:
+        return f"{MONTHS[month - 1]} {year}"
+    for first, second in ((int(part["day"]), month), (month, int(part["day"]))):
+        if 1 <= first <= 31 and 1 <= second <= 12:
+            return written_date(first, second, int(f"20{year}" if len(year) == 2 else year) if year else None)
+    return None
+
+
+def find_dates(text: str) -> DatesFound:
+    """Every date, month and weekday of a text."""
+    placed: list[tuple[int, str]] = []
+
+    def blank(match: re.Match[str]) -> str:
+        date = _date(match)
+        if date is None:
+            return match.group()
+        placed.append((match.start(), date))
+        return " " * len(match.group())
+
+    for form in _FORMS:
+        text = form().sub(blank, text)
+    return DatesFound(tuple(dict.fromkeys(date for _, date in sorted(placed))), text)
+
+
+def _value(match: re.Match[str]) -> str:
+    value = match["value"].replace(",", "")
+    if ":" in value:
+        return value.removesuffix(":00").removeprefix("0") or "0"
+    if value.count(".") == 1:
+        return value.rstrip("0").rstrip(".")
+    return value
+
+
+def _number(match: re.Match[str]) -> str:
+    unit = (match["unit"] or "").strip().casefold()
+    unit = _UNITS.get(unit, unit)
+    currency = (match["currency"] or "").strip()
+    if unit in ("€", "£", "$"):
+        currency, unit = unit, ""
+    sign = "-" if match["sign"] else ""
+    return f"{sign}{currency}{_value(match)}{unit}"
+
+
+def find_numbers(text: str) -> tuple[str, ...]:
+    """The numbers of a text in order, each once; `one` to `twelve` count as digits. Dates are taken out before."""
+    placed = [(match.start(), _number(match)) for match in _NUMBER().finditer(text)]
+    placed += [
+        (match.start(), match.group().casefold())
+        for match in _CODE.finditer(text)
+        if any(char.isdigit() for char in match.group())
+    ]
+    placed += [
+        (match.start(), str(_ONE_TO_TWELVE.index(match.group().casefold()) + 1))
+        for match in _NUMBER_WORD().finditer(text)
+    ]
+    return tuple(dict.fromkeys(number for _, number in sorted(placed)))
+
 
 #: Words that turn a statement round. `no` before a number is a number sign.
 _NEGATION = pattern(
@@ -25,9 +177,6 @@ _SUBJECT_I = frozenset({"i", "i'm", "i've", "i'd", "i'll", "i’m", "i’ve", "i
 #: First names that are also function words: a name where a verb of the third person follows.
 _NAME_OR_WORD = frozenset({"will", "hope"})
 _THIRD_PERSON = word_set("and has is was can could does did had said told went would")
-
-
-_Kind = Literal["name", "number", "date", "quoted"]
 
 
 class Details(NamedTuple):
@@ -55,13 +204,9 @@ def details(text: str) -> Details:
     )
 
 
-def proper_nouns(text: str) -> Iterator[Word]:
+def proper_nouns(text: str) -> list[Word]:
     """Capitalised words that their place in the sentence does not explain."""
-    found = words(text)
-    for word in found:
-        if word.initial or not _is_capitalised(word.text) or _is_everyday(word.text):
-            continue
-        yield word
+    return [word for word in words(text) if not word.initial and _may_be_name(word.text)]
 
 
 def _names(text: str) -> list[str]:
@@ -70,28 +215,21 @@ def _names(text: str) -> list[str]:
     names: dict[str, str] = {}
     for word, following in zip_longest(found, found[1:]):
         name = bare(word.text)
-        if not _is_capitalised(name) or _is_everyday(name) or any(char.isdigit() for char in name):
+        if not _may_be_name(name) or any(char.isdigit() for char in name):
             continue
-        if not word.initial or name in inside or not is_common_word(name) or _acts(name, following):
+        verb = following.text.casefold() if following and name.casefold() in _NAME_OR_WORD else ""
+        acts = verb in _THIRD_PERSON or verb.endswith(("s", "ed"))
+        if not word.initial or name in inside or not is_common_word(name) or acts:
             names.setdefault(name.casefold(), name)
     return list(names.values())
 
 
-def _is_capitalised(word: str) -> bool:
-    return word[0].isupper() or any(char.isupper() for char in word[1:])
-
-
-def _is_everyday(word: str) -> bool:
-    """`I`, a date word, or a common word that is merely shouted."""
+def _may_be_name(word: str) -> bool:
+    """A word with a capital, but not `I`, a date word, or a common word that is merely shouted."""
     folded = word.casefold()
-    return folded in _SUBJECT_I or folded in DATE_WORDS or (len(word) > 1 and word.isupper() and is_common_word(word))
-
-
-def _acts(name: str, following: Word | None) -> bool:
-    if following is None or name.casefold() not in _NAME_OR_WORD:
+    if not any(map(str.isupper, word)) or folded in _SUBJECT_I or folded in DATE_WORDS:
         return False
-    verb = following.text.casefold()
-    return verb in _THIRD_PERSON or verb.endswith(("s", "ed"))
+    return not (len(word) > 1 and word.isupper() and is_common_word(word))
 
 
 def _quoted(text: str) -> tuple[str, ...]:
@@ -106,53 +244,31 @@ def _quoted(text: str) -> tuple[str, ...]:
 
 def missing_details(sources: Sequence[str], text: str) -> tuple[str, ...]:
     """Names, numbers, dates and quoted words of the sources that the text lacks, in the order of the sources."""
-    present = _Present(text)
-    return tuple(detail for kind, detail in _wanted(sources) if not present.holds(kind, detail))
+    return tuple(detail for detail, is_kept in _compared(sources, text) if not is_kept)
 
 
 def kept_share(sources: Sequence[str], text: str) -> float:
     """The share (0..1) of the sources' distinct details that the text keeps; 1.0 where there are none."""
-    present = _Present(text)
-    held = [present.holds(kind, detail) for kind, detail in _wanted(sources)]
-    return sum(held) / len(held) if held else 1.0
+    kept = [is_kept for _, is_kept in _compared(sources, text)]
+    return sum(kept) / len(kept) if kept else 1.0
 
 
-def _wanted(sources: Sequence[str]) -> list[tuple[_Kind, str]]:
-    """Every distinct detail with its kind; a detail is the same in any case."""
-    distinct: dict[tuple[_Kind, str], str] = {}
-    for source in sources:
-        found = details(source)
-        kinds: dict[_Kind, tuple[str, ...]] = {
-            "name": found.names,
-            "number": found.numbers,
-            "date": found.dates,
-            "quoted": found.quoted,
-        }
-        for kind, of_kind in kinds.items():
-            for detail in of_kind:
-                distinct.setdefault((kind, detail.casefold()), detail)
-    return [(kind, detail) for (kind, _), detail in distinct.items()]
-
-
-class _Present:
-    """What a text holds, ready to be asked."""
-
-    def __init__(self, text: str) -> None:
-        found = details(text)
-        self._words = set(folded_words(text))
-        self._dates = [set(date.split()) for date in found.dates]
-        # a year that stands within a date is there as well; a day of the month is no number of its own
-        self._numbers = {*found.numbers, *(part for date in self._dates for part in date if len(part) == 4)}
-        self._folded = " ".join(text.casefold().split())
-
-    def holds(self, kind: _Kind, detail: str) -> bool:
-        """Whether the text holds the detail; a fuller date holds a less exact one."""
-        match kind:
-            case "name":
-                return detail.casefold() in self._words
-            case "number":
-                return detail in self._numbers
-            case "date":
-                return any(set(detail.split()) <= date for date in self._dates)
-            case "quoted":
-                return re.search(rf"(?<!\w){re.escape(detail)}(?!\w)", self._folded) is not None
+def _compared(sources: Sequence[str], text: str) -> list[tuple[str, bool]]:
+    """Every distinct detail of the sources, the same in any case, and whether the text holds it."""
+    present, folded, known = details(text), " ".join(text.casefold().split()), set(folded_words(text))
+    dates = [set(date.split()) for date in present.dates]
+    # a year that stands within a date is there as well; a day of the month is no number of its own
+    numbers = {*present.numbers, *(part for date in dates for part in date if len(part) == 4)}
+    holds: dict[str, Callable[[str], bool]] = {
+        "names": lambda name: name.casefold() in known,
+        "numbers": numbers.__contains__,
+        # a fuller date holds a less exact one
+        "dates": lambda date: any(set(date.split()) <= fuller for fuller in dates),
+        "quoted": lambda quoted: re.search(rf"(?<!\w){re.escape(quoted)}(?!\w)", folded) is not None,
+    }
+    wanted: dict[tuple[str, str], str] = {}
+    for source in map(details, sources):
+        for kind in holds:
+            for detail in getattr(source, kind):
+                wanted.setdefault((kind, detail.casefold()), detail)
+    return [(detail, holds[kind](detail)) for (kind, _), detail in wanted.items()]

@@ -3,9 +3,40 @@
 import re
 from collections.abc import Callable
 from functools import cache, partial
+from importlib import resources
 from typing import NamedTuple
 
-from mnemic.policy.text.common_words import word_set
+_TEXTS = resources.files("mnemic.policy.text")
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a list that is written as one text."""
+    return frozenset(text.split())
+
+
+FUNCTION_WORDS = word_set(_TEXTS.joinpath("function_words.txt").read_text("utf-8"))
+#: Words that say nothing by their capital at the start of a sentence: `Yesterday` is no name, `Marit` is. Base forms
+#: only. First names that are also words (Mark, Rose, Grace, Bill) are left out on purpose, for a stored fact usually
+#: begins with the name of whom it is about.
+COMMON_WORDS = FUNCTION_WORDS | word_set(_TEXTS.joinpath("common_words.txt").read_text("utf-8"))
+#: Endings that are undone, each with what may stand in its place. `-er` is not: Parker and Baker are people.
+_ENDINGS = tuple(pair.split("=") for pair in word_set("ies=y ied=y ily=y es= s= ly= ing=e ing= ed=e ed= est= ness="))
+
+
+def is_common_word(word: str) -> bool:
+    """Whether an English word, in any case and inflection, is one of the common ones."""
+    folded = word.casefold().replace("’", "'").partition("'")[0]
+    if folded in COMMON_WORDS:
+        return True
+    for ending, instead in _ENDINGS:
+        stem = folded.removesuffix(ending)
+        if stem == folded or len(stem) < 3:
+            continue
+        doubled = len(stem) > 3 and stem[-1] == stem[-2] and stem[:-1] in COMMON_WORDS
+        if stem + instead in COMMON_WORDS or doubled:
+            return True
+    return False
+
 
 #: A word begins with a letter and may hold apostrophes; hyphens part words, so that `Berlin-based` shows `Berlin`.
 WORD = re.compile(r"(?<!\w)[^\W\d_]\w*(?:['’]\w+)*")

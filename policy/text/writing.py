@@ -4,10 +4,18 @@ import re
 from collections import Counter
 from typing import Literal, NamedTuple
 
-from mnemic.policy.text.common_words import is_common_word, word_set
-from mnemic.policy.text.dates_and_numbers import DATE_WORDS
-from mnemic.policy.text.hygiene import clean_text
-from mnemic.policy.text.words import WORD, Word, sentence_ends, sentences, without_quotes, words
+from mnemic.policy.text.details import DATE_WORDS
+from mnemic.policy.text.shape import clean_text
+from mnemic.policy.text.words import (
+    WORD,
+    Word,
+    is_common_word,
+    sentence_ends,
+    sentences,
+    without_quotes,
+    word_set,
+    words,
+)
 from mnemic.state.kinds import Kind
 
 Problem = Literal["empty", "degenerate", "too_long", "first_person", "pronoun_start", "not_neutral"]
@@ -48,13 +56,13 @@ _PRONOUNS = word_set(
 _I = frozenset({"i", "i'm", "i've", "i'd", "i'll"})
 #: `mine` is also a pit: only these before it make it a pronoun.
 _BEFORE_MINE = frozenset({"of", "is", "was", "are", "were", "be", "and", "than", "like"})
-_PLACE_WORDS = frozenset({"in", "at", "from", "to", "near", "since", "on", "for"})
+_NUMBERED = word_set("war part phase type class level grade stage tier act chapter volume section round title group")
+_PLACES = word_set("in at from to near since on for")
 #: What may follow a numeral (`Elizabeth I was queen`), but hardly a speaking I right after a name.
-_AFTER_NUMERAL = word_set("of and or is was the in at for to by from with on as ended began ruled reigned died")
-_NUMBERED = word_set(
-    "war part phase type class level grade stage tier act chapter volume category section round title group"
+_AFTER_NUMERAL = re.compile(
+    r"\s*(?:[.,;:)\]?!–-]|$|(?:of|and|or|is|was|the|in|at|for|to|by|from|with|on|as|ended|began|ruled|reigned|died)\b)",
+    re.IGNORECASE,
 )
-_CLOSED = re.compile(r"\s*(?:[.,;:)\]?!–-]|$)")
 
 
 class Verdict(NamedTuple):
@@ -77,29 +85,18 @@ def check_text(text: str, *, kind: Kind, max_words: int | None = None) -> Verdic
         kind: The kind of memory it becomes; facts, reflections, episodes and insights must meet every rule.
         max_words: Instead of the kind's own word limit.
     """
-    limits = _LIMITS.get(kind)
-    if limits is None:
-        return _check_whole(text, max_words)
-    most = max_words if max_words is not None else limits.words
-    limits = _Limits(words=most, chars=limits.chars, sentences=limits.sentences)
-    trimmed = _LAST_EXCLAMATION.sub(".", _within(" ".join(clean_text(text).split()), limits))
-    problem = _problem(trimmed, limits)
-    return Verdict(None, problem) if problem else Verdict(trimmed, trimmed=trimmed != text)
+    limits = _LIMITS.get(kind, _Limits())
+    if max_words is not None:
+        limits = limits._replace(words=max_words)
+    checked = clean_text(text)
+    # whole texts are never cut: what a consolidation loses at its end is lost for good
+    if kind in _LIMITS:
+        checked = _LAST_EXCLAMATION.sub(".", _within(" ".join(checked.split()), limits))
+    problem = _problem(checked, limits, is_sentence=kind in _LIMITS)
+    return Verdict(None, problem) if problem else Verdict(checked, trimmed=checked != text)
 
 
-def _check_whole(text: str, max_words: int | None) -> Verdict:
-    """Whole texts are never cut: what a consolidation loses at its end is lost for good."""
-    cleaned = clean_text(text)
-    if not WORD.search(cleaned):
-        return Verdict(None, "empty")
-    if is_degenerate(cleaned):
-        return Verdict(None, "degenerate")
-    if max_words is not None and len(cleaned.split()) > max_words:
-        return Verdict(None, "too_long")
-    return Verdict(cleaned, trimmed=cleaned != text)
-
-
-def _problem(text: str, limits: _Limits) -> Problem | None:
+def _problem(text: str, limits: _Limits, *, is_sentence: bool) -> Problem | None:
     first = WORD.search(text)
     if first is None:
         return "empty"
@@ -107,6 +104,8 @@ def _problem(text: str, limits: _Limits) -> Problem | None:
         return "degenerate"
     if not _fits(text, limits):
         return "too_long"
+    if not is_sentence:
+        return None
     if _speaks_of_itself(text):
         return "first_person"
     if re.split("['’]", first.group().casefold())[0] in _BARE_PRONOUNS:
@@ -135,9 +134,7 @@ def is_degenerate(text: str) -> bool:
     tokens = _TOKEN.findall(text.casefold())
     if len(tokens) >= _ENOUGH_WORDS and len(set(tokens)) < _LEAST_DIFFERENT * len(tokens):
         return True
-    if _ONE_CHARACTER.search(text):
-        return True
-    if any(_repeats(tokens, size, times) for size, times in _MOST_IN_A_ROW.items()):
+    if _ONE_CHARACTER.search(text) or any(_repeats(tokens, *row) for row in _MOST_IN_A_ROW.items()):
         return True
     spoken = Counter(
         " ".join(_TOKEN.findall(sentence.casefold())) for line in text.splitlines() for sentence in sentences(line)
@@ -147,13 +144,12 @@ def is_degenerate(text: str) -> bool:
 
 
 def _repeats(tokens: list[str], size: int, times: int) -> bool:
-    needed = size * (times - 1)
-    run = 0
-    for token, earlier in zip(tokens[size:], tokens, strict=False):
-        run = run + 1 if token == earlier and not token.isdigit() else 0
-        if run >= needed:
-            return True
-    return False
+    def is_loop(start: int) -> bool:
+        phrase = tokens[start : start + size]
+        return tokens[start : start + size * times] == phrase * times and not any(map(str.isdigit, phrase))
+
+    places = range(len(tokens) - size * times + 1)
+    return any(tokens[place] == tokens[place + size] and is_loop(place) for place in places)
 
 
 def _speaks_of_itself(text: str) -> bool:
@@ -170,7 +166,7 @@ def _is_pronoun(text: str, found: list[Word], index: int) -> bool:
     word = found[index]
     folded = word.text.casefold().replace("’", "'")
     if folded in _I:
-        return not _is_other_i(text, found, index)
+        return len(folded) > 1 or not _is_other_i(text, found, index)
     if folded == "mine":
         return word.initial or found[index - 1].text.casefold() in _BEFORE_MINE
     if folded not in _PRONOUNS or word.text == "US":
@@ -181,25 +177,17 @@ def _is_pronoun(text: str, found: list[Word], index: int) -> bool:
 def _is_other_i(text: str, found: list[Word], index: int) -> bool:
     """A Roman numeral (`World War I`, `Elizabeth I`) or an abbreviation (`I/O`, `i.e.`)."""
     word = found[index]
-    end = word.start + len(word.text)
-    if len(word.text) > 1:
-        return False
-    if text[end : end + 1] in ("/", "&") or text[word.start : word.start + 3].casefold() == "i.e":
+    end = word.start + 1
+    if text.startswith(("/", "&"), end) or text[end : end + 2].casefold() == ".e":
         return True
-    if index == 0 or word.initial or word.text != "I":
+    if word.initial or word.text != "I":
         return False
     before = found[index - 1]
-    if before.text.casefold() in _NUMBERED:
+    name = before.text.casefold()
+    if name in _NUMBERED:
         return True
-    if not _is_name(before) or text[before.start + len(before.text) : word.start] != " ":
+    is_name = before.text[0].isupper() and name not in DATE_WORDS and not (before.initial and is_common_word(name))
+    if not is_name or text[before.start + len(name) : word.start] != " ":
         return False
-    if index > 1 and found[index - 2].text.casefold() in _PLACE_WORDS:
-        return False
-    after = found[index + 1].text.casefold() if index + 1 < len(found) else ""
-    return after in _AFTER_NUMERAL or _CLOSED.match(text, end) is not None
-
-
-def _is_name(word: Word) -> bool:
-    if not word.text[0].isupper() or word.text.casefold() in DATE_WORDS:
-        return False
-    return not (word.initial and is_common_word(word.text))
+    is_place = index > 1 and found[index - 2].text.casefold() in _PLACES
+    return not is_place and _AFTER_NUMERAL.match(text, end) is not None

@@ -11,9 +11,8 @@ from mnemic.service.cli import audit
 from mnemic.service.cli.chat import chat, threads
 from mnemic.service.cli.demo import demo
 from mnemic.service.cli.form import form
-from mnemic.service.cli.look import history, memories
 from mnemic.service.cli.operate import doctor, dump, migrate, token
-from mnemic.service.cli.recall import query, recall
+from mnemic.service.cli.recall import history, memories, query, recall
 from mnemic.service.cli.refinement import refine, refinements
 from mnemic.service.cli.retention import erase, protect, purge, unprotect
 from mnemic.service.cli.terminal import blocking

@@ -2,34 +2,44 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict
-from datetime import UTC
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
-from rich.text import Text
+from rich.console import RenderableType
 
-from mnemic.policy.governance.audit_export import CheckedExport, check_export
-from mnemic.service.cli.options import Agent, AsJson, Concerned, OfSession, Session, User, person, to_time
+from mnemic.policy.governance.audit import CheckedExport, check_export
+from mnemic.service.cli.options import (
+    Agent,
+    AsJson,
+    Concerned,
+    Limit,
+    OfSession,
+    Session,
+    User,
+    governing,
+    person,
+    to_time,
+)
 from mnemic.service.cli.terminal import (
     acting,
-    columns,
-    emit,
+    counted,
     exit_if_wrong,
     plain,
     report,
     say,
     show,
-    show_text,
+    stack,
+    table,
+    to_the_second,
+    verbatim,
 )
-from mnemic.service.cli.time_machine import time_machine
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
-from mnemic.state.audit import AuditProblem
 from mnemic.state.errors import BrokenAuditError, InvalidInputError
-from mnemic.state.rollback import Operation
+from mnemic.state.governance import AuditProblem, Operation
 
 OneAgent = Annotated[str | None, typer.Option("--agent", help="Only this agent's history; without it, all of them.")]
 Anchors = Annotated[Path | None, typer.Option("--anchors", help="A file that `mnemic audit anchor` has written.")]
@@ -37,41 +47,40 @@ AnchorsFile = Annotated[Path, typer.Argument(metavar="FILE", help="Where the anc
 Output = Annotated[Path | None, typer.Option("--output", help="A new file; without it, standard output.")]
 Export = Annotated[Path, typer.Argument(metavar="FILE", help="What `mnemic audit export` has written.")]
 Since = Annotated[str | None, typer.Option("--since", help="Only what was done from this time on, with its zone.")]
-Limit = Annotated[int, typer.Option("--limit", help="Operations at most.")]
 
 #: Problems that are named on standard output; `--json` has them all.
 _NAMED = 50
+_TITLES = ("when (UTC), and its operation", "rows", "why, by", "what")
 
 
 async def verify(agent: OneAgent = None, anchors: Anchors = None, as_json: AsJson = False) -> None:
     """Check the history of every agent, or of one; the exit code is 1 where something is wrong."""
     async with Administration.open() as administration:
         problems = await administration.verify(agent, anchors)
-    if as_json:
-        emit([{**asdict(problem), "explanation": problem.explanation} for problem in problems])
-    else:
-        _show_problems(problems)
+    explained = [{**asdict(problem), "explanation": problem.explanation} for problem in problems]
+    report(explained, _list_problems(problems), as_json=as_json)
     if anchors is None:
         say("without --anchors nobody sees whether the end was cut off, or all of it written anew")
     exit_if_wrong(problems)
 
 
-def _show_problems(problems: Sequence[AuditProblem]) -> None:
+def _list_problems(problems: Sequence[AuditProblem]) -> Iterator[RenderableType]:
     if not problems:
-        show("nothing is wrong")
+        yield "nothing is wrong"
         return
-    table = columns("agent", "seq", "what")
+    rows = []
     for problem in problems[:_NAMED]:
-        table.add_row(plain(problem.agent_id or ""), plain(problem.seq or ""), _explained(problem))
-    show(f"[red]{len(problems)} problem{'s' if len(problems) > 1 else ''}[/]", table)
-    if len(problems) > _NAMED:
-        show(f"and {len(problems) - _NAMED} more; --json has them all")
+        where = [plain(f"line {problem.line} of the anchors", "dim")] if problem.line else []
+        which = [plain(f"memory {problem.memory_id}", "dim")] if problem.memory_id else []
+        what = stack(plain(f"{problem.problem}: {problem.explanation}"), *where, *which)
+        rows.append((plain(problem.agent_id or ""), plain(problem.seq or ""), what))
+    yield f"[red]{counted(len(problems), 'problem', 'problems')}[/]"
+    yield from table(rows, "agent", "seq", "what")
+    yield from _more(len(problems))
 
 
-def _explained(problem: AuditProblem) -> Text:
-    where = [plain(f"line {problem.line} of the anchors", "dim")] if problem.line else []
-    which = [plain(f"memory {problem.memory_id}", "dim")] if problem.memory_id else []
-    return Text("\n").join([plain(f"{problem.problem}: {problem.explanation}"), *where, *which])
+def _more(problems: int) -> list[str]:
+    return [f"and {problems - _NAMED} more; --json has them all"] if problems > _NAMED else []
 
 
 async def anchor(agent: Agent, file: AnchorsFile, as_json: AsJson = False) -> None:
@@ -80,30 +89,21 @@ async def anchor(agent: Agent, file: AnchorsFile, as_json: AsJson = False) -> No
         try:
             made = await administration.anchor(agent, file)
         except BrokenAuditError as error:
-            _show_problems(error.problems)
+            show(*_list_problems(error.problems))
             raise
-    if as_json:
-        emit(made)
-    else:
-        show_text(f"{made.agent}: {made.seq} rows, hash {made.hash}")
+    report(made, [verbatim(f"{made.agent}: {made.seq} rows, hash {made.hash}")], as_json=as_json)
 
 
 async def export(agent: Agent, user: User, session: Session = None, output: Output = None) -> None:
     """Write a person's own history with its contents, in a form that anybody can check: one JSON object a line."""
     who = person(agent, user, session=session)
     async with Mnemic.open() as memory:
-        with _writable(output) as file:
-            async for line in memory.export_audit(who):
-                file.write(line + "\n")
-
-
-@contextmanager
-def _writable(output: Path | None) -> Iterator[TextIO]:
-    try:
-        with nullcontext(sys.stdout) if output is None else output.open("x", encoding="ascii") as file:
-            yield file
-    except OSError as error:
-        raise InvalidInputError(f"{output or 'standard output'} cannot be written: {_reason(error)}") from None
+        try:
+            with nullcontext(sys.stdout) if output is None else output.open("x", encoding="ascii") as file:
+                async for line in memory.export_audit(who):
+                    file.write(line + "\n")
+        except OSError as error:
+            raise InvalidInputError(f"{output or 'standard output'} cannot be written: {_reason(error)}") from None
 
 
 async def check(file: Export, as_json: AsJson = False) -> None:
@@ -113,28 +113,24 @@ async def check(file: Export, as_json: AsJson = False) -> None:
             checked = check_export(lines)
     except OSError as error:
         raise InvalidInputError(f"{file} cannot be read: {_reason(error)}") from None
-    if as_json:
-        emit(checked)
-    else:
-        _show_check(checked)
+    report(checked, _describe(checked), as_json=as_json)
     exit_if_wrong(checked.problems)
-
-
-def _show_check(checked: CheckedExport) -> None:
-    for problem in checked.problems[:_NAMED]:
-        show(plain(f"line {problem.line}: {problem.reason}"))
-    if len(checked.problems) > _NAMED:
-        show(f"and {len(checked.problems) - _NAMED} more; --json has them all")
-    if checked.agent is not None:
-        show(plain(f"{checked.rows} rows of agent {checked.agent}; {checked.own} of them the person's own, "
-                   f"of which {checked.erased} were erased"))  # fmt: skip
-        show_text(f"compare with an anchor: seq {checked.seq}, hash {checked.hash}")
-    if not checked.problems:
-        show("nothing is wrong")
 
 
 def _reason(error: OSError) -> str:
     return error.strerror or type(error).__name__
+
+
+def _describe(checked: CheckedExport) -> Iterator[RenderableType]:
+    for problem in checked.problems[:_NAMED]:
+        yield plain(f"line {problem.line}: {problem.reason}")
+    yield from _more(len(checked.problems))
+    if checked.agent is not None:
+        own = f"{checked.own} of them the person's own, of which {checked.erased} were erased"
+        yield plain(f"{checked.rows} rows of agent {checked.agent}; {own}")
+        yield verbatim(f"compare with an anchor: seq {checked.seq}, hash {checked.hash}")
+    if not checked.problems:
+        yield "nothing is wrong"
 
 
 async def log(
@@ -147,20 +143,18 @@ async def log(
 ) -> None:
     """List what was done to memories, newest first: ids and figures, no contents."""
     moment = None if since is None else to_time(since, "--since")
-    async with time_machine(agent, user, session) as (machine, whose):
+    async with governing(agent, user, session) as (machine, whose):
         found = await machine.operations(whose, session_id=session, since=moment, limit=limit)
-    report(found, _list_operations, as_json=as_json, nothing="no operations")
+    report(found, table(map(_row, found), *_TITLES, ids=0), as_json=as_json, nothing="no operations")
 
 
-def _list_operations(operations: Sequence[Operation]) -> None:
-    table = columns("when (UTC), and its operation", "rows", "why, by", "what")
-    table.columns[0].no_wrap = True  # an id is there to be copied
-    for operation in operations:
-        when = operation.ts.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-        rows = f"{operation.first_seq}-{operation.last_seq}"
-        events = ", ".join(f"{count} {event}" for event, count in sorted(operation.events.items()))
-        if operation.left:
-            events += f"; {operation.left} changes left, the same call goes on"
-        which = Text("\n").join([plain(when), plain(operation.op_id, "dim")])
-        table.add_row(which, rows, plain(f"{operation.reason}, {acting(operation)}"), plain(events))
-    show(table)
+def _row(operation: Operation) -> tuple[RenderableType, ...]:
+    events = ", ".join(f"{count} {event}" for event, count in sorted(operation.events.items()))
+    if operation.left:
+        events += f"; {operation.left} changes left, the same call goes on"
+    return (
+        stack(plain(to_the_second(operation.ts)), plain(operation.op_id, "dim")),
+        f"{operation.first_seq}-{operation.last_seq}",
+        plain(f"{operation.reason}, {acting(operation)}"),
+        plain(events),
+    )

@@ -7,13 +7,17 @@ import select
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from mnemic.policy.text.hygiene import visible
-from mnemic.service.cli.terminal import note
-from mnemic.state.changes import Bullet, Sign
+from rich.console import Console
+from rich.text import Text
+
+from mnemic.policy.text.shape import visible
+from mnemic.service.cli.terminal import counted, plain
+from mnemic.state.query import Bullet, Sign
 
 PROMPT: Final = "you> "
 #: Nobody types so much, and no line fills the memory.
@@ -38,23 +42,29 @@ class ChatTerminal:
     def __init__(self) -> None:
         #: Whether somebody types.
         self.is_watched = sys.stdin is not None and sys.stdin.isatty()
-        self._lines = _Lines()
         #: Whether the answer's last line is still open.
         self._is_open = False
         self._prompt = ""
+        self._loop = asyncio.get_running_loop()
+        #: What was typed; None: nothing more comes.
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        # neither a terminal nor a file may be read otherwise, and a thread that waits must not keep the process
+        threading.Thread(target=self._read_all, args=(_reader(),), daemon=True).start()
 
     async def ask(self, prompt: str = PROMPT) -> str | None:
         """The next line, asked for at a terminal; None: there are no more."""
-        self._end_line()
+        self.end_line()
         self._prompt = prompt if self.is_watched else ""
         self._show_prompt()
-        line = await self._lines.next()
+        line = await self._lines.get()
         self._prompt = ""
+        if line is None:
+            self.end_input()  # and so it stays
         return line
 
     def end_input(self) -> None:
         """Nothing more is wanted."""
-        self._lines.end()
+        self._lines.put_nowait(None)
 
     def show_piece(self, text: str) -> None:
         """The next piece of the answer."""
@@ -63,26 +73,28 @@ class ChatTerminal:
         sys.stdout.flush()
         self._is_open = not shown.endswith("\n") if shown else self._is_open
 
-    def end_answer(self) -> None:
-        """What follows begins on a line of its own."""
-        self._end_line()
-
     def show_notes(self, lines: Sequence[str]) -> None:
         """Lines beside the conversation, if there are any; where somebody is being asked, the prompt comes again."""
         if not lines:
             return
-        self._end_line()
+        self.end_line()
         if self._prompt:
             sys.stderr.write("\n")
+        console = Console(stderr=True, soft_wrap=True)
         for line in lines:
-            note(line)
+            console.print(Text("  ") + plain(line, "dim"), highlight=False)
         self._show_prompt()
 
     def show_updates(self, bullets: Sequence[Bullet]) -> None:
         """What became of memories, a line each."""
-        self.show_notes([_update(bullet) for bullet in bullets])
+        lines = []
+        for bullet in bullets:
+            notes = f" {counted(bullet.combined, 'note', 'notes')}" if bullet.combined else ""
+            lines.append(f"{_WORDS[bullet.sign]}{notes}: {bullet.text or 'a memory whose words are not shown'}")
+        self.show_notes(lines)
 
-    def _end_line(self) -> None:
+    def end_line(self) -> None:
+        """What follows begins on a line of its own."""
         if self._is_open:
             self.show_piece("\n")
 
@@ -90,49 +102,21 @@ class ChatTerminal:
         sys.stderr.write(self._prompt)
         sys.stderr.flush()
 
-
-def _update(bullet: Bullet) -> str:
-    notes = f" {bullet.combined} {'note' if bullet.combined == 1 else 'notes'}" if bullet.combined else ""
-    return f"{_WORDS[bullet.sign]}{notes}: {bullet.text or 'a memory whose words are not shown'}"
-
-
-class _Lines:
-    """Standard input, line by line. A thread reads it, for neither a terminal nor a file may be asked otherwise."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._read_lines: asyncio.Queue[str | None] = asyncio.Queue()
-        # a thread that waits for a terminal must not keep the process
-        threading.Thread(target=self._read_all, args=(_reader(),), daemon=True).start()
-
-    async def next(self) -> str | None:
-        line = await self._read_lines.get()
-        if line is None:
-            self.end()  # and so it stays
-        return line
-
-    def end(self) -> None:
-        self._read_lines.put_nowait(None)
-
     def _read_all(self, read: Callable[[], bytes]) -> None:
         rest = b""
         while piece := read():
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
-                self._put_line(line)
+                self._put(line)
             rest = rest[: MAX_LINE_BYTES + 1]
         if rest:
-            self._put_line(rest)
+            self._put(rest)
         self._put(None)
 
-    def _put_line(self, line: bytes) -> None:
-        self._put(line[:MAX_LINE_BYTES].decode(errors="replace"))
-
-    def _put(self, line: str | None) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._read_lines.put_nowait, line)
-        except RuntimeError:
-            return  # the chat is over
+    def _put(self, line: bytes | None) -> None:
+        text = None if line is None else line[:MAX_LINE_BYTES].decode(errors="replace")
+        with suppress(RuntimeError):  # the chat is over
+            self._loop.call_soon_threadsafe(self._lines.put_nowait, text)
 
 
 def _reader() -> Callable[[], bytes]:

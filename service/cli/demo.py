@@ -1,21 +1,54 @@
-"""`mnemic demo`: the example conversations, from raw messages to answered questions."""
+"""`mnemic demo`: the example conversations, from raw messages to answered questions, on at most about 120 lines."""
 
-from collections.abc import Iterable, Sequence
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 import typer
+from pydantic import BaseModel, ConfigDict, ValidationError
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
 
-from mnemic.service.cli.demo_corpus import Conversation, Question, example_directory, read_conversations, read_questions
-from mnemic.service.cli.demo_report import Answer, Contradiction, Demo, DemoSession, show_demo, show_start
-from mnemic.service.cli.formed import form_session
+from mnemic.policy.text.shape import clip_text, display_name
+from mnemic.service.cli.form import Counts, form_session
+from mnemic.service.cli.message_files import Line, Reader
 from mnemic.service.cli.options import AsJson
-from mnemic.service.cli.terminal import emit, exit_if_wrong, progress
+from mnemic.service.cli.terminal import (
+    command_line,
+    day,
+    exit_if_wrong,
+    plain,
+    progress,
+    report,
+    say,
+    show,
+    table,
+    verbatim,
+)
 from mnemic.service.memory import Mnemic
-from mnemic.state.identity import Identity
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import HostId, Identity, split_scope_key
 from mnemic.state.records import Memory
+
+#: Who shares a conversation with several people in it.
+TEAM = "harbor"
+#: A consolidation may have 400 words, a message 32,000 characters; the demo shows how they begin.
+_TEXT_CHARS = 420
+_LINE_CHARS = 180
+#: Results, contradictions and facts that are shown; of more there is the number.
+_RESULTS = 3
+_CHANGES = 8
+_FACTS = 8
+_SESSIONS = ("conversation", "messages", "facts", "superseded", "reflections", "episode", "consolidated")
 
 Directory = Annotated[
     Path | None,
@@ -29,79 +62,236 @@ Directory = Annotated[
 ]
 
 
+class Question(BaseModel):
+    """Something that a person asks months later."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    question: str
+    user: HostId
+    group: HostId | None = None
+
+
+class _Expected(BaseModel):
+    questions: tuple[Question, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoSession:
+    """What one conversation became."""
+
+    session: str
+    #: Who speaks in it, in the order of their first words.
+    people: tuple[str, ...]
+    messages: int
+    #: What its runs stored and refused.
+    counts: Counts
+    consolidated: list[str]
+    #: Why nothing came of it, or something waits.
+    complaints: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What was recalled for a question."""
+
+    question: Question
+    #: The memories found, best first, as the recall graph returns them.
+    memories: list[dict[str, Any]]
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """All that the demo shows."""
+
+    agent_id: str
+    sessions: list[DemoSession]
+    #: All that is stored then, closed ones too, oldest first.
+    memories: list[Memory]
+    answers: list[Answer]
+
+
 async def demo(directory: Directory = None, as_json: AsJson = False) -> None:
     """Form example conversations and show what became of them.
 
     Every run works for an agent of its own, so that nothing mixes with other memories. The exit code is 1 where nothing
     came of a conversation.
     """
-    source = directory or example_directory()
-    conversations, questions = read_conversations(source), read_questions(source)
+    source = directory or Path(str(resources.files("mnemic.examples") / "conversations"))
+    conversations, questions = _read_conversations(source), _read_questions(source)
     agent_id = f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     async with Mnemic.open() as memory:
         if not as_json:
-            show_start(memory.describe(), conversations)
-        sessions = await _form(memory, agent_id, conversations)
-        stored = await _stored(memory, agent_id, conversations)
-        shown = Demo(
-            agent_id=agent_id,
-            runs_on=memory.describe(),
-            sessions=sessions,
-            facts=sorted(
-                (item for item in stored.values() if item.kind == "fact" and item.state == "active"),
-                key=lambda fact: fact.valid_from,
-            ),
-            consolidations=[item for item in stored.values() if item.kind == "consolidation"],
-            contradictions=_contradictions(stored),
-            answers=[await _answer(memory, agent_id, question) for question in questions],
-        )
-    if as_json:
-        emit(shown)
-    else:
-        show_demo(shown)
-    exit_if_wrong(any(session.complaints for session in sessions))
+            messages = sum(len(talk) for talk in conversations.values())
+            people = {person for talk in conversations.values() for person in _people(talk)}
+            show(verbatim(memory.describe()))
+            show(f"Forming memories: {messages} messages, {len(conversations)} conversations, {len(people)} people.")
+        found = await _run(memory, agent_id, conversations, questions)
+    report(found, _describe(found), as_json=as_json)
+    exit_if_wrong(any(session.complaints for session in found.sessions))
 
 
-async def _form(memory: Mnemic, agent_id: str, conversations: Sequence[Conversation]) -> list[DemoSession]:
-    sessions = []
+# -- what is formed and asked
+
+
+def _read_conversations(directory: Path) -> dict[str, list[dict[str, Any]]]:
+    """The messages by session of all `*.jsonl` files, in the order of their names.
+
+    Raises:
+        InvalidInputError: there is none, or nobody speaks in one.
+    """
+    conversations: dict[str, list[dict[str, Any]]] = {}
+    with closing(Reader()) as reader:
+        for line in (line for path in sorted(directory.glob("*.jsonl")) for line in reader.read(path)):
+            if isinstance(line, Line):
+                conversations.setdefault(line.session, []).append(line.message)
+            else:
+                say(f"{line.file}:{line.line}: {line.reason}")
+    if not conversations:
+        raise InvalidInputError(f"{directory} holds no conversation: put *.jsonl files there, one message a line")
+    for session, talk in conversations.items():
+        if not _people(talk):
+            raise InvalidInputError(f"session {session} names nobody: its messages of role user need an author")
+    return conversations
+
+
+def _people(talk: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(line["author"] for line in talk if line["role"] == "user" and "author" in line))
+
+
+def _read_questions(directory: Path) -> tuple[Question, ...]:
+    """The questions of `expected.json`; none where there is no such file."""
+    path = directory / "expected.json"
+    if not path.exists():
+        return ()
+    try:
+        return _Expected.model_validate(json.loads(path.read_text(encoding="utf-8"))).questions
+    except (ValidationError, ValueError, RecursionError):
+        raise InvalidInputError(f"{path} holds no questions: each needs a question and a user") from None
+
+
+async def _run(
+    memory: Mnemic, agent_id: str, conversations: dict[str, list[dict[str, Any]]], questions: Sequence[Question]
+) -> Demo:
+    sessions, stored = [], dict[UUID, Memory]()
     with progress() as bar:
-        for conversation in bar.track(conversations, description="forming memories"):
-            who = conversation.identity(agent_id)
-            await memory.observe(who, conversation.messages, several_speakers=True)
-            formed = await form_session(memory, who)
-            saved = [result["scope_key"] for result in formed.consolidations if result["outcome"] == "saved"]
-            sessions.append(
-                DemoSession(
-                    session=conversation.session,
-                    people=conversation.people,
-                    messages=len(conversation.messages),
-                    counts=formed.counts,
-                    consolidated=saved,
-                    complaints=formed.complaints() if formed.is_wrong else [],
-                )
-            )
-    return sessions
+        for session, talk in bar.track(conversations.items(), description="forming memories"):
+            people = _people(talk)
+            groups = (TEAM,) if len(people) > 1 else ()
+            who = Identity(agent_id=agent_id, user_id=people[0], group_ids=groups, session_id=session)
+            sessions.append(await _form(memory, who, talk))
+            for person in people:  # each sees their own, so each is asked
+                found = await memory.memories(who.model_copy(update={"user_id": person}), with_closed=True)
+                stored.update({item.id: item for item in found})
+    answers = []
+    for question in questions:
+        groups = (question.group,) if question.group else ()
+        who = Identity(agent_id=agent_id, user_id=question.user, group_ids=groups)
+        recalled = await memory.recall(who, question.question, search="always")
+        answers.append(Answer(question=question, memories=recalled["memories"], tokens=recalled["tokens"]))
+    memories = sorted(stored.values(), key=lambda item: item.valid_from)
+    return Demo(agent_id=agent_id, sessions=sessions, memories=memories, answers=answers)
 
 
-async def _stored(memory: Mnemic, agent_id: str, conversations: Iterable[Conversation]) -> dict[UUID, Memory]:
-    """Everything that was formed: each person sees their own, so each is asked."""
-    identities: dict[Identity, None] = {}
-    for conversation in conversations:
-        who = conversation.identity(agent_id)
-        identities.update({who.model_copy(update={"user_id": person}): None for person in conversation.people})
-    found = [item for who in identities for item in await memory.memories(who, with_closed=True)]
-    return {item.id: item for item in sorted(found, key=lambda item: item.scope_key)}
+async def _form(memory: Mnemic, who: Identity, talk: Sequence[dict[str, Any]]) -> DemoSession:
+    await memory.observe(who, talk, several_speakers=True)
+    formed = await form_session(memory, who)
+    return DemoSession(
+        session=who.session_id or "",
+        people=_people(talk),
+        messages=len(talk),
+        counts=formed.counts,
+        consolidated=[result["scope_key"] for result in formed.consolidations if result["outcome"] == "saved"],
+        complaints=formed.complaints() if formed.is_wrong else [],
+    )
 
 
-def _contradictions(stored: dict[UUID, Memory]) -> list[Contradiction]:
-    changes = [
-        Contradiction(scope_key=old.scope_key, old=old.content, new=new.content, since=new.valid_from)
-        for old in stored.values()
-        if old.superseded_by and (new := stored.get(old.superseded_by))
-    ]
-    return sorted(changes, key=lambda change: change.since)
+# -- how it looks
 
 
-async def _answer(memory: Mnemic, agent_id: str, question: Question) -> Answer:
-    recalled = await memory.recall(question.identity(agent_id), question.question, search="always")
-    return Answer(question=question, memories=recalled["memories"], tokens=recalled["tokens"])
+def _describe(found: Demo) -> Iterator[RenderableType]:
+    yield from _heading("What was formed")
+    yield from _describe_sessions(found.sessions)
+    facts = [item for item in found.memories if item.kind == "fact" and item.state == "active"]
+    if facts:
+        yield from _heading("Facts, for example")
+        # spread over the whole time and not the first ones alone
+        yield _dated((fact.valid_from, plain(fact.content)) for fact in facts[:: -(-len(facts) // _FACTS)])
+    yield from _heading("Always in context: one living text for each scope")
+    texts = [item for item in found.memories if item.kind == "consolidation"]
+    for text in texts:
+        size = (f" · {text.scope_key} · {len(text.content.split())} words", "dim")
+        yield Text.assemble(plain(_owner(text.scope_key), "bold"), size)
+        yield _indented(plain(clip_text(" ".join(text.content.split()), _TEXT_CHARS)))
+    if not texts:
+        yield _indented(Text("none yet: too few reflections were formed", "dim"))
+    yield from _describe_changes(found.memories)
+    if found.answers:
+        yield from _heading("Questions asked later, and what a search brings into the prompt")
+        for answer in found.answers:
+            yield from _describe_answer(answer)
+    # what to type: the name, or the path of this very run where the name alone would not be found
+    program = sys.argv[0] if Path(sys.argv[0]).name == "mnemic" and not shutil.which("mnemic") else "mnemic"
+    yield from ("", "Look around:")
+    for words in (("memories",), ("recall", "What did I tell you last time?")):
+        line = command_line(*words, agent=found.agent_id, user=found.sessions[0].people[0])
+        yield verbatim(f"  {program}{line.removeprefix('mnemic')}")
+
+
+def _heading(title: str) -> tuple[str, str]:
+    return "", f"[bold cyan]{title}[/]"
+
+
+def _describe_sessions(sessions: Sequence[DemoSession]) -> Iterator[RenderableType]:
+    rows: list[tuple[RenderableType, ...]] = []
+    losses = Counts()
+    for session in sessions:
+        stored, counts = session.counts.stored, session.counts
+        figures = (session.messages, stored["fact"], counts.superseded, stored["reflection"], stored["episode"])
+        consolidated = ", ".join(map(_owner, dict.fromkeys(session.consolidated)))
+        rows.append((plain(session.session), *(str(figure or "·") for figure in figures), plain(consolidated)))
+        losses.refused.update(counts.refused)
+        losses.unaccounted += counts.unaccounted
+    yield from table(rows, *_SESSIONS)
+    yield from losses.losses()
+    for session in sessions:
+        yield from (plain(f"{session.session}: {complaint}") for complaint in session.complaints)
+
+
+def _describe_changes(memories: Sequence[Memory]) -> Iterator[RenderableType]:
+    by_id = {item.id: item for item in memories}
+    changes = [(by_id[old.superseded_by], old) for old in memories if old.superseded_by in by_id]
+    if changes:
+        yield from _heading("Facts that later ones replaced: closed with a date, never overwritten")
+        shown = sorted(changes, key=lambda change: change[0].valid_from)[:_CHANGES]
+        yield _dated(
+            (new.valid_from, Text.assemble(plain(old.content, "strike"), "\n→ ", plain(new.content)))
+            for new, old in shown
+        )
+        if len(changes) > _CHANGES:
+            yield _indented(Text(f"and {len(changes) - _CHANGES} more", "dim"))
+
+
+def _describe_answer(answer: Answer) -> Iterator[RenderableType]:
+    name, tokens = (f"{display_name(answer.question.user)}: ", "bold"), (f" · {answer.tokens} tokens", "dim")
+    yield Text.assemble(name, plain(answer.question.question), tokens)
+    rows = []
+    for item in answer.memories[:_RESULTS]:
+        content = plain(clip_text(" ".join(item["content"].split()), _LINE_CHARS))
+        if item["kind"] == "message":
+            content = Text.assemble(plain(display_name(item["subject"])), " said: “", content, "”")
+        rows.append((datetime.fromisoformat(item["dated"]), content))
+    yield _dated(rows) if rows else _indented(Text("nothing found", "dim"))
+
+
+def _dated(rows: Iterable[tuple[datetime, Text]]) -> Padding:
+    return _indented(*table((Text(day(moment), "dim"), text) for moment, text in rows))
+
+
+def _indented(renderable: RenderableType) -> Padding:
+    return Padding(renderable, (0, 0, 0, 2))
+
+
+def _owner(scope_key: str) -> str:
+    return display_name(split_scope_key(scope_key)[1])

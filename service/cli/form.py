@@ -1,20 +1,22 @@
-"""`mnemic form`: conversations from files become memories."""
+"""`mnemic form`: conversations from files become memories; and what became of each session, counted and in words."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import RenderableType
 
-from mnemic.service.cli.formed import Counts, form_session
+from mnemic.operations.formation.drafts import refusal_summary
 from mnemic.service.cli.message_files import ARRAY_SUFFIX, Malformed, Reader
 from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
-from mnemic.service.cli.terminal import emit, exit_if_wrong, progress, say, show
+from mnemic.service.cli.terminal import exit_if_wrong, progress, report, say
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import InvalidInputError
+from mnemic.state.errors import InvalidInputError, ModelOutputError
+from mnemic.state.graphs import ConsolidationResult, FormationOutput
 from mnemic.state.identity import Identity
 
 #: Messages, and characters of them, that are held before they are stored, so that a file may be longer than the memory.
@@ -36,8 +38,99 @@ Files = Annotated[
 
 
 @dataclass
+class Counts:
+    """What formation runs stored and refused."""
+
+    #: Memories by kind.
+    stored: Counter[str] = field(default_factory=Counter)
+    #: Drafts that were refused, by what was wrong with them.
+    refused: Counter[str] = field(default_factory=Counter)
+    #: Facts that were closed.
+    superseded: int = 0
+    #: Facts that were known before.
+    repeated: int = 0
+    #: Messages that neither a memory nor the model's word accounts for.
+    unaccounted: int = 0
+
+    def add(self, runs: Iterable[FormationOutput]) -> None:
+        """Adds what these runs did."""
+        for run in runs:
+            self.stored.update(run.get("stored", {}))
+            self.refused.update(run.get("refused", {}))
+            self.superseded += run.get("superseded", 0)
+            self.repeated += run.get("repeated", 0)
+            self.unaccounted += run.get("unaccounted", 0)
+
+    def losses(self) -> list[str]:
+        """What was refused and why, and what nothing accounts for, a line each."""
+        lines = [f"drafts refused: {self.refused.total()} ({refusal_summary(self.refused)})"] if self.refused else []
+        if self.unaccounted:
+            lines.append(f"messages that no memory accounts for: {self.unaccounted}; they keep their words")
+        return lines
+
+
+@dataclass(frozen=True)
+class FormedSession:
+    """The runs of one session."""
+
+    runs: list[FormationOutput] = field(default_factory=list)
+    #: Why no usable answer could be had, if none could.
+    problem: str | None = None
+
+    @property
+    def counts(self) -> Counts:
+        """Of all its runs."""
+        counts = Counts()
+        counts.add(self.runs)
+        return counts
+
+    @property
+    def consolidations(self) -> list[ConsolidationResult]:
+        """What became of scope keys that were due."""
+        return [result for run in self.runs for result in run.get("consolidations", [])]
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether something waits, or nothing came of something."""
+        refused = any(result["outcome"] in ("refused", "failed") for result in self.consolidations)
+        return refused or bool(self._shortfalls())
+
+    def complaints(self) -> list[str]:
+        """What is not as it should be, a line each; of consolidations also what another run does, or a later one."""
+        lines = self._shortfalls()
+        for result in self.consolidations:
+            if result["outcome"] != "saved":
+                why = f" ({result['problem']})" if result.get("problem") else ""
+                lines.append(f"the consolidation of {result['scope_key']} ended as: {result['outcome']}{why}")
+        return lines
+
+    def _shortfalls(self) -> list[str]:
+        lines = [self.problem] if self.problem else []
+        last: FormationOutput = self.runs[-1] if self.runs else {}
+        if waits := last.get("waits"):
+            lines.append(f"{last['pending']} messages wait ({waits}); the same command forms them")
+        elif last.get("set_aside"):
+            lines.append(f"no usable answer to {last['set_aside']} messages; they stay pending")
+        elif last.get("pending"):
+            lines.append(f"{last['pending']} messages wait")
+        counts = self.counts
+        # nothing was stored or known, and nobody said that there is nothing
+        if counts.unaccounted and not counts.stored and not counts.repeated:
+            lines.append(f"nothing came of {sum(run.get('formed', 0) for run in self.runs)} messages")
+        return lines
+
+
+async def form_session(memory: Mnemic, who: Identity) -> FormedSession:
+    """Forms what the session has pending; answers that cannot be used keep no other session waiting."""
+    try:
+        return FormedSession(await memory.form(who))
+    except ModelOutputError as error:
+        return FormedSession(problem=str(error))
+
+
+@dataclass
 class _Intake:
-    """What the files brought."""
+    """What the files brought, and what became of it."""
 
     read: int = 0
     malformed: int = 0
@@ -45,6 +138,11 @@ class _Intake:
     named: list[Malformed] = field(default_factory=list)
     #: New messages of each session.
     accepted: Counter[str] = field(default_factory=Counter)
+    counts: Counts = field(default_factory=Counts)
+    #: Sessions of which something waits, or nothing came.
+    wrong: int = 0
+    #: Each session with its runs, for --json only.
+    sessions: list[dict[str, object]] = field(default_factory=list)
 
 
 async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_json: AsJson = False) -> None:
@@ -54,29 +152,31 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
     that no usable answer could be had for or that another run has; the exit code is 1 then, and where nothing came of a
     session that nobody said to hold nothing.
     """
-    _refuse_twins(files)
+    # an array's session is named after its file, so that two of one name would become one conversation
+    stems = Counter(path.stem for path in set(files) if path.suffix == ARRAY_SUFFIX)
+    if twins := sorted(stem for stem, count in stems.items() if count > 1):
+        raise InvalidInputError(f"several files would be the session {', '.join(twins)}: rename them")
     who = identity(agent, user, group)
     async with Mnemic.open() as memory:
         say(memory.describe())
         intake = await take_in(memory, who, files)
-        formed = await _form_sessions(memory, who, intake, keep_runs=as_json)
-    if as_json:
-        counts = {"read": intake.read, "malformed_lines": intake.malformed}
-        emit({**counts, "malformed": intake.named, "sessions": formed.sessions})
-    else:
-        _show(intake, formed.counts)
-    exit_if_wrong(intake.malformed or formed.wrong)
-
-
-def _refuse_twins(files: Sequence[Path]) -> None:
-    """An array's session is named after its file, so that two of one name would become one conversation."""
-    stems = Counter(path.stem for path in set(files) if path.suffix == ARRAY_SUFFIX)
-    if twins := sorted(stem for stem, count in stems.items() if count > 1):
-        raise InvalidInputError(f"several files would be the session {', '.join(twins)}: rename them")
+        with progress() as bar:
+            for session, accepted in bar.track(intake.accepted.items(), description="sessions formed"):
+                formed = await form_session(memory, who.model_copy(update={"session_id": session}))
+                for line in formed.complaints():
+                    say(f"session {session}: {line}")
+                intake.counts.add(formed.runs)
+                intake.wrong += formed.is_wrong
+                if as_json:
+                    row = {"session": session, "accepted": accepted, "problem": formed.problem, "runs": formed.runs}
+                    intake.sessions.append(row)
+    found = {"read": intake.read, "malformed_lines": intake.malformed, "malformed": intake.named}
+    report({**found, "sessions": intake.sessions}, _summary(intake), as_json=as_json)
+    exit_if_wrong(intake.malformed or intake.wrong)
 
 
 async def take_in(memory: Mnemic, who: Identity, files: Sequence[Path]) -> _Intake:
-    """Stores the messages of the files for formation, a few thousand at a time, and names the malformed lines."""
+    """Stores the messages of the files, in parts, each in its session; none is formed yet."""
     intake = _Intake()
     held: dict[str, list[dict[str, Any]]] = {}
     size = 0
@@ -84,12 +184,16 @@ async def take_in(memory: Mnemic, who: Identity, files: Sequence[Path]) -> _Inta
         task = bar.add_task("messages read", total=None)
         for line in (line for path in files for line in reader.read(path)):
             if isinstance(line, Malformed):
-                _name(intake, line)
+                intake.malformed += 1
+                if intake.malformed <= _KEPT:
+                    intake.named.append(line)
+                if intake.malformed <= _NAMED:
+                    say(f"{line.file}:{line.line}: {line.reason}")
                 continue
             intake.read += 1
             bar.advance(task)
             held.setdefault(line.session, []).append(line.message)
-            size += line.size
+            size += len(line.message["content"])
             if intake.read % HELD_MESSAGES == 0 or size > _HELD_CHARS:
                 await _store(memory, who, held, intake)
                 size = 0
@@ -97,57 +201,20 @@ async def take_in(memory: Mnemic, who: Identity, files: Sequence[Path]) -> _Inta
     return intake
 
 
-def _name(intake: _Intake, line: Malformed) -> None:
-    intake.malformed += 1
-    if intake.malformed <= _KEPT:
-        intake.named.append(line)
-    if intake.malformed <= _NAMED:
-        say(f"{line.file}:{line.line}: {line.reason}")
-
-
 async def _store(memory: Mnemic, who: Identity, held: dict[str, list[dict[str, Any]]], intake: _Intake) -> None:
     for session, messages in held.items():
-        observed = await memory.observe(_in(who, session), messages, several_speakers=True)  # the operator's own files
+        in_session = who.model_copy(update={"session_id": session})
+        observed = await memory.observe(in_session, messages, several_speakers=True)  # the operator's own files
         intake.accepted[session] += observed.accepted
     held.clear()
 
 
-@dataclass
-class _Outcome:
-    """What became of the messages."""
-
-    counts: Counts = field(default_factory=Counts)
-    #: Sessions of which something waits, or nothing came.
-    wrong: int = 0
-    #: Each session with its runs, for --json only.
-    sessions: list[dict[str, object]] = field(default_factory=list)
-
-
-async def _form_sessions(memory: Mnemic, who: Identity, intake: _Intake, *, keep_runs: bool) -> _Outcome:
-    outcome = _Outcome()
-    with progress() as bar:
-        for session, accepted in bar.track(intake.accepted.items(), description="sessions formed"):
-            formed = await form_session(memory, _in(who, session))
-            for line in formed.complaints():
-                say(f"session {session}: {line}")
-            outcome.counts.add(formed.runs)
-            outcome.wrong += formed.is_wrong
-            if keep_runs:
-                row = {"session": session, "accepted": accepted, "problem": formed.problem, "runs": formed.runs}
-                outcome.sessions.append(row)
-    return outcome
-
-
-def _in(who: Identity, session: str) -> Identity:
-    return who.model_copy(update={"session_id": session})
-
-
-def _show(intake: _Intake, counts: Counts) -> None:
-    new = sum(intake.accepted.values())
-    show(f"{intake.read} messages read, {new} of them new, in {len(intake.accepted)} sessions")
+def _summary(intake: _Intake) -> Iterator[RenderableType]:
+    counts = intake.counts
+    yield f"{intake.read} messages read, {intake.accepted.total()} of them new, in {len(intake.accepted)} sessions"
     if intake.malformed:
-        show(f"{intake.malformed} malformed lines were left out")
+        yield f"{intake.malformed} malformed lines were left out"
     stored = ", ".join(f"{count} {kind}s" for kind, count in sorted(counts.stored.items()))
-    show(f"stored: {stored or 'nothing new'}")
-    show(f"facts superseded: {counts.superseded}, known before: {counts.repeated}")
-    show(*counts.losses())
+    yield f"stored: {stored or 'nothing new'}"
+    yield f"facts superseded: {counts.superseded}, known before: {counts.repeated}"
+    yield from counts.losses()

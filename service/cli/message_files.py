@@ -4,14 +4,13 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 from pydantic import AfterValidator, AliasChoices, Field, StrictStr
 
-from mnemic.operations.messages.incoming_message import IncomingMessage, Part
-from mnemic.operations.messages.normalize import KNOWN_ROLES
+from mnemic.operations.messages.incoming import KNOWN_ROLES, IncomingMessage, Part
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId
 
@@ -46,11 +45,6 @@ class Line:
     session: str
     message: dict[str, Any]
 
-    @property
-    def size(self) -> int:
-        """Characters of the content."""
-        return len(self.message.get("content") or "")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Malformed:
@@ -61,46 +55,25 @@ class Malformed:
     reason: str
 
 
-class _Repeats:
-    """Counts how often each of any number of texts was seen.
-
-    SQLite keeps it in a temporary file of its own and 2 MB of it in memory; a dict takes 100 MB for a million texts.
-    """
-
-    def __init__(self) -> None:
-        self._file = sqlite3.connect("", isolation_level=None)
-        self._file.execute("pragma journal_mode = off")  # the file dies with this object: nothing is ever rolled back
-        self._file.execute("create table seen (digest blob primary key, times integer not null) without rowid")
-
-    def count(self, text: str) -> int:
-        """How often this text was seen, this time included."""
-        digest = hashlib.sha256(text.encode()).digest()
-        self._file.execute(
-            "insert into seen values (?, 1) on conflict (digest) do update set times = times + 1", (digest,)
-        )
-        (times,) = self._file.execute("select times from seen where digest = ?", (digest,)).fetchone()
-        return int(times)
-
-    def close(self) -> None:
-        """Gives the file back."""
-        self._file.close()
-
-
-@dataclass
 class Reader:
-    """Reads files one after the other, and tells messages that are alike apart.
+    """Reads files one after the other, and tells messages that are alike apart; use `contextlib.closing`.
 
     A message without an id gets one from what it says and how often the session has said it before. So a file that is
     read again, after a bad line was mended or others were added at its end, brings only what is new.
     """
 
-    _repeats: _Repeats = field(default_factory=_Repeats)
-    #: Who speaks where a user's message names nobody.
-    speaker: str | None = None
+    def __init__(self, speaker: str | None = None) -> None:
+        """For a person, who speaks where a user's message names nobody."""
+        self._speaker = speaker
+        # How often each text was seen, in a temporary file of SQLite's own with 2 MB of it in memory; a dict takes
+        # 100 MB for a million texts. The file dies with this object: nothing is ever rolled back.
+        self._seen = sqlite3.connect("", isolation_level=None)
+        self._seen.execute("pragma journal_mode = off")
+        self._seen.execute("create table seen (digest blob primary key, times integer not null) without rowid")
 
     def close(self) -> None:
-        """Forgets what was read; use `contextlib.closing`."""
-        self._repeats.close()
+        """Forgets what was read."""
+        self._seen.close()
 
     def read(self, path: Path) -> Iterator[Line | Malformed]:
         """The messages and the malformed lines of a file, in order; it is never held as a whole.
@@ -127,14 +100,19 @@ class Reader:
             parsed = _FileMessage.of({**found, "session": path.stem} if path.suffix == ARRAY_SUFFIX else found)
         except InvalidInputError as error:
             return Malformed(file=str(path), line=number, reason=str(error))
-        message = parsed.model_dump(include={"role", "author", "user", "time"}, exclude_none=True)
-        message |= {"content": parsed.text, "id": parsed.id or self._name(parsed)}
-        return Line(session=parsed.session, message=message)
+        if parsed.id is None:
+            fingerprint = parsed.fingerprint(parsed.user or parsed.author or self._speaker, parsed.text)
+            times = self._count(f"{parsed.session}\x1f{fingerprint}")
+            parsed.id = f"{fingerprint}-{times}"
+        message = parsed.model_dump(include={"role", "author", "user", "time", "id"}, exclude_none=True)
+        return Line(session=parsed.session, message={**message, "content": parsed.text})
 
-    def _name(self, message: _FileMessage) -> str:
-        fingerprint = message.fingerprint(message.user or message.author or self.speaker, message.text)
-        times = self._repeats.count(f"{message.session}\x1f{fingerprint}")
-        return f"{fingerprint}-{times}"
+    def _count(self, text: str) -> int:
+        """How often this text was seen, this time included."""
+        digest = hashlib.sha256(text.encode()).digest()
+        self._seen.execute("insert into seen values (?, 1) on conflict do update set times = times + 1", (digest,))
+        (times,) = self._seen.execute("select times from seen where digest = ?", (digest,)).fetchone()
+        return int(times)
 
 
 def _array(file: BinaryIO, path: Path) -> list[object]:
@@ -144,13 +122,12 @@ def _array(file: BinaryIO, path: Path) -> list[object]:
             f"{path} is larger than {MAX_ARRAY_BYTES >> 20} MiB: write one message a line, each with its session, into"
             f" a file that does not end in {ARRAY_SUFFIX}; such files may have any size"
         )
-    reason = "it holds no array"
     try:
         found = _parse(data)
+        if not isinstance(found, list):
+            raise InvalidInputError("it holds no array")
     except InvalidInputError as error:
-        found, reason = None, str(error)
-    if not isinstance(found, list):
-        raise InvalidInputError(f"{path}: {reason}; a {ARRAY_SUFFIX} file is one array of messages")
+        raise InvalidInputError(f"{path}: {error}; a {ARRAY_SUFFIX} file is one array of messages") from None
     return found
 
 
@@ -173,26 +150,20 @@ def _parse(data: bytes) -> object:
     """
     try:
         text = data.decode("utf-8-sig")  # some editors put a byte order mark first
-        found: object = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        # NaN and Infinity are no JSON, and to `int` no numbers either
+        found: object = json.loads(text, object_pairs_hook=_once, parse_constant=int)
     except UnicodeDecodeError:
         raise InvalidInputError("not UTF-8") from None
-    except _RepeatedKeyError:
-        raise InvalidInputError("the same key stands in it twice") from None
+    except InvalidInputError:
+        raise
     except (ValueError, RecursionError):
         raise InvalidInputError("not JSON") from None
     return found
 
 
-class _RepeatedKeyError(ValueError):
-    """Which of the values was meant, nobody knows."""
-
-
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object; of a key that stands in it twice nobody knows which value was meant."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise _RepeatedKeyError
+        raise InvalidInputError("the same key stands in it twice")
     return found
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")

@@ -1,6 +1,5 @@
 """`mnemic doctor`, `mnemic db` and `mnemic token`: for those who run the service."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -9,15 +8,16 @@ import typer
 
 from mnemic.policy.auth_tokens import encode_token, new_claims
 from mnemic.service.cli.options import AsJson, Groups
-from mnemic.service.cli.terminal import columns, emit, exit_if_wrong, plain, report, say, show
+from mnemic.service.cli.terminal import exit_if_wrong, plain, report, say, table, verbatim
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
-from mnemic.storage.doctor import Finding, check
+from mnemic.storage.doctor import check
 from mnemic.storage.dump import dump_database
 from mnemic.storage.opening import open_database, set_up_database
 
 #: Long enough for a deployment's own clients, short enough that a lost one ends by itself.
 DAYS = 30
+_MARKS = {True: "[green]ok[/]", False: "[red]BROKEN[/]"}
 
 Target = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="Where to write it.")]
 Holder = Annotated[str, typer.Option("--user", help="Whom its holder is to the server.")]
@@ -31,34 +31,22 @@ async def doctor(as_json: AsJson = False) -> None:
     """Check the database's set-up and say what to do where it is broken; the exit code is 1 then."""
     async with open_database(Settings(), sound=False) as database:  # one that every other command refuses
         findings = await check(database)
-    report(findings, _list_findings, as_json=as_json, nothing="no checks")
+    rows = [(_MARKS[finding.ok], plain(finding.name), plain(finding.remedy or finding.note)) for finding in findings]
+    report(findings, table(rows), as_json=as_json, nothing="no checks")
     exit_if_wrong(not all(finding.ok for finding in findings))
-
-
-def _list_findings(findings: Sequence[Finding]) -> None:
-    table = columns()
-    for finding in findings:
-        mark = "[green]ok[/]" if finding.ok else "[red]BROKEN[/]"
-        table.add_row(mark, plain(finding.name), plain(finding.remedy or finding.note))
-    show(table)
 
 
 async def migrate(as_json: AsJson = False) -> None:
     """Set up the database, or bring it up to date: MNEMIC_MIGRATION_URL or, without it, the embedded server."""
     ran = await set_up_database(Settings())
-    if as_json:
-        emit({"ran": ran})
-    else:
-        show(*(plain(f"ran {name}") for name in ran), *([] if ran else ["the database is up to date"]))
+    lines = [plain(f"ran {name}") for name in ran] or [plain("the database is up to date")]
+    report({"ran": ran}, lines, as_json=as_json)
 
 
 async def dump(file: Target, as_json: AsJson = False) -> None:
     """Dump the whole database into a file for `pg_restore`."""
     size = await dump_database(Settings(), file)
-    if as_json:
-        emit({"file": file, "bytes": size})
-    else:
-        show(plain(f"{file}: {size:,} bytes"))
+    report({"file": file, "bytes": size}, [plain(f"{file}: {size:,} bytes")], as_json=as_json)
 
 
 async def token(
@@ -72,8 +60,6 @@ async def token(
         )
     claims = new_claims(user, tuple(agent or ()), tuple(group or ()), days=days, now=datetime.now(UTC))
     signed, ends = encode_token(claims, key.get_secret_value()), datetime.fromtimestamp(claims.expires, UTC)
-    if as_json:
-        emit({"token": signed, "expires": ends})
-    else:
-        typer.echo(signed)
+    report({"token": signed, "expires": ends}, [verbatim(signed)], as_json=as_json)
+    if not as_json:
         say(f"it holds until {ends:%Y-%m-%d %H:%M} UTC")

@@ -1,14 +1,17 @@
-"""Options that several commands share, the identity that they name, and moments as they are written there."""
+"""Options that several commands share, the identity and the view that they name, and moments as they are written."""
 
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
 
 from mnemic.policy.categories import OWNER
+from mnemic.service.governance.administration import Administration
+from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import SUPERVISOR, Identity, split_scope_key
 
@@ -30,6 +33,8 @@ GoverningActor = Annotated[
     str | None,
     typer.Option("--actor", help="Without --user: who acts, as the audit shall name them; default: administrator."),
 ]
+Limit = Annotated[int, typer.Option("--limit", help="Rows at most.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it without a question.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")]
 
 #: Who acts as administrator, where nobody says so.
@@ -37,9 +42,7 @@ ADMINISTRATOR = "administrator"
 #: A seq is an integer of 64 bits; a longer number is no time either, and refused as such.
 MOST_DIGITS: Final = 19
 #: A field of the identity, named after its option.
-_FIELD = re.compile(r"^(?:(agent|user|group|session|actor)_ids?|(role))")
-#: The one that a scope key names.
-_OWNER = re.compile(r"^(?:user|group|session)_ids?")
+_FIELD = re.compile(r"^(agent|user|group|session|actor|role)(?:_ids?)?")
 
 
 def identity(
@@ -54,10 +57,11 @@ def identity(
     Raises:
         InvalidInputError: an id cannot be used.
     """
-    try:
-        return Identity(agent_id=agent, user_id=user, group_ids=tuple(groups or ()), session_id=session, role=role)
-    except InvalidInputError as error:
-        raise InvalidInputError(_FIELD.sub(r"--\1\2", str(error))) from None
+    return _identity(agent_id=agent, user_id=user, group_ids=tuple(groups or ()), session_id=session, role=role)
+
+
+#: The person's own view: no agent's allowlist keeps anything from it.
+person = partial(identity, role=OWNER)
 
 
 def owner_of(agent: str, key: str | None, actor: str) -> Identity:
@@ -67,41 +71,56 @@ def owner_of(agent: str, key: str | None, actor: str) -> Identity:
         InvalidInputError: it is no scope key, or an id cannot be used.
     """
     scope, owner = ("agent", agent) if key is None else split_scope_key(key)
-    owned: dict[str, dict[str, Any]] = {
-        "agent": {},
-        "group": {"group_ids": (owner,)},
-        "user": {"user_id": owner},
-        "session": {"session_id": owner},
-    }
+    if scope == "agent":
+        return _identity(agent_id=agent, actor_id=actor)
+    owned = {"group_ids": (owner,)} if scope == "group" else {f"{scope}_id": owner}
+    return _identity(scope, agent_id=agent, actor_id=actor, **owned)
+
+
+def _identity(scope: str = "", /, **fields: Any) -> Identity:
+    """An identity whose errors name an option, or the scope key if the id comes from one of this scope."""
     try:
-        return Identity(agent_id=agent, actor_id=actor, **owned[scope])
+        return Identity(**fields)
     except InvalidInputError as error:
-        raise InvalidInputError(_FIELD.sub(r"--\1\2", _OWNER.sub("SCOPE_KEY", str(error)))) from None
+        named = _FIELD.sub(lambda field: "SCOPE_KEY" if field[1] == scope else f"--{field[1]}", str(error))
+        raise InvalidInputError(named) from None
 
 
-def refuse_blind(user: str | None, why: str, **of_a_person: Sequence[str] | None) -> None:
-    """What only a person has is not passed over in silence where there is none.
+@asynccontextmanager
+async def governing(
+    agent: str,
+    user: str | None,
+    session: str | None,
+    *,
+    group: Sequence[str] | None = None,
+    actor: str | None = None,
+    blind: str = "",
+) -> AsyncIterator[tuple[Mnemic | Administration, Any]]:
+    """What the person concerned may do, or without one an administrator, and whose memories to name to it.
 
     Args:
-        user: the person, if there is one.
-        why: what an administrator does without it.
-        of_a_person: by option.
+        agent: whose memory it is.
+        user: the person.
+        session: for the person, what belongs to it alone.
+        group: as `session`.
+        actor: who acts as administrator.
+        blind: what an administrator does without a session and groups, which are refused then.
 
     Raises:
-        InvalidInputError: it was given without a person.
+        InvalidInputError: what only a person has, without one; an actor beside a person; or an id cannot be used.
     """
-    for option, given in of_a_person.items():
-        if user is None and given is not None and given != []:
-            raise InvalidInputError(f"--{option} goes with --user: an administrator {why}")
-
-
-def person(agent: str, user: str, groups: Sequence[str] | None = None, session: str | None = None) -> Identity:
-    """The person's own view: no agent's allowlist keeps anything from it.
-
-    Raises:
-        InvalidInputError: an id cannot be used.
-    """
-    return identity(agent, user, groups, session).model_copy(update={"role": OWNER})
+    if user is not None:
+        if actor is not None:
+            raise InvalidInputError("--actor goes without --user: a person acts in their own name")
+        who = person(agent, user, group, session)
+        async with Mnemic.open() as memory:
+            yield memory, who
+        return
+    for option, given in (("session", session), ("group", group or None)):
+        if blind and given is not None:
+            raise InvalidInputError(f"--{option} goes with --user: an administrator {blind}")
+    async with Administration.open(actor=ADMINISTRATOR if actor is None else actor) as administration:
+        yield administration, agent
 
 
 def to_time(written: str, option: str) -> datetime:

@@ -1,21 +1,37 @@
-"""`mnemic query` and `mnemic recall`: memories come out."""
+"""`mnemic query`, `recall`, `memories` and `history`: memories come out, and how they came about."""
 
-import shlex
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from itertools import groupby
 from typing import Annotated, Any, Final, cast
+from uuid import UUID
 
 import typer
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
 
-from mnemic.policy.text.names import display_name
-from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity
-from mnemic.service.cli.terminal import columns, day, emit, plain, report, say, show, show_text
+from mnemic.policy.text.shape import display_name
+from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity, person
+from mnemic.service.cli.terminal import (
+    acting,
+    command_line,
+    day,
+    exit_if_wrong,
+    plain,
+    report,
+    say,
+    stack,
+    table,
+    to_the_second,
+    verbatim,
+)
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Scope
-from mnemic.state.kinds import SearchType
+from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K
-from mnemic.state.records import Found
+from mnemic.state.records import Found, HistoryEvent, Memory
 
 Question = Annotated[str, typer.Argument(help="What is looked for, in plain words.")]
 Role = Annotated[str, typer.Option("--role", help="The role whose allowlist holds; `owner` reads everything.")]
@@ -35,6 +51,13 @@ Threshold = Annotated[float | None, typer.Option("--threshold", help="The least 
 Budget = Annotated[int | None, typer.Option("--budget", help="Tokens the results may take in a prompt.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Say how each score came about.")]
 OptionalQuestion = Annotated[str, typer.Argument(help="The message that is about to be answered.")]
+KindName = StrEnum("KindName", {kind: kind for kind in ALL_KINDS})  # type: ignore[misc]  # made of the library's list
+Kinds = Annotated[list[KindName] | None, typer.Option("--kind", help="Only this kind; may be given repeatedly.")]
+Closed = Annotated[bool, typer.Option("--all", help="Closed and erased ones too.")]
+MemoryId = Annotated[UUID, typer.Argument(metavar="ID", help="As `mnemic memories` prints it.")]
+
+#: In place of the words that an erased memory no longer has.
+_ERASED: Final = "what it said was erased"
 
 #: Filters whose values are not text, and what such values are written as.
 _NOT_TEXT: Final = frozenset({"pinned", "importance_min", "importance_max"})
@@ -74,17 +97,17 @@ async def query(
             threshold=threshold,
             budget_tokens=budget,
         )
-    report(found, partial(_list, explain=explain), as_json=as_json, nothing="nothing found")
+    report(found, _list(found, explain=explain), as_json=as_json, nothing="nothing found")
 
 
-def _list(found: Sequence[Found], *, explain: bool) -> None:
-    table = columns("date", "score", "kind", "category", "")
+def _list(found: Sequence[Found], *, explain: bool) -> Sequence[RenderableType]:
+    rows: list[tuple[RenderableType, ...]] = []
     for item in found:
         text = f"{display_name(item.subject)}: {item.content}" if item.kind == "message" else item.content
-        table.add_row(day(item.dated), f"{item.score:.2f}", item.kind, plain(item.category), plain(text))
+        rows.append((day(item.dated), f"{item.score:.2f}", item.kind, plain(item.category), plain(text)))
         if explain:
-            table.add_row("", "", "", "", plain(grounds(item), style="dim"))
-    show(table)
+            rows.append(("", "", "", "", plain(grounds(item), style="dim")))
+    return table(rows, "date", "score", "kind", "category", "")
 
 
 def grounds(found: Found) -> str:
@@ -102,8 +125,8 @@ def grounds(found: Found) -> str:
 def _filters(conditions: Sequence[str], since: str | None, before: str | None) -> dict[str, Any]:
     given: dict[str, Any] = {"updated_after": since, "updated_before": before}
     for condition in conditions:
-        name, is_one, value = condition.partition("=")
-        if not is_one:
+        name, equals, value = condition.partition("=")
+        if not equals:
             raise InvalidInputError("--filter is written as NAME=VALUE, such as importance_min=3")
         given[name] = _PLAIN.get(value, value) if name in _NOT_TEXT else value
     return given
@@ -120,14 +143,77 @@ async def recall(
     """Print what an agent would get into its prompt for this turn."""
     async with Mnemic.open() as memory:
         recalled = await memory.recall(identity(agent, user, group, session), question)
+    report(recalled, [verbatim(recalled["context"])] if recalled["context"] else [], as_json=as_json)
     if as_json:
-        emit(recalled)
         return
-    if recalled["context"]:
-        show_text(recalled["context"])
     say(f"{recalled['tokens']} tokens; searched: {recalled['searched'] or 'no'}")
     if recalled["degraded"]:
         say(f"degraded: {recalled['degraded']}; see the warning")
     for key in recalled["over_budget"]:
-        compress = shlex.join(["mnemic", "refine", key, "--agent", agent])
+        compress = command_line("refine", key, agent=agent)
         say(f"the core memory of {key} has outgrown its budget; to compress it: {compress}")
+
+
+async def memories(
+    agent: Agent,
+    user: User,
+    group: Groups = None,
+    session: Session = None,
+    kind: Kinds = None,
+    closed: Closed = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the memories of a person, newest first."""
+    kinds: list[Kind] = [name for name in ALL_KINDS if kind is None or name in kind]
+    async with Mnemic.open() as memory:
+        found = await memory.memories(person(agent, user, group, session), kinds, with_closed=closed)
+    report(found, list_memories(found), as_json=as_json, nothing="no memories")
+
+
+def list_memories(found: Sequence[Memory]) -> Iterator[RenderableType]:
+    """By scope key, in the given order within each."""
+    by_scope = sorted(found, key=lambda memory: memory.scope_key)  # stable: newest first within each
+    for number, (scope_key, group) in enumerate(groupby(by_scope, key=lambda memory: memory.scope_key)):
+        if number:
+            yield ""
+        yield plain(scope_key, "bold")
+        yield from table(map(_row, group))
+
+
+def _row(memory: Memory) -> tuple[RenderableType, ...]:
+    what = [memory.kind, *(mark for mark in ("protected", "pinned") if getattr(memory, mark))]
+    if memory.state != "active":
+        until = f"\nuntil {day(memory.valid_until)}" if memory.valid_until else ""
+        now = f", now\n{memory.superseded_by}" if memory.valid_until and memory.superseded_by else ""
+        what.append(f"{memory.state}{until}{now}")
+    text = plain(memory.content) if memory.state != "purged" else plain(_ERASED, "dim")
+    return day(memory.valid_from), ", ".join(what), stack(text, plain(memory.id, "dim"))
+
+
+async def history(
+    memory_id: MemoryId,
+    agent: Agent,
+    user: User,
+    group: Groups = None,
+    session: Session = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show everything that happened to one memory."""
+    async with Mnemic.open() as memory:
+        events = await memory.history(person(agent, user, group, session), memory_id)
+    report(events, (line for event in events for line in _describe(event)), as_json=as_json)
+    exit_if_wrong(not events, "no memory of this id is visible to this person")
+
+
+def _describe(event: HistoryEvent) -> Iterator[RenderableType]:
+    who_and_why = (f"  {to_the_second(event.ts)} UTC  by ", plain(acting(event)), "  (", plain(event.reason), ")")
+    yield Text.assemble((f"{event.seq}  {event.event}", "bold"), *who_and_why)
+    if not event.before and not event.after:
+        change = plain(_ERASED, "dim")
+    elif event.before == event.after:  # the memory was closed or opened
+        change = plain("the words stay as they are", "dim")
+    else:
+        change = Text(" → ").join(plain(text) for text in (event.before, event.after) if text is not None)
+    into = [f"merged into: {event.merged_into}"] if event.merged_into else []
+    merges = [plain(line, "dim") for line in (*into, *(f"merged from: {part}" for part in event.merged_from))]
+    yield from (Padding(line, (0, 0, 0, 3)) for line in (change, *merges))

@@ -1,11 +1,9 @@
 """`mnemic refine` and `mnemic refinements`: an agent compresses its core memory. Figures only, no contents."""
 
-import shlex
-from datetime import UTC
 from typing import Annotated, Final
 
 import typer
-from rich.text import Text
+from rich.console import RenderableType
 
 from mnemic.service.cli.options import (
     ADMINISTRATOR,
@@ -14,13 +12,22 @@ from mnemic.service.cli.options import (
     AsJson,
     Concerned,
     Groups,
+    Limit,
     Session,
+    governing,
     owner_of,
-    person,
-    refuse_blind,
 )
-from mnemic.service.cli.terminal import EXIT_FOUND_WRONG, columns, emit, plain, report, say, show, show_text
-from mnemic.service.governance.administration import Administration
+from mnemic.service.cli.terminal import (
+    command_line,
+    exit_if_wrong,
+    plain,
+    report,
+    say,
+    stack,
+    table,
+    to_the_second,
+    verbatim,
+)
 from mnemic.service.memory import Mnemic
 from mnemic.state.refinement import Refinement, RefinementResult
 from mnemic.state.settings import OFFLINE
@@ -31,8 +38,8 @@ Key = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Also where the memory is within its budget.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what there is to do.")]
-Limit = Annotated[int, typer.Option("--limit", help="Refinements at most.")]
 
+_TITLES: Final = ("when (UTC), and its id", "memories\ntokens", "what", "ended, by")
 _CHANGES: Final = ("duplicates", "merged", "updated", "deleted", "protected")
 
 
@@ -50,18 +57,15 @@ async def refine(
         result = await memory.refine(who, key, force=force, dry_run=dry_run)
         by_rules = (await memory.agent_settings(who)).model_for("agent") == OFFLINE
     has_ended = result["outcome"] == "ended"
-    if as_json:
-        emit(result)
-    else:
-        show_text(_ended_line(result) if has_ended else _plan_line(result))
+    report(result, [verbatim(_ended_line(result) if has_ended else _plan_line(result))], as_json=as_json)
     if by_rules and has_ended:
         say("the offline rules did it: MNEMIC_AGENT_MODEL names the agent's own model")
     if has_ended and _has_changed(result) and not as_json:
-        undo = ["mnemic", "undo", "--refinement", str(result["refinement_id"]), "--agent", agent]
-        say(f"to undo it: {shlex.join(undo)}")
-    if has_ended and result["resumed"] and result["ended"] == "time":
-        say("a session that was broken off ran out of time and is closed: the same command again begins a new one")
-        raise typer.Exit(EXIT_FOUND_WRONG)
+        say(f"to undo it: {command_line('undo', refinement=str(result['refinement_id']), agent=agent)}")
+    exit_if_wrong(
+        has_ended and result["resumed"] and result["ended"] == "time",
+        "a session that was broken off ran out of time and is closed: the same command again begins a new one",
+    )
 
 
 def _has_changed(result: RefinementResult) -> bool:
@@ -98,34 +102,23 @@ async def refinements(
     as_json: AsJson = False,
 ) -> None:
     """List refinements, newest first: figures, no contents."""
-    refuse_blind(user, "sees every scope key", group=group, session=session)
-    if user is None:
-        async with Administration.open() as administration:
-            rows = await administration.refinements(agent, limit=limit)
-    else:
-        who = person(agent, user, group, session)
-        async with Mnemic.open() as memory:
-            rows = await memory.refinements(who, limit=limit)
-    report(rows, _table, as_json=as_json, nothing="no refinements")
+    async with governing(agent, user, session, group=group, blind="sees every scope key") as (machine, whose):
+        rows = await machine.refinements(whose, limit=limit)
+    report(rows, table(map(_row, rows), *_TITLES, ids=0), as_json=as_json, nothing="no refinements")
 
 
-def _table(rows: list[Refinement]) -> None:
-    table = columns("when (UTC), and its id", "memories\ntokens", "what", "ended, by")
-    table.columns[0].no_wrap = True  # an id is there to be copied
-    for row in rows:
-        table.add_row(*_cells(row))
-    show(table)
-
-
-def _cells(row: Refinement) -> tuple[Text, str, str, Text]:
-    when = row.started_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-    which = Text("\n").join([plain(f"{when} {row.scope_key}"), plain(row.id, "dim")])
+def _row(row: Refinement) -> tuple[RenderableType, ...]:
+    which = stack(plain(f"{to_the_second(row.started_at)} {row.scope_key}"), plain(row.id, "dim"))
     memories = f"{row.memories_before:,} → {_figure(row.memories_after)}"
     tokens = f"{row.tokens_before:,} → {_figure(row.tokens_after)}\ntarget {row.target_tokens:,}"
     what = [f"{name} {count}" for name in _CHANGES if (count := getattr(row, name))]
     state = row.ended or ("running" if row.is_held else "broken off")
-    who = Text("\n").join([plain(state), plain(row.actor)])
-    return which, f"{memories}\n{tokens}", "\n".join([*what, f"turns {row.steps}"]), who
+    return (
+        which,
+        f"{memories}\n{tokens}",
+        "\n".join([*what, f"turns {row.steps}"]),
+        stack(plain(state), plain(row.actor)),
+    )
 
 
 def _figure(number: int | None) -> str:

@@ -4,11 +4,12 @@ import asyncio
 import json
 import logging
 import os
+import shlex
 import sys
-from collections.abc import Awaitable, Callable, Sized
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec
 
 import typer
 from pydantic_core import to_jsonable_python
@@ -17,13 +18,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from mnemic.policy.text.hygiene import clean_text
+from mnemic.policy.text.shape import clean_text
 from mnemic.state.errors import MnemicError
+from mnemic.state.governance import Operation
 from mnemic.state.records import HistoryEvent
-from mnemic.state.rollback import Operation
 
 Parameters = ParamSpec("Parameters")
-Found = TypeVar("Found", bound=Sized)
 
 #: Columns of output that goes into a file or a pipe, and the most that lines of prose take in a wide terminal.
 WIDTH = 100
@@ -38,17 +38,40 @@ def plain(text: object, style: str = "") -> Text:
     return Text(" ".join(clean_text(str(text)).split()), style=style)
 
 
+def verbatim(text: str) -> Text:
+    """Stored text as it is, its line breaks included; not folded at the terminal's width, for it is to be copied."""
+    return Text(clean_text(text), no_wrap=True)
+
+
+def stack(*lines: Text) -> Text:
+    """The lines of one cell."""
+    return Text("\n").join(lines)
+
+
+def table(rows: Iterable[Iterable[RenderableType]], *titles: str, ids: int | None = None) -> list[Table]:
+    """An open table for lines with several values; nothing where there are none.
+
+    Args:
+        rows: the cells of each line.
+        titles: of the columns; none: a table without a head.
+        ids: the number of a column whose lines are not folded, for the ids in it are to be copied.
+    """
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(titles), header_style="dim")
+    for number, title in enumerate(titles):
+        made.add_column(title, overflow="fold", no_wrap=number == ids)
+    for row in rows:
+        made.add_row(*row)
+    return [made] if made.row_count else []
+
+
 def show(*renderables: RenderableType) -> None:
     """Prints on standard output; strings are our own words and may carry markup."""
-    console = _console()
+    watched = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(width=min(Console().width, WIDTH) if watched else WIDTH)
     for renderable in renderables:
-        console.print(renderable, highlight=False)
-
-
-def show_text(text: str) -> None:
-    """Prints stored text as it is, its line breaks included."""
-    # not folded at the terminal's width: it is meant to be copied
-    Console().print(Text(clean_text(text)), soft_wrap=True)
+        # a text's own `no_wrap` counts in a table, and here not
+        soft_wrap = isinstance(renderable, Text) and bool(renderable.no_wrap)
+        console.print(renderable, highlight=False, soft_wrap=soft_wrap)
 
 
 def emit(document: object) -> None:
@@ -56,23 +79,28 @@ def emit(document: object) -> None:
     sys.stdout.write(json.dumps(to_jsonable_python(document), indent=2) + "\n")
 
 
+def report(document: object, lines: Iterable[RenderableType], *, as_json: bool, nothing: str = "") -> None:
+    """Prints what a command found or did: as JSON, else in lines; where there are none, a message says so."""
+    if as_json:
+        emit(document)
+    elif shown := list(lines):
+        show(*shown)
+    elif nothing:
+        say(nothing)
+
+
 def say(text: str) -> None:
     """A message on standard error."""
     Console(stderr=True, soft_wrap=True).print(Text(clean_text(text)))
 
 
-def note(text: str) -> None:
-    """A line beside what is going on, on standard error, set in and as it is."""
-    console = Console(stderr=True, soft_wrap=True)
-    console.print(Text("  ") + plain(text, "dim"), highlight=False)
-
-
-def columns(*titles: str) -> Table:
-    """An open table for lines with several values."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(titles), header_style="dim")
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    return table
+def command_line(*words: object, **options: str | Sequence[str] | None) -> str:
+    """`mnemic` with these words and options, to be typed as it is; an option without a value is left out."""
+    line = ["mnemic", *map(str, words)]
+    for name, value in options.items():
+        for each in [value] if isinstance(value, str) else value or ():
+            line += [f"--{name}", each]
+    return shlex.join(line)
 
 
 def acting(act: HistoryEvent | Operation) -> str:
@@ -80,9 +108,19 @@ def acting(act: HistoryEvent | Operation) -> str:
     return f"{act.actor}, words of others brought by {', '.join(act.brought_by)}" if act.brought_by else act.actor
 
 
+def counted(number: int, singular: str, plural: str) -> str:
+    """`1 memory`, `2 memories`."""
+    return f"{number} {singular if number == 1 else plural}"
+
+
 def day(moment: datetime) -> str:
     """`2026-03-02`, in UTC."""
     return moment.astimezone(UTC).date().isoformat()
+
+
+def to_the_second(moment: datetime) -> str:
+    """`2026-03-02 09:14:00`, in UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def progress() -> Progress:
@@ -97,19 +135,11 @@ def progress() -> Progress:
     )
 
 
-def report(found: Found, view: Callable[[Found], None], *, as_json: bool, nothing: str) -> None:
-    """Prints what a command found: as JSON, else as the view shows it; where it is nothing, a message says so."""
-    if as_json:
-        emit(found)
-    elif found:
-        view(found)
-    else:
-        say(nothing)
-
-
-def exit_if_wrong(is_wrong: object) -> None:
-    """Ends the command with exit code 1 where it found something wrong."""
+def exit_if_wrong(is_wrong: object, message: str = "") -> None:
+    """Ends the command with exit code 1 where it found something wrong, after a message if there is one."""
     if is_wrong:
+        if message:
+            say(message)
         raise typer.Exit(EXIT_FOUND_WRONG)
 
 
@@ -145,8 +175,3 @@ def blocking(command: Callable[Parameters, Awaitable[None]]) -> Callable[Paramet
             raise typer.Exit(EXIT_FAILED) from None
 
     return run
-
-
-def _console() -> Console:
-    watched = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=min(Console().width, WIDTH) if watched else WIDTH)

@@ -1,16 +1,15 @@
 """`mnemic undo`, `mnemic restore` and `mnemic as-of`: the Time Machine, of the person concerned or an administrator."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
+from rich.console import RenderableType
 
-from mnemic.service.cli.look import Closed, list_memories
 from mnemic.service.cli.options import (
-    ADMINISTRATOR,
     Agent,
     AsJson,
     Concerned,
@@ -18,18 +17,28 @@ from mnemic.service.cli.options import (
     Groups,
     OfSession,
     Session,
-    person,
-    refuse_blind,
+    Yes,
+    governing,
     to_moment,
     to_time,
 )
-from mnemic.service.cli.rollbacks import Request, carry_out
-from mnemic.service.cli.terminal import columns, plain, report, show
-from mnemic.service.governance.administration import Administration
-from mnemic.service.governance.time_machine import TimeMachine
-from mnemic.service.memory import Mnemic
-from mnemic.state.errors import InvalidInputError
-from mnemic.state.rollback import PastMemory, RollbackOptions
+from mnemic.service.cli.recall import Closed, list_memories
+from mnemic.service.cli.terminal import (
+    command_line,
+    counted,
+    emit,
+    exit_if_wrong,
+    plain,
+    report,
+    say,
+    show,
+    stack,
+    table,
+    verbatim,
+    withheld,
+)
+from mnemic.state.errors import InvalidInputError, RollbackRefusedError
+from mnemic.state.governance import PastMemory, Rollback, RollbackOptions, StateChange
 
 Operations = Annotated[
     list[UUID] | None,
@@ -43,7 +52,6 @@ At = Annotated[str, typer.Option("--at", metavar="MOMENT", help="A seq of the hi
 Since = Annotated[str | None, typer.Option("--since", help="All that was done in the session since; with its zone.")]
 Cascade = Annotated[bool, typer.Option("--cascade", help="Undo later operations on the same memories too.")]
 SkipErased = Annotated[bool, typer.Option("--skip-erased", help="Leave as they are whose contents were erased.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it without a question.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")]
 
 _ALONE = "names the scope key alone"
@@ -65,30 +73,23 @@ async def undo(
     as_json: AsJson = False,
 ) -> None:
     """Undo operations, rollbacks too, or all that agents did in a session since a moment, or a refinement."""
-    options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
-    request = Request(options=options, yes=yes, as_json=as_json)
     moment = None if since is None else to_time(since, "--since")
-    _require_one_way(ops, moment, refinement)
-    if session is not None and not (moment or user):
+    ways = sum(bool(way) for way in (ops, moment, refinement))
+    if ways > 1:
+        raise InvalidInputError(f"only one of them: {_WHAT}")
+    if not ways or (moment and session is None) or (session is not None and not (moment or user)):
         raise InvalidInputError(_WHAT)
-    undo_with = _options(agent, user, actor, session)
-    async with time_machine(agent, user, session, actor) as (machine, whose):
-        switches = {"cascade": cascade, "skip_erased": skip_erased}
+    options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
+    again = {"agent": agent, "user": user, "actor": actor, "session": session if user else None}
+    async with governing(agent, user, session, actor=actor) as (machine, whose):
         if refinement:
-            roll_back = partial(machine.undo_refinement, whose, refinement, **switches)
-        elif ops:
-            roll_back = partial(machine.undo, whose, *ops, **switches)
-        elif session is not None and moment is not None:
-            roll_back = partial(machine.undo_session, whose, session, moment, **switches)
+            roll_back = partial(machine.undo_refinement, whose, refinement)
+        elif session is not None and moment:
+            roll_back = partial(machine.undo_session, whose, session, moment)
         else:
-            raise InvalidInputError(_WHAT)
-        await carry_out(roll_back, request, undo_with)
-
-
-def _require_one_way(*ways: object) -> None:
-    named = sum(bool(way) for way in ways)
-    if named != 1:
-        raise InvalidInputError(f"only one of them: {_WHAT}" if named else _WHAT)
+            roll_back = partial(machine.undo, whose, *(ops or ()))
+        roll_back = partial(roll_back, cascade=cascade, skip_erased=skip_erased)
+        await _carry_out(roll_back, options, again, yes=yes, as_json=as_json)
 
 
 async def restore(
@@ -104,14 +105,88 @@ async def restore(
     as_json: AsJson = False,
 ) -> None:
     """Give a scope key back the memories that it had at a moment."""
-    options = RollbackOptions(skip_erased=skip_erased, dry_run=dry_run)
-    request = Request(options=options, yes=yes, as_json=as_json)
     moment = to_moment(at, "--at")
-    refuse_blind(user, _ALONE, session=session)
-    undo_with = _options(agent, user, actor, session)
-    async with time_machine(agent, user, session, actor) as (machine, whose):
+    options = RollbackOptions(skip_erased=skip_erased, dry_run=dry_run)
+    again = {"agent": agent, "user": user, "actor": actor, "session": session}
+    async with governing(agent, user, session, actor=actor, blind=_ALONE) as (machine, whose):
         roll_back = partial(machine.restore, whose, scope_key, moment, skip_erased=skip_erased)
-        await carry_out(roll_back, request, undo_with)
+        await _carry_out(roll_back, options, again, yes=yes, as_json=as_json)
+
+
+async def _carry_out(
+    roll_back: Callable[..., Awaitable[Rollback]],
+    options: RollbackOptions,
+    again: dict[str, str | None],
+    *,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Shows the dry run; does it where that was said beforehand, or is said now at a terminal.
+
+    Args:
+        roll_back: one undo or restore, all of it given but whether to do it.
+        options: how it is to be done.
+        again: the options with which `mnemic undo` undoes it again.
+        yes: it was said beforehand.
+        as_json: print the result as JSON.
+
+    Raises:
+        RollbackRefusedError: it was to be done, and something stands against it.
+        typer.Exit: something stands against it, or nobody said that it is to be done.
+    """
+    if yes and options.dry_run:
+        raise InvalidInputError("--yes does it and --dry-run does not: say one of them")
+    done = planned = await roll_back(dry_run=True)
+    is_refused = planned.refused_by(options) is not None
+    if not as_json:
+        show(*_describe(planned))
+        if planned.changes_nothing and not is_refused:
+            say("nothing would change")
+    why_not: str | None = ""  # nor shall it be
+    if is_refused and not yes:
+        why_not = "as things stand it is refused"
+    elif is_refused or not (options.dry_run or planned.changes_nothing):
+        why_not = withheld("Do it?", yes=yes, as_json=as_json)
+    if why_not is None:
+        try:
+            done = await roll_back(dry_run=False)
+        except RollbackRefusedError:
+            if as_json:
+                emit(planned)
+            raise
+    to_undo_it = [verbatim(f"done; to undo it: {command_line('undo', done.op_id, **again)}")] if done.op_id else []
+    report(done, to_undo_it, as_json=as_json)
+    exit_if_wrong(why_not, f"nothing was changed: {why_not}")
+
+
+def _describe(planned: Rollback) -> Iterator[RenderableType]:
+    yield from _list_changes("would change", planned.changes)
+    if planned.later:
+        many = counted(len(planned.later), "later operation", "later operations")
+        yield plain(f"{many} on the same memories (--cascade undoes them too)", "bold")
+        yield stack(*(plain(f"{later.op_id} {later.reason}") for later in planned.later))
+    yield from _list_changes(
+        "cannot come back, for what was said is erased (--skip-erased leaves it so)", planned.erased
+    )
+    yield from _list_changes("living today in the way: to be forgotten first, or what made them undone", planned.twins)
+    yield from _list_changes("protected, for an administrator alone to roll back", planned.protected)
+    if planned.relations:
+        yield plain(f"{counted(planned.relations, 'relation', 'relations')} would go or come back", "bold")
+
+
+def _list_changes(what: str, changes: Sequence[StateChange]) -> Iterator[RenderableType]:
+    """As many, of which kind, from which state to which, and their ids."""
+    rows = []
+    for (scope_key, kind, before, after), group in groupby(sorted(changes, key=_sort), key=_sort):
+        ids = [plain(change.memory_id, "dim") for change in group]
+        rows.append((f"{len(ids)}", kind, f"{before} → {after or '?'}", plain(scope_key), stack(*ids)))
+    if rows:
+        yield plain(f"{counted(len(changes), 'memory', 'memories')} {what}", "bold")
+        yield from table(rows)
+
+
+def _sort(change: StateChange) -> tuple[str, str, str, str]:
+    return change.scope_key, change.kind, change.before, change.after or ""
 
 
 async def as_of(
@@ -126,50 +201,23 @@ async def as_of(
 ) -> None:
     """Show the memories that a scope key had at a moment: a person's own in words, else ids and states."""
     moment = to_moment(at, "--at")
-    refuse_blind(user, _ALONE, session=session, group=group)
-    if user is None:
-        async with Administration.open() as administration:
-            _print(await administration.as_of(agent, scope_key, moment, with_closed=closed), _list_blind, as_json)
-    else:
-        who = person(agent, user, group, session)
-        async with Mnemic.open() as memory:
-            _print(await memory.as_of(who, scope_key, moment, with_closed=closed), list_memories, as_json)
+    async with governing(agent, user, session, group=group, blind=_ALONE) as (machine, whose):
+        found: list[Any] = await machine.as_of(whose, scope_key, moment, with_closed=closed)
+    lines = _list_blind(found) if user is None else list_memories(found)
+    report(found, lines, as_json=as_json, nothing="no memories at that moment")
 
 
-@asynccontextmanager
-async def time_machine(
-    agent: str, user: str | None, session: str | None, actor: str | None = None
-) -> AsyncIterator[tuple[TimeMachine[Any], Any]]:
-    """The Time Machine of the person concerned, or of an administrator, and whose memories to name to it.
-
-    Raises:
-        InvalidInputError: an actor beside a person.
-    """
-    if user is None:
-        async with Administration.open(actor=ADMINISTRATOR if actor is None else actor) as administration:
-            yield administration, agent
-        return
-    if actor is not None:
-        raise InvalidInputError("--actor goes without --user: a person acts in their own name")
-    who = person(agent, user, session=session)
-    async with Mnemic.open() as memory:
-        yield memory, who
-
-
-def _options(agent: str, user: str | None, actor: str | None, session: str | None) -> list[str]:
-    """The options with which it is undone again."""
-    named = {"--agent": agent, "--user": user, "--actor": actor, "--session": session if user else None}
-    return [word for option, given in named.items() if given is not None for word in (option, given)]
-
-
-def _print(found: Sequence[Any], show_all: Any, as_json: bool) -> None:
-    report(found, show_all, as_json=as_json, nothing="no memories at that moment")
-
-
-def _list_blind(found: Sequence[PastMemory]) -> None:
-    table = columns("kind", "category", "state", "tokens", "importance", "protected", "id")
-    table.columns[-1].no_wrap = True  # an id is there to be copied
-    for memory in found:
-        marks = [str(memory.tokens), str(memory.importance), "yes" if memory.protected else ""]
-        table.add_row(memory.kind, plain(memory.category), memory.state, *marks, plain(memory.id, "dim"))
-    show(table)
+def _list_blind(found: Sequence[PastMemory]) -> Sequence[RenderableType]:
+    rows = [
+        (
+            memory.kind,
+            plain(memory.category),
+            memory.state,
+            str(memory.tokens),
+            str(memory.importance),
+            "yes" if memory.protected else "",
+            plain(memory.id, "dim"),
+        )
+        for memory in found
+    ]
+    return table(rows, "kind", "category", "state", "tokens", "importance", "protected", "id", ids=6)

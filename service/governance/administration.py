@@ -8,16 +8,15 @@ from uuid import UUID
 
 from mnemic.operations.governance import audit, retention, rollback
 from mnemic.operations.governance.actor import Actor
-from mnemic.policy.governance.anchors import Anchor, Anchors
+from mnemic.policy.governance.audit import Anchor, Anchors
 from mnemic.service.governance.time_machine import TimeMachine
-from mnemic.state.audit import AuditProblem
 from mnemic.state.checking import AnyId, Limit, Moment, check_arguments, to_uuid, validate
+from mnemic.state.governance import AuditProblem, PastMemory
 from mnemic.state.identity import HostId
 from mnemic.state.refinement import Refinement
-from mnemic.state.rollback import PastMemory
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
-from mnemic.storage.opening import open_administration
+from mnemic.storage.opening import ADMINISTRATION, open_database
 
 
 class Administration(TimeMachine[str]):
@@ -43,7 +42,7 @@ class Administration(TimeMachine[str]):
             MnemicError: the database cannot be had.
         """
         chosen, who = Settings(**settings), validate(HostId, actor)
-        async with open_administration(chosen) as database:
+        async with open_database(chosen, login=ADMINISTRATION) as database:
             yield cls(database, chosen, who)
 
     def _acting(self, whose: str) -> Actor:

@@ -9,8 +9,8 @@ from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.state.checking import AnyId, Limit, Moment, check_arguments, to_uuid
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.governance import Operation, Rollback, RollbackOptions
 from mnemic.state.identity import HostId
-from mnemic.state.rollback import Operation, Rollback, RollbackOptions
 
 #: The identity of the person concerned, for `Mnemic`; the id of an agent, for `Administration`.
 Whose = TypeVar("Whose")

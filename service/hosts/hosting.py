@@ -11,18 +11,16 @@ from langgraph.runtime import Runtime
 from pydantic import Field, SkipValidation
 
 from mnemic.operations.formation.form import form_later
-from mnemic.operations.messages.observe import observe_turn
-from mnemic.operations.recall.turn import RecallOptions, recall_turn
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.threads import copy_threads, owner_of_identity, owner_of_run, require_owner
+from mnemic.operations.turn import RecallOptions, observe_turn, recall_turn
 from mnemic.service.base import MemoryBase
 from mnemic.state.checking import MAX_LISTED, check_arguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import SearchMode
-from mnemic.state.host import MemoryState
 from mnemic.state.identity import AnyIdentity, HostId, Identity, to_identity
 from mnemic.state.query import BudgetTokens
-from mnemic.state.threads import ThreadStatus
+from mnemic.state.supervisor import MemoryState, ThreadStatus
 from mnemic.storage.threads import ThreadSaver
 from mnemic.tools.memory import make_tools
 
@@ -75,10 +73,7 @@ class Hosting(MemoryBase):
         Raises:
             InvalidInputError: an argument cannot be used.
         """
-        from mnemic.service.hosts.middleware import (  # here, for it brings all of langchain
-            MemoryMiddleware,
-            TurnOptions,
-        )
+        from mnemic.service.hosts.middleware import MemoryMiddleware, TurnOptions
 
         recall = RecallOptions(role=role, search=search, budget_tokens=budget_tokens)
         options = TurnOptions(recall=recall, observe=observe, form=form, several_speakers=several_speakers)

@@ -14,14 +14,12 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from mnemic.operations.formation.form import form_later
-from mnemic.operations.messages.observe import observe_turn
-from mnemic.operations.messages.speakers import session_of
-from mnemic.operations.recall.turn import RecallOptions, recall_turn
-from mnemic.operations.run.event_loop import run_on_loop
-from mnemic.operations.run.identity import identity_of
+from mnemic.operations.run.graph import run_on_loop
+from mnemic.operations.run.identity import identity_of, session_of
+from mnemic.operations.turn import RecallOptions, observe_turn, recall_turn
 from mnemic.service.base import MemoryBase
-from mnemic.state.host import MemoryState
 from mnemic.state.identity import Identity
+from mnemic.state.supervisor import MemoryState
 
 #: The channel of this turn's recall: an interrupt loses it, for no checkpoint holds it.
 _CONTEXT: Final = "memory_context"

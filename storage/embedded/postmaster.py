@@ -1,17 +1,21 @@
-"""The server process of one data directory: found, started, awaited and stopped. Callers hold the control lock."""
+"""The server process of one data directory: found, started, awaited and stopped; and the locks that tell who lives.
 
+The kernel drops a lock when its holder ends, however it ends: there is no list of users that could go stale.
+"""
+
+import fcntl
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from mnemic.state.errors import EmbeddedPostgresError
-from mnemic.storage.embedded import locks, sockets
-from mnemic.storage.embedded.account import Account, server_environment
+from mnemic.storage.embedded import sockets
+from mnemic.storage.embedded.binaries import Account
 
 _START_SECONDS = 900  # crash recovery replays the log first; minutes have been seen elsewhere
 _SILENT_SECONDS = 60  # how long processes may linger without a socket; orphans of a killed server end within 1 s
@@ -23,6 +27,71 @@ _LOG_BYTES = 10_000_000  # beyond that the log is put aside at the next start, a
 RESERVED_SETTINGS = frozenset({"listen_addresses", "port", "unix_socket_directories", "unix_socket_permissions"})
 
 
+def _open_lock(path: Path) -> int:
+    """Never through a link; the descriptor is not inherited by programs that are started."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock for the block; wait for it before."""
+    descriptor = _open_lock(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def try_exclusive(path: Path) -> int | None:
+    """A descriptor that holds the lock until it and all its inherited copies are closed, or None if others hold it."""
+    descriptor = _open_lock(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+class SharedUse:
+    """This process's share in something that many processes use; the last one to leave may put out the light.
+
+    A forked child has no share until it takes one itself. `take` and `leave` need an exclusive lock around them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._holder = 0
+
+    @property
+    def held(self) -> bool:
+        return self._descriptor is not None and self._holder == os.getpid()
+
+    def take(self) -> None:
+        if self.held:
+            return
+        if self._descriptor is not None:  # a fork's inherited descriptor would keep the parent's share alive
+            os.close(self._descriptor)
+        self._descriptor = _open_lock(self._path)
+        self._holder = os.getpid()
+        fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+
+    def leave(self) -> bool:
+        """Gives the share up; whether nobody else has one now."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class PidFile:
     """What a server has noted in postmaster.pid. It may be a dead one's: the number can belong to anybody by now."""
@@ -30,9 +99,6 @@ class PidFile:
     pid: int
     socket_dir: Path | None
     ready: bool
-
-    def listens(self) -> bool:
-        return self.socket_dir is not None and sockets.is_listening(self.socket_dir)
 
     @classmethod
     def read(cls, data: Path) -> "PidFile | None":
@@ -47,7 +113,7 @@ class PidFile:
 
 
 class Postmaster:
-    """Handle on the server of `base`, whichever process has started it.
+    """Handle on the server of `base`, whichever process has started it. Callers hold the control lock.
 
     The server inherits a locked descriptor of `server.lock`, and so do all its processes. While any of them lives,
     the lock is held; once it is free, nothing of the server is left, and a number in postmaster.pid means nothing.
@@ -65,7 +131,7 @@ class Postmaster:
         begun = heard = time.monotonic()
         while (now := time.monotonic()) < begun + _START_SECONDS:
             noted = PidFile.read(self.data)
-            if noted and noted.listens():
+            if noted and sockets.is_listening(noted.socket_dir):
                 heard = now
                 if noted.ready:
                     return noted.socket_dir
@@ -79,17 +145,18 @@ class Postmaster:
             time.sleep(_POLL_SECONDS)
         raise EmbeddedPostgresError(
             f"PostgreSQL is still not ready after {_START_SECONDS} s. It goes on recovering: start again to wait.\n"
-            f"{self._log_tail(0)}"
+            f"{self._logged_since(0)}"
         )
 
     def boot(self, binaries: Path, account: Account, socket_dir: Path, settings: Mapping[str, str]) -> None:
         """Start the server and wait until it is ready."""
         self.let_go()  # of one that was killed
-        descriptor = locks.try_exclusive(self._lock)
+        descriptor = try_exclusive(self._lock)
         if descriptor is None:
             raise EmbeddedPostgresError(f"Processes of an earlier server hold {self._lock}: start again in a moment.")
         try:
-            self._rotate_log()
+            if self._log.exists() and self._log.stat().st_size > _LOG_BYTES:
+                self._log.replace(self._log.with_suffix(".log.1"))
             log_start = self._log.stat().st_size if self._log.exists() else 0
             self._child = self._spawn(_arguments(binaries, self.data, socket_dir, settings), account, descriptor)
         except OSError as error:
@@ -103,29 +170,20 @@ class Postmaster:
             raise
         if ready is None:
             self._reap()
-            raise EmbeddedPostgresError(f"PostgreSQL did not start; its log says:\n{self._log_tail(log_start)}")
+            raise EmbeddedPostgresError(f"PostgreSQL did not start; its log says:\n{self._logged_since(log_start)}")
 
     def _spawn(self, argv: list[str], account: Account, lock: int) -> subprocess.Popen[bytes]:
-        environment = server_environment()
+        options = account.process_options
         if noted := PidFile.read(self.data):
             # Nothing of that server is left, as the lock says. Postgres takes the number in this variable for its own
             # and so ignores it in the lock file, which need not be deleted; a server that lives all the same is still
             # noticed by its shared memory.
-            environment["PG_GRANDPARENT_PID"] = str(noted.pid)
+            options["env"]["PG_GRANDPARENT_PID"] = str(noted.pid)
         log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
+            # Ctrl-C in the starter's terminal is not meant for the other users' server, hence the new session
             return subprocess.Popen(  # noqa: S603 - our own argument list, no shell
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                env=environment,
-                pass_fds=(lock,),
-                start_new_session=True,  # Ctrl-C in the starter's terminal is not meant for the other users' server
-                user=account.popen_user,
-                group=account.popen_group,
-                extra_groups=account.popen_extra_groups,
+                argv, stdout=log, stderr=log, pass_fds=(lock,), start_new_session=True, **options
             )
         finally:
             os.close(log)
@@ -133,7 +191,7 @@ class Postmaster:
     def stop(self) -> bool:
         """Stop the server; True when nothing of it is left. A slow shutdown is no error, it ends by itself."""
         noted = PidFile.read(self.data)
-        if noted and noted.socket_dir and sockets.is_listener(noted.pid, noted.socket_dir):
+        if noted and noted.socket_dir and sockets.listener(noted.socket_dir) in (noted.pid, 0):
             with suppress(ProcessLookupError):
                 os.kill(noted.pid, signal.SIGINT)  # a "fast" shutdown: ends connections, keeps all that was committed
             deadline = time.monotonic() + _STOP_SECONDS
@@ -156,32 +214,24 @@ class Postmaster:
                 self._child.wait(5)  # its files are closed already, so this is a matter of milliseconds
 
     def _is_gone(self) -> bool:
-        descriptor = locks.try_exclusive(self._lock)
+        descriptor = try_exclusive(self._lock)
         if descriptor is None:
             return False
         os.close(descriptor)
         return True
 
-    def _rotate_log(self) -> None:
-        if self._log.exists() and self._log.stat().st_size > _LOG_BYTES:
-            self._log.replace(self._log.with_suffix(".log.1"))
-
-    def _log_tail(self, start: int) -> str:
-        """The end of what the server has logged since `start`."""
-        with self._log.open("rb") as log:
-            log.seek(max(start, self._log.stat().st_size - 2000))
-            return log.read().decode(errors="replace").strip()
+    def _logged_since(self, start: int) -> str:
+        return self._log.read_bytes()[start:][-2000:].decode(errors="replace").strip()
 
 
 def _arguments(binaries: Path, data: Path, socket_dir: Path, settings: Mapping[str, str]) -> list[str]:
     quoted = str(socket_dir).replace('"', '""')
-    private = {
+    options = {
+        "logging_collector": "off",
+        **settings,
         "listen_addresses": "",
         "port": str(sockets.PORT),
         "unix_socket_directories": f'"{quoted}"',
         "unix_socket_permissions": "0700",
     }
-    options = {"logging_collector": "off", **settings, **private}
-    return [str(binaries / "postgres"), "-D", str(data)] + [
-        word for name, value in options.items() for word in ("-c", f"{name}={value}")
-    ]
+    return [str(binaries / "postgres"), "-D", str(data), *(f"--{name}={value}" for name, value in options.items())]

@@ -7,10 +7,11 @@ import stat
 import struct
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from mnemic.state.errors import EmbeddedPostgresError
-from mnemic.storage.embedded.account import Account
+from mnemic.storage.embedded.binaries import Account
 
 #: Only names the socket file: the server has no TCP port.
 PORT = 5432
@@ -28,7 +29,10 @@ def private_socket_dir(base: Path, account: Account) -> Path:
     name = f"mnemic-{account.uid}-{hashlib.sha256(os.fsencode(base)).hexdigest()[:12]}"
     candidates = (base / "s", Path(tempfile.gettempdir(), name), Path("/tmp", name))  # noqa: S108 - checked below
     for directory in candidates:
-        if _can_hold_socket(directory) and not account.closed_on_the_way(directory):
+        path = os.fsencode(directory / _SOCKET_NAME)
+        if len(path) > _LONGEST_PATH or b"," in path or b"\n" in path:  # libpq parts hosts at a comma
+            continue
+        if not account.closed_on_the_way(directory):
             _make_private(directory, account)
             return directory
     raise EmbeddedPostgresError(
@@ -37,17 +41,10 @@ def private_socket_dir(base: Path, account: Account) -> Path:
     )
 
 
-def _can_hold_socket(directory: Path) -> bool:
-    path = os.fsencode(directory / _SOCKET_NAME)
-    return len(path) <= _LONGEST_PATH and b"," not in path and b"\n" not in path  # libpq parts hosts at a comma
-
-
 def _make_private(directory: Path, account: Account) -> None:
-    try:
+    with suppress(FileExistsError):
         directory.mkdir(0o700)
         account.give(directory)
-    except FileExistsError:
-        pass
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != account.uid or stat.S_IMODE(status.st_mode) & 0o077:
         raise EmbeddedPostgresError(
@@ -55,22 +52,17 @@ def _make_private(directory: Path, account: Account) -> None:
         )
 
 
-def is_listening(directory: Path) -> bool:
+def is_listening(directory: Path | None) -> bool:
     """Whether a server accepts connections there: the one proof of life that no stale file can fake."""
-    return _listener(directory) is not None
+    return directory is not None and listener(directory) is not None
 
 
-def is_listener(pid: int, directory: Path) -> bool:
-    """Whether the process that listens there has this number, as seen from here.
+def listener(directory: Path) -> int | None:
+    """The listening process's number as seen from here, or None.
 
-    A server in another container may share the directory, while its number means another process here.
+    A server in another container may share the directory, while its number means another process here: -1 stands for
+    one that cannot be seen. It is 0 where the system does not tell (macOS, which has no containers to mistake).
     """
-    found = _listener(directory)
-    return found is not None and found in (pid, 0)
-
-
-def _listener(directory: Path) -> int | None:
-    """The listening process's number, 0 where the system does not tell (macOS: no containers to mistake), or None."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(_PROBE_SECONDS)
         try:
@@ -81,4 +73,4 @@ def _listener(directory: Path) -> int | None:
             return 0
         credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
         pid: int = struct.unpack("iII", credentials)[0]
-        return pid or -1  # 0 is a process that cannot be seen from here
+        return pid or -1

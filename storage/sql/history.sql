@@ -28,25 +28,13 @@ select count(*) from history
    and session_id is not distinct from %(session_id)s and (session_id is not null or actor = %(actor)s)
    and ts >= date_trunc('day', clock_timestamp(), 'UTC');
 
--- problems --
--- As administrator: all that is wrong with the agent's history.
-select problem, %(agent_id)s as agent_id, seq, memory_id from audit_problems();
-
 -- head --
--- As administrator: the newest row of the agent's history.
+-- The newest row of the agent's history, whose hash is no secret.
 select seq, hash from heads where agent_id = %(agent_id)s and seq > 0;
 
 -- hashes --
 -- As administrator: what these rows of the agent's history hash to.
 select seq, hash from history where agent_id = %(agent_id)s and seq = any(%(seqs)s);
-
--- agents --
--- As administrator: whose history there is.
-select agent_id from agent_ids();
-
--- exported_head --
--- For a person: the newest row of the agent's history, whose hash is no secret.
-select l.seq, l.hash from heads h cross join lateral chain_links(h.seq - 1, h.seq) as l where h.agent_id = %(agent_id)s;
 
 -- exported --
 -- For a person: rows of the chain, with all there is of those of the person's own scope keys.

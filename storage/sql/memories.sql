@@ -95,12 +95,8 @@ update memories set private = true
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(id)s and state = 'active'
    and not private and not protected;
 
--- see_every_category --
--- The allowlist of the role that asked has done its work.
-select set_config('mnemic.categories', '', true);
-
 -- see_categories --
--- And has some to do again.
+-- The allowlist of the role that asked: empty once it has done its work, and itself where it has some to do again.
 select set_config('mnemic.categories', %(categories)s, true);
 
 -- forget --
@@ -170,6 +166,11 @@ select scope_key, count(*) from memories
    and not protected
  group by scope_key;
 
--- set_protection --
--- Protects a memory of any scope key, or lifts that.
-select set_protection(%(agent_id)s, %(memory_id)s, %(protected)s, %(actor)s);
+-- count_uses --
+-- One more use of each of these memories, where it may be seen; in id order, so that no two of these wait for each other.
+insert into memory_use as u (agent_id, memory_id, scope_key, access_count, last_accessed_at)
+select agent_id, id, scope_key, 1, clock_timestamp() from memories
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = any(%(ids)s)
+ order by id
+on conflict (agent_id, memory_id) do update
+   set access_count = u.access_count + 1, last_accessed_at = greatest(u.last_accessed_at, excluded.last_accessed_at);

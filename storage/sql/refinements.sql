@@ -9,26 +9,11 @@ select r.id, extract(epoch from clock_timestamp() - r.started_at)::float8, is_he
 insert into refinements (agent_id, id, scope_key, actor, target_tokens, tokens_before, memories_before)
 values (%(agent_id)s, %(id)s, %(key)s, %(actor)s, %(target)s, %(tokens)s, %(memories)s);
 
--- step --
--- Counts a turn before its model is asked, so that one that always breaks off ends too; tells how far the session has come.
-update refinements set steps = steps + 1
+-- count --
+-- Adds turns, what the model took, and memories that are taken away; tells how far the session has come.
+update refinements set steps = steps + %(steps)s, model_tokens = model_tokens + %(tokens)s, removed = removed + %(removed)s
  where agent_id = %(agent_id)s and id = %(id)s and ended is null
 returning steps, model_tokens, extract(epoch from clock_timestamp() - started_at)::float8, removed, memories_before;
-
--- spend --
--- What a turn of the model took.
-update refinements set model_tokens = model_tokens + %(tokens)s
- where agent_id = %(agent_id)s and id = %(id)s and ended is null;
-
--- begin_refinement_act --
-with patient as materialized (select set_config('lock_timeout', %(head)s, true)), begun as materialized (
-    select begin_refinement_act(%(id)s, %(holder)s, %(op_id)s, %(actor)s, %(reason)s) as is_running from patient)
-select is_running, set_config('lock_timeout', %(lock)s, true) from begun;
-
--- removed --
--- What the session takes away now, all that it has taken away, and what there was when it began.
-update refinements set removed = removed + %(removed)s where agent_id = %(agent_id)s and id = %(id)s
-returning removed, memories_before;
 
 -- ledger --
 -- The core memory of the scope key: all that is always in context, oldest first.
@@ -108,9 +93,6 @@ with merged as (
     select %(agent_id)s, n.id, m.id, 'merged_from', 1, n.scope_key, m.scope_key from stored n cross join merged m
 )
 select id from stored;
-
--- protect --
-select protect_in_refinement(%(memory_id)s, %(version)s);
 
 -- done --
 -- How often the session did what, in memories.

@@ -8,10 +8,6 @@ select scope_key, name, extraction_guidance, consolidation_guidance, is_active, 
 select coalesce((select settings from agents where agent_id = %(agent_id)s), '{}'),
        coalesce((select seq from heads where agent_id = %(agent_id)s), 0);
 
--- agent_settings --
--- What the agent overrides.
-select settings from agents where agent_id = %(agent_id)s;
-
 -- enter_agent --
 -- An agent exists from its first use on.
 insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing;
@@ -62,3 +58,18 @@ on conflict (agent_id, scope_key) do update
                      + case when scopes.turn_writes_on = excluded.turn_writes_on then scopes.turn_writes else 0 end,
        turn_writes_on = excluded.turn_writes_on
 returning turn_writes;
+
+-- record_usage --
+-- Adds a step's tokens to the agent's day.
+insert into token_usage as u (agent_id, day, step, model, calls, input_tokens, output_tokens)
+values (%(agent_id)s, (clock_timestamp() at time zone 'utc')::date, %(step)s, %(model)s, %(calls)s, %(input_tokens)s,
+        %(output_tokens)s)
+on conflict (agent_id, day, step, model) do update
+   set calls = u.calls + excluded.calls, input_tokens = u.input_tokens + excluded.input_tokens,
+       output_tokens = u.output_tokens + excluded.output_tokens;
+
+-- usage_totals --
+-- Tokens by step, over all days.
+select step, model, sum(calls)::bigint as calls, sum(input_tokens)::bigint as input_tokens,
+       sum(output_tokens)::bigint as output_tokens
+  from token_usage where agent_id = %(agent_id)s group by step, model order by step, model;

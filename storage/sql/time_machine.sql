@@ -20,21 +20,6 @@ select distinct h.op_id from history h
    and h.session_id = %(session_id)s and h.ts >= %(since)s and h.actor_kind = 'agent'
    and (h.event = 'LINK' or tells_of_memory(h));
 
--- plan_undo --
--- What undoing operations means; without keys for an administrator.
-select * from plan_undo(%(keys)s, %(ops)s, %(cascade)s, %(request)s);
-
--- plan_restore --
-select * from plan_restore(%(keys)s, %(key)s, %(seq)s, %(request)s);
-
--- roll_back --
-select roll_back(%(keys)s, %(ids)s, %(versions)s, %(seqs)s, %(orphans)s, %(links)s, %(request)s, %(whole)s, %(left)s,
-                 %(op_id)s, %(actor)s);
-
--- seq_at --
--- Where a scope key's history stood at a time.
-select seq_at(%(key)s, %(ts)s);
-
 -- divided --
 -- Whether an operation on a scope key, or the steps of a rollback, have rows on both sides of a seq.
 select exists (

@@ -14,7 +14,7 @@ from benchmarks.recall_quality.cache import CachedEmbedder
 from benchmarks.recall_quality.locomo import read_conversations
 from benchmarks.recall_quality.metrics import Returned, mean, score
 from benchmarks.recall_quality.porter import stem
-from mnemic.models.embedders.hash import HashEmbedder
+from mnemic.models.embedders.base import HashEmbedder
 
 DIALOGUE = {
     "sample_id": "tiny",

@@ -14,7 +14,7 @@ from benchmarks.refinement import __main__ as harness
 from benchmarks.refinement.cores import OUTGROWN_TOKENS, TARGET_TOKENS, Core, Given, of_conversations
 from benchmarks.refinement.figures import figures
 from benchmarks.refinement.refining import Refined
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import count_tokens
 from mnemic.state.records import Memory
 
 MOMENT = datetime(2023, 5, 8, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 
 from mnemic.state.identity import Identity
 from mnemic.storage.database import Database
-from mnemic.storage.isolation import SERVICE_ROLE
+from mnemic.storage.schema import SERVICE_ROLE
 from tests.support.server import Clone
 
 Job = TypeVar("Job")

@@ -28,17 +28,6 @@ _WRONG: Mapping[str, LiteralString] = {
           from unnest(%(crates)s::integer[]) as t(crate) cross join unnest(array['fact', 'reflection']) as kind
           left join mnemic.memories m using (kind) where true or m.id is null
          group by t.crate, kind having count(m.id) filter (where m.content ~ ('\mcrate ' || t.crate || '\M')) <> 1""",
-    "history has gaps": """
-        select h.agent_id from mnemic.heads h left join mnemic.history y using (agent_id)
-         group by h.agent_id, h.seq having count(y.seq) <> h.seq or max(y.seq) <> h.seq""",
-    "the chain of history is broken": """
-        select agent_id, seq from (
-            select h.agent_id, h.seq, h.prev, h.hash, mnemic.history_hash(h) as made,
-                   lag(h.hash) over (partition by h.agent_id order by h.seq) as before from mnemic.history h) as chain
-         where hash <> made or (seq > 1 and prev is distinct from before)""",
-    "history has no contents": """
-        select agent_id, seq from mnemic.history full join mnemic.history_contents c using (agent_id, seq)
-         where (c.salt is null or op_id is null) and event is distinct from 'SESSION'""",
     "a memory and its history disagree": """
         select m.id from mnemic.memories m left join mnemic.history h
                on h.agent_id = m.agent_id and h.memory_id = m.id and h.event <> 'LINK'
@@ -48,10 +37,6 @@ _WRONG: Mapping[str, LiteralString] = {
             or count(*) filter (where h.event = 'ABSORB') <> (m.state = 'absorbed')::integer
             or count(*) filter (where h.event = 'SUPERSEDE') <> (m.state = 'superseded')::integer
             or count(*) filter (where h.event = 'UPDATE') > 0 and m.kind <> 'consolidation'""",
-    "history knows a memory that is not there": """
-        select h.memory_id from mnemic.history h
-         where h.memory_id is not null
-           and not exists (select from mnemic.memories m where m.agent_id = h.agent_id and m.id = h.memory_id)""",
     "a memory cannot be found, or is found though it is closed": """
         select m.id from mnemic.memories m
           left join mnemic.entries e on e.agent_id = m.agent_id and e.item_id = m.id
@@ -74,8 +59,9 @@ _WRONG: Mapping[str, LiteralString] = {
          where r.state = 'absorbed' and c.id is null""",
 }
 LOST_IN_TEXT = "a text does not hold just what it absorbed"
+AUDIT = "the audit finds something"
 #: Everything that is looked for.
-CHECKS = frozenset([*_WRONG, LOST_IN_TEXT])
+CHECKS = frozenset([*_WRONG, LOST_IN_TEXT, AUDIT])
 _ABSORBED = """
     select c.agent_id || '/' || c.scope_key, c.content, array_agg(r.content)
       from mnemic.memories c join mnemic.memories r on r.agent_id = c.agent_id and r.consolidated_into = c.id
@@ -100,7 +86,15 @@ def what_is_wrong(superuser: psycopg.Connection, jobs: Sequence[Job]) -> dict[st
     }
     found = {name: superuser.execute(statement, values).fetchall() for name, statement in _WRONG.items()}
     found[LOST_IN_TEXT] = _lost_in_text(superuser)
+    agents = superuser.execute("select agent_id from mnemic.heads").fetchall()
+    found[AUDIT] = [problem for (agent,) in agents for problem in audit_problems(superuser, agent)]
     return {name: rows for name, rows in found.items() if rows}
+
+
+def audit_problems(superuser: psycopg.Connection, agent: str) -> list[tuple[Any, ...]]:
+    """What verification finds: of the chain, its contents, and today's memories, relations and entries."""
+    superuser.execute("select set_config('mnemic.agent_id', %s, false)", (agent,))
+    return superuser.execute("select * from mnemic.audit_problems()").fetchall()
 
 
 def pending(superuser: psycopg.Connection) -> int:

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.faults.crashing import CrashingServer, crashing_server
 from tests.faults.jobs import script_jobs
-from tests.faults.processes import StartWorker, Worker
-from tests.faults.traps import TrappedModel
+from tests.faults.processes import CrashingServer, StartWorker, Worker, crashing_server
+from tests.faults.strikes import TrappedModel
 from tests.support.scripted import scripted_settings
 from tests.support.server import Clone, wipe
 

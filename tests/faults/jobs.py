@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mnemic.state.identity import Identity
-from tests.faults.traps import TrappedModel
+from tests.faults.strikes import TrappedModel
 from tests.support.loopback import Request
 from tests.support.scripted import (
     CONSOLIDATION,

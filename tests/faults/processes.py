@@ -1,5 +1,7 @@
 """Real worker processes for tests of faults: started, asked, killed, frozen, and always cleaned up.
 
+What happens to a worker is done from outside, by signals, by the model it asks and by its database.
+
     with Worker(settings) as worker:
         worker.ask("form", who)        # returns at once; the worker is busy with it
         worker.kill()                  # SIGKILL, and it is dead when this returns
@@ -8,18 +10,30 @@ Workers are forked by one process that has imported the package once: a worker o
 fresh interpreter takes one and a half.
 """
 
+import asyncio
+import importlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from multiprocessing.connection import wait
-from types import TracebackType
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, Self
 
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import DatabaseUnavailableError, MnemicError
 from mnemic.state.settings import Settings
-from tests.faults import worker as child
-from tests.faults.worker import Answer
+from mnemic.storage.embedded import EmbeddedPostgres, sockets
+from mnemic.storage.migrate import migrate
+from tests.support.server import Clone, Server, fast_directory
 
 #: Far beyond what anything here takes; whoever waits longer has hung, and the test fails.
 PATIENCE_SECONDS = 60
@@ -35,6 +49,49 @@ _IMPORTED_LATE = (
 
 _FORKING = multiprocessing.get_context("forkserver")
 
+#: Exit code of a worker that found no database when it started; any other failure to start is a traceback and 1.
+NO_DATABASE = 3
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a method returned, or the class of the typed error it raised; any other error ends the worker."""
+
+    result: Any = None
+    error: type[MnemicError] | None = None
+
+
+def serve(connection: Connection, settings: Settings, sabotage: Mapping[str, str]) -> None:
+    """Performs the commands that come in, one after the other, and answers each, until the other end closes.
+
+    Args:
+        settings: all that the worker goes by; nothing of its environment counts.
+        sabotage: statements to run instead of the product's, by `module.name` such as `inbox.settle`: for controls.
+    """
+    for place, statement in sabotage.items():
+        noun, _, name = place.partition(".")
+        module = importlib.import_module(f"mnemic.storage.{noun}")
+        known = vars(module)["_SQL"]
+        assert name in known, f"{place} names no statement"
+        vars(module)["_SQL"] = {**known, name: statement}
+    try:
+        asyncio.run(_serve(connection, settings))
+    except DatabaseUnavailableError:
+        raise SystemExit(NO_DATABASE) from None
+
+
+async def _serve(connection: Connection, settings: Settings) -> None:
+    async with Mnemic.open(**settings.model_dump()) as memory:
+        with suppress(EOFError):
+            while True:
+                method, arguments, named = await asyncio.to_thread(connection.recv)
+                try:
+                    act = getattr(memory, method) if isinstance(method, str) else partial(method, memory)
+                    answer = Answer(result=await act(*arguments, **named))
+                except MnemicError as error:
+                    answer = Answer(error=type(error))
+                connection.send(answer)
+
 
 class WorkerDiedError(Exception):
     """The worker is dead and answers no more."""
@@ -47,9 +104,9 @@ class Worker:
     """
 
     def __init__(self, settings: Settings, sabotage: Mapping[str, str] | None = None) -> None:
-        _FORKING.set_forkserver_preload([child.__name__, *_IMPORTED_LATE])
+        _FORKING.set_forkserver_preload([__name__, *_IMPORTED_LATE])
         self._here, there = _FORKING.Pipe()
-        self._process = _FORKING.Process(target=child.serve, args=(there, settings, sabotage or {}), daemon=True)
+        self._process = _FORKING.Process(target=serve, args=(there, settings, sabotage or {}), daemon=True)
         self._process.start()
         there.close()
 
@@ -123,9 +180,7 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _signal(self, number: signal.Signals) -> None:
@@ -138,3 +193,54 @@ class Worker:
 
 #: The fixture that starts workers on the test's database; keywords are settings, `sabotage` is for controls.
 StartWorker = Callable[..., Worker]
+
+
+# -- a server that may be killed
+
+
+class CrashingServer:
+    """An embedded server with a migrated database. What it has acknowledged must be there after each crash."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self._embedded = EmbeddedPostgres(base)
+        self._embedded.start()
+        with psycopg.connect(self._embedded.dsn(), autocommit=True) as connection:
+            connection.execute("create database mnemic")
+        asyncio.run(migrate(self._embedded.dsn(dbname="mnemic")))
+
+    @property
+    def clone(self) -> Clone:
+        """Its database, to be used as the tests' other ones are."""
+        return Clone(server=Server(admin_dsn=self._embedded.dsn(), log=None, clone_strategy="wal_log"), name="mnemic")
+
+    def kill(self) -> None:
+        """`kill -9` of the postmaster, which is dead when this returns; its other processes notice and end."""
+        os.kill(int((self.base / "data" / "postmaster.pid").read_text().split("\n")[0]), signal.SIGKILL)
+        directory = Path(str(conninfo_to_dict(self._embedded.dsn())["host"]))
+        while sockets.is_listening(directory):  # a start that still found it there would do nothing
+            time.sleep(0.001)
+
+    def starts(self) -> int:
+        """How often it was started."""
+        return (self.base / "server.log").read_text().count("starting PostgreSQL")
+
+    def restart(self) -> None:
+        """Starts it again; returns when it has recovered and accepts connections."""
+        self._embedded.start()
+
+    def stop(self) -> None:
+        """Stops it, whether it runs or not."""
+        self._embedded.start()
+        self._embedded.stop()
+
+
+@contextmanager
+def crashing_server() -> Iterator[CrashingServer]:
+    """One in a directory of its own, which goes with it."""
+    with tempfile.TemporaryDirectory(dir=fast_directory(), prefix="mnemic-crash-") as directory:
+        server = CrashingServer(Path(directory))
+        try:
+            yield server
+        finally:
+            server.stop()

@@ -6,7 +6,7 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from tests.faults.checker import CHECKS, LOST_IN_TEXT, what_is_wrong
+from tests.faults.checker import AUDIT, CHECKS, LOST_IN_TEXT, what_is_wrong
 from tests.faults.jobs import job
 from tests.faults.processes import StartWorker
 
@@ -25,11 +25,8 @@ DAMAGE: Mapping[str, LiteralString] = {
     "what a session told is not stored exactly once": (
         "update memories set content = replace(content, 'crate 1', 'crate 2') where kind = 'fact'"
     ),
-    "history has gaps": "delete from history where seq = 2",
-    "the chain of history is broken": "update history set actor = 'nobody' where seq = 2",
-    "history has no contents": "delete from history_contents where seq = 1",
+    AUDIT: "update history set actor = 'nobody' where seq = 2",
     "a memory and its history disagree": "update history set event = 'ADD' where event = 'ABSORB'",
-    "history knows a memory that is not there": "delete from memories where content ~ 'crate 1 on'",
     "a memory cannot be found, or is found though it is closed": "update entries set living = not living",
     "a memory has no source, or one that another operation formed": "delete from sources",
     "a kept message cannot be found": "delete from entries where kind = 'message'",

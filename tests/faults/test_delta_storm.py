@@ -11,7 +11,6 @@ import pytest
 
 from mnemic.policy.recall.delta import MOST_BULLETS
 from mnemic.service.memory import Mnemic
-from mnemic.state.changes import Changes
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Supersession
 from mnemic.state.settings import Settings
@@ -176,21 +175,6 @@ async def test_control_without_the_heads_lock_some_are_missed(fresh_db: Clone, m
         changes=("select h.seq as head", "select (select max(seq) from history) as head"),
         advance=("coalesce(max(seq), 0) as seq from heads", "coalesce(max(seq), 0) as seq from history"),
     )
-    assert wrong(*await watched(fresh_db))[0] > 0
-
-
-async def test_control_with_the_revision_read_later_some_are_missed(
-    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = revisions.changes
-
-    async def read_later(scoped: ScopedTransaction, session_id: str, *, standing: bool) -> Changes:
-        changes = await read(scoped, session_id, standing=standing)
-        await asyncio.sleep(0.005)
-        row = await (await scoped.execute("select seq from heads where agent_id = %(agent_id)s", {})).fetchone()
-        return changes._replace(revision=row[0] if row else 0)
-
-    monkeypatch.setattr(revisions, "changes", read_later)
     assert wrong(*await watched(fresh_db))[0] > 0
 
 

@@ -18,7 +18,7 @@ from mnemic.state.records import Memory, ScopeSettings
 from mnemic.storage.embedded import EmbeddedPostgres
 from mnemic.storage.embedded.binaries import find_binaries
 from tests.faults.refining import shown
-from tests.faults.traps import REFINE
+from tests.faults.strikes import REFINE
 from tests.support.erasing import problems
 from tests.support.fixtures import model as model  # the plain one, without the jobs of this room
 from tests.support.loopback import LoopbackModel, Request, calling, offering
@@ -363,17 +363,3 @@ async def test_after_erasing_memories_by_their_ids_nothing_of_them_is_left(
     assert len(before) > 30
     assert {*found(dumped(ordinary_db))} == {*settings}
     assert problems(ordinary_db) == []
-
-
-@pytest.mark.thorough
-async def test_only_a_server_told_to_log_its_parameters_writes_down_what_was_said(
-    ordinary_db: Clone, model: LoopbackModel
-) -> None:
-    """The control of the server's log: `log_statement = 'all'` writes them along, and an erasure comes too late."""
-    with ordinary_db.as_superuser() as superuser:
-        superuser.execute(f"alter role mnemic_app in database \"{ordinary_db.name}\" set log_statement = 'all'")
-    async with scripted_memory(ordinary_db, model) as memory:
-        await memory.observe(ANA, turns("I have a wombatzz"))
-        await memory.erase_person(ANA)
-    assert "wombatzz" in logged(ordinary_db)
-    assert "wombatzz" not in dumped(ordinary_db)

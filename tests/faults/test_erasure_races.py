@@ -1,18 +1,13 @@
 """What an erasure means to runs that had read the memory, to other sessions, to what is resent, and to a rollback."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
-from functools import partial
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import ContentErasedError, RefusedError
-from mnemic.state.rollback import Rollback
-from mnemic.storage import inbox, memories, time_machine
+from mnemic.state.errors import RefusedError
+from mnemic.storage import inbox, memories
 from tests.faults.strikes import UNFENCED_CONSOLIDATION, UNFENCED_FORMATION
 from tests.support.erasing import ANA, CANARY, places, problems
 from tests.support.fixtures import model as model  # the plain one, without the jobs of this room
@@ -42,7 +37,6 @@ from tests.support.worlds import identity
 
 BO = identity("bo", session="s1")
 KEY = "user:ana"
-Way = Callable[..., Awaitable[Rollback]]
 LIVED = f"Ana works every day at the big old harbor office near the {CANARY} bridge in Lisbon."
 
 
@@ -213,57 +207,3 @@ async def test_a_session_is_told_that_a_memory_was_erased(clean_db: Clone, model
         (bees,) = await memory.memories(ANA, ["fact"])
         await memory.erase(ANA, bees.id)
         assert "−deleted" in (await memory.recall(ANA, "Well"))["context"]
-
-
-async def test_as_of_a_moment_after_an_erasure_shows_no_skeleton(clean_db: Clone, model: LoopbackModel) -> None:
-    async with scripted_memory(clean_db, model) as memory:
-        known = await memory.remember(ANA, "Ana keeps bees.", category="projects")
-        assert known.id
-        await memory.erase(ANA, known.id)
-        async with memory.resources.database.scoped(ANA) as scoped:
-            ((now,),) = await scoped.tuples(time_machine._SQL["newest"], {})
-        assert await memory.as_of(ANA, "user:ana", now) == []
-
-
-async def forgotten_two(memory: Mnemic) -> tuple[UUID, UUID, datetime, int]:
-    """Two memories that were kept, then forgotten: their ids, when that began, and the history's seq before it."""
-    first = await memory.remember(ANA, f"Ana keeps {CANARY} at home.", category="projects")
-    other = await memory.remember(ANA, "The berth list hangs at the gate.", category="projects")
-    assert first.id
-    assert other.id
-    seq = max(event.seq for event in await memory.history(ANA, other.id))
-    since = datetime.now(UTC)
-    for memory_id in (first.id, other.id):
-        await memory.forget(ANA, memory_id)
-    return first.id, other.id, since, seq
-
-
-async def living(memory: Mnemic) -> Sequence[UUID]:
-    return [one.id for one in await memory.memories(ANA, ["fact"])]
-
-
-async def test_rollbacks_across_an_erasure_name_what_is_gone_and_bring_the_others_back(
-    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    async with scripted_memory(clean_db, model) as memory:
-        gone, left, since, seq = await forgotten_two(memory)
-        await memory.erase(ANA, gone)
-        undo: Way = partial(memory.undo_session, ANA, "s1", since)
-        restore: Way = partial(memory.restore, ANA, "user:ana", seq)
-        for way in (undo, restore):
-            with pytest.raises(ContentErasedError) as refused:
-                await way()
-            assert [one.memory_id for one in refused.value.rollback.erased] == [gone]
-            assert await living(memory) == []
-            undone = await way(skip_erased=True)
-            assert ([one.memory_id for one in undone.erased], await living(memory)) == ([gone], [left])
-            assert undone.op_id
-            await memory.undo(ANA, undone.op_id)
-            assert await living(memory) == []
-        then = await memory.as_of(ANA, "user:ana", seq)
-        assert {(one.id, one.state, one.content) for one in then} == {
-            (gone, "purged", ""),
-            (left, "active", "The berth list hangs at the gate."),
-        }
-    assert problems(clean_db) == []
-    assert places(superuser) == set()

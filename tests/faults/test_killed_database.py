@@ -1,28 +1,29 @@
-"""`kill -9` of the database: what was acknowledged is there, the worker says what is wrong and recovers by itself."""
+"""A database that is killed, cuts connections, or fails while workers do: what was acknowledged is there, once."""
 
 import asyncio
 import itertools
+import random
 
+import psycopg
 import pytest
 
+from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import DatabaseUnavailableError, ModelError
 from tests.faults.checker import check_exactly_once, pending
-from tests.faults.crashing import CrashingServer
-from tests.faults.fleet import Fleet, kill_database
-from tests.faults.jobs import job, script_jobs
-from tests.faults.processes import Worker
-from tests.faults.strikes import Command, repeat
-from tests.faults.traps import TrappedModel
-from tests.support.scripted import FACTS, REFLECTIONS, scripted_settings
+from tests.faults.fleet import CUT, Fleet, cut_connections, freeze_worker, kill_database, kill_worker
+from tests.faults.jobs import Job, job, script_jobs
+from tests.faults.processes import CrashingServer, Worker
+from tests.faults.strikes import Command, TrappedModel, repeat
+from tests.support.scripted import FACTS, REFLECTIONS, scripted_resources, scripted_settings
+from tests.support.server import Clone
 from tests.support.worlds import expire_leases
-
-pytestmark = pytest.mark.thorough
 
 JOB = job(1)
 FORM = Command("form", (JOB.who,))
 
 
+@pytest.mark.thorough
 def test_a_worker_outlives_its_database(crashing: CrashingServer, model: TrappedModel) -> None:
     settings = scripted_settings(crashing.clone, model, lease_seconds=1, pool_timeout_seconds=0.5)
     with Worker(settings) as worker:
@@ -38,6 +39,7 @@ def test_a_worker_outlives_its_database(crashing: CrashingServer, model: Trapped
             check_exactly_once(superuser, [JOB])
 
 
+@pytest.mark.thorough
 def test_a_lease_that_cannot_be_given_back_hides_no_failure(crashing: CrashingServer, model: TrappedModel) -> None:
     settings = scripted_settings(crashing.clone, model, pool_timeout_seconds=0.5)
     with Worker(settings) as worker:
@@ -64,6 +66,7 @@ async def recall_all(memory: Mnemic) -> int:
     raise AssertionError
 
 
+@pytest.mark.thorough
 def test_many_tasks_of_many_processes_start_the_embedded_server_again_once(
     crashing: CrashingServer, model: TrappedModel
 ) -> None:
@@ -80,13 +83,79 @@ def test_many_tasks_of_many_processes_start_the_embedded_server_again_once(
         assert crashing.starts() == begun + 1
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_nothing_acknowledged_is_lost_and_nothing_is_stored_twice(
-    crashing: CrashingServer, model: TrappedModel, seed: int
+# -- connections that the server ends while a model works, as a restart or an administrator does
+
+
+async def fill_pool(resources: Resources, connections: int) -> None:
+    """So many connections lie idle afterwards."""
+    everybody = asyncio.Barrier(connections)
+
+    async def hold() -> None:
+        async with resources.database.scoped(JOB.who):
+            await everybody.wait()
+
+    await asyncio.gather(*(hold() for _ in range(connections)))
+
+
+# the control needs a second dead one: noting what a step cost meets the first, and a failure of that is only logged
+@pytest.mark.parametrize(
+    ("idle", "is_checked"),
+    [(3, True), pytest.param(3, False, marks=pytest.mark.thorough)],
+    ids=["three", "control: three, unchecked"],
+)
+async def test_no_dead_connection_is_handed_out(
+    clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection, idle: int, is_checked: bool
 ) -> None:
-    jobs = [job(number, user=f"user-{number % 4}") for number in range(1, 25)]
+    async with scripted_resources(clean_db, model) as resources:
+        if not is_checked:
+            resources.database.pool._check = None
+        memory = Mnemic(resources)
+        await memory.observe(JOB.who, JOB.messages)
+        await fill_pool(resources, idle)
+        model.at(REFLECTIONS, lambda: superuser.execute(CUT))
+
+        if is_checked:
+            await memory.form(JOB.who)
+            check_exactly_once(superuser, [JOB])
+        else:
+            with pytest.raises(DatabaseUnavailableError):
+                await memory.form(JOB.who)
+
+
+# -- faults anywhere: what the checker finds where a guard is missing, the controls at known points show
+
+
+def some_jobs(count: int) -> list[Job]:
+    """Sessions of several users of several agents, ten or so of each user, so that consolidations become due, too."""
+    users = max(2, count // 10)
+    return [job(number, user=f"user-{number % users}", agent=f"agent-{number % users % 3}") for number in range(count)]
+
+
+@pytest.mark.thorough
+def test_connections_that_the_server_ends_lose_and_double_nothing(clean_db: Clone, model: TrappedModel) -> None:
+    jobs = some_jobs(12)
+    settings = scripted_settings(clean_db, model, lease_seconds=1)
+    Fleet(settings, size=2).run(jobs, faults=[cut_connections(clean_db)] * 5, seed=5)
+
+    with clean_db.as_superuser() as superuser:
+        check_exactly_once(superuser, jobs)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("count", "size", "each", "seed"),
+    [
+        pytest.param(20, 3, 1, 11),
+        *[pytest.param(300, 5, 8, seed, marks=pytest.mark.slow) for seed in (1, 2, 3)],
+    ],
+)
+def test_every_job_is_done_once_whatever_happens(
+    crashing: CrashingServer, model: TrappedModel, count: int, size: int, each: int, seed: int
+) -> None:
+    jobs = some_jobs(count)
     settings = scripted_settings(crashing.clone, model, lease_seconds=1, pool_timeout_seconds=0.5)
-    Fleet(settings, size=2).run(jobs, faults=[kill_database(crashing)] * 3, seed=seed)
+    faults = [*[kill_worker] * 3, *[freeze_worker] * 2, kill_database(crashing), cut_connections(crashing.clone)] * each
+    Fleet(settings, size=size).run(jobs, faults=random.Random(seed).sample(faults, len(faults)), seed=seed)
 
     with crashing.clone.as_superuser() as superuser:
         check_exactly_once(superuser, jobs)

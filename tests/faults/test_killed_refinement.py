@@ -1,31 +1,62 @@
-"""`kill -9` at every point of a refinement: the next run ends the session, and nothing was done twice or halfway."""
+"""A refinement that is killed, frozen, cancelled, or fails: the next run ends it, and nothing is done twice."""
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping
-from typing import LiteralString
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
 
-from mnemic.state.errors import ConcurrentChangeError, RefinementOverError, RefinementRunningError
-from tests.faults.processes import PATIENCE_SECONDS, StartWorker
-from tests.faults.refining import REFINING, all_ended, check_refined_once, happened, script_refinement, settle_in
-from tests.faults.strikes import Scene, Strike, at_lock, in_request, repeat
-from tests.faults.traps import EMBEDDINGS, REFINE, TrappedModel, await_no_transaction
+from mnemic.operations.run.resources import Resources
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import (
+    ConcurrentChangeError,
+    DatabaseUnavailableError,
+    ModelError,
+    RefinementOverError,
+    RefinementRunningError,
+)
+from mnemic.storage import leases
+from tests.faults.chaos import worsen
+from tests.faults.processes import CrashingServer, StartWorker, Worker
+from tests.faults.refining import (
+    ANA,
+    KEY,
+    REFINING,
+    all_ended,
+    check_refined_once,
+    happened,
+    script_refinement,
+    settle_in,
+)
+from tests.faults.strikes import (
+    EMBEDDINGS,
+    REFINE,
+    Roadblock,
+    Scene,
+    Strike,
+    TrappedModel,
+    at_lock,
+    await_no_transaction,
+    freeze_in,
+    in_request,
+    repeat,
+    wait_until,
+)
+from tests.support.loopback import Answer, hang_up, offering
+from tests.support.matrix import mostly_thorough
+from tests.support.mutating import mutate
+from tests.support.scripted import scripted_resources, scripted_settings
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases
-
-pytestmark = pytest.mark.thorough
 
 
 def ended_unheard(scene: Scene) -> None:
     """The victim dies once its session has ended, and nobody hears of it."""
     REFINING.ask(scene.victim)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not all_ended(scene.superuser):
-        assert time.monotonic() < deadline, "the session does not end"
-        time.sleep(0.005)
+    wait_until(lambda: all_ended(scene.superuser), "the session does not end")
     scene.victim.kill()
     await_no_transaction(scene.superuser)
 
@@ -66,6 +97,18 @@ UNCLOSED_MERGE = {
     )
 }
 
+
+def prepare(clone: Clone, model: TrappedModel) -> None:
+    """The core memory is stored, and the model knows what to do with it."""
+
+    async def settle() -> None:
+        async with clone.database() as database:
+            await settle_in(database)
+
+    asyncio.run(settle())
+    script_refinement(model)
+
+
 DieAndFinish = Callable[..., int]
 
 
@@ -76,14 +119,9 @@ def die_and_finish(
     """One worker dies of a strike; others, one or two at once, are asked for the same. How much the first had done."""
 
     def run(strike: Strike, *, others: int = 1, sabotage: Mapping[str, str] | None = None) -> int:
-        async def prepare() -> None:
-            async with clean_db.database() as database:
-                await settle_in(database)
-
         victim = start_worker(sabotage=sabotage, lock_timeout_seconds=60)
         successors = [start_worker() for _ in range(others)]
-        script_refinement(model)
-        asyncio.run(prepare())
+        prepare(clean_db, model)
         strike(Scene(victim, model, clean_db, superuser))
         done = sum(happened(superuser).values())
         expire_leases(superuser)
@@ -99,6 +137,7 @@ def die_and_finish(
     return run
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("where", "others"),
     [*((where, 1) for where in STRIKES), ("in the first turn", 2), ("merging", 2), ("completing", 2)],
@@ -112,8 +151,180 @@ def test_a_refinement_killed_here_is_ended_by_the_next_and_does_everything_once(
     check_refined_once(clean_db)
 
 
+@pytest.mark.thorough
 def test_control_a_merge_that_leaves_the_merged_is_noticed(die_and_finish: DieAndFinish, clean_db: Clone) -> None:
     die_and_finish(STRIKES["embedding an update"][0], sabotage=UNCLOSED_MERGE)
 
     with pytest.raises(AssertionError, match="a merge is not one operation with all that belongs to it"):
         check_refined_once(clean_db)
+
+
+# -- frozen, failed, cancelled, without its database
+
+
+#: Sessions that nobody else may take up.
+HELD = "select work from mnemic.leases where holder is not null and until > clock_timestamp()"
+
+
+@asynccontextmanager
+async def settled(clone: Clone, model: TrappedModel, **settings: Any) -> AsyncIterator[Resources]:
+    """The product, with the core memory stored."""
+    async with scripted_resources(clone, model, **settings) as resources:
+        await settle_in(resources.database)
+        script_refinement(model)
+        yield resources
+
+
+# -- frozen
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("is_fenced", [True, False], ids=["", "control: unfenced"])
+def test_a_refinement_frozen_past_its_lease_changes_nothing_any_more(
+    fresh_db: Clone, model: TrappedModel, is_fenced: bool
+) -> None:
+    """It wakes while another run holds its session, and has a turn's answer to execute."""
+    settings = scripted_settings(fresh_db, model)
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        assert go_on.wait(30)
+
+    with fresh_db.as_superuser() as superuser, Worker(settings) as sleeper, Worker(settings) as other:
+        prepare(fresh_db, model)
+        assert other.do("refinements", ANA) == []  # it is open
+        freeze_in(model, REFINE, REFINING, sleeper)
+        if not is_fenced:
+            mutate(superuser, "begin_refinement_act", "and l.holder = p_holder", "")
+        expire_leases(superuser)
+        model.at(REFINE, hold)
+        REFINING.ask(other)
+        assert held.wait(30)
+        sleeper.thaw()
+        woken, done = sleeper.answer(), dict(happened(superuser))
+        go_on.set()
+        taken_up = other.answer()
+
+    assert woken.error is RefinementOverError
+    assert taken_up.result["resumed"]
+    if is_fenced:
+        assert done == {"DEDUP": 1}
+        check_refined_once(fresh_db)
+    else:
+        assert done == {"DEDUP": 1, "MERGE": 5, "UPDATE": 1}
+
+
+@pytest.mark.thorough
+def test_a_refinement_frozen_in_its_transaction_is_ended_by_the_server(fresh_db: Clone, model: TrappedModel) -> None:
+    settings = scripted_settings(fresh_db, model, lock_timeout_seconds=60)
+    prepare(fresh_db, model)
+    with fresh_db.as_superuser() as superuser, Worker(settings) as sleeper, Worker(settings) as other:
+        lock = "select from mnemic.memories where content like '%beta%' for update"
+        with Roadblock(fresh_db.superuser_dsn, lock) as road:
+            road.close()
+            REFINING.ask(sleeper)
+            road.await_victim()
+            sleeper.freeze()
+        await_no_transaction(superuser, but=1)  # the other worker's start is over
+        expire_leases(superuser)  # which waits until the server has ended the frozen one's transaction
+        waiting = (ConcurrentChangeError, DatabaseUnavailableError, RefinementRunningError)
+        repeat([other], REFINING, until=lambda: all_ended(superuser), expected=waiting)
+        sleeper.thaw()
+
+        assert sleeper.answer().error in (RefinementOverError, DatabaseUnavailableError)
+        check_refined_once(fresh_db)
+
+
+# -- failed
+
+
+def left(superuser: psycopg.Connection) -> tuple[Any, ...] | None:
+    """Whether the session is free, and its turns so far."""
+    return superuser.execute(f"select not exists ({HELD}), steps from mnemic.refinements").fetchone()
+
+
+async def fail(memory: Mnemic, model: TrappedModel, answer: Answer) -> None:
+    """A run whose model fails."""
+    model.answer(offering(REFINE), answer)
+    with pytest.raises(ModelError):
+        await memory.refine(ANA, KEY, force=True)
+    script_refinement(model)
+
+
+@pytest.mark.parametrize("answer", mostly_thorough({"500": 500, "401": 401, "hang up": hang_up}, "401"))
+async def test_a_refinement_whose_model_fails_goes_on_without_a_wait(
+    clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection, answer: Answer
+) -> None:
+    async with settled(clean_db, model) as resources:
+        await fail(Mnemic(resources), model, answer)
+        assert left(superuser) == (True, 1)
+        result = await Mnemic(resources).refine(ANA, KEY)
+
+    assert (result["resumed"], result["ended"], result["steps"]) == (True, "completed", 3)
+    check_refined_once(clean_db)
+
+
+@pytest.mark.thorough
+async def test_control_a_session_that_is_not_released_has_to_be_waited_for(
+    clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worsen(monkeypatch, leases, give_back=("set holder = null, tries", "set tries"))
+    async with settled(clean_db, model) as resources:
+        await fail(Mnemic(resources), model, 500)
+        assert left(superuser) == (False, 1)
+        with pytest.raises(RefinementRunningError):
+            await Mnemic(resources).refine(ANA, KEY)
+
+
+@pytest.mark.parametrize(("step", "steps"), [(REFINE, 1), (EMBEDDINGS, 1)], ids=["in its turn", "in an update"])
+async def test_a_cancelled_refinement_goes_on_without_a_wait(
+    clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection, step: str, steps: int
+) -> None:
+    loop, is_over = asyncio.get_running_loop(), threading.Event()
+
+    def cancel() -> None:
+        loop.call_soon_threadsafe(running.cancel)
+        assert is_over.wait(30)
+
+    async with settled(clean_db, model) as resources:
+        model.at(step, cancel)
+        running = asyncio.create_task(Mnemic(resources).refine(ANA, KEY, force=True))
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        is_over.set()
+        assert left(superuser) == (True, steps)
+        result = await Mnemic(resources).refine(ANA, KEY)
+
+    assert (result["resumed"], result["ended"]) == (True, "completed")
+    check_refined_once(clean_db)
+
+
+# -- without its database
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("step", [REFINE, EMBEDDINGS])
+@pytest.mark.parametrize("is_killed", [True, False], ids=["kill -9", "restart"])
+def test_a_refinement_outlives_its_database(
+    crashing: CrashingServer, model: TrappedModel, step: str, is_killed: bool
+) -> None:
+    def restart() -> None:
+        crashing.stop()
+        crashing.restart()
+
+    prepare(crashing.clone, model)
+    settings = scripted_settings(crashing.clone, model, pool_timeout_seconds=0.5)
+    with Worker(settings) as worker:
+        model.at(step, crashing.kill if is_killed else restart)
+        REFINING.ask(worker)
+        error = worker.answer().error
+        assert error is DatabaseUnavailableError or (error is None and not is_killed), error
+        crashing.restart()
+        with crashing.clone.as_superuser() as superuser:
+            if error:
+                expire_leases(superuser)
+                expected = (DatabaseUnavailableError, RefinementRunningError)
+                repeat([worker], REFINING, until=lambda: all_ended(superuser), expected=expected)
+
+    check_refined_once(crashing.clone)

@@ -12,10 +12,10 @@ import pytest
 
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
+from mnemic.state.kinds import Usage
 from mnemic.state.records import Memory, Message, ScopeSettings, Supersession
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
-from mnemic.storage import inbox, memories, scopes, usage
+from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.chaos import deadlocks, storm
@@ -148,7 +148,7 @@ class Harbour:
     async def spend(self, who: Identity, chance: Random) -> None:
         """Tokens of one step."""
         spent = Usage(step=chance.choice(["decide", "extract_facts"]), model="m", calls=1)
-        await self.db.write(who, lambda scoped: usage.record(scoped, spent))
+        await self.db.write(who, lambda scoped: scopes.record_usage(scoped, spent))
 
     async def protect(self, who: Identity, chance: Random) -> None:
         """An administrator protects a fact, or lifts the protection."""

@@ -1,9 +1,6 @@
 """While a model or the embedder answers, nobody holds a connection: said by the model itself, at every request."""
 
-import asyncio
 import importlib
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +9,12 @@ import pytest
 from mnemic.operations.refinement import edits
 from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import DatabaseUnavailableError
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
 from tests.faults.chaos import busy_backends
 from tests.faults.refining import KEY, script_refinement, settle_in
-from tests.faults.traps import EMBEDDINGS, REFINE, step_of
-from tests.support.loopback import LoopbackModel, Request
+from tests.faults.strikes import EMBEDDINGS, REFINE, step_of
+from tests.support.loopback import LoopbackModel
 from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -35,7 +31,6 @@ from tests.support.scripted import (
     observations,
     reflection,
     reflections,
-    scripted_memory,
     scripted_model,
     scripted_resources,
     turns,
@@ -118,27 +113,28 @@ async def test_no_connection_is_held_at_any_request(clean_db: Clone, extraction:
     assert watch.held == []
 
 
-def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str, asking: str | None = None) -> None:
+def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
     """Makes a node keep its transaction open while it asks the model, as a careless one would."""
     module = importlib.import_module(f"mnemic.nodes.{node}")
-    asking = asking or next(name for name in ("run_drafting_step", "run_step_metered") if hasattr(module, name))
-    ask = getattr(module, asking)
+    ask = module.metered
 
     async def careless(resources: Resources, who: Identity, *rest: Any) -> Any:
         async with resources.database.scoped(who):
             return await ask(resources, who, *rest)
 
-    monkeypatch.setattr(module, asking, careless)
+    monkeypatch.setattr(module, "metered", careless)
 
 
 @pytest.mark.thorough
 async def test_control_a_node_that_holds_its_transaction_is_seen_by_the_model(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holding_a_transaction(monkeypatch, "formation.extract_reflections")
+    holding_a_transaction(monkeypatch, "consolidation")
     watch = await formed(clean_db, "sequential")
 
-    assert {(what, taken, busy[0][0]) for what, taken, busy in watch.held} == {(REFLECTIONS, 1, "idle in transaction")}
+    assert {(what, taken, busy[0][0]) for what, taken, busy in watch.held} == {
+        (CONSOLIDATION, 1, "idle in transaction")
+    }
 
 
 async def refine(clone: Clone) -> Watch:
@@ -174,66 +170,3 @@ async def test_control_an_update_that_embeds_in_its_transaction_is_seen_by_the_e
     watch = await refine(clean_db)
 
     assert [(what, taken) for what, taken, _ in watch.held] == [(EMBEDDINGS, 1)]
-
-
-POOL, CALLERS = 4, 16
-
-
-def held(answer: Any, begun: threading.Semaphore, released: threading.Event) -> Callable[[Request], Any]:
-    """An answer that is not given before it is released."""
-
-    def reply(_: Request) -> Any:
-        begun.release()
-        assert released.wait(60), "nobody released the answers"
-        return answer
-
-    return reply
-
-
-async def crowd(clone: Clone, *, patience: float) -> tuple[list[BaseException], list[str]]:
-    """How 16 formations on four connections fail, and what as many recalls go without before the model answers any.
-
-    Args:
-        patience: Seconds that everybody waits for a connection.
-    """
-    begun, released = threading.Semaphore(0), threading.Event()
-    with scripted_model() as model:
-        model.answer(FACTS, held(facts(), begun, released))
-        async with scripted_memory(
-            clone,
-            model,
-            pool_size=POOL,
-            pool_timeout_seconds=patience,
-            recall_timeout_seconds=patience,
-            embedder="hash",
-        ) as memory:
-            people = [identity(f"u{number}", session=f"s{number}") for number in range(CALLERS)]
-            for who in people:
-                await memory.observe(who, turns(*SAID))
-            forming = asyncio.gather(*(memory.form(who) for who in people), return_exceptions=True)
-            for _ in range(POOL):
-                assert await asyncio.to_thread(begun.acquire, timeout=60)
-            recalls = (memory.recall(who, "Which ferry?", search="always") for who in people)
-            recalled = await asyncio.gather(*recalls)
-            released.set()
-            formed = await forming
-    turned_away = [end for end in formed if isinstance(end, BaseException)]
-    return turned_away, [output["degraded"] for output in recalled if output["degraded"]]
-
-
-@pytest.mark.thorough
-async def test_formations_that_wait_for_a_model_leave_the_pool_to_recalls(clean_db: Clone) -> None:
-    assert await crowd(clean_db, patience=20) == ([], [])
-
-
-@pytest.mark.thorough
-async def test_control_where_a_transaction_waits_for_the_model_callers_are_turned_away(
-    clean_db: Clone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    holding_a_transaction(monkeypatch, "formation.extract_facts")
-    turned_away, degraded = await crowd(clean_db, patience=1)
-
-    assert {type(error) for error in turned_away} == {DatabaseUnavailableError}
-    assert "no connection to the database came free in time" in str(turned_away[0])
-    assert len(degraded) == CALLERS
-    assert {*degraded} <= {"no_memory", "busy"}

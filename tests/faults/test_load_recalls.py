@@ -5,42 +5,24 @@ from collections import Counter
 from contextlib import nullcontext
 
 import pytest
-from psycopg import ClientCursor
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import BusyError
 from mnemic.storage import search
-from mnemic.storage.recall_queue import RecallQueue
+from mnemic.storage.pool import RecallQueue
 from tests.faults.chaos import worsen
-from tests.faults.crashing import CrashingServer
+from tests.faults.processes import CrashingServer
 from tests.support.scripted import turns
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, identity
+from tests.support.worlds import identity
 
 pytestmark = pytest.mark.thorough
 
 ANA = identity("ana", session="s1")
 BEES = "I keep bees on the north quay."
-AT_ONCE = 100
-MESSAGES = 5_000
 #: A fifth of a second for each, on one place.
 SLOWLY = ("from unnest(tsvector_to_array", "from pg_sleep(0.2), unnest(tsvector_to_array")
 FEW = {"pool_size": 2, "recall_timeout_seconds": 1}
-_LOAD = """
-set local session_replication_role = replica;
-set local search_path = mnemic, public;
-create temporary table said on commit drop as
-    select gen_random_uuid() as id, number, array_agg(sin(number * place))::halfvec as vec,
-           format('On day %%s the crew of berth %%s mended nets and sang of %%s', number, number / 7,
-                  (array['Lisbon', 'honey', 'winter', 'rain', 'bread', 'bees'])[1 + number %% 6]) as content
-      from generate_series(1, %(messages)s) as number, generate_series(1, 384) as place group by number;
-insert into sessions (agent_id, session_id, last_activity_at) values (%(agent)s, 'old', now());
-insert into messages (agent_id, id, session_id, scope_key, place, role, author, content, said_at, formed_by)
-select %(agent)s, id, 'old', 'user:ana', number, 'user', 'Ana', content, now(), gen_random_uuid() from said;
-insert into entries (agent_id, scope_key, item_id, kind, category, model, vec, tsv)
-select %(agent)s, 'user:ana', id, 'message', 'knowledge', (select min(model) from entries where model <> ''), vec,
-       to_tsvector('english', content) from said;
-"""
 
 
 async def recall_at_once(memory: Mnemic, many: int) -> Counter[tuple[str | None, bool]]:
@@ -53,19 +35,6 @@ async def recall_at_once(memory: Mnemic, many: int) -> Counter[tuple[str | None,
 async def remember_bees(memory: Mnemic) -> None:
     await memory.observe(ANA, turns(BEES))
     await memory.form(ANA)
-
-
-@pytest.mark.slow
-async def test_a_hundred_recalls_of_5_000_messages_all_have_their_memory(fresh_db: Clone) -> None:
-    async with Mnemic.open(database_url=fresh_db.service_dsn, pool_timeout_seconds=60) as memory:
-        await remember_bees(memory)
-        with fresh_db.as_superuser() as superuser, superuser.transaction():
-            ClientCursor(superuser).execute(_LOAD, {"messages": MESSAGES, "agent": AGENT})
-            superuser.execute("analyze")
-        assert await recall_at_once(memory, AT_ONCE) == {(None, True): AT_ONCE}
-    async with Mnemic.open(database_url=fresh_db.service_dsn) as memory:
-        # at the default limits too, unless the machine is busy with other things beside
-        assert {*await recall_at_once(memory, AT_ONCE)} <= {(None, True), ("busy", False)}
 
 
 @pytest.mark.parametrize("queued", [True, False], ids=["queued", "control"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import psycopg
 import pytest
 
-from mnemic.prompts.extract_reflections import ExtractReflectionsOutput, ReflectionDraft
+from mnemic.prompts.extraction import ExtractReflectionsOutput, ReflectionDraft
 from mnemic.prompts.write_consolidation import WriteConsolidationOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError
@@ -170,19 +170,6 @@ async def test_480_reflections_are_each_absorbed_once_or_wait(fresh_db: Clone) -
     assert done.rewritten > 50
     assert deadlocks(fresh_db) == 0
     assert done.outcomes["busy"] > 0
-
-
-@pytest.mark.slow
-async def test_control_without_leases_only_model_calls_are_lost(
-    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worsen(monkeypatch, leases, claim=LEASES_OFF)
-    done = await write(fresh_db, rounds=4)
-
-    assert_none_lost_none_twice(done)
-    assert done.outcomes["busy"] == 0
-    assert done.outcomes["stale"] > 0
-    assert deadlocks(fresh_db) == 0
 
 
 async def test_control_without_the_guards_of_the_statements_reflections_are_lost_and_doubled(

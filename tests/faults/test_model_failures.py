@@ -14,9 +14,8 @@ from pydantic import BaseModel
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import EmbeddingError, EmbeddingInputError, ModelError, ModelOutputError
-from mnemic.state.usage import Usage
 from tests.faults.model_failures import ANSWER_CANARY, ATTEMPTS, CALLED, CANARY, SAID, SENT, Failure
-from tests.support.loopback import Answer, LoopbackModel, Reply
+from tests.support.loopback import Answer, LoopbackModel
 from tests.support.loopback_wire import bag_of_words
 from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
@@ -184,49 +183,6 @@ async def test_a_tool_call_fails(
     await fail(by_call, superuser, logged, failure, FACTS)
 
 
-async def test_of_two_tool_calls_the_first_counts(by_call: Script, superuser: psycopg.Connection) -> None:
-    memory, model = by_call
-    await tell(by_call, superuser)
-    calls = [
-        {"id": f"call_{place}", "type": "function", "function": {"name": FACTS, "arguments": made.model_dump_json()}}
-        for place, made in enumerate([facts(fact(PORTO)), facts(fact("Ana keeps bees."))])
-    ]
-    model.answer(FACTS, {"tool_calls": calls})
-    await memory.form(ANA)
-
-    assert await contents(memory, ANA) == [PORTO]
-
-
-async def test_numbers_that_were_not_shown_count_for_nothing(by_schema: Script, superuser: psycopg.Connection) -> None:
-    memory, model = by_schema
-    await tell(by_schema, superuser)
-    odd = (0, -1, 5, 99, 2**70, -(2**70))
-    model.answer(FACTS, facts(fact(PORTO, 1, 1, *odd, importance=2**70)))
-    strange = [decision(number, "DELETE", 1) for number in odd]
-    model.answer(DECISIONS, decisions(*strange, decision(1, "DELETE", *odd), decision(1, "NONE", 1)))
-    model.answer(REFLECTIONS, reflections(user=[reflection(WISH, 1, *odd)]))
-    (run,) = await memory.form(ANA)
-
-    assert (run["formed"], run["pending"], run["superseded"]) == (4, 0, 0)
-    assert await contents(memory, ANA) == [LISBON, PORTO]
-    assert await contents(memory, ANA, "reflection") == [WISH]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("usage", [(2**70, 1), (-5, 2**40), (0, 0)])
-async def test_what_a_server_counts_stops_no_run(
-    by_schema: Script, superuser: psycopg.Connection, usage: tuple[int, int]
-) -> None:
-    memory, model = by_schema
-    await tell(by_schema, superuser)
-    model.answer(FACTS, Reply(content=GOOD[FACTS].model_dump_json(), usage=usage))
-    await memory.form(ANA)
-
-    spent = {row.step: row for row in await memory.usage(ANA)}["extract_facts"]
-    assert isinstance(spent, Usage)
-    assert (spent.calls, spent.input_tokens >= 0, spent.output_tokens >= 0) == (2, True, True)
-
-
 def _vectors(make: Any) -> Any:
     """A server that has its own way with each vector, written out in JSON."""
 
@@ -273,23 +229,6 @@ async def test_the_embeddings_fail(
     await check_failure(by_schema, superuser, logged, EmbeddingInputError if vectors in REFUSED else EmbeddingError)
 
     assert len(by_schema[1].embedding_requests) <= 3
-    await check_recovery(by_schema)
-
-
-async def test_the_embeddings_fail_when_everything_else_is_done(
-    by_schema: Script, superuser: psycopg.Connection, logged: pytest.LogCaptureFixture
-) -> None:
-    await tell(by_schema, superuser)
-    _, model = by_schema
-    model.answer(DECISIONS, decisions())
-
-    def once(request: dict[str, Any]) -> Any:
-        return [bag_of_words(text, DIMENSIONS - (len(model.embedding_requests) > 1)) for text in request["input"]]
-
-    model.answer_embeddings(once)
-    await check_failure(by_schema, superuser, logged, EmbeddingError)
-
-    assert asked(model) == [FACTS, DECISIONS, REFLECTIONS]
     await check_recovery(by_schema)
 
 

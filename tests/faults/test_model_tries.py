@@ -16,6 +16,7 @@ from mnemic.models.embedders import openai as embedder
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import EmbeddingError, ModelError
 from mnemic.storage import leases
+from tests.faults.chaos import worsen
 from tests.faults.model_failures import ANSWER_CANARY, CANARY
 from tests.support.loopback import Answer, LoopbackModel, Reply
 from tests.support.loopback_wire import bag_of_words
@@ -91,22 +92,6 @@ async def test_a_poisoned_message_is_asked_about_as_often_as_it_may(
     assert "POISON" in str(superuser.execute("select content from mnemic.messages where set_aside").fetchall())
 
 
-@pytest.mark.thorough
-async def test_a_model_that_is_always_wrong_comes_to_rest(
-    script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection
-) -> None:
-    memory, model = script
-    model.answer(FACTS, "no JSON")
-    await come_back(memory, superuser, times=90)
-    paid = len(model.chat_requests)
-    await come_back(memory, superuser, times=10)
-
-    # of 60 messages one is set aside at a time, by the run after the last try; with 44 left none is due
-    assert len(model.chat_requests) == paid == (16 * TRIES + 1) * CALLS
-    (pending,) = superuser.execute("select count(*) from mnemic.messages where formed_by is null").fetchall()
-    assert pending == (60,)
-
-
 def narrow(request: dict[str, Any]) -> Any:
     """A model that refuses more than ten messages at once, as one with a small window does."""
     return 400 if str(request["messages"]).count("(user): ") > 10 else GOOD
@@ -135,21 +120,6 @@ async def test_what_is_too_much_for_a_model_is_formed_in_smaller_batches(
 
 
 @pytest.mark.thorough
-async def test_texts_that_the_embedder_refuses_come_to_rest(
-    script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection
-) -> None:
-    memory, model = script
-    model.answer(FACTS, GOOD)
-    model.answer_embeddings(400)
-    await come_back(memory, superuser, times=90)
-    paid = len(model.chat_requests)
-    await come_back(memory, superuser, times=10)
-
-    assert len(model.chat_requests) == paid == 16 * TRIES + 1
-    assert counts(superuser) == (0, 16)
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize(("module", "answer", "vectors"), [(answers, narrow, None), (embedder, GOOD, 400)])
 async def test_control_a_refusal_taken_for_an_outage_is_paid_for_for_ever(
     script: tuple[Mnemic, LoopbackModel],
@@ -170,31 +140,28 @@ async def test_control_a_refusal_taken_for_an_outage_is_paid_for_for_ever(
 
 
 @pytest.mark.thorough
-async def test_control_without_the_wait_every_run_asks(
-    script: tuple[Mnemic, LoopbackModel], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("lacks", "changes", "answer", "requests"),
+    [
+        ("wait", {"claim": ("(l.holder is null and %(forced)s)", "(l.holder is null or %(forced)s)")}, 401, 1),
+        ("tries", {"give_back": ("tries + %(tries)s", "tries")}, poisoned, CALLS),
+    ],
+)
+async def test_control_without_the_wait_or_the_tries_every_run_asks(
+    script: tuple[Mnemic, LoopbackModel],
+    superuser: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    lacks: str,
+    changes: dict[str, tuple[str, str]],
+    answer: Answer,
+    requests: int,
 ) -> None:
     memory, model = script
-    careless = leases._SQL["claim"].replace("(l.holder is null and %(forced)s)", "(l.holder is null or %(forced)s)")
-    assert careless != leases._SQL["claim"]
-    monkeypatch.setattr(leases, "_SQL", {**leases._SQL, "claim": careless})
-    model.answer(FACTS, 401)
-    await come_back(memory, times=20)
+    worsen(monkeypatch, leases, **changes)
+    model.answer(FACTS, answer)
+    await come_back(memory, superuser if lacks == "tries" else None, times=20)
 
-    assert len(model.chat_requests) == 20
-
-
-@pytest.mark.thorough
-async def test_control_without_tries_a_poisoned_message_is_asked_about_for_ever(
-    script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory, model = script
-    careless = leases._SQL["give_back"].replace("tries + %(tries)s", "tries")
-    assert careless != leases._SQL["give_back"]
-    monkeypatch.setattr(leases, "_SQL", {**leases._SQL, "give_back": careless})
-    model.answer(FACTS, poisoned)
-    await come_back(memory, superuser, times=20)
-
-    assert len(model.chat_requests) == 20 * CALLS
+    assert len(model.chat_requests) == 20 * requests
 
 
 @pytest.mark.thorough

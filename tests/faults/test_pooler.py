@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from mnemic.prompts.extract_facts import ExtractFactsOutput
+from mnemic.prompts.extraction import ExtractFactsOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError
 from mnemic.state.settings import Settings
 from mnemic.storage import database, dump
 from mnemic.storage.doctor import check
-from mnemic.storage.embedded.account import server_account
+from mnemic.storage.embedded.binaries import server_account
 from mnemic.storage.embedded.sockets import is_listening
 from mnemic.storage.migrate import migrate
 from mnemic.storage.opening import open_database
@@ -59,9 +59,7 @@ def pgbouncer(clone: Clone, *, mode: str = "transaction", size: int = 5) -> Iter
         )
         process = subprocess.Popen(
             [PGBOUNCER, "--quiet", str(base / "ini")],
-            user=account.popen_user,
-            group=account.popen_group,
-            extra_groups=account.popen_extra_groups,
+            **account.process_options,
         )
         try:
             while not is_listening(base):

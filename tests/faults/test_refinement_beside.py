@@ -1,10 +1,9 @@
-"""A refinement beside all others that write: what they changed is not overwritten, and nothing is lost or doubled."""
+"""A refinement beside others that write or erase: what they changed while the model thought stays as they left it."""
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -13,20 +12,22 @@ import pytest
 from mnemic.operations.refinement.session import CoreMemoryEditor
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import ConcurrentChangeError
-from mnemic.state.records import Memory, ScopeSettings
+from mnemic.state.errors import RefinementOverError
+from mnemic.state.records import Memory, NewMemory
 from mnemic.storage import memories, refinements
 from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.chaos import worsen
-from tests.faults.checker import what_is_wrong
-from tests.faults.jobs import Job, crates_in, job
-from tests.faults.refining import ANA, KEY, audit_problems, shown
-from tests.faults.traps import REFINE, TrappedModel
-from tests.support.loopback import Answer, Request, calling, offering
+from tests.faults.checker import audit_problems
+from tests.faults.refining import ANA, KEY, shown
+from tests.faults.strikes import REFINE, TrappedModel
+from tests.support.erasing import CANARY, places, problems
+from tests.support.loopback import Answer, LoopbackModel, Request, calling, offering
+from tests.support.matrix import mostly_thorough
+from tests.support.mutating import mutate
 from tests.support.played_refinements import answers
-from tests.support.scripted import scripted_resources
+from tests.support.scripted import scripted_model, scripted_resources
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, memory, operate, remember
+from tests.support.worlds import AGENT, identity, memory, operate, remember
 
 #: Changes something while the model thinks.
 Meanwhile = Callable[[Mnemic, Clone], Coroutine[Any, Any, None]]
@@ -129,7 +130,8 @@ async def test_what_changed_while_the_model_thought_is_refused_and_stays(
     assert now == then
     if change == "rewritten":
         assert "Ana wants the newest words of all of them." in told[1]
-    assert audit_problems(clean_db) == []
+    with clean_db.as_superuser() as superuser:
+        assert audit_problems(superuser, AGENT) == []
 
 
 @pytest.mark.thorough
@@ -145,103 +147,149 @@ async def test_control_an_update_that_looks_at_no_version_overwrites_it(
     assert "model" in " ".join(now)
 
 
-# -- writers beside a session
-
-JOBS = [job(number) for number in range(1, 13)]
-_TOLD = re.compile(r"^Ana cares about ")
+# -- a person is erased while a refinement runs, or after one moved their words
 
 
-def script_merges(model: TrappedModel) -> None:
-    """Merges every two reflections, in words of its own, and completes."""
-    made = iter("abcdefghijklmnopqrstuvwxyz" * 20)
+ANA_OF_THE_CREW, BO = identity("ana", groups=["crew"]), identity("bo", groups=["crew"])
+CREW = "group:crew"
+HERS = f"Ana of the crew has a {CANARY} allergy."
+MAY = "The crew sails from Oslo every single May, with great joy."
+NINE = "The crew eats at nine o'clock, together in the galley."
+SHORTER: tuple[str, dict[str, Any]] = ("complete_refinement", {"summary": "Said in fewer words."})
+#: A change, without which a session leaves no journal.
+REWORDED = ("update_memory", {"id": 2, "content": MAY.replace("single ", "")})
+#: What the model may do with words that it has read before they were erased.
+REPEATS: dict[str, tuple[str, dict[str, Any]]] = {
+    "merges": (
+        "consolidate_memories",
+        {
+            "ids_to_merge": [2, 3],
+            "new_content": f"The crew sails from Oslo every May, eats at nine together in the galley, no {CANARY}.",
+        },
+    ),
+    "rewrites": ("update_memory", {"id": 3, "content": f"The crew eats at nine, in the galley, no {CANARY}."}),
+    "tells": ("complete_refinement", {"summary": f"Kept that Ana has a {CANARY} allergy."}),
+}
 
-    def turn(request: Request) -> Answer:
-        if answers(request):
-            return calling(COMPLETE)
-        free = [(number, text) for number, marks, text in shown(request) if marks.startswith("reflection")]
-        pairs = list(zip(free[::2], free[1::2], strict=False))
-        calls: list[tuple[str, dict[str, Any]]] = []
-        for (one, first), (other, second) in pairs:
-            crates = ", ".join(map(str, sorted(crates_in(first) | crates_in(second))))
-            text = f"Ana cares about crates {crates} ({next(made)}ing)."
-            calls.append(("consolidate_memories", {"ids_to_merge": [one, other], "new_content": text}))
-        return calling(*(calls or [COMPLETE]))
 
-    model.answer(offering(REFINE), turn)
+def core_of_the_crew() -> list[NewMemory]:
+    texts = (replace(memory(HERS, kind="core", key=CREW), subject_user_id="ana"),)
+    return [*texts, *(memory(one, kind="core", key=CREW) for one in (MAY, NINE))]
 
 
-async def storm(clone: Clone, model: TrappedModel) -> None:
-    """Sessions are formed and consolidated, and recalled, while one refinement comes after the other."""
-    script_merges(model)
-    async with scripted_resources(clone, model, pool_size=8) as resources:
+async def erased_meanwhile(
+    clone: Clone,
+    model: LoopbackModel,
+    repeat: tuple[str, dict[str, Any]],
+    first: Callable[[], object] = lambda: None,
+) -> None:
+    """A session of Bo's in which Ana is erased while the model thinks, which then repeats what it has read."""
+    loop = asyncio.get_running_loop()
+    async with scripted_resources(clone, model) as resources:
         mnemic = Mnemic(resources)
-        await mnemic.configure_scope(ANA, ScopeSettings(scope_key=KEY, threshold=4))
-        forming = True
+        for place, one in enumerate(core_of_the_crew()):
+            await remember(resources.database, BO, replace(one, valid_from=one.valid_from.replace(day=place + 3)))
 
-        async def tell(jobs: list[Job]) -> None:
-            for told in jobs:
-                await mnemic.observe(told.who, told.messages)
-                await mnemic.form(told.who)
-                await mnemic.recall(told.who, "What does Ana care about?", search="always")
+        def answer(_: Request) -> Answer:
+            first()
+            asyncio.run_coroutine_threadsafe(mnemic.erase_person(ANA_OF_THE_CREW), loop).result(timeout=20)
+            return calling(repeat)
 
-        async def refine() -> None:
-            while forming:
-                await mnemic.refine(ANA, KEY, force=True)
-                await asyncio.sleep(0.01)
-
-        async def consolidate() -> None:
-            while forming:
-                with suppress(ConcurrentChangeError):  # it comes again
-                    await mnemic.consolidate(ANA, KEY, force=True)
-                await asyncio.sleep(0.05)
-
-        await tell(JOBS[:2])
-        await mnemic.refine(ANA, KEY, force=True)  # one merge at least, and one consolidation in the end
-        others = [asyncio.create_task(refine()), asyncio.create_task(consolidate())]
-        await asyncio.gather(tell(JOBS[2:-1:2]), tell(JOBS[3:-1:2]))
-        forming = False
-        await asyncio.gather(*others)
-        await tell(JOBS[-1:])
-        await mnemic.consolidate(ANA, KEY, force=True)
+        model.answer(offering("complete_refinement"), calling(REWORDED), answer, calling(SHORTER))
+        await mnemic.refine(BO, CREW, force=True)
 
 
-def lost_or_doubled(clone: Clone) -> dict[str, Any]:
-    """What is not there exactly once: a crate of each telling, in a living memory or in the consolidation."""
-    with clone.as_superuser() as superuser:
-        wrong: dict[str, Any] = {**what_is_wrong(superuser, JOBS)}
-        rows = superuser.execute(
-            "select content from mnemic.memories"
-            " where state = 'active' and kind in ('core', 'reflection', 'consolidation')"
-        ).fetchall()
-        merges = superuser.execute(
-            "select memory_id from mnemic.history where event = 'MERGE' group by memory_id having count(*) > 1"
-        ).fetchall()
-    held = Counter(crate for (text,) in rows for crate in crates_in(text))
-    wrong |= {"crates": held} if held != Counter(told.number for told in JOBS) else {}
-    wrong |= {"merged twice": merges} if merges else {}
-    wrong |= {"audit": found} if (found := audit_problems(clone)) else {}
-    return wrong
+@pytest.mark.parametrize("repeat", mostly_thorough(REPEATS.keys(), "rewrites"))
+async def test_what_a_model_read_before_an_erasure_is_not_written_after_it(
+    clean_db: Clone, superuser: psycopg.Connection, repeat: str
+) -> None:
+    with scripted_model() as model:
+        with pytest.raises(RefinementOverError):
+            await erased_meanwhile(clean_db, model, REPEATS[repeat])
+        assert places(superuser) == set()
+
+        model.answer(offering("complete_refinement"), calling(SHORTER))
+        async with scripted_resources(clean_db, model) as resources:
+            result = await Mnemic(resources).refine(BO, CREW, force=True)
+        assert (result["ended"], result["resumed"]) == ("completed", True)
+        assert CANARY not in str(model.chat_requests[-1])
+    assert problems(clean_db) == []
 
 
 @pytest.mark.thorough
-async def test_beside_formations_and_consolidations_nothing_is_lost_or_doubled(
-    clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection
-) -> None:
-    await storm(clean_db, model)
+@pytest.mark.parametrize("repeat", REPEATS)
+async def test_control_a_session_that_goes_on_writes_it_again(fresh_db: Clone, repeat: str) -> None:
+    with scripted_model() as model, fresh_db.as_superuser() as superuser:
 
-    assert lost_or_doubled(clean_db) == {}
-    done = superuser.execute("select distinct event from mnemic.history").fetchall()
-    assert {event for (event,) in done} >= {"ADD", "ABSORB", "MERGE", "SESSION"}
+        def drop() -> None:
+            superuser.execute("drop trigger sessions_lapse on mnemic.memories")
+
+        await erased_meanwhile(fresh_db, model, REPEATS[repeat], drop)
+        assert "memories" in places(superuser)
+
+
+async def moved_and_erased(
+    clone: Clone, *calls: tuple[str, dict[str, Any]], meanwhile: Callable[[], None] = lambda: None
+) -> None:
+    """A session of Bo's, and the erasure of Ana when it is over."""
+    with scripted_model() as model:
+        async with scripted_resources(clone, model) as resources:
+            mnemic = Mnemic(resources)
+            for place, one in enumerate(core_of_the_crew()):
+                await remember(resources.database, BO, replace(one, valid_from=one.valid_from.replace(day=place + 3)))
+            model.answer(offering("complete_refinement"), *map(calling, calls), calling(SHORTER))
+            result = await mnemic.refine(BO, CREW, force=True)
+            assert result["updated"] + result["merged"] > 0
+            meanwhile()
+            await mnemic.erase_person(ANA_OF_THE_CREW)
+
+
+DELETE: tuple[str, dict[str, Any]] = ("delete_memory", {"id": 1})
+SHORTEN: tuple[str, dict[str, Any]] = ("update_memory", {"id": 1, "content": "Ana has an allergy."})
+MOVES = {
+    "rewritten, then deleted": (REPEATS["rewrites"], DELETE),
+    "deleted, then rewritten": (DELETE, REPEATS["rewrites"]),
+    "merged with others' words": (REPEATS["merges"], DELETE),
+    "moved by two rewritings": (REPEATS["rewrites"], SHORTEN),
+}
+
+
+@pytest.mark.parametrize("moved", mostly_thorough(MOVES.keys(), "rewritten, then deleted"))
+async def test_words_that_a_refinement_moved_to_another_memory_are_erased_with_whose_they_are(
+    clean_db: Clone, superuser: psycopg.Connection, moved: str
+) -> None:
+    await moved_and_erased(clean_db, *MOVES[moved])
+
+    assert places(superuser) == set()
+    assert living(superuser) >= {MAY}
+    assert problems(clean_db) == []
+
+
+MINE = "The crew eats at nine, in the galley."
+OWN_WORDS = ("update_memory", {"id": 3, "content": MINE})
 
 
 @pytest.mark.thorough
-async def test_control_a_merge_of_what_was_taken_in_meanwhile_doubles_it(
-    clean_db: Clone, model: TrappedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A merge that leaves open what it merged."""
-    open_still = "select m.id from memories m where m.agent_id = %(agent_id)s and m.id = any(%(ids)s)"
-    keeping = {"close_merged": open_still + " and cardinality(%(versions)s::integer[]) > 0"}
-    monkeypatch.setattr(refinements, "_SQL", {**refinements._SQL, **keeping})
-    await storm(clean_db, model)
+async def test_what_was_rewritten_in_words_of_its_own_stays(clean_db: Clone, superuser: psycopg.Connection) -> None:
+    await moved_and_erased(clean_db, OWN_WORDS, DELETE)
 
-    assert "crates" in lost_or_doubled(clean_db)
+    assert living(superuser) == {MAY, MINE}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("function", "text", "moved"),
+    [
+        ("went_into", "(h).event in ('DELETE', 'MERGE', 'UPDATE')", "deleted, then rewritten"),
+        ("went_into", "w.event in ('ADD', 'UPDATE')", "merged with others' words"),
+    ],
+)
+async def test_control_without_the_rule_they_stay(fresh_db: Clone, function: str, text: str, moved: str) -> None:
+    with fresh_db.as_superuser() as superuser:
+        await moved_and_erased(fresh_db, *MOVES[moved], meanwhile=lambda: mutate(superuser, function, text, "false"))
+        assert "memories" in places(superuser)
+
+
+def living(superuser: psycopg.Connection) -> set[str]:
+    rows = superuser.execute("select content from mnemic.memories where state = 'active' and kind = 'core'").fetchall()
+    return {content for (content,) in rows}

@@ -1,15 +1,21 @@
 """Nothing is lost to a useless answer: 200 of them, and every message has its words, or something accounts for it."""
 
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
 import psycopg
 import pytest
+from pydantic import BaseModel
 
+from mnemic.prompts.decide import DECIDE, Decision
+from mnemic.prompts.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Extraction
 from mnemic.state.records import ScopeSettings
 from mnemic.storage import inbox
-from tests.faults.useless_answers import SAID, Useless, useless_answers
+from tests.faults.chaos import worsen
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import few_first
 from tests.support.scripted import (
@@ -19,10 +25,14 @@ from tests.support.scripted import (
     OBSERVATIONS,
     REFLECTIONS,
     asked,
+    consolidation,
     contents,
+    decision,
     decisions,
     fact,
     facts,
+    observation,
+    observations,
     reflection,
     reflections,
     scripted_memory,
@@ -32,13 +42,112 @@ from tests.support.scripted import (
 from tests.support.server import Clone
 from tests.support.worlds import identity
 
+#: Messages of each conversation.
+SAID = (
+    "I keep forty hives of bees in Gentbrugge, and I sell the honey on Saturdays.",
+    "My sister Rita is allergic to walnuts, so no walnuts at the party on 9 May.",
+    "assistant: Noted. Forty hives, and no walnuts for Rita.",
+    "We moved from Ghent to Gentbrugge in March, and I work at the harbor now.",
+)
+FOREIGN: tuple[list[int], ...] = ([], [0], [5], [99], [-1], [-4, 5], [2**40], [17, 18, 19], [0, 0, 0])
+PROMPTS = {
+    FACTS: EXTRACT_FACTS.prompt.system,
+    REFLECTIONS: EXTRACT_REFLECTIONS.prompt.system,
+    OBSERVATIONS: EXTRACT_OBSERVATIONS.prompt.system,
+}
+_FIRST_PERSON = ("I keep bees.", "We moved to Gentbrugge.", "My sister is allergic.", "You are kind.", "I work there.")
+_LONG = "Ana keeps " + " and ".join(f"{n} hives in {n}{n}" for n in "abcdefghijklmnopqrstuvwxyz") + "."
+#: So many drafts of a kind are the answer.
+_TIMES = (1, 3, 5)
+
+
+class Useless(NamedTuple):
+    """One answer."""
+
+    step: str
+    name: str
+    answer: BaseModel
+    #: Whether formation goes on without it.
+    goes_on: bool = False
+
+
+def useless_answers() -> list[Useless]:
+    """Of every step, of both kinds of extraction."""
+    drafted = [answer for step in (FACTS, REFLECTIONS, OBSERVATIONS) for answer in _drafts(step)]
+    return [*drafted, *_decisions(), *_consolidations()]
+
+
+def _drafts(step: str) -> Iterator[Useless]:
+    for times in _TIMES:
+        for numbers in FOREIGN:
+            name = "no sources" if not numbers else f"foreign numbers {numbers}"
+            yield Useless(step, name, _answer(step, ["Ana keeps bees."] * times, numbers))
+        for number, text in enumerate(_FIRST_PERSON):
+            yield Useless(step, f"first person {number}", _answer(step, [text] * times, [1]))
+        for number, text in enumerate((_LONG, _LONG * 3, f"{_LONG[:-1]} {'and more ' * 60}.")):
+            yield Useless(step, f"too long {number}", _answer(step, [text] * times, [1, 2, 4]))
+        for number, text in enumerate(_sentences(PROMPTS[step])):
+            yield Useless(step, f"a copy of the prompt {number}", _answer(step, [text] * times, [1, 2]))
+    for words in (True, False):
+        texts = ["Ana keeps bees.", "I keep bees.", "My sister.", "She is allergic to walnuts."]
+        yield Useless(step, "mostly refused", _answer(step, texts, [1], nothing_else=words))
+    yield Useless(step, "empty lists", _answer(step, [], [], nothing_else=False))
+
+
+def _sentences(prompt: str) -> list[str]:
+    """Lines of the instructions, short and long, as a model gives them back."""
+    lines = [line.strip(" -;.") for line in prompt.splitlines()]
+    return [line for line in lines if len(line.split()) >= 6][:4]
+
+
+def _answer(step: str, texts: list[str], numbers: list[int], *, nothing_else: bool = True) -> BaseModel:
+    cite: dict[str, Any] = {"messages": numbers}
+    if step == FACTS:
+        made = [fact(text).model_copy(update=cite) for text in texts]
+        return facts(*made, nothing_else=nothing_else)
+    if step == OBSERVATIONS:
+        noted = [observation(text).model_copy(update=cite) for text in texts]
+        return observations(*noted, nothing_else=nothing_else)
+    drawn = [reflection(text).model_copy(update=cite) for text in texts]
+    return reflections(user=drawn, nothing_else=nothing_else)
+
+
+def _decisions() -> Iterator[Useless]:
+    """Whatever is no good becomes ADD: the new fact stands beside the known one."""
+    text = "Ana lives in Oslo with two cats."
+    made: dict[str, list[Decision]] = {
+        "nothing": [],
+        "foreign numbers": [decision(99, "DELETE", 1), decision(1, "DELETE", 99), decision(0, "NONE", 0)],
+        "a repeat of something else": [decision(1, "NONE", 1)],
+        "the old text": [decision(1, "UPDATE", 1, text=text + " And more.")],
+        "first person": [decision(1, "UPDATE", 1, text="I live in Bergen with two cats.")],
+        "too long": [decision(1, "UPDATE", 1, text=_LONG)],
+        "a copy of the prompt": [decision(1, "UPDATE", 1, text=DECIDE.prompt.system[:200])],
+        "an update without words": [decision(1, "UPDATE", 1, text="")],
+    }
+    for name, answer in made.items():
+        yield Useless(DECISIONS, name, decisions(*answer), goes_on=True)
+
+
+def _consolidations() -> Iterator[Useless]:
+    for name, text in {
+        "nothing": "",
+        "white space": " \n ",
+        "one word for ever": "bees " * 300,
+        "too long": " ".join(f"Ana keeps hive {n} at quay {n * 7}." for n in range(200)),
+    }.items():
+        yield Useless(CONSOLIDATION, name, consolidation(text), goes_on=True)
+
+
+# -- what becomes of what was said
+
 OSLO = "Ana lives in Oslo with two cats."
 BERGEN = "Ana lives in Bergen with two cats."
 WISH = "Ana wants short answers."
 
 
 def of_kind(extraction: Extraction) -> list[Useless]:
-    return [one for one in useless_answers() if (one.step == OBSERVATIONS) == (extraction == "single")]
+    return [answer for answer in useless_answers() if (answer.step == OBSERVATIONS) == (extraction == "single")]
 
 
 def lost(superuser: psycopg.Connection) -> list[tuple[str, int]]:
@@ -72,7 +181,7 @@ async def meet(memory: Mnemic, model: LoopbackModel, who: Identity, useless: Use
     assert kept <= {*await contents(memory, who)}, useless
     assert await contents(memory, who, "reflection") == [WISH], useless
     if useless.step == CONSOLIDATION:
-        assert [one["outcome"] for one in run["consolidations"]] == ["refused"], useless
+        assert [result["outcome"] for result in run["consolidations"]] == ["refused"], useless
 
 
 async def know_of_oslo(memory: Mnemic, model: LoopbackModel, who: Identity) -> None:
@@ -97,7 +206,7 @@ async def meet_all(clone: Clone, superuser: psycopg.Connection, met: list[tuple[
                     await meet(memory, model, who, useless)
     assert lost(superuser) == []
     (pending,) = superuser.execute("select count(*) from mnemic.messages where formed_by is null").fetchall()
-    assert pending == (len(SAID) * sum(not one.goes_on for _, answers in met for one in answers),)
+    assert pending == (len(SAID) * sum(not answer.goes_on for _, answers in met for answer in answers),)
 
 
 def test_there_are_two_hundred() -> None:
@@ -115,10 +224,8 @@ async def test_control_what_lets_words_go_at_once_is_found_out(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if every message that a run has read might go."""
-    careless = inbox._SQL["forget_due"].replace("forget_at <= clock_timestamp()", "formed_by is not null")
-    assert careless != inbox._SQL["forget_due"]
-    monkeypatch.setattr(inbox, "_SQL", {**inbox._SQL, "forget_due": careless})
-    some = [one for one in of_kind("sequential") if one.goes_on][:1]
+    worsen(monkeypatch, inbox, forget_due=("forget_at <= clock_timestamp()", "formed_by is not null"))
+    some = [answer for answer in of_kind("sequential") if answer.goes_on][:1]
     with pytest.raises(AssertionError, match="sequential 0"):
         await meet_all(clean_db, superuser, [("sequential", some)])
 

@@ -1,12 +1,8 @@
 """What a formation costs: requests, tokens, and no connection while a model answers."""
 
-from typing import Any
-
 import pytest
 
-from mnemic.operations.run.resources import Resources
-from mnemic.prompts.extract_facts import ExtractFactsOutput
-from mnemic.prompts.extract_reflections import ExtractReflectionsOutput
+from mnemic.prompts.extraction import ExtractFactsOutput, ExtractReflectionsOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.records import ScopeSettings
@@ -24,10 +20,8 @@ from tests.support.scripted import (
     facts,
     reflection,
     reflections,
-    scripted_resources,
     turns,
 )
-from tests.support.server import Clone
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1")
@@ -112,34 +106,3 @@ async def test_what_a_useless_model_cost_is_counted_as_well(memory: Mnemic, mode
 
     (used,) = await memory.usage(ANA)
     assert (used.step, used.calls, used.input_tokens) == ("extract_facts", 2, 200)
-
-
-@pytest.mark.parametrize("size", [1, pytest.param(3, marks=pytest.mark.thorough)])
-async def test_no_connection_is_held_while_a_model_or_the_embedder_answers(
-    clean_db: Clone, model: LoopbackModel, size: int
-) -> None:
-    async with scripted_resources(clean_db, model, pool_size=size) as resources:
-        held: list[tuple[str, int]] = []
-        watch(model, resources, held)
-        memory = Mnemic(resources)
-        await full_run(memory, model)
-        await memory.recall(ANA, "Where did Ana live?", search="always")
-
-    assert [what for what, _ in held] == [FACTS, "embeddings", DECISIONS, REFLECTIONS, "embeddings", CONSOLIDATION,
-                                          "embeddings"]  # fmt: skip
-    assert {count for _, count in held} == {0}
-
-
-def watch(model: LoopbackModel, resources: Resources, held: list[tuple[str, int]]) -> None:
-    """Notes, in the moment of each request, how many connections are in somebody's hands."""
-    pool = resources.database.pool
-    reply_to = model.reply_to
-
-    def note(path: str, request: dict[str, Any]) -> tuple[int, str, bytes]:
-        stats = pool.get_stats()
-        embedding = path.endswith("/embeddings")
-        what = "embeddings" if embedding else request["response_format"]["json_schema"]["name"]
-        held.append((what, stats["pool_size"] - stats["pool_available"]))
-        return reply_to(path, request)
-
-    model.reply_to = note  # type: ignore[method-assign]  # the test's own server

@@ -10,10 +10,10 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.channels import UntrackedValue
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 
-from mnemic import Identity, MemoryState, Mnemic
-from mnemic.prompts.memory_query import query_answer
+from mnemic import MemoryState, Mnemic
+from mnemic.prompts.tools import query_answer
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, MissingIdentityError, ModelOutputError
 from tests.support.agents import (
     CANARY,
@@ -31,7 +31,7 @@ from tests.support.agents import (
 )
 from tests.support.loopback import LoopbackModel, Reply
 from tests.support.matrix import few_first
-from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_postgres
+from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_postgres, in_sequence
 from tests.support.scripted import (
     FACTS,
     REFLECTIONS,
@@ -64,7 +64,7 @@ class Notes(MemoryState, total=False):
     talk: Annotated[list[dict[str, Any]], UntrackedValue]
 
 
-def host(memory: Mnemic, state: Any = Turn, seen: list[Any] | None = None, **recall: Any) -> StateGraph[Any, Identity]:
+def host(memory: Mnemic, state: Any = Turn, seen: list[Any] | None = None, **recall: Any) -> Any:
     """`recall -> answer -> observe -> form`; what the host's own node sees goes into `seen`."""
 
     async def answer(state: Any) -> dict[str, Any]:
@@ -72,17 +72,8 @@ def host(memory: Mnemic, state: Any = Turn, seen: list[Any] | None = None, **rec
             seen.append(dict(state))
         return {"messages": [AIMessage(VISIBLE)]}
 
-    builder = StateGraph(state, context_schema=Identity)
-    builder.add_node("recall", memory.recall_node(**recall))
-    builder.add_node("answer", answer)
-    builder.add_node("observe", memory.observe_node())
-    builder.add_node("form", memory.formation_node())
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "answer")
-    builder.add_edge("answer", "observe")
-    builder.add_edge("observe", "form")
-    builder.add_edge("form", END)
-    return builder
+    nodes = {"recall": memory.recall_node(**recall), "answer": answer}
+    return in_sequence(state, {**nodes, "observe": memory.observe_node(), "form": memory.formation_node()})
 
 
 async def saved_by(
@@ -144,35 +135,6 @@ async def test_the_second_turn_says_once_what_another_session_changed(memory: Mn
         await graph.ainvoke(said(GREETING), THREAD, context=FRIDAY)
 
     assert ["<Updates" in turn["memory_context"] for turn in seen] == [False, True, False]
-
-
-async def test_a_conversation_is_stored_once_however_often_it_comes(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    graph = host(memory).compile(checkpointer=InMemorySaver())
-    for text in ("I keep bees.", "I keep goats."):
-        await graph.ainvoke(said(text), THREAD, context=FRIDAY)
-
-    rows = superuser.execute("select role, content from mnemic.messages order by said_at, content").fetchall()
-    assert sorted(rows) == [
-        ("assistant", VISIBLE),
-        ("assistant", VISIBLE),
-        ("user", "I keep bees."),
-        ("user", "I keep goats."),
-    ]
-
-
-async def test_a_turn_waits_for_no_model(clean_db: Clone, model: LoopbackModel) -> None:
-    answered = threading.Event()
-    model.answer(FACTS, Reply(content=facts(fact(KEPT)).model_dump_json(), after=answered))
-    async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
-        graph = host(memory).compile()
-        await graph.ainvoke(said("I keep bees on the quay."), context=MONDAY)
-        before = await contents(memory, MONDAY)
-        answered.set()
-        await memory.form(MONDAY)
-
-        assert (before, await contents(memory, MONDAY)) == ([], [KEPT])
 
 
 async def test_a_formation_under_way_takes_up_the_next_turn(clean_db: Clone, model: LoopbackModel) -> None:
@@ -250,16 +212,6 @@ async def test_what_could_not_be_stored_comes_again_with_the_next_turn(
     assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (4,)
 
 
-async def test_only_an_unsure_agent_searches_for_what_calls_for_no_search(memory: Mnemic, model: LoopbackModel) -> None:
-    await remember(memory, model)
-    seen: list[Any] = []
-    for search in ("auto", "always", "never"):
-        await host(memory, seen=seen, search=search).compile().ainvoke(said("Honey from the quay?"), context=FRIDAY)
-
-    assert [KEPT in turn["memory_context"] for turn in seen] == [False, True, False]
-    assert [turn["memory_searched"] for turn in seen] == [None, "asked", None]
-
-
 async def test_the_last_words_of_a_user_are_what_is_looked_for(memory: Mnemic, model: LoopbackModel) -> None:
     await remember(memory, model)
     call: Any = {"name": "clock", "args": {}, "id": "c1", "type": "tool_call"}
@@ -280,14 +232,12 @@ async def test_a_host_may_name_its_conversation_otherwise_and_keep_it_plain(
 ) -> None:
     await remember(memory, model)
     seen: list[Any] = []
-    builder = StateGraph(Notes)
-    builder.add_node("recall", memory.recall_node(messages_key="talk"))
-    builder.add_node("look", lambda state: seen.append(state["memory_context"]))
-    builder.add_node("observe", memory.observe_node(messages_key="talk"))
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "look")
-    builder.add_edge("look", "observe")
-    graph: Any = builder.compile()
+    nodes = {
+        "recall": memory.recall_node(messages_key="talk"),
+        "look": lambda state: seen.append(state["memory_context"]),
+        "observe": memory.observe_node(messages_key="talk"),
+    }
+    graph = in_sequence(Notes, nodes, context=None).compile()
     who = {"agent_id": "harbor", "user_id": "ana", "session_id": "friday", "host": "blue"}
     await graph.ainvoke({"talk": [{"role": "user", "content": QUESTION}]}, context=who)
 
@@ -357,5 +307,5 @@ async def test_what_the_memory_told_is_not_stored_again(memory: Mnemic, superuse
 async def test_control_a_tools_answer_that_is_not_known_is_stored(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mnemic.operations.messages.normalize.PREAMBLE", "another sentence")
+    monkeypatch.setattr("mnemic.operations.messages.incoming.PREAMBLE", "another sentence")
     assert CANARY in str(await stored_of_a_talk(memory, superuser))

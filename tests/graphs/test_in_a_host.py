@@ -1,21 +1,18 @@
 """The graphs inside a host's own graph: they run under every durability, and leave no words in its checkpoints."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import MissingIdentityError
 from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, RecallOutput
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import few_first
-from tests.support.savers import DURABILITIES, Durability, Savers, both_savers
+from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_sequence
 from tests.support.scripted import (
     CONSOLIDATION,
     FACTS,
@@ -89,14 +86,8 @@ async def test_called_inside_a_node_they_work_and_leave_no_words(
             assert TEXT in context["context"]
             return {"tokens": context["tokens"]}
 
-        builder = StateGraph(Note, context_schema=Identity)
-        builder.add_node("form", form)
-        builder.add_node("recall", recall)
-        builder.add_edge(START, "form")
-        builder.add_edge("form", "recall")
-        builder.add_edge("recall", END)
         await prepare(memory)
-        host = builder.compile(checkpointer=saver)
+        host = in_sequence(Note, {"form": form, "recall": recall}).compile(checkpointer=saver)
         result = await host.ainvoke({}, {"configurable": {"thread_id": "t1"}}, context=ANA, durability=durability)
 
         saved = await everything()
@@ -113,18 +104,14 @@ async def test_used_as_nodes_they_work_and_leave_no_words(
     scripted(model)
     context = SimpleNamespace(agent_id="harbor", user_id="ana", session_id="s1", host="blue")
     async with scripted_memory(fresh_db, model) as memory, savers(fresh_db) as (saver, everything):
-        builder = StateGraph(Turn, context_schema=SimpleNamespace)
-        builder.add_node("listen", lambda state: {"question": QUESTION, "note": VISIBLE})
-        builder.add_node("form", memory.graphs.formation)
-        builder.add_node("recall", memory.graphs.recall)
-        builder.add_node("answer", lambda state: {"tokens": len(state["context"])})
-        builder.add_edge(START, "listen")
-        builder.add_edge("listen", "form")
-        builder.add_edge("form", "recall")
-        builder.add_edge("recall", "answer")
-        builder.add_edge("answer", END)
+        nodes = {
+            "listen": lambda state: {"question": QUESTION, "note": VISIBLE},
+            "form": memory.graphs.formation,
+            "recall": memory.graphs.recall,
+            "answer": lambda state: {"tokens": len(state["context"])},
+        }
         await prepare(memory)
-        host: Any = builder.compile(checkpointer=saver)
+        host = in_sequence(Turn, nodes, context=SimpleNamespace).compile(checkpointer=saver)
         thread = {"configurable": {"thread_id": "t1"}}
         result = await host.ainvoke({"force": True}, thread, context=context, durability=durability)
 
@@ -135,23 +122,6 @@ async def test_used_as_nodes_they_work_and_leave_no_words(
         assert CANARY not in saved
 
 
-async def test_a_hosts_plain_mapping_says_who_it_is(memory: Mnemic, model: LoopbackModel) -> None:
-    scripted(model)
-    await prepare(memory)
-    await memory.form(ANA)
-    builder = StateGraph(Turn)
-    builder.add_node("recall", memory.graphs.recall)
-    builder.add_edge(START, "recall")
-    host: Any = builder.compile()
-
-    result = await host.ainvoke(
-        {"question": QUESTION}, context={"agent_id": "harbor", "user_id": "ana", "host": "blue"}
-    )
-    assert KEPT in result["context"]
-    with pytest.raises(MissingIdentityError):
-        await host.ainvoke({"question": QUESTION})
-
-
 async def test_a_host_that_streams_shows_none_of_the_inner_models_words(memory: Mnemic, model: LoopbackModel) -> None:
     scripted(model)
     await prepare(memory)
@@ -160,10 +130,7 @@ async def test_a_host_that_streams_shows_none_of_the_inner_models_words(memory: 
         await memory.form(runtime.context)
         return {"note": VISIBLE}
 
-    builder = StateGraph(Note, context_schema=Identity)
-    builder.add_node("form", form)
-    builder.add_edge(START, "form")
-    host = builder.compile()
+    host = in_sequence(Note, {"form": form}).compile()
     streamed = [
         chunk async for chunk in host.astream({}, context=ANA, stream_mode=["messages", "updates"], subgraphs=False)
     ]

@@ -1,15 +1,20 @@
-"""The graphs on a server's thread, with the server's own saver put in: every run begins anew and leaves no words."""
+"""The graphs on a server: opened at first use, every run of a thread begins anew, and its saver holds no words."""
 
+import socket
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.channels import UntrackedValue
 from langgraph.checkpoint.memory import InMemorySaver
+from psycopg.conninfo import make_conninfo
 
 from mnemic.graphs import consolidation as consolidation_module
 from mnemic.graphs import formation, recall, refinement, supervisor
+from mnemic.operations.run import resources
 from mnemic.service.memory import Mnemic
+from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError, MnemicError
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -23,6 +28,7 @@ from tests.support.scripted import (
     reflections,
     turns,
 )
+from tests.support.server import Clone
 from tests.support.supervised import says
 from tests.support.worlds import identity
 
@@ -132,3 +138,47 @@ def test_each_graph_tells_a_server_of_tracked_channels_alone(module: Any) -> Non
     assert untracked
     assert graph.stream_channels
     assert untracked.isdisjoint(graph.stream_channels_list)
+
+
+ANA = identity("ana", session="s1")
+
+
+@pytest.fixture
+async def nobody(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    """The DSN of a port that nobody listens on, and a server's environment that names it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        dsn = make_conninfo(host="127.0.0.1", port=taken.getsockname()[1], user="mnemic_app", dbname="mnemic")
+        monkeypatch.setenv("MNEMIC_DATABASE_URL", dsn)
+        monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
+        monkeypatch.setenv("MNEMIC_POOL_TIMEOUT_SECONDS", "0.3")
+        yield dsn
+    await resources.close_environment()
+
+
+async def ask() -> Any:
+    return await recall.graph.ainvoke({"question": "Do you remember me?"}, context=ANA)
+
+
+async def test_a_recall_before_the_database_is_there_goes_without_memory(
+    nobody: str, clean_db: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        assert (await ask())["degraded"] == "no_memory"
+    with pytest.raises(DatabaseUnavailableError):  # nothing else goes on without it
+        await formation.graph.ainvoke({}, context=ANA)
+    monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
+    monkeypatch.setenv("MNEMIC_POOL_TIMEOUT_SECONDS", "10")
+    assert (await ask())["degraded"] is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "error"), [("MNEMIC_RECALL_LIMIT", ConfigurationError), ("MNEMIC_DATABASE_URL", DatabaseSetupError)]
+)
+async def test_what_does_not_pass_by_itself_is_raised(
+    nobody: str, empty_db: Clone, monkeypatch: pytest.MonkeyPatch, variable: str, error: type[MnemicError]
+) -> None:
+    monkeypatch.setenv("MNEMIC_POOL_TIMEOUT_SECONDS", "10")
+    monkeypatch.setenv(variable, empty_db.service_dsn)
+    with pytest.raises(error):
+        await ask()

@@ -1,24 +1,25 @@
-"""The supervisor's turns: memory comes in, what was said goes out, and tools do what its model asks, once."""
+"""The supervisor's turns: memory in, what was said out, tools once; whoever streams them sees names and its words."""
 
 from typing import Any
 
 import psycopg
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import Mnemic
-from mnemic.nodes.supervisor.agent import MOST_CALLING
+from mnemic.models import tool_calls
+from mnemic.nodes.supervisor import MOST_CALLING
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED
-from mnemic.state.errors import InvalidInputError, MissingIdentityError, ModelError, ModelOutputError
-from tests.support.agents import storing_nothing
+from mnemic.state.errors import InvalidInputError, ModelError, ModelOutputError
 from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, Reply, Request, calling
-from tests.support.scripted import FACTS, fact, facts, last_prompt
+from tests.support.scripted import FACTS, asked, fact, facts, last_prompt
 from tests.support.supervised import (
     ANA,
     BEES,
+    CANARY,
     QUESTION,
     SAID,
     answers_of,
@@ -137,30 +138,10 @@ async def test_an_answer_that_says_nothing_because_it_was_refused_is_an_error(
         await turn(memory.graphs.supervisor())
 
 
-async def test_messages_that_could_not_be_stored_come_with_the_next_turn(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    says(model, SAID)
-    graph = memory.graphs.supervisor(InMemorySaver())
-    with storing_nothing(superuser):
-        await turn(graph, "My boat is blue.")
-    assert stored(superuser) == []
-    await turn(graph, "And my house is red.")
-    assert [content for role, content in stored(superuser) if role == "user"] == [
-        "And my house is red.",
-        "My boat is blue.",
-    ]
-
-
 @pytest.mark.parametrize("messages", [[], [AIMessage("I begin.")], [{"role": "assistant", "content": "I begin."}]])
 async def test_a_turn_begins_with_a_user(memory: Mnemic, messages: Any) -> None:
     with pytest.raises(InvalidInputError, match="begins with a message of the user"):
         await memory.graphs.supervisor().ainvoke({"messages": messages}, context=ANA)
-
-
-async def test_nobody_is_refused(memory: Mnemic) -> None:
-    with pytest.raises(MissingIdentityError):
-        await memory.graphs.supervisor().ainvoke({"messages": [HumanMessage("Hello.")]})
 
 
 async def test_what_it_may_be_asked_for_is_named_in_its_tools(memory: Mnemic, model: LoopbackModel) -> None:
@@ -173,17 +154,6 @@ async def test_what_it_may_be_asked_for_is_named_in_its_tools(memory: Mnemic, mo
         *("planner", "researcher", "executor"),
     }
     assert "relationship_dynamic" in tools["memory_query"]
-
-
-async def test_formation_waits_for_nobody_and_is_done_when_the_service_ends(
-    resources: Resources, memory: Mnemic, model: LoopbackModel
-) -> None:
-    model.answer(FACTS, facts(fact(BEES)))
-    await memory.configure_agent(ANA, formation_mode="per_turn", formation_min_messages=1)
-    says(model, SAID)
-    await turn(memory.graphs.supervisor(), "I keep bees.")
-    await resources.background.finish()
-    assert [item.content for item in await memory.memories(ANA, ["fact"])] == [BEES]
 
 
 async def test_the_session_is_the_thread_where_the_identity_names_none(
@@ -209,3 +179,75 @@ async def test_a_model_that_never_stops_calling_is_brought_to_an_answer(memory: 
 
     assert done["messages"][-1].text == SAID
     assert sum(isinstance(item, AIMessage) for item in done["messages"]) == MOST_CALLING + 1
+
+
+ASKED = "Do you remember where my bees are?"
+WORDS = "They are on the quay."
+
+
+async def streamed(memory: Mnemic, mode: Any, text: str = ASKED, **given: Any) -> list[Any]:
+    stream = memory.graphs.supervisor().astream(
+        {"messages": [HumanMessage(text)]}, context=ANA, stream_mode=mode, **given
+    )
+    return [part async for part in stream]
+
+
+def delegating(model: LoopbackModel) -> None:
+    """A turn with a search of its own, a sub-agent's, and words beside them."""
+    asks = calling(("memory_query", {"query": "bees"}), ("researcher", {"task": "What of the bees?"}))
+    says(model, asks, WORDS)
+    of_researcher = calling(("memory_query", {"query": "bees"}))
+    model.answer(lambda request: "as its researcher" in str(request), of_researcher, f"They are called {CANARY}.")
+    model.answer(FACTS, facts(fact(BEES)))
+
+
+@pytest.mark.parametrize("subgraphs", [pytest.param(False, marks=pytest.mark.thorough), True])
+async def test_its_own_words_come_piece_by_piece_and_no_others(
+    memory: Mnemic, resources: Resources, model: LoopbackModel, subgraphs: bool
+) -> None:
+    await memory.configure_agent(ANA, formation_mode="per_turn", formation_min_messages=1)
+    await keep(memory)
+    delegating(model)
+    parts = await streamed(memory, "messages", subgraphs=subgraphs)
+    await resources.background.finish()
+    assert FACTS in asked(model)  # formed meanwhile
+
+    messages = [part[1][0] if subgraphs else part[0] for part in parts]
+    pieces = [item.text for item in messages if isinstance(item, AIMessageChunk) and item.text]
+    assert "".join(pieces) == WORDS
+    assert len(pieces) == len(WORDS.split())
+    assert CANARY not in str(parts)
+    assert sum(request.get("stream", False) for request in model.chat_requests) == len(requests(model)) == 2
+
+
+async def test_progress_is_names(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory)
+    delegating(model)
+    unknown: tuple[str, dict[str, Any]] = (CANARY, {})  # what a model calls a tool is not repeated
+    says(model, calling(("memory_query", {"query": "bees"}), ("researcher", {"task": "Bees?"}), unknown), WORDS)
+    assert await streamed(memory, "custom") == [
+        {"step": "recall"},
+        {"step": "answer"},
+        {"step": "tools", "tools": ["memory_query", "researcher"]},
+        {"step": "answer"},
+        {"step": "observe"},
+    ]
+
+
+HALF = '{"content": "Ana sells her boat'
+
+
+async def test_a_call_that_broke_off_while_it_was_streamed_is_not_done(memory: Mnemic, model: LoopbackModel) -> None:
+    says(model, calling(("remember", f'{HALF}", "category": "interests", "importance": 3, "priv')), WORDS)
+    await streamed(memory, "messages", "I sell my boat.")
+    assert await memory.memories(ANA) == []
+
+
+@pytest.mark.thorough
+async def test_control_langchain_would_have_completed_it(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_calls, "_is_json", lambda text: True)
+    says(model, calling(("remember", f'{HALF}", "category": "interests", "importance": 3, "priv')), WORDS)
+    await streamed(memory, "messages", "I sell my boat.")
+    assert [item.content for item in await memory.memories(ANA)] == ["Ana sells her boat"]

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from mnemic import Mnemic
 from mnemic.graphs.supervisor import SupervisorGraph
-from mnemic.nodes.supervisor import agent as answering
+from mnemic.nodes import supervisor
 from mnemic.prompts.supervise import DECLINED
 from mnemic.storage import threads
 from tests.support.fixtures import memory as memory
@@ -110,17 +110,6 @@ async def test_what_the_tool_would_refuse_is_not_asked_for(memory: Mnemic, model
     assert [item.content for item in await memory.memories(foreign)] == ["Bob keeps goats."]
 
 
-async def test_what_was_shown_is_what_was_agreed_to(memory: Mnemic, model: LoopbackModel) -> None:
-    """A memory that became important, or lost that, while the question was open changes neither."""
-    kept = await keep(memory, importance=4)
-    says(model, forgetting(kept), SAID)
-    graph = memory.graphs.supervisor(InMemorySaver())
-    await turn(graph)
-    await memory.forget(ANA, kept)  # on the person's own page
-    await resumed(graph, {"approved": False})
-    assert await living(memory) == set()
-
-
 @pytest.mark.thorough
 async def test_a_process_that_was_killed_behind_the_answer_does_not_do_what_was_declined(
     memory: Mnemic, model: LoopbackModel
@@ -147,7 +136,7 @@ async def test_a_process_that_was_killed_behind_the_answer_does_not_do_what_was_
 async def test_control_without_the_question_it_would_be_gone(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "_is_important", lambda memory: False)
+    monkeypatch.setattr(supervisor, "_IMPORTANT", 6)
     kept = await keep(memory, importance=5)
     says(model, forgetting(kept), SAID)
     assert "__interrupt__" not in await turn(memory.graphs.supervisor(InMemorySaver()))
@@ -194,16 +183,6 @@ async def test_an_answer_whose_run_was_rolled_back_does_not_count(memory: Mnemic
 
     assert answers_of(requests(model)[-1]) == [DECLINED]
     assert await living(memory) == {kept}
-
-
-@pytest.mark.thorough
-async def test_a_refusal_whose_run_was_rolled_back_does_not_count_either(memory: Mnemic, model: LoopbackModel) -> None:
-    kept = await keep(memory, importance=5)
-    says(model, forgetting(kept), SAID)
-    saver = memory.checkpointer(ANA)
-    await answered_and_rolled_back(memory, saver, False)
-    await resumed(memory.graphs.supervisor(saver), {"approved": True})
-    assert await living(memory) == set()
 
 
 @pytest.mark.thorough

@@ -10,11 +10,8 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import Mnemic
-from mnemic.operations.messages.normalize import require_storable
-from mnemic.operations.run.identity import BoundIdentity
 from mnemic.prompts.supervise import NOT_ANSWERED, WORDLESS
-from mnemic.state.errors import InvalidInputError, ModelOutputError, RefusedIdentityError
-from mnemic.state.identity import Identity
+from mnemic.state.errors import InvalidInputError, ModelOutputError
 from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, Request, calling
 from tests.support.supervised import ANA, SAID, answers_of, keep, requests, says, thread, turn
@@ -63,13 +60,6 @@ async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answer
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert f"are left out: {len(UNSTORABLE)}, such as message 1: " in warnings[0]
     assert CANARY not in caplog.text
-
-
-@pytest.mark.parametrize("who", [ANA, BoundIdentity(**ANA.model_dump())])
-async def test_words_of_another_are_refused(who: Identity) -> None:
-    with pytest.raises(RefusedIdentityError):
-        require_storable(HumanMessage("I am Bea.", additional_kwargs={"user": "bea"}), who)
-    require_storable(HumanMessage("I am Ana.", additional_kwargs={"user": "ana"}), who)
 
 
 async def test_a_part_that_nobody_can_read_is_refused_before_it_is_saved(memory: Mnemic, model: LoopbackModel) -> None:

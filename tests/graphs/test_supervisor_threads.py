@@ -5,18 +5,21 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START
 from langgraph.types import Command
 
 from mnemic import Mnemic
-from mnemic.nodes.supervisor import tools as use_tools
+from mnemic.graphs import consolidation, formation, recall, supervisor
+from mnemic.nodes import supervisor as supervisor_nodes
 from mnemic.operations.run.resources import Resources
+from mnemic.state.supervisor import SupervisorState
 from mnemic.storage.database import Database
 from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, calling
-from tests.support.savers import DURABILITIES, Durability, Everything, in_process
+from tests.support.savers import DURABILITIES, Durability, Everything, in_process, in_sequence
 from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
 from tests.support.supervised import (
@@ -108,7 +111,7 @@ async def test_control_tools_whose_answers_are_kept_would_be_found(
     def kept(done: list[ToolMessage]) -> Any:
         return done, {}
 
-    monkeypatch.setattr(use_tools, "without_contents", kept)
+    monkeypatch.setattr(supervisor_nodes, "without_contents", kept)
     async with scripted_memory(fresh_db, model) as memory, keeping(fresh_db, memory) as (saver, everything):
         await keep(memory)
         says(model, calling(("memory_query", {"query": "bees"})), SAID)
@@ -144,10 +147,47 @@ def is_hosts_own(statement: str) -> bool:
     return statement.lower().startswith(("begin", "commit"))
 
 
-async def test_two_threads_of_one_person_are_two_conversations(memory: Mnemic, model: LoopbackModel) -> None:
+def drawn(graph: Any) -> set[str]:
+    return set(graph.get_graph(xray=True).nodes)
+
+
+def in_place_of(node: str, graph: Any) -> set[str]:
+    """What is drawn where the node would be."""
+    return {f"{node}:{name}" for name in drawn(graph) - {START, END}}
+
+
+def test_the_formation_graph_shows_the_consolidation_of_a_scope() -> None:
+    expected = in_place_of("consolidate", consolidation.graph)
+    assert {"consolidate:collect", "consolidate:write", "consolidate:save"} <= expected
+    assert expected < drawn(formation.graph)
+
+
+def test_the_supervisor_shows_what_it_recalls_and_has_formed(memory: Mnemic) -> None:
+    expected = in_place_of("recall", recall.graph) | in_place_of("observe", formation.graph)
+    assert {"recall:render", "observe:extract_facts", "observe:consolidate:write"} <= expected
+    for graph in (supervisor.graph, memory.graphs.supervisor(), memory.graphs.supervisor(InMemorySaver())):
+        assert drawn(graph) >= expected | {"agent", "confirm", "tools"}
+
+
+def test_a_host_that_has_the_supervisor_as_a_node_shows_it_too() -> None:
+    host = in_sequence(SupervisorState, {"talk": supervisor.graph}, context=None)
+    assert in_place_of("talk", supervisor.graph) < drawn(host.compile())
+
+
+@pytest.mark.parametrize("node", ["recall", "observe"])
+@pytest.mark.parametrize("own", [False, True], ids=["memory", "mnemic"])
+async def test_a_thread_that_waits_before_such_a_node_can_be_read_and_goes_on(
+    memory: Mnemic, model: LoopbackModel, node: str, own: bool
+) -> None:
+    await keep(memory)
     says(model, SAID)
-    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
-    await turn(graph, "My boat is blue.")
-    other = ANA.model_copy(update={"session_id": "sunday"})
-    done = await turn(graph, "What is new?", other)
-    assert [item.text for item in done["messages"]] == ["What is new?", SAID]
+    graph: Any = memory.graphs.supervisor(memory.checkpointer(ANA) if own else InMemorySaver())
+    said = {"messages": [HumanMessage(QUESTION)]}
+    await graph.ainvoke(said, thread(), context=ANA, interrupt_before=[node])
+
+    state = await graph.aget_state(thread(), subgraphs=True)
+    (task,) = state.tasks
+    assert (state.next, task.name, task.state.values) == ((node,), node, {})
+    done = await graph.ainvoke(None, thread(), context=ANA)
+    assert done["messages"][-1].text == SAID
+    assert CANARY not in str([item async for item in graph.aget_state_history(thread())])

@@ -8,8 +8,10 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from mnemic.policy.text.hygiene import clean_text, strip_recalled
-from mnemic.prompts import decide, extract_facts, extract_observations, extract_reflections, write_consolidation
+from mnemic.policy.text.shape import clean_text, strip_recalled
+from mnemic.prompts.decide import DECIDE
+from mnemic.prompts.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
+from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION
 from tests.hostile.orders import Order
 from tests.support.loopback import Request
 from tests.support.loopback_wire import schema_name
@@ -32,11 +34,8 @@ _ELEMENTS = {
     "RetrievedMemories",
 }
 _PROMPTS = {
-    "ExtractFactsOutput": extract_facts.PROMPT,
-    "DecideOutput": decide.PROMPT,
-    "ExtractReflectionsOutput": extract_reflections.PROMPT,
-    "ExtractObservationsOutput": extract_observations.PROMPT,
-    "WriteConsolidationOutput": write_consolidation.PROMPT,
+    step.output.__name__: step.prompt
+    for step in (EXTRACT_FACTS, DECIDE, EXTRACT_REFLECTIONS, EXTRACT_OBSERVATIONS, WRITE_CONSOLIDATION)
 }
 #: The standing part shows one element per scope.
 _STANDING_TAGS = {f"<{slash}{scope}>" for scope in ("agent", "group", "user", "session") for slash in ("", "/")}

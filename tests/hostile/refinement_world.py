@@ -15,7 +15,7 @@ import pytest
 from psycopg import sql
 
 from mnemic.operations.refinement.session import RefinementSession
-from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.shape import search_text
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import UnknownOperationError

@@ -3,14 +3,16 @@
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
 
-from mnemic import Administration, Mnemic
+from mnemic import Administration, Mnemic, ScopeSettings
 from mnemic.state.errors import ConfigurationError, InvalidInputError
+from mnemic.storage import scopes
 from tests.hostile.bad_values import BAD, BLANKS, TEXTS
 from tests.hostile.cells import counts, quoted, stored_texts, unclean, wrong_with
 from tests.hostile.entrances import ENTRANCES, GOVERNING, GRAPHS, METHODS, OBSERVING, SETTINGS, Act, graph_of
@@ -139,6 +141,21 @@ def test_every_channel_that_a_graph_takes_has_its_row(memory: Mnemic) -> None:
         assert {f"graphs.{name}: {field}" for field in (*fields, "context")} == rows
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"threshold": 0}, {"word_limit": 100_001}, {"name": " \x00"}, {"extraction_guidance": "x" * 9000}],
+    ids=lambda wrong: next(iter(wrong)),
+)
+async def test_what_a_scope_key_overrides_is_clean_and_possible(memory: Mnemic, wrong: dict[str, Any]) -> None:
+    own = ScopeSettings(scope_key="user:ana", name=" Ana\x00 ", consolidation_guidance="Be brief.\r\n", threshold=3)
+    await memory.configure_scope(identity("ana"), own)
+    with pytest.raises(InvalidInputError, match=f"^{next(iter(wrong))}: "):
+        await memory.configure_scope(identity("ana"), replace(own, **wrong))
+    async with memory.resources.database.scoped(identity("ana")) as scoped:
+        stored = (await scopes.scope_settings(scoped))["user:ana"]
+    assert stored == replace(own, name="Ana", consolidation_guidance="Be brief.")
+
+
 # -- controls: what the checks above must see
 
 
@@ -146,7 +163,7 @@ def test_every_channel_that_a_graph_takes_has_its_row(memory: Mnemic) -> None:
 async def test_a_cleaning_that_cleans_nothing_is_seen(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mnemic.operations.messages.normalize.clean_text", lambda text: text)
+    monkeypatch.setattr("mnemic.operations.messages.incoming.clean_text", lambda text: text)
     act = OBSERVING["observe: content"]
 
     assert set(TEXTS) - await kept(memory, superuser, act) >= {"a null character", "a lone surrogate"}

@@ -9,11 +9,11 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mnemic.operations.formation import scope_resolver as placing
-from mnemic.operations.messages import normalize as incoming
+from mnemic.operations.formation import drafts as placing
+from mnemic.operations.messages import incoming
 from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.policy.formation import sharing
-from mnemic.policy.text.names import display_name
+from mnemic.policy.text.shape import display_name
 from mnemic.prompts import conversation, memory_context
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key

@@ -1,7 +1,7 @@
 """Models that misbehave in refinement sessions: within their scope key, nothing protected touched, all undoable."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
@@ -10,11 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.nodes.refinement import close as close_refinement
-from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession
+from mnemic.nodes import refinement as close_refinement
+from mnemic.operations.refinement.session import CoreMemoryEditor
 from mnemic.service.governance.administration import Administration
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import refinements
+from mnemic.storage.database import Database
 from tests.hostile.misbehaving import NAMES
 from tests.hostile.refinement_world import SMALL, World, foreign, keys, settle_world
 from tests.support.loopback import offering
@@ -110,10 +111,16 @@ async def test_the_guard_alone_keeps_protected_memories_too(
         await misbehave(world, 30)
 
 
+def seeing_more(transaction: Callable[..., Any]) -> Callable[..., Any]:
+    """A transaction of a session, which sees every scope key of its identity."""
+    return lambda self, *given, only=None, **named: transaction(self, *given, **named)
+
+
 async def test_control_a_session_that_sees_more_scope_keys_changes_them(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RefinementSession, "_key", None)
+    for name in ("scoped", "write"):
+        monkeypatch.setattr(Database, name, seeing_more(getattr(Database, name)))
 
     assert await caught(fresh_db) == "rows of another scope key changed"
 

@@ -51,7 +51,6 @@ def test_an_agents_own_model_is_made_once_for_all_who_name_it() -> None:
     own = models.with_settings(Settings(api_key=SecretStr("k"), agent_model="openai:own"))
     again = models.with_settings(Settings(api_key=SecretStr("k"), agent_model="openai:own"))
 
-    assert (models.name("agent"), own.name("agent")) == ("openai:common", "openai:own")
     assert getattr(own.get("agent"), "model_name", None) == "own"
     assert own.get("agent") is again.get("agent")
     assert own.get("slow") is models.get("slow")

@@ -16,7 +16,7 @@ from benchmarks.bands.pairs import LABELS, Pair, load_pairs
 from mnemic.models.embedders.minilm import MiniLMEmbedder
 from mnemic.policy.formation.bands import Bands, same_fact
 from mnemic.policy.text.details import details
-from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.shape import search_text
 
 pytestmark = pytest.mark.thorough
 

@@ -12,7 +12,7 @@ LATER = (
 
 
 def test_importing_the_models_room_imports_no_model_package() -> None:
-    assert loaded_by("mnemic.models.steps, mnemic.models.converse, mnemic.models.embedders", HEAVY) == ""
+    assert loaded_by("mnemic.models.structured, mnemic.models.tool_calls, mnemic.models.embedders", HEAVY) == ""
 
 
 def test_importing_the_graphs_imports_nothing_that_only_opening_or_a_model_needs() -> None:

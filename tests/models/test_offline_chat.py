@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import tool
 
 from mnemic.models.offline.chat import OfflineChat
-from mnemic.prompts.memory_query import query_answer
+from mnemic.prompts.tools import query_answer
 
 TEA = {"id": "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10", "category": "preferences", "text": "Ana prefers tea to coffee."}
 MESSAGE = {"id": "1", "category": "message", "text": '[message] [2 March 2026] Ana said: "Coffee and tea &amp; milk."'}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.models import offline
-from mnemic.prompts.decide import DecideInput, Decision, KnownFact, NewFact
+from mnemic.models.offline import steps as offline
+from mnemic.prompts.decide import DecideInput, Decision, ShownFact
 from mnemic.prompts.write_consolidation import DatedText, WriteConsolidationInput
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
@@ -15,8 +15,8 @@ NOW = datetime(2026, 3, 4, tzinfo=UTC)
 
 def decided(new: str, *known: str, known_later: bool = False) -> Decision:
     dated = NOW + timedelta(days=1 if known_later else -30)
-    shown = tuple(KnownFact(number, content, dated, 0.8) for number, content in enumerate(known, start=2))
-    return offline.decide(DecideInput(facts=(NewFact(1, new, NOW, shown),))).decisions[0]
+    shown = tuple(ShownFact(number, content, dated) for number, content in enumerate(known, start=2))
+    return offline.decide(DecideInput(facts=(ShownFact(1, new, NOW, shown),))).decisions[0]
 
 
 CLOSING = [
@@ -68,7 +68,7 @@ def test_what_is_known_is_not_added_again(text: str) -> None:
 
 def test_every_contradicted_fact_is_named_and_every_fact_decided_on() -> None:
     assert decided("Mara lives in Braga.", "Mara lives in Oslo.", "Mara lives in Rome.").known == [2, 3]
-    facts = tuple(NewFact(number, f"Mara has {number} cats.", NOW, ()) for number in (5, 3, 9))
+    facts = tuple(ShownFact(number, f"Mara has {number} cats.", NOW, ()) for number in (5, 3, 9))
     assert [decision.fact for decision in offline.decide(DecideInput(facts=facts)).decisions] == [5, 3, 9]
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from mnemic.models import offline
+from mnemic.models.offline import steps as offline
 from mnemic.policy.text.details import missing_details
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.refinement import Budget, LedgerEntry, ToolCall, Turn
 from tests.support.ledgers import entry, ledger, tokens_of

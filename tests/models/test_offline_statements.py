@@ -6,12 +6,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mnemic.models import offline
+from mnemic.models.offline import steps as offline
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.conversation import Line
-from mnemic.prompts.extract_facts import ExtractFactsInput, FactDraft
-from mnemic.prompts.extract_observations import ExtractObservationsInput
-from mnemic.prompts.extract_reflections import ExtractReflectionsInput, ReflectionDraft
+from mnemic.prompts.extraction import (
+    ExtractionInput,
+    FactDraft,
+    ReflectionDraft,
+)
 from mnemic.state.kinds import Role
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
@@ -28,8 +30,12 @@ def lines_of(*texts: str, role: Role = "user", speaker: str = "Mara") -> tuple[L
     return tuple(lines)
 
 
-def drafts_of(lines: tuple[Line, ...], max_facts: int = 25) -> list[FactDraft]:
-    return offline.extract_facts(ExtractFactsInput(lines=lines, group=None, guidance="", max_facts=max_facts)).facts
+def given_of(lines: tuple[Line, ...], limit: int = 25) -> ExtractionInput:
+    return ExtractionInput(lines=lines, group=None, guidance="", categories=(), limit=limit)
+
+
+def drafts_of(lines: tuple[Line, ...], limit: int = 25) -> list[FactDraft]:
+    return offline.extract_facts(given_of(lines, limit)).facts
 
 
 def facts_of(*texts: str) -> list[str]:
@@ -37,8 +43,7 @@ def facts_of(*texts: str) -> list[str]:
 
 
 def orders_of(*texts: str) -> list[ReflectionDraft]:
-    given_ = ExtractReflectionsInput(lines=lines_of(*texts), standing=(), new_facts=(), group=None, guidance="")
-    return offline.extract_reflections(given_).user
+    return offline.extract_reflections(given_of(lines_of(*texts))).user
 
 
 PLAIN = {
@@ -161,9 +166,9 @@ def test_of_one_conversation_only_the_last_word_counts(text: list[str], kept: li
 
 def test_the_most_important_facts_stay_when_there_are_too_many() -> None:
     lines = lines_of("I like jazz.", "I'm allergic to nuts.", "I live in Porto.")
-    kept = [draft.content for draft in drafts_of(lines, max_facts=2)]
+    kept = [draft.content for draft in drafts_of(lines, limit=2)]
     assert kept == ["Mara is allergic to nuts.", "Mara lives in Porto."]
-    assert drafts_of(lines, max_facts=0) == []
+    assert drafts_of(lines, limit=0) == []
 
 
 ORDERS = {
@@ -207,8 +212,7 @@ def test_among_people_alone_you_is_not_the_assistant() -> None:
 
 def test_observations_are_orders_and_facts() -> None:
     lines = lines_of("I live in Porto.", "Never use emojis.", "I like jazz.")
-    given_ = ExtractObservationsInput(lines=lines, standing=(), group=None, guidance="", max_observations=2)
-    found = offline.extract_observations(given_).observations
+    found = offline.extract_observations(given_of(lines, limit=2)).observations
     assert [(draft.content, draft.messages) for draft in found] == [
         ("Mara wants the assistant to never use emojis.", [2]),
         ("Mara lives in Porto.", [1]),

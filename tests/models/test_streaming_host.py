@@ -11,11 +11,10 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from mnemic.models import chat
 from mnemic.models.chat import ChatModels
-from mnemic.models.steps import REFINE, WRITE_CONSOLIDATION
 from mnemic.models.structured import run_step
 from mnemic.models.tool_calls import run_turn
 from mnemic.prompts.refine import RefineInput
-from mnemic.prompts.write_consolidation import DatedText, WriteConsolidationInput
+from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION, DatedText, WriteConsolidationInput
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.refinement import Budget, ToolCall
 from mnemic.state.settings import Settings
@@ -69,7 +68,7 @@ async def take_turn(server: LoopbackModel) -> tuple[tuple[ToolCall, ...], str]:
     taken: list[ToolCall] = []
 
     async def turn() -> None:
-        taken.extend((await run_turn(REFINE, REFINE_INPUT, (), [shorten], models(server))).output.calls)
+        taken.extend((await run_turn(REFINE_INPUT, [shorten], models(server))).output.calls)
 
     seen = await seen_of(turn)
     return tuple(taken), seen

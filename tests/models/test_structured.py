@@ -1,37 +1,95 @@
-"""Structured output through the real OpenAI client, for every way in which an answer can be wrong."""
+"""Structured output through real clients: every way in which an answer can be wrong, and every way to have none."""
 
+import asyncio
 import json
+import socket
+import threading
 import traceback
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, Literal, NamedTuple
 
 import pytest
-from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import HumanMessage, SystemMessage
-from pydantic import BaseModel, ConfigDict
+from langchain_core.exceptions import ContextOverflowError, ModelInvalidRequestError, ModelRateLimitError
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable
+from pydantic import SecretStr
 
+from mnemic.models import chat
 from mnemic.models.chat import ChatModels
-from mnemic.models.structured import structured
-from mnemic.state.errors import ConfigurationError, ModelOutputError
-from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
-from tests.support.loopback import Answer, LoopbackModel, Reply, Request
+from mnemic.models.structured import run_step
+from mnemic.prompts.loader import Step, StepOutput, parse_prompt
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
+from mnemic.state.kinds import Usage
+from mnemic.state.settings import Settings, Tier
+from tests.support import loopback
+from tests.support.loopback import Answer, LoopbackModel, Reply
+from tests.support.scripted import scripted_model, scripted_resources, turns
+from tests.support.server import Clone
+from tests.support.worlds import identity
 
 Method = Literal["json_schema", "function_calling"]
 SECRET = "Mara's diagnosis"
-MESSAGES = [SystemMessage("Write down the note."), HumanMessage(SECRET)]
 
 
-class Note(BaseModel):
+class Note(StepOutput):
     """A note."""
-
-    model_config = ConfigDict(extra="forbid")
 
     text: str
     stars: int
 
 
+class Given(NamedTuple):
+    """What the step is given."""
+
+    conversation: str = SECRET
+
+    def variables(self) -> dict[str, str]:
+        return self._asdict()
+
+
+NOTE = Step[Given, Note](
+    parse_prompt("note", "# system\nWrite down the note.\n\n# user\n{{conversation}}\n"), Note, "fast"
+)
 GOOD = Note(text="Mara swims.", stars=3)
+
+
+class Always(ChatModels):
+    """One model for every tier."""
+
+    def __init__(self, model: BaseChatModel) -> None:
+        super().__init__(Settings(fast_model="provider:m", slow_model="provider:m", structured_output="json_schema"))
+        self.model = model
+
+    def get(self, tier: Tier, *, shown: bool = False) -> BaseChatModel:
+        return self.model
+
+
+@pytest.fixture
+def model_server() -> Iterator[LoopbackModel]:
+    with LoopbackModel() as model_server:
+        yield model_server
+
+
+async def ask(base_url: str, method: Method = "json_schema", **settings: Any) -> tuple[Note, Usage]:
+    given = Settings(
+        base_url=base_url, api_key=SecretStr("k"), fast_model="openai:m", structured_output=method, **settings
+    )
+    return await run_step(NOTE, Given(), ChatModels(given))
+
+
+def check_quotes_nothing(error: ModelError) -> None:
+    assert (error.__cause__, error.__context__) == (None, None)
+    written = "".join(traceback.format_exception(error))
+    assert SECRET not in written
+    assert "scripted failure" not in written
+
+
+# -- answers
 
 
 def tool_call(arguments: str) -> dict[str, Any]:
@@ -57,98 +115,272 @@ BAD_MESSAGES: dict[str, Answer] = {
     "filtered": Reply(content="", finish_reason="content_filter"),
 }
 FLAWS: list[tuple[Method, str, Answer]] = [
-    *(("json_schema", name, text) for name, text in BAD_TEXTS.items()),
-    *(("json_schema", name, answer) for name, answer in BAD_MESSAGES.items()),
+    *(("json_schema", name, answer) for name, answer in (BAD_TEXTS | BAD_MESSAGES).items()),
     *(("function_calling", name, tool_call(text)) for name, text in BAD_TEXTS.items()),
     *(("function_calling", name, answer) for name, answer in BAD_MESSAGES.items()),
 ]
 flawed = pytest.mark.parametrize(("method", "name", "answer"), FLAWS, ids=[f"{m}-{n}" for m, n, _ in FLAWS])
 
 
-@pytest.fixture
-def server() -> Iterator[LoopbackModel]:
-    with LoopbackModel() as server:
-        yield server
-
-
-async def ask(server: LoopbackModel, method: Method) -> tuple[Note, Usage]:
-    model = ChatModels(Settings(base_url=server.base_url, fast_model="openai:m")).get("fast")
-    assert model is not None
-    return await structured(model, Note, MESSAGES, method=method, spent=Usage(step="note", model="openai:m"))
-
-
 @pytest.mark.parametrize("method", ["json_schema", "function_calling"])
-async def test_a_good_answer_takes_one_call(server: LoopbackModel, method: Method) -> None:
-    server.answer("Note", GOOD)
+async def test_a_good_answer_takes_one_call(model_server: LoopbackModel, method: Method) -> None:
+    model_server.answer("Note", GOOD)
 
-    note, usage = await ask(server, method)
-
-    assert note == GOOD
-    assert usage == Usage(step="note", model="openai:m", calls=1, input_tokens=100, output_tokens=10)
+    assert await ask(model_server.base_url, method) == (
+        GOOD,
+        Usage(step="note", model="openai:m", calls=1, input_tokens=100, output_tokens=10),
+    )
 
 
 @flawed
 async def test_one_repair_mends_a_flawed_answer(
-    server: LoopbackModel, method: Method, name: str, answer: Answer
+    model_server: LoopbackModel, method: Method, name: str, answer: Answer
 ) -> None:
-    server.answer("Note", answer, GOOD)
+    model_server.answer("Note", answer, GOOD)
 
-    note, usage = await ask(server, method)
+    note, usage = await ask(model_server.base_url, method)
 
     assert note == GOOD
     assert usage.calls == 2
     # The clients keep the usage of these two to themselves.
     lost = (method, name) in {("json_schema", "filtered"), ("function_calling", "not an object")}
     assert (usage.input_tokens, usage.output_tokens) == ((100, 10) if lost else (200, 20))
-    first, second = (request["messages"] for request in server.chat_requests)
+    first, second = (request["messages"] for request in model_server.chat_requests)
     assert second[: len(first)] == first
     assert "could not be used" in second[-1]["content"]
+    assert name != "a wrong type" or "stars: Input should be a valid integer" in second[-1]["content"]
 
 
 @flawed
 async def test_a_flaw_that_stays_is_a_typed_failure_without_contents(
-    server: LoopbackModel, method: Method, name: str, answer: Answer
+    model_server: LoopbackModel, method: Method, name: str, answer: Answer
 ) -> None:
-    server.answer("Note", answer)
+    model_server.answer("Note", answer)
 
     with pytest.raises(ModelOutputError) as caught:
-        await ask(server, method)
+        await ask(model_server.base_url, method)
 
-    assert len(server.chat_requests) == 2
-    assert SECRET not in "".join(traceback.format_exception(caught.value))
-    assert caught.value.__cause__ is None
-    assert caught.value.__context__ is None
+    assert len(model_server.chat_requests) == 2
+    check_quotes_nothing(caught.value)
 
 
-async def test_the_repair_says_what_was_wrong(server: LoopbackModel) -> None:
-    server.answer("Note", '{"text": "x", "stars": "many"}', GOOD)
+async def test_the_schema_is_strict_no_temperature_is_sent_and_a_call_without_usage_is_counted(
+    model_server: LoopbackModel,
+) -> None:
+    model_server.answer("Note", Reply(content=GOOD.model_dump_json(), usage=None))
 
-    await ask(server, "json_schema")
+    _, usage = await ask(model_server.base_url)
 
-    assert "stars: Input should be a valid integer" in server.chat_requests[1]["messages"][-1]["content"]
-
-
-async def test_an_answer_without_usage_counts_its_call(server: LoopbackModel) -> None:
-    server.answer("Note", Reply(content=GOOD.model_dump_json(), usage=None))
-
-    _, usage = await ask(server, "json_schema")
-
-    assert (usage.calls, usage.input_tokens, usage.output_tokens) == (1, 0, 0)
-
-
-async def test_the_schema_is_strict_and_no_temperature_is_sent(server: LoopbackModel) -> None:
-    server.answer("Note", GOOD)
-
-    await ask(server, "json_schema")
-
-    request: Request = server.chat_requests[0]
+    (request,) = model_server.chat_requests
     assert request["response_format"]["json_schema"]["strict"] is True
     assert request["response_format"]["json_schema"]["schema"]["additionalProperties"] is False
     assert "temperature" not in request
+    assert (usage.calls, usage.input_tokens, usage.output_tokens) == (1, 0, 0)
 
 
 async def test_a_model_without_structured_output_is_a_configuration_error() -> None:
-    model = FakeListChatModel(responses=["x"])
-
     with pytest.raises(ConfigurationError, match="FakeListChatModel has no structured output"):
-        await structured(model, Note, MESSAGES, method="json_schema", spent=Usage(step="note", model="fake"))
+        await run_step(NOTE, Given(), Always(FakeListChatModel(responses=["x"])))
+
+
+# -- no answer over the wire
+
+
+@pytest.mark.parametrize(
+    ("answer", "requests", "kind"),
+    [
+        (429, 3, r"rate limit \(HTTP 429, scripted_code\)"),
+        (500, 3, r"server error \(HTTP 500"),
+        (503, 3, r"server error \(HTTP 503"),
+        (401, 1, r"key refused \(HTTP 401"),
+        (403, 1, r"permission denied \(HTTP 403"),
+        (404, 1, r"unknown model \(HTTP 404"),
+        (409, 3, r"request refused \(HTTP 409"),
+        (b"<html>a proxy's page</html>", 1, "not of the protocol"),
+    ],
+)
+async def test_a_failed_request_names_its_kind_and_is_not_repaired(
+    model_server: LoopbackModel, answer: Answer, requests: int, kind: str
+) -> None:
+    model_server.answer("Note", answer)
+
+    with pytest.raises(ModelError, match=f"^openai:m could not be used for note: .*{kind}") as caught:
+        await ask(model_server.base_url)
+
+    assert not isinstance(caught.value, ModelOutputError)
+    assert len(model_server.chat_requests) == requests  # by the client
+    check_quotes_nothing(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, "request refused"), (413, "input too long|request refused"), (422, "request refused")]
+)
+async def test_a_refused_request_is_told_from_a_model_that_is_away(
+    model_server: LoopbackModel, status: int, kind: str
+) -> None:
+    model_server.answer("Note", status)
+
+    with pytest.raises(
+        ModelOutputError, match=rf"refused this request for note: ({kind}) \(HTTP {status}.*MNEMIC_STRUCTURED_OUTPUT"
+    ) as caught:
+        await ask(model_server.base_url)
+
+    assert len(model_server.chat_requests) == 1
+    check_quotes_nothing(caught.value)
+
+
+async def test_too_long_for_a_server_that_has_a_number_for_a_code_is_refused(
+    model_server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as vLLM says it: neither the code nor the words are those that OpenAI's client knows
+    problem = "This model's maximum context length is 8192 tokens. However, your request has 20000 input tokens."
+    body = json.dumps({"error": {"message": problem, "type": "BadRequestError", "param": None, "code": 400}}).encode()
+    monkeypatch.setattr(loopback, "_error", lambda status: (status, "application/json", body))
+    model_server.answer("Note", 400)
+
+    with pytest.raises(ModelOutputError, match=r"request refused \(HTTP 400\)"):
+        await ask(model_server.base_url)
+
+
+async def test_a_rate_limit_that_passes_is_not_noticed(model_server: LoopbackModel) -> None:
+    model_server.answer("Note", 429, 503, GOOD)
+
+    assert (await ask(model_server.base_url))[0] == GOOD
+
+
+async def test_a_slow_model_is_a_timeout_and_no_server_is_no_connection(
+    model_server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat, "MAX_RETRIES", 0)
+    late = threading.Event()
+    model_server.answer("Note", Reply(content='{"text": "x"}', after=late))
+    try:
+        with pytest.raises(ModelError, match="timeout"):
+            await ask(model_server.base_url, model_timeout_seconds=0.1)
+    finally:
+        late.set()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(ModelError, match="no connection"):
+        await ask(f"http://127.0.0.1:{port}/v1")
+
+
+# -- other providers raise errors of their own
+
+
+class BrassError(Exception):
+    """A provider's own error, which knows nothing of langchain-core."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(f"400: {SECRET}")
+        vars(self).update(attributes)
+
+
+class BrassTimeoutError(BrassError):
+    """Likewise."""
+
+
+class BrassConnectError(BrassError):
+    """Likewise."""
+
+
+class BrassChat(BaseChatModel):
+    """A provider's chat model, as its package would bring it: asked by a tool call."""
+
+    behave: Callable[[], AIMessage]
+    waits: bool = False
+
+    @property
+    def _llm_type(self) -> str:
+        return "brass"
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self.behave())])
+
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        if self.waits:
+            await asyncio.Event().wait()
+        return self._generate(messages)
+
+
+def failing(error: BaseException) -> Always:
+    def behave() -> AIMessage:
+        raise error
+
+    return Always(BrassChat(behave=behave))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (BrassError(), "BrassError"),
+        (BrassError(status_code=429), r"rate limit \(HTTP 429\)"),
+        (BrassError(status_code=529, code="overloaded"), r"server error \(HTTP 529, overloaded\)"),
+        (BrassError(status_code=451), r"request refused \(HTTP 451\)"),
+        (BrassError(response=SimpleNamespace(status_code=401)), r"key refused \(HTTP 401\)"),
+        (BrassError(code=SECRET), "BrassError"),
+        (BrassTimeoutError(), "timeout"),
+        (BrassConnectError(), "no connection"),
+        (ModelRateLimitError(SECRET), "rate limit"),
+        (RuntimeError(SECRET), "RuntimeError"),
+        (ConnectionResetError(SECRET), "no connection"),
+    ],
+)
+async def test_any_error_of_a_provider_is_a_typed_failure_without_contents(error: Exception, kind: str) -> None:
+    with pytest.raises(ModelError, match=f"^provider:m could not be used for note: {kind}; the") as caught:
+        await run_step(NOTE, Given(), failing(error))
+
+    assert type(caught.value) is ModelError
+    check_quotes_nothing(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ContextOverflowError(SECRET),
+        BrassError(status_code=400, code="content_filter"),
+        BrassError(status_code=400, code="context_length_exceeded"),
+        BrassError(status_code=400, code=400),
+        BrassError(status_code=413),
+        BrassError(response=SimpleNamespace(status_code=422)),
+        ModelInvalidRequestError(SECRET),
+    ],
+)
+async def test_what_will_be_refused_again_counts_as_an_answer_that_cannot_be_used(error: Exception) -> None:
+    with pytest.raises(ModelOutputError) as caught:
+        await run_step(NOTE, Given(), failing(error))
+
+    check_quotes_nothing(caught.value)
+
+
+async def test_a_good_answer_of_another_provider_is_read() -> None:
+    call = {"name": "Note", "args": GOOD.model_dump(), "id": "1", "type": "tool_call"}
+
+    result = await run_step(NOTE, Given(), Always(BrassChat(behave=lambda: AIMessage("", tool_calls=[call]))))
+
+    assert result.output == GOOD
+
+
+async def test_a_cancelled_call_stays_cancelled() -> None:
+    models = Always(BrassChat(behave=lambda: AIMessage(""), waits=True))
+    task = asyncio.create_task(run_step(NOTE, Given(), models))
+    await asyncio.sleep(0.05)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_an_error_of_another_provider_leaves_the_messages_pending(clean_db: Clone) -> None:
+    who = identity("ana", session="s1")
+    with scripted_model() as model:
+        async with scripted_resources(clean_db, model) as resources:
+            failing_memory = Mnemic(replace(resources, models=failing(BrassError(status_code=500))))
+            await failing_memory.observe(who, turns("I keep bees"))
+            with pytest.raises(ModelError, match="server error"):
+                await failing_memory.form(who)
+
+            assert [run["formed"] for run in await Mnemic(resources).form(who)] == [1]

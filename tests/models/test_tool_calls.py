@@ -11,13 +11,13 @@ from langchain_core.tools import BaseTool, tool
 
 from mnemic.models import tool_calls
 from mnemic.models.chat import ChatModels
-from mnemic.models.steps import REFINE
+from mnemic.models.offline import steps as rules
 from mnemic.models.tool_calls import MAX_TEXT_CHARS, NO_NAME, run_turn
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
+from mnemic.state.kinds import Usage
 from mnemic.state.refinement import MAX_CALLS, Budget, ToolCall, Turn
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from tests.support.loopback import Answer, LoopbackModel, Reply, calling, offering
 from tests.support.loopback_wire import offered, schema_name
 from tests.support.loopback_wire import tool_call as wired
@@ -62,7 +62,7 @@ def online(server: LoopbackModel) -> ChatModels:
 
 async def take(server: LoopbackModel, *turns: Turn) -> Turn:
     """The model's turn after these."""
-    return (await run_turn(REFINE, INPUT, turns, TOOLS, online(server))).output
+    return (await run_turn(INPUT._replace(turns=turns), TOOLS, online(server))).output
 
 
 async def answered(server: LoopbackModel, answer: Answer) -> Turn:
@@ -78,24 +78,16 @@ def calls_of(turn: Turn) -> list[tuple[str, Any]]:
 # -- a turn as it should be
 
 
-async def test_offline_the_rule_takes_the_turn_and_costs_nothing() -> None:
-    step = REFINE._replace(offline=lambda given: Turn(text=given.owner))
-    models = ChatModels(Settings())
-
-    assert await run_turn(step, INPUT, (), TOOLS, models) == (
-        Turn(text="Mara"),
-        Usage(step="refine", model="offline"),
-    )
-
-
-async def test_a_configured_model_that_fails_is_not_replaced_by_the_rule(server: LoopbackModel) -> None:
-    def rule(_: RefineInput) -> Turn:
-        raise AssertionError("the rule was asked")
+async def test_only_offline_the_rule_takes_the_turn_and_costs_nothing(
+    server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "refine", lambda given: Turn(text=given.owner))
+    by_rule = (Turn(text="Mara"), Usage(step="refine", model="offline"))
+    assert await run_turn(INPUT, TOOLS, ChatModels(Settings())) == by_rule
 
     server.answer(offering("complete_refinement"), 401)
-
     with pytest.raises(ModelError, match="openai:m"):
-        await run_turn(REFINE._replace(offline=rule), INPUT, (), TOOLS, online(server))
+        await run_turn(INPUT, TOOLS, online(server))
 
 
 async def test_the_agents_model_is_shown_the_prompt_and_the_tools_and_may_call_what_it_likes(
@@ -103,7 +95,7 @@ async def test_the_agents_model_is_shown_the_prompt_and_the_tools_and_may_call_w
 ) -> None:
     server.answer(offering("complete_refinement"), calling(SHORTER, SHORTER, text="Shorter."))
 
-    turn, usage = await run_turn(REFINE, INPUT, (), TOOLS, online(server))
+    turn, usage = await run_turn(INPUT, TOOLS, online(server))
 
     assert turn.text == "Shorter."
     assert calls_of(turn) == [SHORTER, SHORTER]
@@ -186,7 +178,7 @@ async def test_arguments_that_are_no_object_are_answered_by_one_unreadable_call(
 ) -> None:
     # langchain-openai keeps the whole answer, and what it cost, to itself then
     server.answer(offering("complete_refinement"), calling(SHORTER, ("update_memory", arguments)))
-    turn, usage = await run_turn(REFINE, INPUT, (), TOOLS, online(server))
+    turn, usage = await run_turn(INPUT, TOOLS, online(server))
 
     assert calls_of(turn) == [(NO_NAME, None)]
     assert usage == Usage(step="refine", model="openai:m", calls=1)
@@ -387,4 +379,4 @@ async def test_a_model_that_takes_no_tools_is_a_configuration_error() -> None:
             return FakeListChatModel(responses=["x"])
 
     with pytest.raises(ConfigurationError, match=r"FakeListChatModel.* MNEMIC_AGENT_MODEL"):
-        await run_turn(REFINE, INPUT, (), TOOLS, Plain(Settings()))
+        await run_turn(INPUT, TOOLS, Plain(Settings()))

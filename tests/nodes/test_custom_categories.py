@@ -110,16 +110,6 @@ async def test_observations_are_held_to_them_too(memory: Mnemic, model: Loopback
     assert kept == {SOUP: "recipes", BORN: "knowledge"}
 
 
-async def test_a_custom_category_is_read_by_the_roles_that_have_it(memory: Mnemic, model: LoopbackModel) -> None:
-    told = [fact(SOUP, category="recipes"), fact("Ana knows the quay.", category="knowledge")]
-    model.answer(FACTS, facts(*told))
-    await say(memory, SESSION, "I cook soup with bees' honey.", "I know the quay.", *["And so on."] * 2)
-    cook = SESSION.model_copy(update={"role": "cook"})
-
-    assert {item.category for item in await memory.memories(cook)} == {"recipes"}
-    assert {item.category for item in await memory.memories(SESSION)} == {"recipes", "knowledge"}
-
-
 async def test_the_rules_are_held_to_them_too(clean_db: Clone, file: Path) -> None:
     for path, category in ((None, "profile"), (file, "knowledge")):
         who = identity("ana", agent=f"agent of {category}", session="s1")

@@ -18,11 +18,11 @@ from mnemic.operations.explicit.remember import remember_procedure
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.memory_context import PREAMBLE, render_context
 from mnemic.service.memory import Mnemic
-from mnemic.state.changes import Bullet, Delta
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.explicit import ProcedureRequest, RememberRequest
+from mnemic.state.formation import ProcedureRequest, RememberRequest
 from mnemic.state.graphs import RecallOutput
 from mnemic.state.identity import Identity
+from mnemic.state.query import Bullet, Delta
 from mnemic.state.records import NewMemory, Supersession
 from mnemic.storage import memories
 from mnemic.storage.database import Database
@@ -84,7 +84,8 @@ async def set_state(db: Database, who: Identity, memory_id: UUID, state: str) ->
 
 async def test_the_header_is_the_contexts_first_lines_and_is_told_once(service: Mnemic, resources: Resources) -> None:
     await told(service)
-    await remember(resources.database, THERE, fact(BEES), fact("Ana means to row to Ryd.", importance=5))
+    bees, row = fact(BEES), fact("Ana means to row to Ryd.", importance=5)
+    await remember(resources.database, THERE, bees, row)
     recalled = await told(service)
 
     assert recalled["context"].splitlines()[2] == '<Updates since="0">'
@@ -93,7 +94,10 @@ async def test_the_header_is_the_contexts_first_lines_and_is_told_once(service: 
         "- +created: [Goals] Ana means to row to Ryd.",
         f"- +created: [Goals] {BEES}",
     ]
-    assert [update["seq"] for update in recalled["updates"]] == [1, 2]
+    assert recalled["updates"] == [  # without a text
+        {"seq": seq, "event": "ADD", "sign": "+created", "memory_id": str(new.id)}
+        for seq, new in enumerate(sorted((bees, row), key=lambda new: new.id), start=1)
+    ]
     again = await told(service)
     assert (header(again), again["updates"], again["revision"]) == ([], [], 2)
 
@@ -197,15 +201,6 @@ async def test_a_session_that_begins_is_told_of_nothing_that_was_before(service:
     assert header(await told(service))[1:] == ["- +created: [Goals] Ana rows."]
 
 
-async def test_updates_hold_no_text(service: Mnemic, resources: Resources) -> None:
-    await told(service)
-    new = fact(BEES)
-    await remember(resources.database, THERE, new)
-    (update,) = (await told(service))["updates"]
-
-    assert update == {"seq": 1, "event": "ADD", "sign": "+created", "memory_id": str(new.id)}
-
-
 # -- who is told
 
 
@@ -231,12 +226,41 @@ async def test_a_role_is_told_of_what_it_may_read(
     assert len(recalled["updates"]) == len(lines)
 
 
-async def test_nobody_is_told_of_somebody_elses(service: Mnemic, resources: Resources) -> None:
+async def test_what_one_person_was_told_is_not_kept_from_another(service: Mnemic, resources: Resources) -> None:
+    bob = identity("bob", session="here")
     await told(service)
-    await remember(resources.database, identity("ben", session="s2"), fact("Ben is in debt.", key="user:ben"))
-    recalled = await told(service)
+    await told(service, bob)
+    await remember(resources.database, THERE, fact("Ana means to row to Ryd."))
+    await remember(resources.database, identity("bob", session="x"), fact("Bob means to swim.", key="user:bob"))
 
-    assert (recalled["context"], recalled["updates"], recalled["revision"]) == ("", [], 1)
+    assert "swim" in (await told(service, bob))["context"]
+    shown = (await told(service))["context"]
+    assert ("Ryd" in shown, "swim" in shown) == (True, False)
+    assert (await told(service))["updates"] == []
+
+
+async def test_nor_what_one_role_was_told_from_another(service: Mnemic, resources: Resources) -> None:
+    planner = HERE.model_copy(update={"role": "planner"})
+    await told(service)
+    await told(service, planner)
+    await remember(resources.database, THERE, fact("Ana knows knots.", category="knowledge"))
+    await remember(resources.database, THERE, fact("Ana means to swim."))
+
+    shown = (await told(service, planner))["context"]
+    assert ("swim" in shown, "knots" in shown) == (True, False)
+    assert "knots" in (await told(service))["context"]
+
+
+async def test_who_joins_a_group_is_not_told_its_history_as_news(service: Mnemic, resources: Resources) -> None:
+    await told(service)
+    crew = [fact(f"The crew means to build boat {number}.", key="group:crew") for number in range(5)]
+    await remember(resources.database, identity("carl", session="y", groups=["crew"]), *crew)
+    await told(service)
+
+    member = identity("ana", session="here", groups=["crew"])
+    assert (await told(service, member))["updates"] == []
+    await remember(resources.database, member, fact("The crew means to sail.", key="group:crew"))
+    assert "sail" in (await told(service, member))["context"]
 
 
 async def test_without_a_session_nothing_is_asked_and_nothing_told(
@@ -291,14 +315,6 @@ async def test_a_revision_that_cannot_be_one_is_refused_and_nothing_is_stored(
 
     for table in ("sessions", "messages", "thread_revisions"):
         assert superuser.execute(f"select count(*) from mnemic.{table}").fetchone() == (0,)
-
-
-async def test_observing_without_a_revision_creates_no_cursor(
-    service: Mnemic, resources: Resources, superuser: psycopg.Connection
-) -> None:
-    await service.observe(HERE, turns("Hello."))
-
-    assert superuser.execute("select count(*) from mnemic.thread_revisions").fetchone() == (0,)
 
 
 # -- how it is written down

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mnemic.prompts.extract_facts import FactDraft
+from mnemic.prompts.extraction import FactDraft
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.records import ScopeSettings

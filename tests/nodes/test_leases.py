@@ -60,20 +60,6 @@ async def test_while_one_run_forms_a_session_another_leaves_it_alone(memory: Mne
     assert asked(model) == [FACTS, REFLECTIONS]
 
 
-async def test_another_session_of_the_same_user_does_not_wait(memory: Mnemic, model: LoopbackModel) -> None:
-    other = identity("ana", session="s2")
-    await memory.observe(other, turns("I keep goats"))
-    await memory.observe(ANA, turns("I keep bees"))
-
-    async def come_too() -> None:
-        model.answer(FACTS, facts())
-        await memory.form(other)
-
-    model.answer(FACTS, meanwhile(come_too, BEES))
-    assert [run["formed"] for run in await memory.form(ANA)] == [1]
-    assert await memory.form(other) == []
-
-
 async def test_a_run_that_was_killed_is_taken_up_after_its_lease(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
@@ -215,19 +201,6 @@ async def set_poison_aside(memory: Mnemic, model: LoopbackModel, superuser: psyc
     assert "POISON" in last_prompt(model, FACTS)
 
 
-async def test_an_outage_sets_nothing_aside(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    await memory.observe(ANA, turns(*[f"m{place}" for place in range(45)]))
-    model.answer(FACTS, 401)
-    for _ in range(8):
-        with pytest.raises(ModelError):
-            await memory.form(ANA, force=False)
-        expire_leases(superuser)
-    model.answer(FACTS, BEES)
-    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA, force=False)] == [(45, 0)]
-
-
 @asynccontextmanager
 async def overtaken(clone: Clone, run: Coroutine[Any, Any, Any], by: LiteralString) -> AsyncIterator[asyncio.Task[Any]]:
     """A run that stands before its lease while somebody else does its work."""
@@ -279,22 +252,6 @@ async def test_a_long_backlog_is_consolidated_piece_by_piece_and_smaller_after_a
         model.answer(CONSOLIDATION, consolidation("Ana wants answers."))
         absorbed = [(await memory.consolidate(ANA, KEY, force=True))["absorbed"] for _ in range(4)]
     assert absorbed == [2, 4, 1, 0]
-
-
-async def test_while_one_consolidates_another_is_busy(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(REFLECTIONS, WISH)
-    await say(memory, ANA, "be short")
-    others: list[str] = []
-
-    async def come_too() -> None:
-        others.append((await memory.consolidate(ANA, KEY, force=True))["outcome"])
-
-    model.answer(CONSOLIDATION, meanwhile(come_too, consolidation("Ana wants short answers.")))
-    result = await memory.consolidate(ANA, KEY, force=True)
-
-    assert (others, result["outcome"]) == (["busy"], "saved")
-    assert asked(model).count(CONSOLIDATION) == 1
-    assert await contents(memory, ANA, "consolidation") == ["Ana wants short answers."]
 
 
 async def test_who_consolidates_takes_in_what_others_formed_meanwhile(clean_db: Clone, model: LoopbackModel) -> None:

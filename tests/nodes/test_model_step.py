@@ -7,14 +7,14 @@ import psycopg
 import pytest
 from langchain_core.tools import tool
 
-from mnemic.models.steps import REFINE
-from mnemic.operations.run.model_step import run_turn_metered
+from mnemic.models.tool_calls import run_turn
+from mnemic.operations.run.graph import metered
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.refine import RefineInput
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import ModelError, ModelOutputError, RefusedError
+from mnemic.state.errors import ModelOutputError, RefusedError
+from mnemic.state.kinds import Usage
 from mnemic.state.refinement import Budget, Turn
-from mnemic.state.usage import Usage
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.scripted import (
     FACTS,
@@ -96,9 +96,10 @@ def complete_refinement(summary: str) -> str:
     raise AssertionError("the tools are shown to the model, and not called")
 
 
-async def take(resources: Resources, step: Any = REFINE, **settings: Any) -> tuple[Turn, int]:
+async def take(resources: Resources, **settings: Any) -> tuple[Turn, int]:
     models = resources.models.with_settings(resources.settings.model_copy(update=settings))
-    return await run_turn_metered(resources, ANA, step, INPUT, (), [complete_refinement], models)
+    turn, usage = await metered(resources, ANA, run_turn(INPUT, [complete_refinement], models))
+    return turn, usage.input_tokens + usage.output_tokens
 
 
 async def spent(resources: Resources) -> list[Usage]:
@@ -120,20 +121,3 @@ async def test_the_tokens_of_a_turn_are_returned_and_recorded_for_the_agents_own
     assert [(row.model, row.calls, row.input_tokens, row.output_tokens) for row in rows] == [
         ("openai:own-voice", 2, 200, 20)
     ]
-
-
-async def test_a_turn_by_the_rule_costs_nothing(clean_db: Clone) -> None:
-    step = REFINE._replace(offline=lambda _: Turn(text="by the rule"))
-    with scripted_model() as model:
-        async with scripted_resources(clean_db, model) as resources:
-            assert await take(resources, step, agent_model="offline") == (Turn(text="by the rule"), 0)
-            assert await spent(resources) == []
-
-
-async def test_a_turn_that_fails_leaves_nothing_behind(clean_db: Clone) -> None:
-    with scripted_model() as model:
-        model.answer(offering("complete_refinement"), 401)
-        async with scripted_resources(clean_db, model) as resources:
-            with pytest.raises(ModelError, match="key refused"):
-                await take(resources)
-            assert await spent(resources) == []

@@ -19,7 +19,6 @@ from tests.support.scripted import (
     REFLECTIONS,
     asked,
     contents,
-    decision,
     decisions,
     fact,
     facts,
@@ -37,13 +36,10 @@ from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1")
 LATER = identity("ana", session="s2")
-BO = identity("bo", session="s3")
 NOBODY = identity(None, session="s1")
 NAMES = ("Alba", "Brisa", "Coral", "Delfim", "Estrela")
 #: One fact of each importance from 1 to 5, the least important first.
 FIVE = facts(*[fact(f"Ana owns a boat called {name}.", importance=rank) for rank, name in enumerate(NAMES, start=1)])
-OSLO = "Ana lives in Oslo with two cats."
-BERGEN = "Ana lives in Bergen with two cats."
 TURN = ("I keep bees.", "assistant: How nice.")
 
 
@@ -176,59 +172,6 @@ async def test_what_no_user_said_waits_for_the_next_turn_or_for_who_insists(memo
     assert [(run["reason"], run["formed"]) for run in await memory.form(ANA, force=False)] == [("turn", 2)]
 
 
-@pytest.mark.thorough
-async def test_more_than_fits_into_a_run_without_a_users_word_holds_nothing_up(memory: Mnemic) -> None:
-    await memory.observe(ANA, turns(*["assistant: Hm."] * 70, "Hello."))
-    runs = await memory.form(ANA, force=False)
-
-    assert [(run["reason"], run["formed"]) for run in runs] == [("turn", 50), ("turn", 21)]
-
-
-async def test_a_fact_that_does_not_fit_closes_nothing(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact(OSLO)))
-    await memory.observe(ANA, turns("I live in Oslo."))
-    await memory.form(ANA, force=False)
-    model.answer(FACTS, facts(fact(BERGEN, importance=1), *FIVE.facts[2:]))
-    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1)))
-    await memory.observe(ANA, turns("b" * 601, minutes=5))
-    (run,) = await memory.form(ANA, force=False)
-
-    assert (run["stored"], run["superseded"]) == ({"fact": 3}, 0)
-    assert OSLO in await contents(memory, ANA)
-
-
-async def test_what_was_corrected_in_the_same_turn_does_not_pass_as_true(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact(OSLO, importance=5), fact(BERGEN, importance=3), *FIVE.facts[3:]))
-    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1)))
-    await memory.observe(ANA, turns("c" * 601))
-    (run,) = await memory.form(ANA, force=False)
-
-    assert run["stored"] == {"fact": 3}
-    assert await contents(memory, ANA) == [BERGEN, *sorted(draft.content for draft in FIVE.facts[3:])]
-
-
-@pytest.mark.thorough
-async def test_the_twenty_first_memory_of_a_day_waits_for_the_batch(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    a_new_fact_each_time(model)
-    for place in range(20):
-        await memory.observe(ANA, turns(f"Hive {place}.", "assistant: Yes.", minutes=place))
-        assert [run["reason"] for run in await memory.form(ANA, force=False)] == ["turn"]
-    assert written(superuser) == 20
-
-    await memory.observe(ANA, turns("One hive more.", "assistant: Yes.", "And one.", "assistant: Yes.", minutes=40))
-    assert await memory.form(ANA, force=False) == []
-    await memory.observe(LATER, turns(*TURN, minutes=50))
-    assert await memory.form(LATER, force=False) == []
-
-    cool_down(superuser)
-    assert [(run["reason"], run["formed"]) for run in await memory.form(ANA, force=False)] == [("cold", 4)]
-    assert [(run["reason"], run["formed"]) for run in await memory.form(LATER)] == [("forced", 2)]
-    assert len(await memory.memories(ANA, ["fact"])) == 22
-    assert (written(superuser), unformed(superuser)) == (20, 0)
-
-
 async def test_what_is_left_of_the_day_caps_the_last_turn(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
@@ -241,18 +184,19 @@ async def test_what_is_left_of_the_day_caps_the_last_turn(
     assert (run["stored"], written(superuser)) == ({"fact": 2}, 20)
 
 
-async def test_another_user_has_a_day_of_their_own(
+async def test_beyond_the_days_cap_turns_wait_for_their_batch(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     a_new_fact_each_time(model)
     use_up(superuser, 20)
-    elsewhere = identity("ana", agent="lighthouse", session="s1")
-    for who in (ANA, BO, elsewhere):
-        await memory.observe(who, turns(*TURN))
+    await memory.observe(ANA, turns(*TURN, "And a hive.", "assistant: Yes."))
+    await memory.observe(LATER, turns(*TURN, minutes=10))
+    assert [await memory.form(who, force=False) for who in (ANA, LATER)] == [[], []]
 
-    assert await memory.form(ANA, force=False) == []
-    assert [run["reason"] for run in await memory.form(BO, force=False)] == ["turn"]
-    assert [run["reason"] for run in await memory.form(elsewhere, force=False)] == ["turn"]
+    cool_down(superuser)
+    assert [(run["reason"], run["formed"]) for run in await memory.form(ANA, force=False)] == [("cold", 4)]
+    assert [(run["reason"], run["formed"]) for run in await memory.form(LATER)] == [("forced", 2)]
+    assert (written(superuser), unformed(superuser), len(await memory.memories(ANA, ["fact"]))) == (20, 0, 2)
 
 
 async def test_the_next_day_turns_are_formed_again(
@@ -307,15 +251,6 @@ async def test_a_retry_counts_on_the_day_of_those_who_spoke(
 
     runs = await memory.form(nobody, retry=True)  # in a batch, for the day is used up
     assert ([run["formed"] for run in runs], unformed(superuser)) == ([2], 0)
-
-
-async def test_only_what_is_stored_counts(memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection) -> None:
-    model.answer(REFLECTIONS, reflections(episode="Ana and the assistant spoke of bees."))
-    await memory.observe(ANA, turns(*TURN, "Bees, I said.", "assistant: Yes."))
-    runs = await memory.form(ANA, force=False)
-
-    assert [run["stored"] for run in runs] == [{"episode": 1}, {}]
-    assert written(superuser) == 1
 
 
 async def two_runs_at_nineteen(memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection) -> list[Any]:

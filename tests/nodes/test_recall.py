@@ -1,35 +1,41 @@
-"""What a turn is given: the standing part always, search results where the turn calls for them, within the budget."""
+"""What a turn is given: the standing part and facts in it, search results where it calls for them, in the budget."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import re
 from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 
-from mnemic.policy.text.tokens import count_tokens
-from mnemic.prompts.memory_context import PREAMBLE
+from mnemic.operations.recall.context import fit_facts
+from mnemic.policy.text.shape import count_tokens
+from mnemic.prompts.memory_context import PREAMBLE, memory_line
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError, MissingIdentityError
-from mnemic.storage.database import Database
+from mnemic.state.errors import CategoryRefusedError, ConfigurationError, DatabaseUnavailableError, MissingIdentityError
+from mnemic.state.records import Memory, Standing
 from tests.nodes.bees import ANA, BEES, GREETING, PAST, SESSION, WISH, fill
+from tests.prompts.test_memory_context import memory as stored
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     DECISIONS,
     FACTS,
+    REFLECTIONS,
     decisions,
     fact,
     facts,
+    reflection,
+    reflections,
     say,
     scripted_memory,
     turns,
 )
 from tests.support.server import Clone
-from tests.support.worlds import identity
-
-Statements = Callable[[Database], AbstractContextManager[list[str]]]
+from tests.support.worlds import MORNING
 
 NAMES = "Yesterday it was Jonas who called Sigrid about bees."
 
@@ -77,12 +83,6 @@ async def test_the_context_is_one_element_that_says_what_it_is(memory: Mnemic, m
     assert {found["content"] for found in context["memories"]} >= {BEES}
 
 
-async def test_who_has_no_memory_yet_gets_an_empty_context(memory: Mnemic) -> None:
-    context = await memory.recall(identity("nobody"), PAST)
-
-    assert (context["context"], context["memories"], context["tokens"]) == ("", [], 0)
-
-
 async def test_a_recall_runs_where_nothing_can_be_written(clean_db: Clone, model: LoopbackModel) -> None:
     reading = make_conninfo(clean_db.service_dsn, options="-c default_transaction_read_only=on")
     async with scripted_memory(clean_db, model) as writer:
@@ -107,12 +107,6 @@ async def test_the_budget_bounds_the_retrieved_lines(memory: Mnemic, model: Loop
     assert len(retrieved) == len(context["memories"])
     # five at most, and behind them two that are related
     assert len(retrieved) == {1: 0, 40: 2, 100: 5, 400: 7}[budget]
-
-
-async def test_the_setting_bounds_them_where_the_caller_does_not(clean_db: Clone, model: LoopbackModel) -> None:
-    async with scripted_memory(clean_db, model, recall_budget_tokens=5) as memory:
-        await fill(memory, model)
-        assert (await memory.recall(ANA, PAST))["memories"] == []
 
 
 @pytest.mark.parametrize(("switch", "standing", "search"), [("rag", True, False), ("always_in_context", False, True)])
@@ -177,13 +171,6 @@ async def test_a_run_without_an_agent_is_told_what_to_pass(memory: Mnemic, conte
             await graph.ainvoke({"question": PAST, "force": True, "scope_key": "user:ana"}, context=context)
 
 
-async def test_an_unusable_id_is_named_and_not_quoted(memory: Mnemic) -> None:
-    given: Any = HostContext("harbor", "ana\nSECRET")
-    with pytest.raises(InvalidInputError, match="user_id: an id is") as caught:
-        await memory.graphs.recall.ainvoke({"question": PAST}, context=given)
-    assert "SECRET" not in str(caught.value)
-
-
 async def test_what_an_agent_overrides_of_its_formation_stops_no_recall(clean_db: Clone, model: LoopbackModel) -> None:
     """The operator has chosen since how memories are formed, and the old override does not fit that."""
     async with scripted_memory(clean_db, model) as memory:
@@ -197,3 +184,173 @@ async def test_what_an_agent_overrides_of_its_formation_stops_no_recall(clean_db
             await memory.form(SESSION)
         with pytest.raises(ConfigurationError, match="always_in_context"):
             await memory.configure_agent(ANA, always_in_context=False)
+
+
+SHORT = "Ana wants short answers."
+BORN = "Ana was born in Sintra."
+NAMED = "Ana is called Anita by Sigrid and Jonas."
+PROJECT = "Ana mends the bell of the north quay."
+WHERE = "Where did Ana mend the bell, and where was Ana born?"
+
+
+async def introduce(memory: Mnemic, model: LoopbackModel) -> None:
+    born, named = (fact(text, category="profile", importance=rank) for text, rank in ((BORN, 3), (NAMED, 4)))
+    model.answer(FACTS, facts(born, named, fact(PROJECT)))
+    model.answer(REFLECTIONS, reflections(user=[reflection(SHORT)]))
+    said = ["I was born in Sintra, Sigrid and Jonas call me Anita.", "I mend the bell of the north quay."]
+    await say(memory, SESSION, *said, "assistant: I see.", *["And so on."] * 4)
+
+
+def lines_of(context: str, element: str) -> list[str]:
+    found = re.search(rf"<{element}>\n(.*?)\n</{element}>", context, re.DOTALL)
+    return found[1].splitlines() if found else []
+
+
+def custom(tmp_path: Path, text: str) -> dict[str, Path]:
+    file = tmp_path / "categories.yaml"
+    file.write_text(text, encoding="utf-8")
+    return {"categories_file": file}
+
+
+async def test_profile_facts_stand_in_their_scopes_element_the_most_important_first(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await introduce(memory, model)
+    context = (await memory.recall(ANA, "Good morning.", search="never"))["context"]
+
+    assert lines_of(context, "Facts") == [f"- [2 March 2026] {NAMED}", f"- [2 March 2026] {BORN}"]
+    inside = context[context.index("<UserMemory") : context.index("</UserMemory>")]
+    assert BORN in inside
+    assert PROJECT not in context
+    assert lines_of(context, "Recent") == [f"- [2 March 2026] {SHORT}"]
+
+
+async def test_facts_that_stand_there_take_no_other_results_place(clean_db: Clone, model: LoopbackModel) -> None:
+    model.answer(DECISIONS, decisions())
+    model.answer(FACTS, facts(*(fact(f"Ana has moored boat {n} at quay 9.", category="profile") for n in range(1, 4))))
+    async with scripted_memory(clean_db, model, recall_limit=2, keep_messages="all") as memory:
+        await say(memory, SESSION, *(f"Boat {n} is moored at quay 9." for n in range(1, 7)))
+        question = "Which boat has Ana moored at quay 9?"
+        recalled = await memory.recall(ANA, question, search="always")
+        best = await memory.query(ANA, question, top_k=2)
+
+    assert {item.category for item in best} == {"profile"}  # they would take both
+    assert [item["kind"] for item in recalled["memories"]] == ["message", "message"]
+
+
+@pytest.mark.parametrize(("budget", "shown"), [(8000, [NAMED, BORN]), (26, [NAMED]), (20, [BORN]), (5, [])])
+async def test_the_texts_come_first_then_what_fits_and_the_rest_is_found_by_search(
+    clean_db: Clone, model: LoopbackModel, budget: int, shown: list[str]
+) -> None:
+    async with scripted_memory(clean_db, model, standing_tokens=budget) as memory:
+        await introduce(memory, model)
+        context = await memory.recall(ANA, WHERE, search="always", budget_tokens=500)
+
+    assert [line.partition("] ")[2] for line in lines_of(context["context"], "Facts")] == shown
+    assert SHORT in context["context"]
+    found = [item["content"] for item in context["memories"]]
+    assert {text for text in (BORN, NAMED) if text in found} == {BORN, NAMED} - {*shown}
+
+
+async def test_who_is_known_from_such_a_fact_calls_for_no_search(memory: Mnemic, model: LoopbackModel) -> None:
+    await introduce(memory, model)
+    known = await memory.recall(ANA, "Yesterday it was Jonas who called Sigrid about bees.")
+    unknown = await memory.recall(ANA, "Yesterday it was Tomas who called Ingrid about bees.")
+
+    assert (known["searched"], unknown["searched"]) == (None, "names")
+
+
+ROLES = """
+categories: {custom: [{name: projects, context: all}]}
+allowlists:
+  biographer: [profile]
+  builder: {categories: [projects]}
+  muse: {categories: [goals], standing: true}
+  nobody: []
+"""
+
+
+@pytest.mark.parametrize(
+    ("role", "shown"),
+    [
+        ("owner", {SHORT, BORN, NAMED, PROJECT}),
+        ("biographer", {BORN, NAMED}),
+        ("builder", {PROJECT}),
+        ("muse", {SHORT}),
+        ("nobody", set()),
+    ],
+)
+async def test_each_role_gets_the_standing_part_of_its_allowlist(
+    clean_db: Clone, model: LoopbackModel, tmp_path: Path, role: str, shown: set[str]
+) -> None:
+    async with scripted_memory(clean_db, model) as memory:
+        await introduce(memory, model)
+    async with scripted_memory(clean_db, model, **custom(tmp_path, ROLES)) as memory:
+        who = ANA.model_copy(update={"role": role})
+        for search in ("never", "always"):
+            context = (await memory.recall(who, WHERE, search=search))["context"]
+            assert {text for text in (SHORT, BORN, NAMED, PROJECT) if text in context} == shown
+
+
+async def test_a_listing_and_a_history_show_what_the_role_may_read(memory: Mnemic, model: LoopbackModel) -> None:
+    await introduce(memory, model)
+    for role, seen in (("owner", {SHORT, BORN, NAMED, PROJECT}), ("planner", {PROJECT}), ("stylist", set())):
+        who = ANA.model_copy(update={"role": role})
+        assert {item.content for item in await memory.memories(who)} == seen
+        for item in await memory.memories(ANA):
+            assert bool(await memory.history(who, item.id)) == (item.content in seen)
+
+
+async def test_an_unknown_role_is_refused_by_whatever_reads(memory: Mnemic, model: LoopbackModel) -> None:
+    await introduce(memory, model)
+    who = ANA.model_copy(update={"role": "Planner"})
+    (first, *_) = await memory.memories(ANA)
+    reads = [memory.recall(who), memory.recall_text(who, WHERE), memory.memories(who), memory.history(who, first.id)]
+    for read in reads:
+        with pytest.raises(CategoryRefusedError, match="no allowlist"):
+            await read
+
+
+def standing(texts: list[tuple[str, int, int]], key: str, core: str) -> Standing:
+    def one(place: int, text: str, importance: int, day: int) -> Memory:
+        made = stored("fact", text, key, MORNING + timedelta(days=day))
+        return Memory(**{**vars(made), "id": f"{key} {place}", "importance": importance})
+
+    consolidation = stored("consolidation", core, key)
+    consolidation = Memory(**{**vars(consolidation), "tokens": count_tokens(core)})
+    return Standing(
+        scope_key=key,
+        consolidation=consolidation if core else None,
+        facts=tuple(one(place, *text) for place, text in enumerate(texts)),
+    )
+
+
+SCOPES = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.text(min_size=1, max_size=300), st.integers(1, 5), st.integers(0, 9)), max_size=6),
+        st.text(max_size=200),
+    ),
+    max_size=3,
+)
+
+
+@given(scopes=SCOPES, budget=st.integers(1, 300))
+def test_the_facts_take_what_the_texts_leave_and_the_best_of_them_first(scopes: Any, budget: int) -> None:
+    given_ = [standing(texts, f"group:{place}", core) for place, (texts, core) in enumerate(scopes)]
+    kept = [*fit_facts(given_, budget)]
+
+    def cost(one: Memory) -> int:
+        return count_tokens(memory_line(one))
+
+    chosen = [one for part in kept for one in part.facts]
+    left = budget - sum(text.tokens for part in given_ for text in part.texts)
+    spent = sum(map(cost, chosen))
+    assert spent <= max(0, left)
+    assert [part.texts for part in kept if part.texts] == [part.texts for part in given_ if part.texts]
+    for part in kept:
+        ranks = [(-one.importance, -one.valid_from.timestamp()) for one in part.facts]
+        assert ranks == sorted(ranks)
+    for left_out in [one for part in given_ for one in part.facts if one not in chosen]:
+        rank = (left_out.importance, left_out.valid_from)
+        better = [one for one in chosen if (one.importance, one.valid_from) >= rank]
+        assert sum(map(cost, better)) + cost(left_out) > left

@@ -26,7 +26,7 @@ from mnemic.state.errors import (
     MnemicError,
 )
 from mnemic.storage.embedded import EmbeddedPostgres
-from mnemic.storage.embedded.locks import try_exclusive
+from mnemic.storage.embedded.postmaster import try_exclusive
 from tests.nodes.bees import ANA, BEES, GREETING, PAST, SESSION, WISH, fill
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import scripted_memory, scripted_resources, turns
@@ -178,25 +178,6 @@ def kill_server(base: Path, how: signal.Signals = signal.SIGKILL) -> None:
 #: Only to end a test that hangs.
 FOREVER = 60
 PATIENCE = {"pool_size": 2, "pool_timeout_seconds": 1, "recall_timeout_seconds": 1}
-
-
-@pytest.mark.thorough
-async def test_a_killed_database_of_ones_own_costs_the_memory_until_it_is_back(
-    clean_db: Clone, model: LoopbackModel, base: Path
-) -> None:
-    async with scripted_memory(clean_db, model, database_url=None, data_dir=base, **PATIENCE) as memory:
-        await fill(memory, model)
-    with EmbeddedPostgres(base) as server:
-        dsn = server.dsn(user="mnemic_app", dbname="mnemic")
-        async with scripted_memory(clean_db, model, database_url=dsn, **PATIENCE) as memory:
-            kill_server(base)
-            for _ in range(3):
-                context = await memory.recall(ANA, PAST)
-                assert (context["degraded"], context["context"]) == ("no_memory", "")
-            server.start()
-            context = await memory.recall(ANA, PAST)
-            assert context["degraded"] is None
-            assert BEES in context["context"]
 
 
 @pytest.mark.thorough

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mnemic.operations.refinement import session as session_module
-from mnemic.policy.refinement.limits import lost_memories
+from mnemic.policy.refinement import lost_memories
 from mnemic.service.memory import Mnemic
 from mnemic.storage import refinements
 from tests.support.loopback import LoopbackModel

@@ -11,7 +11,7 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from mnemic.policy.text.search_text import search_text
+from mnemic.policy.text.shape import search_text
 from mnemic.service.memory import Mnemic
 from mnemic.storage import memories
 from tests.support import erasing

@@ -8,12 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.nodes.refinement import tools as tools_node
-from mnemic.operations.refinement import open as open_refinement
-from mnemic.operations.refinement.session import RefinementSession, refinement_session
-from mnemic.policy.refinement.batching import batches
+from mnemic.operations.refinement import session as open_refinement
+from mnemic.operations.refinement.session import CoreMemoryEditor
+from mnemic.policy.refinement import batches
 from mnemic.service.memory import Mnemic
-from mnemic.storage import refinements
+from mnemic.state.refinement import LedgerEntry
 from tests.support.loopback import LoopbackModel, Reply, calling, offering
 from tests.support.played_refinements import (
     ANA,
@@ -181,12 +180,13 @@ async def test_only_what_was_shown_may_be_named(clean_db: Clone, model: Loopback
 async def test_control_where_all_is_numbered_at_once_what_was_not_shown_is_changed(
     clean_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def numbering(*given: Any) -> RefinementSession:
-        refining = await refinement_session(*given)
-        refining.handles.number(await refining.read(refinements.ledger))
-        return refining
+    living = CoreMemoryEditor._living
 
-    monkeypatch.setattr(tools_node, "refinement_session", numbering)
+    def numbering(self: CoreMemoryEditor, number: int) -> LedgerEntry | None:
+        self.session.handles.number(self.entries.values())
+        return living(self, number)
+
+    monkeypatch.setattr(CoreMemoryEditor, "_living", numbering)
 
     blind, *_ = await named_blindly(clean_db, model)
 

@@ -6,18 +6,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import ExecutionInfo, Runtime, ServerInfo
 from typing_extensions import TypedDict
 
-from mnemic.operations.messages.normalize import to_messages
+from mnemic.operations.messages.incoming import to_messages
 from mnemic.operations.run import identity as run_identity
-from mnemic.operations.run.identity import BoundIdentity, acting_for, identity_of, require_own_scope, turn_identity
+from mnemic.operations.run.identity import BoundIdentity, acting_for, identity_of, require_own_scope
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import MissingIdentityError, RefusedIdentityError
+from mnemic.state.errors import RefusedIdentityError
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
+from tests.support.savers import in_sequence
 from tests.support.scripted import (
     CONSOLIDATION,
     FACTS,
@@ -74,7 +74,7 @@ def test_a_run_is_the_authenticated_users_on_its_thread() -> None:
         SimpleNamespace(agent_id="guide"),
         {**ASKED, "user_id": "ana", "actor_id": "ana", "session_id": "t1", "group_ids": ["harbor", "pier"]},
     ):
-        assert identity_of(run(context)) == turn_identity(run(context)) == expected
+        assert identity_of(run(context)) == identity_of(run(context), in_turn=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_where_nobody_was_authenticated_the_host_says_whose_run_it_is(user: User
 def test_a_servers_thread_is_the_session_and_in_a_hosts_graph_that_of_a_turn() -> None:
     served, info = run(ASKED, None), ExecutionInfo("", "", "", thread_id="t1")
     hosted: Runtime[Any] = Runtime(context=Identity(**ASKED), execution_info=info)
-    assert identity_of(served).session_id == turn_identity(served).session_id == "t1"
+    assert identity_of(served).session_id == identity_of(served, in_turn=True).session_id == "t1"
     assert identity_of(hosted).session_id is None
-    assert turn_identity(hosted).session_id == "t1"
+    assert identity_of(hosted, in_turn=True).session_id == "t1"
 
 
 def test_without_a_session_of_its_own_a_run_has_none_and_may_name_none() -> None:
@@ -121,12 +121,6 @@ def test_somebody_authenticated_in_another_way_has_no_groups_and_any_agent() -> 
     assert identity_of(run({"agent_id": "any"}, other)).group_ids == ()
     with pytest.raises(RefusedIdentityError, match="group_ids"):
         identity_of(run({**ASKED, "group_ids": ["harbor"]}, other))
-
-
-def test_a_run_without_an_agent_is_nobodys() -> None:
-    for context in (None, {}, {"user_id": "ana"}):
-        with pytest.raises(MissingIdentityError):
-            identity_of(run(context))
 
 
 def test_what_acts_for_others_in_a_run_stays_what_it_is_and_a_request_cannot_make_it() -> None:
@@ -151,12 +145,8 @@ async def form(memory: Mnemic, thread: str, user: User) -> Any:
         inner: Any = memory.graphs.formation
         return {"formed": await inner.ainvoke({"force": True}, context=runtime.context)}
 
-    builder: Any = StateGraph(Turn, context_schema=Identity)
-    builder.add_node("form", node)
-    builder.add_edge(START, "form")
-    builder.add_edge("form", END)
     config: Any = {"configurable": {"thread_id": thread, "langgraph_auth_user": user, "graph_id": "host"}}
-    return await builder.compile().ainvoke({}, config, context=ASKED)
+    return await in_sequence(Turn, {"form": node}).compile().ainvoke({}, config, context=ASKED)
 
 
 async def spoken(memory: Mnemic, model: LoopbackModel) -> list[Identity]:
@@ -192,7 +182,7 @@ async def test_a_formation_that_acted_by_plain_identities_would_be_seen(
     def plainly(identity: Identity, scope_key: str) -> Identity:
         return Identity(**run_identity.acting_for(identity, scope_key).model_dump())
 
-    monkeypatch.setattr("mnemic.nodes.formation.consolidate.acting_for", plainly)
+    monkeypatch.setattr("mnemic.nodes.formation.save.acting_for", plainly)
     formed = (await form(memory, "t1", ANA))["formed"]
     assert {item["scope_key"]: item["outcome"] for item in formed["consolidations"]} == {
         "user:ana": "saved",

@@ -1,23 +1,24 @@
-"""Whose words a message has: the run's user's, whatever a client forwarded; another's only where the host says so."""
+"""What of a host's messages is observed, each once, and whose words they are: another's only if the host says so."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.graph import MessagesState
 
-from mnemic import Identity, MemoryState
-from mnemic.operations.messages import normalize as incoming
-from mnemic.operations.run.identity import BoundIdentity
+from mnemic import MemoryState
+from mnemic.operations.messages import incoming
+from mnemic.operations.messages.incoming import MAX_MESSAGE_CHARS, HostMessage
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import MnemicError, RefusedIdentityError
+from mnemic.state.errors import InvalidInputError, MnemicError, RefusedIdentityError
 from tests.support.agents import agent, answers
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import FACTS, contents, fact, facts
+from tests.support.savers import in_sequence
+from tests.support.scripted import FACTS, contents, fact, facts, last_prompt, reflection, reflections, say, turns
 from tests.support.worlds import identity
 
 MALLORY, ANA = identity("mallory", session="s1"), identity("ana", session="s1")
@@ -43,31 +44,18 @@ async def by_middleware(memory: Mnemic, model: LoopbackModel, said: Any, several
     await agent(memory, model, middleware).ainvoke({"messages": [said]}, context=MALLORY)
 
 
-async def by_middleware_without_a_loop(memory: Mnemic, model: LoopbackModel, said: Any, several: bool) -> None:
-    answers(model)
-    middleware = memory.middleware(several_speakers=several, form=False)
-    turn = agent(memory, model, middleware)
-    await asyncio.to_thread(turn.invoke, {"messages": [said]}, context=MALLORY)
-
-
 class Turn(MessagesState, MemoryState):
     """A host's state."""
 
 
 async def by_nodes(memory: Mnemic, model: LoopbackModel, said: Any, several: bool) -> None:
-    graph = StateGraph(Turn, context_schema=Identity)
-    graph.add_node("recall", memory.recall_node())
-    graph.add_node("observe", memory.observe_node(several_speakers=several))
-    graph.add_edge(START, "recall")
-    graph.add_edge("recall", "observe")
-    graph.add_edge("observe", END)
-    await graph.compile().ainvoke({"messages": [said]}, context=MALLORY)
+    nodes = {"recall": memory.recall_node(), "observe": memory.observe_node(several_speakers=several)}
+    await in_sequence(Turn, nodes).compile().ainvoke({"messages": [said]}, context=MALLORY)
 
 
 WAYS: dict[str, Told] = {
     "method": by_method,
     "middleware": by_middleware,
-    "middleware without a loop": by_middleware_without_a_loop,
     "nodes": by_nodes,
 }
 
@@ -204,16 +192,6 @@ async def test_an_edit_says_who_brought_it(memory: Mnemic, superuser: psycopg.Co
     assert kept(superuser) == [("ana", "I keep wasps.", "mallory")]
 
 
-@pytest.mark.parametrize("several", [False, True])
-async def test_whoever_was_authenticated_speaks_for_nobody_else(
-    memory: Mnemic, superuser: psycopg.Connection, several: bool
-) -> None:
-    passed = BoundIdentity(**MALLORY.model_dump())
-    with pytest.raises(RefusedIdentityError):
-        await memory.observe(passed, [FORWARDED["user"]], several_speakers=several)
-    assert kept(superuser) == []
-
-
 async def test_the_supervisor_refuses_words_of_another_before_it_answers(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
@@ -233,3 +211,150 @@ async def test_control_a_speaker_who_is_believed_writes_anothers_memory(
     await by_middleware(memory, model, FORWARDED["additional_kwargs"], False)
     await formed(memory, model)
     assert await contents(memory, ANA) == ["Somebody is allergic to nothing at all."]
+
+
+MORNING = "2026-03-02T09:14:00Z"
+
+
+async def test_a_hosts_messages_reach_the_model_with_speaker_role_and_date(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    call = {"name": "weather", "args": {}, "id": "c1"}
+    said: list[HostMessage] = [
+        SystemMessage("You are a harbor master. SECRET-ORDER"),
+        HumanMessage("I keep bees.", name="ana"),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("Sunny.", tool_call_id="c1"),
+        AIMessage([{"type": "text", "text": "Good weather"}, {"type": "reasoning", "reasoning": "hidden"}]),
+        {"role": "developer", "content": "SECRET-ORDER"},
+        {"role": "user", "content": "Old words.", "time": MORNING},
+    ]
+    observed = await memory.observe(ANA, said)
+    await memory.form(ANA)
+
+    today = datetime.now(UTC).date()
+    prompt = last_prompt(model, FACTS)
+    assert (observed.accepted, observed.pending) == (4, 4)
+    assert f"1 [{today}] Ana (user): I keep bees." in prompt
+    assert "Sunny." in prompt
+    assert "Good weather" in prompt
+    assert "[2026-03-02] Ana (user): Old words." in prompt
+    assert "SECRET-ORDER" not in prompt
+    assert "hidden" not in prompt
+
+
+async def test_the_whole_list_resent_every_turn_is_formed_once(memory: Mnemic, model: LoopbackModel) -> None:
+    said = turns("I keep bees.", "assistant: How nice.", "I keep bees.", "Goats, too.")
+    for upto in range(1, len(said) + 1):
+        observed = await memory.observe(ANA, said[:upto])
+        assert observed.accepted == 1
+        await memory.form(ANA)
+    again = await memory.observe(ANA, said)
+
+    assert (again.accepted, again.pending) == (0, 0)
+    assert await memory.form(ANA) == []
+    prompts = [request["messages"][1]["content"] for request in model.chat_requests[::2]]
+    assert [prompt.count("I keep bees.") for prompt in prompts] == [1, 0, 1, 0]
+
+
+async def test_a_window_that_slides_over_the_list_brings_only_what_is_new(memory: Mnemic) -> None:
+    said = turns(*[f"Remark {number}." for number in range(8)])
+    for message in said:
+        del message["time"]
+    for end in range(4, 9):
+        observed = await memory.observe(ANA, said[end - 4 : end])
+    assert observed.pending == 8
+
+
+async def test_a_host_that_sends_only_what_is_new_loses_no_repeat_where_times_tell_it_apart(memory: Mnemic) -> None:
+    for minute in (1, 2, 2):  # the third is a resend
+        observed = await memory.observe(ANA, turns("ok", minutes=minute))
+    assert observed.pending == 2
+    for speaker in ("ben", "cleo"):
+        await memory.observe(ANA, [{"role": "user", "content": "ok", "user": speaker}], several_speakers=True)
+    assert (await memory.observe(ANA, [])).pending == 4
+
+
+async def test_ids_that_differ_in_what_nobody_sees_are_two(memory: Mnemic) -> None:
+    said = [{"role": "user", "content": "ok", "id": id_} for id_ in ("m1", "m1\u200b", "m1 ", 0, "00")]
+    assert (await memory.observe(ANA, said)).accepted == 5
+
+
+async def test_more_messages_than_one_statement_takes_are_stored_together_or_not_at_all(memory: Mnemic) -> None:
+    said: list[HostMessage] = [{"role": "user", "content": f"Remark {number}."} for number in range(1201)]
+    with pytest.raises(InvalidInputError, match="message 1202: "):
+        await memory.observe(ANA, [*said, {"role": "user", "content": 7}])
+    assert (await memory.observe(ANA, said)).accepted == 1201
+    assert (await memory.observe(ANA, said)).pending == 1201
+
+
+async def test_the_same_ids_in_another_session_or_of_another_agent_are_other_messages(memory: Mnemic) -> None:
+    said = [HumanMessage("I keep bees.", id="m1")]
+    for who in (ANA, identity("ana", session="s2"), identity("ana", agent="lighthouse", session="s1")):
+        assert (await memory.observe(who, said)).accepted == 1
+
+
+async def test_what_a_recall_put_into_a_message_is_never_formed_again(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact("Ana keeps bees.")))
+    model.answer("ExtractReflectionsOutput", reflections(user=[reflection("Ana wants short answers.")]))
+    await say(memory, ANA, "I keep bees. Be short.")
+    context = await memory.recall_text(identity("ana"), "Do you remember my bees?")
+    assert "Ana keeps bees." in context
+
+    model.answer(FACTS, facts())
+    later = identity("ana", session="s2")
+    await memory.observe(later, [HumanMessage(f"{context}\n\nGood morning."), HumanMessage(context)])
+    await memory.form(later)
+
+    prompt = last_prompt(model, FACTS)
+    assert "Good morning." in prompt
+    assert "bees" not in prompt
+    assert "2 [" not in prompt
+
+
+async def test_a_pasted_book_is_cut_and_stays_searchable_in_pieces(memory: Mnemic) -> None:
+    book = "The lighthouse keeper counted ships. " * 2000
+    await memory.configure_agent(ANA, keep_messages="all")
+    await say(memory, ANA, f"{book[:5000]} The keel is painted vermilion. {book}")
+
+    (found,) = await memory.query(ANA, "vermilion keel")
+    assert "vermilion" in found.content
+    assert len(found.content) <= MAX_MESSAGE_CHARS
+
+
+@pytest.mark.parametrize(
+    ("item", "problem"),
+    [
+        ({"content": "Hello."}, "message 2: role: Field required"),
+        ({"role": "user", "content": 7}, "message 2: content: "),
+        ({"role": "user", "content": "Hello.", "name": "a\nb"}, "message 2: name: "),
+        ({"role": "user", "content": "Hello.", "user": "x" * 129}, "message 2: user: "),
+        ({"role": "user", "content": "Hello.", "time": "yesterday"}, "ISO 8601"),
+        ({"role": "user", "content": "Hello.", "time": "0001-01-01T00:00:00+10:00"}, "in the years 1900 to 2199"),
+        ({"role": "user", "content": "Hello.", "time": "9999-12-31T23:59:59-10:00"}, "in the years 1900 to 2199"),
+        ("Hello.", "LangChain message or a mapping"),
+    ],
+)
+async def test_an_unusable_message_names_its_place_and_nothing_is_written(
+    memory: Mnemic, item: Mapping[str, Any], problem: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=problem) as caught:
+        await memory.observe(ANA, [{"role": "user", "content": "I keep bees."}, item])
+
+    assert "Hello" not in str(caught.value)
+    assert await memory.form(ANA) == []
+
+
+async def test_a_users_message_needs_a_user(memory: Mnemic) -> None:
+    with pytest.raises(InvalidInputError, match="neither it nor the identity says whose"):
+        await memory.observe(identity(None, session="s1"), turns("I keep bees."))
+    with pytest.raises(InvalidInputError, match="session_id"):
+        await memory.observe(identity("ana"), turns("I keep bees."))
+
+
+async def test_hidden_characters_are_gone_before_anything_is_stored(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact("Ana keeps\x00 bees\u202e.")))
+    await say(memory, ANA, "I keep\x00 bees\u202e.\ud800")
+
+    assert await contents(memory, ANA) == ["Ana keeps bees."]
+    assert "I keep bees." in last_prompt(model, FACTS)

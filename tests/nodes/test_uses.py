@@ -3,22 +3,17 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import date
-from types import MappingProxyType
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
-from mnemic.operations.recall import access_tracker as uses_module
-from mnemic.operations.recall.access_tracker import AccessTracker
-from mnemic.operations.run.resources import Resources
+from mnemic.operations.run import resources as uses_module
+from mnemic.operations.run.resources import AccessTracker, Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
-from mnemic.storage import uses
+from mnemic.storage import memories
 from mnemic.storage.database import Database
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.loopback import LoopbackModel
@@ -26,23 +21,11 @@ from tests.support.scripted import FACTS, fact, facts, say, scripted_resources, 
 from tests.support.server import Clone
 from tests.support.worlds import identity, memory, remember
 
-Statements = Callable[[Database], AbstractContextManager[list[str]]]
-
 HERE = identity("ana", session="here")
 THERE = identity("ana", session="there")
 BEES = "Ana keeps bees on the north quay."
 PAST = "Where on the quay were the bees?"
 MONDAY, TUESDAY = date(2026, 3, 2), date(2026, 3, 3)
-
-
-class Calendar:
-    """A day that a test may turn."""
-
-    def __init__(self) -> None:
-        self.day = MONDAY
-
-    def __call__(self) -> date:
-        return self.day
 
 
 async def fill(service: Mnemic, model: LoopbackModel) -> None:
@@ -62,8 +45,8 @@ def counted(superuser: psycopg.Connection) -> dict[str, int]:
 
 
 def test_a_memory_counts_once_per_session_and_day() -> None:
-    calendar, memory_id = Calendar(), uuid4()
-    noted = AccessTracker(today=calendar)
+    day, memory_id = [MONDAY], uuid4()
+    noted = AccessTracker(today=lambda: day[0])
     for _ in range(3):
         noted.note(HERE, [memory_id, memory_id])
     assert noted.taken(HERE) == {memory_id}
@@ -72,7 +55,7 @@ def test_a_memory_counts_once_per_session_and_day() -> None:
 
     noted.note(THERE, [memory_id])
     assert (noted.taken(HERE), noted.taken(THERE)) == (set(), {memory_id})
-    calendar.day = TUESDAY
+    day[0] = TUESDAY
     noted.note(HERE, [memory_id])
     assert noted.taken(HERE) == {memory_id}
 
@@ -83,13 +66,6 @@ def test_without_a_session_it_counts_once_per_user() -> None:
         noted.note(who, [memory_id])
     assert [len(noted.taken(identity(user))) for user in ("ana", "ben")] == [1, 1]
     assert len(noted.taken(identity("ana", agent="other"))) == 1
-
-
-def test_the_role_that_asked_does_not_matter() -> None:
-    noted, memory_id = AccessTracker(), uuid4()
-    noted.note(HERE.model_copy(update={"role": "planner", "actor_id": "tool"}), [memory_id])
-    noted.note(HERE, [memory_id])
-    assert noted.taken(HERE) == {memory_id}
 
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,16 +105,6 @@ async def test_a_recall_counts_once_its_turn_is_observed(
     assert rows == [("user:ana", True)]
 
 
-async def test_an_explicit_query_counts_too(
-    resources: Resources, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    service = Mnemic(resources)
-    await fill(service, model)
-    assert BEES in {found.content for found in await service.query(HERE, "bees")}
-    await service.observe(HERE, turns("Where were they?"))
-    assert counted(superuser) == {BEES: 1}
-
-
 async def test_what_is_always_in_context_is_not_counted(
     resources: Resources, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
@@ -163,16 +129,6 @@ async def test_closing_writes_what_no_turn_has_written(
     assert counted(superuser) == {BEES: 2}
 
 
-async def test_a_turn_without_a_recall_writes_no_more_than_its_messages(
-    resources: Resources, model: LoopbackModel, statements: Statements
-) -> None:
-    service = Mnemic(resources)
-    with statements(resources.database) as sent:
-        await service.observe(HERE, turns("Hello."))
-    assert len(sent) == 4
-    assert not any("memory_use" in statement for statement in sent)
-
-
 async def test_a_failure_costs_the_counts_and_is_logged_without_a_word_of_them(
     fresh_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -192,24 +148,12 @@ async def test_a_failure_costs_the_counts_and_is_logged_without_a_word_of_them(
     assert "bees" not in caplog.text
 
 
-async def test_a_database_that_is_away_keeps_nobody_from_closing(
-    clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
-) -> None:
-    reading = make_conninfo(clean_db.service_dsn, options="-c default_transaction_read_only=on")
-    noted = AccessTracker()
-    for number in range(5):
-        noted.note(identity(f"u{number}"), [uuid4()])
-    async with scripted_resources(clean_db, model, database_url=reading) as resources:
-        await noted.write_all(resources.database)
-    assert len([record for record in caplog.records if record.name == "mnemic"]) == 1
-
-
 # -- by whom, and how many at once
 
 
 async def count(db: Database, memory_ids: list[UUID], user: str = "ana") -> None:
     async with db.scoped(identity(user)) as scoped:
-        await uses.count(scoped, memory_ids)
+        await memories.count_uses(scoped, memory_ids)
 
 
 async def test_foreign_and_unknown_ids_count_for_nothing(db: Database, superuser: psycopg.Connection) -> None:
@@ -233,9 +177,9 @@ async def test_statement_and_policies_each_keep_foreign_memories_from_being_coun
             for table in ("memories", "memory_use"):
                 connection.execute(f"alter table mnemic.{table} disable row level security")
         if held_by != "the statement":
-            careless = uses._SQL["count"].replace("and scope_key = any(%(scope_keys)s) ", "")
-            assert careless != uses._SQL["count"]
-            monkeypatch.setattr(uses, "_SQL", {"count": careless})
+            careless = memories._SQL["count_uses"].replace("and scope_key = any(%(scope_keys)s) ", "")
+            assert careless != memories._SQL["count_uses"]
+            monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "count_uses": careless})
         async with fresh_db.database() as db:
             foreign = memory("Ben's.", key="user:ben")
             await remember(db, identity("ben"), foreign)
@@ -274,9 +218,9 @@ async def test_turns_that_end_at_once_do_not_deadlock_and_none_is_lost(fresh_db:
 @pytest.mark.thorough
 async def test_without_their_order_they_would(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     see_deadlocks_quickly(fresh_db)
-    shuffled = uses._SQL["count"].replace("order by id", "order by random()")
-    assert shuffled != uses._SQL["count"]
-    monkeypatch.setattr(uses, "_SQL", MappingProxyType({"count": shuffled}))
+    shuffled = memories._SQL["count_uses"].replace("order by id", "order by random()")
+    assert shuffled != memories._SQL["count_uses"]
+    monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "count_uses": shuffled})
     async with fresh_db.database(PATIENT) as db:
         met = await count_all_at_once(db, rounds=20)
     assert {error.sqlstate for error in met} == {"40P01"}
@@ -284,10 +228,11 @@ async def test_without_their_order_they_would(fresh_db: Clone, monkeypatch: pyte
 
 def test_what_waits_is_bounded_and_asks_to_be_written() -> None:
     """A process that only recalls never observes."""
-    noted, calendar = AccessTracker(today=(day := Calendar())), day
+    day = [MONDAY]
+    noted = AccessTracker(today=lambda: day[0])
     times = [noted.note(identity("ana", session=f"s{number}"), [uuid4()]) for number in range(uses_module.MOST_WAITING)]
     assert times == [False] * (uses_module.MOST_WAITING - 1) + [True]
-    calendar.day = TUESDAY
+    day[0] = TUESDAY
     assert noted.note(identity("ana", session="s0"), [uuid4()])
 
 
@@ -298,6 +243,6 @@ async def test_a_process_that_only_recalls_has_its_uses_written_too(
     bees = memory(BEES)
     await remember(resources.database, HERE, bees)
     for who in (HERE, THERE):
-        resources.note_uses(who, [bees.id])
+        assert await Mnemic(resources).query(who, "bees", search_type="text")
     await resources.background.finish()
     assert counted(superuser) == {BEES: 2}

@@ -34,20 +34,6 @@ def test_the_most_important_stay_in_their_order_and_among_equals_the_first() -> 
     assert most_important(new, 0) == []
 
 
-def test_below_the_cap_nothing_changes() -> None:
-    new = rated(1, 2)
-    closing = [closes(new[0], new[1])]
-
-    assert within_cap(new, closing, 2) == (new, closing)
-
-
-def test_what_a_dropped_fact_was_to_close_stays_open() -> None:
-    new = rated(5, 1, 5)
-    closing = [closes(KNOWN, new[1])]
-
-    assert within_cap(new, closing, 2) == ([new[0], new[2]], [])
-
-
 def test_a_fact_the_run_itself_closes_gives_way_however_important_it_is() -> None:
     stale, current, other = rated(5, 1, 1)
 

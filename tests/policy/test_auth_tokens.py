@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mnemic.policy import auth_tokens
 from mnemic.policy.auth_tokens import MAX_TOKEN, decode_token, encode_token, new_claims
-from mnemic.policy.governance.anchors import line_of, signed
+from mnemic.policy.governance.audit import signed
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_GROUPS
 
@@ -23,16 +23,12 @@ HELD = new_claims("ana", ("guide",), ("harbor", "pier"), days=7, now=NOW)
 TOKEN = encode_token(HELD, KEY)
 
 
-def test_a_token_says_who_its_holder_is_and_what_they_may_name() -> None:
-    held = decode_token(TOKEN, KEY, NOW)
-    assert held == HELD
-    assert (HELD.user, HELD.agents, HELD.groups) == ("ana", ("guide",), ("harbor", "pier"))
-
-
 def test_a_token_holds_until_its_last_second() -> None:
     end = NOW + timedelta(days=7)
     assert decode_token(TOKEN, KEY, end - timedelta(seconds=1)) == HELD
+    assert (HELD.user, HELD.agents, HELD.groups) == ("ana", ("guide",), ("harbor", "pier"))
     assert decode_token(TOKEN, KEY, end) is None
+    assert decode_token(TOKEN, "another key of many characters", NOW) is None
 
 
 def _payload(change: Callable[[bytes], bytes]) -> str:
@@ -52,24 +48,19 @@ def _signed(algorithm: str = "HS256", **changes: Any) -> str:
 
 FORGED = {
     "nothing": "",
-    "no parts": "ana",
     "no mac": TOKEN.rpartition(".")[0],
-    "an empty mac": TOKEN.rpartition(".")[0] + ".",
     "another mac": TOKEN[:-2] + ("AA" if TOKEN[-2:] != "AA" else "BA"),
     "another user": _payload(lambda text: text.replace(b'"ana"', b'"bea"')),
     "a later end": _payload(lambda text: text.replace(b'"exp":', b'"exp":9')),
     "no agents": _payload(lambda text: text.replace(b'["guide"]', b"[]")),
     "for somebody else": _signed(aud="another service"),
-    "for nobody": _signed(aud=None),
     "without an end": _signed(exp=None),
-    "without a user": _signed(sub=None),
     "without groups": _signed(groups=None),
     "an agent of another type": _signed(agents=[7]),
     "another algorithm": _signed("HS512"),
     "no algorithm": _signed("none"),
     "the key itself": jwt.encode(jwt.decode(TOKEN, options={"verify_signature": False}), KEY * 2, algorithm="HS256"),
-    "no head": TOKEN.partition(".")[2],
-    "the mac of something else": line_of(signed(KEY, "guide", 1, b"0" * 32, NOW)),
+    "the mac of something else": signed(KEY, "guide", 1, b"0" * 32, NOW).model_dump_json(),
     "beyond ASCII": TOKEN + "é",
     "too long": f"{TOKEN.partition('.')[0]}.{'A' * MAX_TOKEN}.0",
 }
@@ -92,10 +83,6 @@ def test_a_reader_that_does_not_check_the_mac_would_be_seen(kind: str, monkeypat
 def test_whatever_is_sent_is_no_token_and_no_error(text: str) -> None:
     assert decode_token(text, KEY, NOW) is None
     assert decode_token(f"{TOKEN.rpartition('.')[0]}.{text}", KEY, NOW) is None
-
-
-def test_another_key_signs_no_token_of_ours() -> None:
-    assert decode_token(TOKEN, "another key of many characters", NOW) is None
 
 
 @pytest.mark.parametrize("days", [0, -1, 3_651])

@@ -2,15 +2,14 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnemic.models.offline.statements import rules
 from mnemic.policy.categories import DEFAULT_CATEGORY, MAX_FILE_BYTES, OWNER, Categories, load_categories
-from mnemic.prompts.categories import CATEGORIES
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
 from tests.support.spellings import spellings
 
@@ -60,7 +59,7 @@ def test_the_packaged_lists_are_as_designed() -> None:
 
 
 def test_the_rules_name_categories_that_may_be_formed() -> None:
-    assert {*CATEGORIES} <= {*PACKAGED.formed}
+    assert {rule.category for rule in rules()} <= {*PACKAGED.formed}
 
 
 def test_a_file_in_the_seeds_own_form_is_laid_over_the_packaged_one(file: Path) -> None:
@@ -111,55 +110,35 @@ def test_what_formation_names_otherwise_is_stored_as_the_default(file: Path) -> 
 BOMB = "a: &a [x,x]\n" + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)},*{chr(97 + n)}]\n" for n in range(20))
 WRONG: dict[str, tuple[str | bytes, str]] = {
     "nothing": ("", "the whole"),
-    "null": ("null", "the whole"),
-    "a list": ("[categories, allowlists]", "the whole"),
     "a text": ("categories", "the whole"),
     "no categories": ("allowlists: {}", "categories"),
-    "no allowlists": ("categories: {}", "allowlists"),
     "a part of another name": (GOOD + "agents: {}", "agents"),
     "categories as a list": ("categories: []\nallowlists: {}", "categories"),
-    "allowlists as a list": ("categories: {}\nallowlists: [planner]", "allowlists"),
-    "empty custom": ("categories: {custom: }\nallowlists: {}", r"categories\.custom"),
     "custom as a text": ("categories: {custom: recipes}\nallowlists: {}", r"categories\.custom"),
-    "a category as a text": ("categories: {custom: [recipes]}\nallowlists: {}", r"categories\.custom\.0"),
     "a category without a name": ("categories: {custom: [{context: all}]}\nallowlists: {}", r"custom\.0\.name"),
     "another context": ("categories: {custom: [{name: x, context: some}]}\nallowlists: {}", r"custom\.0\.context"),
-    "no length": ("categories: {system: [{name: x, rag_length: 0}]}\nallowlists: {}", r"system\.0\.rag_length"),
     "a huge length": (
         f"categories: {{system: [{{name: x, rag_length: {'9' * 5000}}}]}}\nallowlists: {{}}",
         "rag_length",
     ),
-    "a field too many": ("categories: {custom: [{name: x, ttl: 3}]}\nallowlists: {}", r"custom\.0\.ttl"),
     "formed, perhaps": ("categories: {custom: [{name: x, formed: perhaps}]}\nallowlists: {}", r"custom\.0\.formed"),
     "a category twice": ("categories: {system: [{name: x}], custom: [{name: x}]}\nallowlists: {}", "twice: x"),
-    "a key twice": ("categories: {}\ncategories: {}\nallowlists: {}", "twice"),
     "a role twice": ("categories: {}\nallowlists: {planner: [tasks], planner: [message]}", "twice"),
     "an unknown category": ("categories: {}\nallowlists: {planner: [tasks, chores]}", r"allowlists\.planner.*chores"),
     "a role without a list": ("categories: {}\nallowlists: {planner: }", r"allowlists\.planner"),
-    "a role with a text": ("categories: {}\nallowlists: {planner: tasks}", r"allowlists\.planner"),
-    "a role without categories": ("categories: {}\nallowlists: {planner: {standing: true}}", r"planner\.categories"),
     "an impossible role": ('categories: {}\nallowlists: {"plan\\u202ener": [tasks]}', "allowlists"),
     "a list as a role": ("categories: {}\nallowlists: {? [planner] : [tasks]}", "YAML"),
-    "a mapping in a list": ("categories: {}\nallowlists: {planner: [{tasks: yes}]}", r"planner\.categories\.0"),
     "the default not formed": ("categories: {system: [{name: knowledge, formed: no}]}\nallowlists: {}", "knowledge"),
     "a reference": ("categories: {}\nallowlists: {planner: &a [tasks], executor: *a}", "references"),
-    "a reference to itself": ("categories: &a {system: *a}\nallowlists: {}", "references"),
     "references to references": (BOMB, "references"),
-    "merged references": ("a: &a {x: y}\nb: {<<: [*a, *a]}", "references"),
     "two documents": (GOOD + "---\n" + GOOD, "YAML"),
     "tags that make objects": ("categories: !!python/object:os.system {}\nallowlists: !!set {}\nx: y", "x"),
-    "an impossible date": ("categories: {custom: [{name: 2026-13-45}]}\nallowlists: {}", r"custom\.0\.name"),
     "an impossible tag": ("categories: {custom: [{name: !!timestamp x, formed: !!bool x}]}\nallowlists: {}", "formed"),
     "an impossible character": ('categories: "\\UFFFFFFFF"', "YAML"),
-    "an impossible version": (f"%YAML {'9' * 5000}.1\n---\n{GOOD}", "YAML"),
-    "an open bracket": ("categories: [", "YAML"),
     "very many brackets": ("[" * 30_000, "YAML"),
-    "very many mappings": ("{a: " * 15_000, "YAML"),
     "too much": (GOOD + "#" * MAX_FILE_BYTES, "64 KiB"),
     "latin-1": ("categories: {}\nallowlists: {planner: [t\xe4sks]}".encode("latin-1"), "UTF-8"),
-    "bytes": (bytes(range(256)), "UTF-8"),
     "zeros": (bytes(512), "YAML"),
-    "utf-16": (GOOD.encode("utf-16"), "UTF-8"),
 }
 
 
@@ -174,7 +153,7 @@ def test_a_file_that_does_not_fit_is_refused_by_the_name_of_what_is_wrong(file: 
 
 @pytest.mark.parametrize(
     "name",
-    ["Tasks", "", "1st", "_x", "a-b", "a b", "tasks\n", " tasks", "ta\u200bsks", "tаsks", "ｔasks", "x" * 65, "*", "é"],
+    ["Tasks", "", "1st", "_x", "a-b", "tasks\n", " tasks", "ta\u200bsks", "tаsks", "x" * 65],
 )
 def test_a_categorys_name_is_short_and_plain(file: Path, name: str) -> None:
     wanted = yaml.safe_dump({"categories": {"custom": [{"name": name}]}, "allowlists": {}})
@@ -188,41 +167,13 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
             load_categories(path)
 
 
-def test_a_file_without_an_end_is_given_up() -> None:
-    endless = Path("/dev/zero")
-    if not endless.exists():
-        pytest.skip("needs a file without an end")
-    with pytest.raises(ConfigurationError, match="64 KiB"):
-        load_categories(endless)
-
-
 _SIGNS = st.sampled_from([*"[]{}:,-?&*!|>'\"%@#\n \t\\.<=~0x", "categories", "allowlists", "name", "---", "!!int", "é"])
-_PLAIN: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.dates() | st.binary(),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.integers() | st.none(), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
 
 
 @given(text=st.binary(max_size=200) | st.lists(_SIGNS, max_size=40).map(lambda signs: "".join(signs).encode()))
 def test_no_file_does_worse_than_be_refused(file: Path, text: bytes) -> None:
     with suppress(ConfigurationError):
         load(file, text)
-
-
-@given(categories=_PLAIN, system=_PLAIN, allowlists=_PLAIN, own=_PLAIN, shape=st.integers(0, 2))
-def test_no_values_do_worse_than_be_refused(
-    file: Path, categories: Any, system: Any, allowlists: Any, own: Any, shape: int
-) -> None:
-    wholes: list[Any] = [
-        {"categories": categories, "allowlists": allowlists},
-        {"categories": {"system": [{"name": "x", "formed": system}, system]}, "allowlists": {"planner": own}},
-        {"categories": {"custom": system}, "allowlists": {"planner": {"categories": own, "standing": system}}},
-    ]
-    with suppress(ConfigurationError):
-        load(file, yaml.safe_dump(wholes[shape], allow_unicode=True))
 
 
 def test_no_role_gets_more_than_it_is_listed_for_by_any_of_ten_thousand_spellings() -> None:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from mnemic.policy.recall.ranking import PLAIN, WEIGHTS, RankingContext
-from mnemic.policy.recall.scoring import ranked, reciprocal
-from mnemic.state.query import Candidate, Links
+from mnemic.policy.recall.scoring import PLAIN, WEIGHTS, RankingContext, ranked, ranking_context, reciprocal
+from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.state.records import Found
 
 DAY = datetime(2026, 3, 2, tzinfo=UTC)
@@ -128,3 +127,29 @@ def test_reciprocal_ranks_count_what_each_branch_has() -> None:
     shared = replace(PLAIN, text=0.5, meaning=0.5)
     fused = [result.fused for result in reciprocal(both, shared, 9)]
     assert fused == pytest.approx([(1 + 10 / 11) / 2, 0.5, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("question", "named", "common"),
+    [
+        ("What does Mark think of Ines's Frankfurt flat?", {"mark", "ines", "frankfurt"}, {"what", "think"}),
+        ("Does Will sing?", {"will"}, {"does"}),
+        ("will it rain", set(), {"will"}),
+        ("What is my sister's name?", {"ana", "silva"}, {"sister"}),
+        ("Is it mythical, in iron?", set(), {"ana"}),
+    ],
+)
+def test_a_question_names_what_is_uncommon_or_capitalised_and_in_the_first_person_the_asker(
+    question: str, named: set[str], common: set[str]
+) -> None:
+    context = ranking_context(MemoryQuery(query=question), "ana.silva", {})
+    assert named <= context.names
+    assert not common & context.names
+    assert context.self_id == ("ana.silva" if "ana" in named else None)
+
+
+def test_no_addition_outweighs_what_words_and_meaning_say() -> None:
+    """All of them at their most: named, importance 5, neighbour, session, related."""
+    assert WEIGHTS.text + WEIGHTS.meaning == PLAIN.text + PLAIN.meaning == 1
+    most = WEIGHTS.named + 3 * WEIGHTS.importance + WEIGHTS.neighbour + WEIGHTS.session + WEIGHTS.related
+    assert most < WEIGHTS.meaning

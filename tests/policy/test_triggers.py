@@ -1,13 +1,22 @@
-"""When a session or a turn is formed, what is taken of it, and how much is looked for in it."""
+"""When a session or a turn is formed, what is taken of it, how much is looked for in it, and which times count."""
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.formation.triggers import facts_of_batch, facts_of_turn, first_turn, formation_reason, turn_reason
+from mnemic.policy.formation.triggers import (
+    MOST_AHEAD,
+    believed,
+    facts_of_batch,
+    facts_of_turn,
+    first_turn,
+    formation_reason,
+    turn_reason,
+    weighted_tokens,
+)
 from mnemic.state.kinds import FormationReason, Role
 from mnemic.state.records import Message
 from mnemic.state.settings import Settings
@@ -38,26 +47,14 @@ def test_each_threshold_fires_when_it_is_reached(
     assert found == reason
 
 
+@pytest.mark.parametrize(("role", "weighted"), [("user", 10.0), ("tool", 5.0), ("assistant", 2.0), ("other", 5.0)])
+def test_a_users_words_weigh_most(role: Role, weighted: float) -> None:
+    assert weighted_tokens(role, "x" * 40) == pytest.approx(weighted)
+
+
 def test_an_agents_own_thresholds_count() -> None:
     eager = SETTINGS.overridden({"formation_min_messages": 1, "session_cold_minutes": 1})
     assert formation_reason(messages=1, tokens=0, idle=MINUTE, forced=False, settings=eager) == "cold"
-
-
-@given(st.integers(0, 100), st.floats(0, 3000), st.integers(0, 30), st.integers(0, 50), st.floats(0, 500))
-def test_more_of_anything_never_makes_a_due_session_wait(
-    messages: int, tokens: float, minutes: int, more_messages: int, more_tokens: float
-) -> None:
-    def due(extra_messages: int, extra_tokens: float, extra_minutes: int) -> bool:
-        reason = formation_reason(
-            messages=messages + extra_messages,
-            tokens=tokens + extra_tokens,
-            idle=(minutes + extra_minutes) * MINUTE,
-            forced=False,
-            settings=SETTINGS,
-        )
-        return reason is not None
-
-    assert due(0, 0, 0) <= due(more_messages, more_tokens, more_messages)
 
 
 @pytest.mark.parametrize(("messages", "facts"), [(0, 0), (1, 1), (4, 2), (10, 5), (11, 6), (50, 25), (500, 25)])
@@ -103,10 +100,6 @@ def test_turns_put_together_are_what_was_said(roles: str) -> None:
     turns = split(messages)
 
     assert [message for turn in turns for message in turn] == messages
-    for turn in turns[:-1]:
-        groups = sum(now.role == "user" for before, now in zip([None, *turn], turn, strict=False)
-                     if before is None or before.role != "user")  # fmt: skip
-        assert groups == 1
     assert all(turn[0].role == "user" for turn in turns[1:])
 
 
@@ -130,10 +123,63 @@ def test_a_turn_is_due_once_a_user_has_spoken(
 
 
 @pytest.mark.parametrize(
-    ("said", "facts"),
+    ("texts", "facts"),
     [(["a" * 600], 1), (["a" * 601], 5), (["a" * 300, "b" * 300], 1), (["a" * 300, "b" * 301], 5), ([], 1)],
 )
-def test_a_long_turn_brings_several_facts(said: list[str], facts: int) -> None:
-    messages = [*(message(text) for text in said), message("c" * 5000, role="assistant", user=None)]
+def test_a_long_turn_brings_several_facts(texts: list[str], facts: int) -> None:
+    messages = [*(message(text) for text in texts), message("c" * 5000, role="assistant", user=None)]
 
     assert facts_of_turn(messages, SETTINGS) == facts
+
+
+# -- times
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+FAR = NOON.replace(year=2150)
+Said = tuple[datetime, datetime]
+#: Messages in their order: their times in hours from noon, believable and not, observed within a few days.
+CONVERSATIONS = st.lists(
+    st.tuples(st.integers(-2000, 2000) | st.integers(-30, 30), st.integers(0, 72)).map(
+        lambda hours: (NOON + timedelta(hours=hours[0]), NOON + timedelta(hours=hours[1]))
+    ),
+    max_size=12,
+)
+
+
+def require_rule(sayings: Sequence[Said], times: Sequence[datetime]) -> None:
+    for place, ((time, observed), counted) in enumerate(zip(sayings, times, strict=True)):
+        if time <= observed + MOST_AHEAD:
+            assert counted == time
+        else:
+            assert counted <= observed
+            assert all(counted <= later for later in times[place:])
+
+
+@given(CONVERSATIONS)
+def test_a_time_far_ahead_wins_over_nothing_that_comes_later_and_any_other_stays(sayings: list[Said]) -> None:
+    require_rule(sayings, believed(sayings))
+
+
+@given(CONVERSATIONS, st.integers(1, 72))
+def test_it_comes_after_what_was_said_before_it(sayings: list[Said], hours: int) -> None:
+    """Where the times before it were in order: the last of them, if nothing older follows."""
+    earlier = sorted(time for time, observed in sayings if time <= observed + MOST_AHEAD)
+    observed = max([NOON, *earlier]) + timedelta(hours=hours)
+    times = believed([*((time, observed) for time in earlier), (FAR, observed)])
+    assert times[-1] == max(earlier, default=observed)
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        lambda sayings: [time for time, _ in sayings],
+        lambda sayings: [min(time, observed + MOST_AHEAD) for time, observed in sayings],
+        lambda sayings: [time if time <= observed + MOST_AHEAD else observed for time, observed in sayings],
+    ],
+    ids=["as said", "a day ahead at most", "when it was observed"],
+)
+def test_simpler_rules_are_caught(variant: Callable[[Sequence[Said]], list[datetime]]) -> None:
+    sayings = [(NOON - timedelta(days=90), NOON), (FAR, NOON), (NOON - timedelta(days=89), NOON)]
+    require_rule(sayings, believed(sayings))
+    with pytest.raises(AssertionError):
+        require_rule(sayings, variant(sayings))

@@ -49,11 +49,6 @@ def test_a_malformed_prompt_is_refused(text: str, said: str) -> None:
         parse_prompt("greeting", text)
 
 
-def test_an_unknown_prompt_is_named() -> None:
-    with pytest.raises(ConfigurationError, match="no prompt 'poem'"):
-        load_prompt("poem")
-
-
 def test_slots_of_the_system_text_are_filled_where_they_are_asked_for() -> None:
     text = "# system\nBe kind to {{name}}.\n# user\nGreet {{name}} on {{day}}.\n"
     prompt = parse_prompt("greeting", text, system_slots=True)
@@ -65,7 +60,7 @@ def test_slots_of_the_system_text_are_filled_where_they_are_asked_for() -> None:
 
 
 def test_one_prompt_alone_has_slots_in_its_system_text() -> None:
-    names = [path.stem for path in Path(prompts.__file__).parent.glob("*.md")]
+    names = {path.stem for path in Path(prompts.__file__).parent.glob("*.md")} - {"tools", "supervise"}
     with_slots = []
     for name in names:
         try:

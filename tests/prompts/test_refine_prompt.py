@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mnemic.prompts import refine
-from mnemic.prompts.refine import PROMPT, RefineInput, render_found, render_ledger, render_missing, variables
+from mnemic.prompts.refine import REFINE, RefineInput, render_found, render_ledger, render_missing
 from mnemic.state.refinement import Budget, LedgerEntry, ToolCall, Turn
 from tests.support.ledgers import entry
 
@@ -41,11 +41,11 @@ def given(*ledger: LedgerEntry, persona: str = "A pilot.", owner: str = "Ana") -
 
 
 def rendered(step_input: RefineInput) -> tuple[str, str]:
-    return PROMPT.render(**variables(step_input))
+    return REFINE.prompt.render(**step_input.variables())
 
 
 def test_every_slot_has_its_value() -> None:
-    assert variables(given(ENTRY)).keys() == PROMPT.variables
+    assert given(ENTRY).variables().keys() == REFINE.prompt.variables
 
 
 def test_the_figures_stand_in_it() -> None:

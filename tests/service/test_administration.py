@@ -14,7 +14,7 @@ import pytest
 from mnemic import Administration, Mnemic
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import MnemicError
-from mnemic.storage.isolation import ADMIN_ROLE, SERVICE_ROLE
+from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.loopback import LoopbackModel
 from tests.support.played_refinements import refined
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, protect, saved
@@ -31,8 +31,7 @@ CALLABLE = {
         "audit_problems",
         "forget_messages",
         "is_held",
-        "plan_restore",
-        "plan_undo",
+        "plan_rollback",
         "purge_expired",
         "roll_back",
         "seq_at",

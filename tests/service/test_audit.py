@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from mnemic import Administration, Mnemic
-from mnemic.policy.governance.audit_export import check_export
-from mnemic.state.audit import EXPLANATIONS
+from mnemic.policy.governance.audit import check_export
 from mnemic.state.errors import BrokenAuditError, CategoryRefusedError, ConfigurationError, InvalidInputError
+from mnemic.state.governance import EXPLANATIONS
 from mnemic.storage.database import Database
 from tests.support.audited import CUT, EVENTS, Story, administration, person, rebuilt, tampered, tell
 from tests.support.server import Clone
@@ -186,7 +186,7 @@ async def test_an_export_has_the_persons_rows_and_the_hashes_of_all_others(
 ) -> None:
     export = await exported(clean_db)
     checked = check_export(export)
-    assert checked.problems == ()
+    assert checked.problems == []
     assert (checked.rows, checked.own, checked.erased) == (17, 15, 2)
     assert sorted(own(export)) == [*range(1, 15), 16]
     assert json.loads(export[15]).keys() == {"seq", "prev", "hash"}
@@ -217,7 +217,7 @@ async def test_what_happens_during_an_export_is_not_in_it_and_a_forged_row_shows
         got = [await anext(export)]
         await remember(db, identity(), memory("Ana sings."))
         got += [line async for line in export]
-    assert (check_export(got).problems, len(got)) == ((), 18)
+    assert (check_export(got).problems, len(got)) == ([], 18)
     tampered(superuser, FORGED)
     (problem,) = check_export(await exported(clean_db)).problems
     assert (problem.line, problem.reason) == (6, "the text is not what was hashed")
@@ -225,7 +225,7 @@ async def test_what_happens_during_an_export_is_not_in_it_and_a_forged_row_shows
 
 async def test_an_export_is_for_the_person_alone(clean_db: Clone) -> None:
     export = await exported(clean_db)
-    assert (len(export), check_export(export).problems) == (1, ())  # no history yet
+    assert (len(export), check_export(export).problems) == (1, [])  # no history yet
     async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash") as opened:
         with pytest.raises(CategoryRefusedError, match="owner"):
             await anext(opened.export_audit(identity()))

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from mnemic import Mnemic
-from mnemic.operations.messages.normalize import to_messages
+from mnemic.operations.messages.incoming import to_messages
 from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.state.settings import Settings
 from mnemic.storage import transaction

@@ -13,9 +13,9 @@ from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import NotForgottenError, RollbackConflictError, UnknownMemoryError, UnknownOperationError
+from mnemic.state.governance import RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
-from mnemic.state.rollback import RollbackOptions
 from mnemic.storage.database import Database
 from tests.support.erasing import form
 from tests.support.loopback import LoopbackModel

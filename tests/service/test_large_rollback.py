@@ -15,7 +15,7 @@ import pytest
 from mnemic import Administration, Rollback
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
-from mnemic.state.rollback import RollbackOptions
+from mnemic.state.governance import RollbackOptions
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
 from tests.support.server import Clone

@@ -8,8 +8,8 @@ import pytest
 from psycopg import sql
 
 from mnemic import Mnemic, Settings
-from mnemic.state.changes import Bullet
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError
+from mnemic.state.query import Bullet
 from mnemic.storage import doctor, inbox, scopes
 from tests.support.fixtures import memory as memory
 from tests.support.fixtures import model as model

@@ -10,7 +10,7 @@ from mnemic import Mnemic
 from mnemic.operations.recall.query import MESSAGE_CHARS, result_line
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import OWNER, load_categories
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import count_tokens
 from mnemic.state.errors import CategoryRefusedError
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryFilters, MemoryQuery

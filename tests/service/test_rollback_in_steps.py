@@ -17,8 +17,8 @@ from mnemic.state.errors import (
     RollbackConflictError,
     RollbackStoppedError,
 )
+from mnemic.state.governance import Operation, Rollback
 from mnemic.state.records import NewMemory
-from mnemic.state.rollback import Operation, Rollback
 from mnemic.storage import time_machine
 from mnemic.storage.database import Database
 from tests.support.chain import assert_chain_is_whole
@@ -260,7 +260,7 @@ async def test_what_changes_before_the_first_step_is_planned_anew(
     ("function", "text", "wrong"),
     [
         ("roll_back", "and m.version = t.version", ""),
-        ("plan_undo", "array[resumed]", "array[null::uuid]"),
+        ("plan_rollback", "array[resumed]", "array[null::uuid]"),
         ("whole_operations", "s.meta ->> 'rollback' =", "false and s.meta ->> 'rollback' ="),
     ],
 )

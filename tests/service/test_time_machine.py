@@ -13,8 +13,8 @@ from mnemic.operations.governance import retention, rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.policy.categories import Allowlist
 from mnemic.state.errors import ContentErasedError, InvalidInputError, RollbackRefusedError, UnknownOperationError
+from mnemic.state.governance import Rollback, RollbackOptions
 from mnemic.state.identity import Identity
-from mnemic.state.rollback import Rollback, RollbackOptions
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from mnemic.policy.governance.audit_export import COLUMNS
+from mnemic.policy.governance.audit import COLUMNS
 
 NOBODY = "00000000-0000-0000-0000-000000000007"
 #: A row that has something in every column, and one that has nothing where nothing may stand.

@@ -74,7 +74,7 @@ MENDED: list[Case] = [
     _policy("wide", "entries", f"using ({OF_THE_SCOPE})", "allowlists"),
     _right("truncate", "mnemic.checkpoints", "mnemic_app"),
     _right("insert", "mnemic.checkpoint_migrations", "mnemic_app"),
-    _right("execute", "function mnemic.delete_threads", "mnemic_app"),
+    _right("execute", "function mnemic.said_by", "mnemic_app"),
     _right("truncate", "mnemic.entries", "mnemic_app"),
     _right("update", "mnemic.history", "public"),
     _right("delete", "mnemic.memories", "mnemic_app"),

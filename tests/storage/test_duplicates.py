@@ -253,7 +253,7 @@ RULES: dict[str, tuple[Shown, str, str, str]] = {
     ),
     "what nothing stands for stays in use": (
         partial(test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more, back="a restore"),
-        "orphaned", "w.state = 'purged'", "false",
+        "plan_rollback", "w.state = 'purged'", "false",
     ),
     "an erasure takes the same words": (
         test_erased_by_its_id_the_duplicate_goes_with_it,

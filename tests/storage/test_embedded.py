@@ -17,7 +17,7 @@ import pytest
 
 from mnemic.state.errors import MnemicError
 from mnemic.storage.embedded import EmbeddedPostgres, EmbeddedPostgresError, binaries, default_data_dir
-from mnemic.storage.embedded.account import server_account
+from mnemic.storage.embedded.binaries import server_account
 
 AS_ROOT = os.geteuid() == 0
 only_root = pytest.mark.skipif(not AS_ROOT, reason="only root hands the server to another account")

@@ -15,8 +15,8 @@ from psycopg.errors import InsufficientPrivilege
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.state.errors import RefusedError
+from mnemic.state.governance import RollbackOptions
 from mnemic.state.records import Memory, NewMemory
-from mnemic.state.rollback import RollbackOptions
 from mnemic.state.settings import Settings
 from mnemic.storage import erasure, memories, time_machine
 from mnemic.storage.database import Database

@@ -36,6 +36,19 @@ async def test_messages_that_say_the_same_go_formed_or_not(
     assert problems(clean_db) == []
 
 
+async def test_what_was_drawn_from_the_same_message_goes_even_after_the_message_went(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    said = message(f"I am well, and keep a {CANARY}")
+    well, kept = memory("Ana is well.", sources=[said]), memory(f"Ana keeps a {CANARY}.", sources=[said])
+    drawn = memory(f"Ana is calm since she keeps a {CANARY}.", kind="reflection", sources=[said])
+    await form(db, ANA, [said], well, kept, drawn)
+    assert await erase(db, well.id) == [well.id]
+    assert {*await erase(db, kept.id)} == {kept.id, drawn.id}
+    assert places(superuser) == set()
+    assert problems(clean_db) == []
+
+
 async def test_an_update_goes_with_what_it_renewed_and_the_other_way_round(
     db: Database, clean_db: Clone, superuser: psycopg.Connection
 ) -> None:

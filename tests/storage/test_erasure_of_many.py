@@ -135,3 +135,19 @@ async def test_an_erasure_that_was_broken_off_goes_on(
     counted = superuser.execute("select memories, messages from mnemic.erasures where ended_at is not null").fetchall()
     assert counted == [(900, 900)]
     assert (await erasure.erase(db, ANA, KEYS, None)).goes_on_from is None
+
+
+@pytest.mark.thorough
+async def test_what_memories_came_from_is_looked_up_whatever_is_known_of_the_tables(
+    db: Database, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    """Statistics of one table alone, as they come while many are stored, must not have all rows of another one read."""
+    await grow(db, clean_db, 900)
+    superuser.execute("analyze mnemic.history")
+    some = "(select id from mnemic.memories where state = 'active' limit 10) as m"
+    reads = "select idx_tup_fetch from pg_stat_xact_user_tables where relname = 'history_contents'"
+    with superuser.transaction():
+        superuser.execute(f"select mnemic.came_from('harbor', id) from {some}".encode())
+        read = superuser.execute(reads.encode()).fetchone()
+    assert read
+    assert read[0] <= 10 * 90  # so many were superseded beside each of them

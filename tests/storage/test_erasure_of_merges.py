@@ -219,32 +219,31 @@ async def test_a_merge_that_was_undone_and_done_again_is_one(
 RULES: dict[str, tuple[Shown, str, str, str]] = {
     "a person's erasure gives back": (
         test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with,
-        "absorbed_by", "m.state = 'soft_deleted'", "false",
+        "erase_contents", "m.state = 'soft_deleted'", "false",
     ),
     "only what is out of use comes back": (
         test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
-        "absorbed_by", "and m.state = 'soft_deleted'", "",
+        "erase_contents", "and m.state = 'soft_deleted'", "",
     ),
     "what lies between is looked through": (
         test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
-        "absorbed_by", "m.id = r.to_id and m.state = 'purged'", "false",
+        "erase_contents", "m.id = r.to_id and m.state = 'purged'", "false",
     ),
     "the relation tells": (
         test_a_merge_that_was_undone_and_done_again_is_one,
-        "absorbed_by", "'same_as') and not is_in_use", "'same_as') and r.relation_type = 'same_as' and not is_in_use",
+        "erase_contents", "'same_as') and not is_in_use", "'same_as') and false and not is_in_use",
     ),
     "of what a living memory says none comes back": (
         test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
-        "reactivate", "and are_twins(t, m)", "and false",
+        "erase_contents", "where not exists (select from living_at", "where true or not exists (select from living_at",
     ),
     "a thought is no twin of a commitment": (
         test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
-        "reactivate", "on (m.scope_key, m.kind, m.content_hash, m.subject_user_id)", "on (m.scope_key)",
+        "erase_contents", "group by place_of(m)", "group by m.scope_key",
     ),
     "of the same words one comes back": (
         test_of_what_was_merged_twice_in_the_same_words_one_comes_back,
-        "reactivate", "on (m.scope_key, m.kind, m.content_hash, m.subject_user_id)",
-        "on (m.scope_key, m.kind, m.content_hash, m.subject_user_id, m.id)",
+        "erase_contents", "group by place_of(m)", "group by m.id",
     ),
     "what was forgotten stays so": (
         test_what_was_forgotten_merged_stays_so_when_that_is_erased,

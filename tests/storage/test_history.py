@@ -1,22 +1,14 @@
 """The audit trail: one row for every change, without gaps, chained, and with its contents apart."""
 
-import asyncio
-import uuid
-from collections.abc import Sequence
 from typing import LiteralString
 
 import psycopg
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Identity
-from mnemic.state.records import Memory, Supersession
-from mnemic.state.settings import Settings
+from mnemic.state.records import Supersession
 from mnemic.storage import history, memories
 from mnemic.storage.database import Database
-from mnemic.storage.transaction import ScopedTransaction
 from tests.support.chain import assert_chain_is_whole
 from tests.support.server import Clone
 from tests.support.stored_refinements import in_a_session
@@ -70,48 +62,6 @@ async def test_a_revival_is_a_restore(db: Database, superuser: psycopg.Connectio
     assert superuser.execute("select event, token_delta from mnemic.history order by seq offset 2").fetchall() == [
         ("RESTORE", 4)
     ]
-
-
-async def _act(scoped: ScopedTransaction, act: str, living: Sequence[Memory]) -> int:
-    """One act; how many rows it changes."""
-    if act == "add":
-        count = 1 + len(living) % 2
-        new = [memory(f"fact {uuid.uuid4()}", kind="reflection") for _ in range(count)]
-        return len(await memories.insert(scoped, new, model=MODEL, vectors={}, run_id=None))
-    if not living:
-        return 0
-    if act == "absorb":
-        await memories.absorb(scoped, uuid.uuid4(), [one.id for one in living[:2]])
-        return len(living[:2])
-    if act == "close":
-        change = Supersession(old_id=living[0].id, old_version=living[0].version, new_id=uuid.uuid4())
-        await memories.supersede(scoped, [(change, MORNING)])
-        return 1
-    cursor = await scoped.execute("update memories set importance = 6 - importance where state = 'active'", {})
-    return cursor.rowcount
-
-
-@pytest.mark.thorough
-@given(
-    acts=st.lists(st.lists(st.sampled_from(["add", "absorb", "close", "weigh"]), min_size=1, max_size=3), max_size=5)
-)
-async def test_every_changed_row_leaves_exactly_one_row(
-    db: Database, superuser: psycopg.Connection, acts: list[list[str]]
-) -> None:
-    who = Identity(agent_id=f"agent-{uuid.uuid4().hex}", user_id="ana")
-    await remember(db, who)
-    changed = 0
-    for operation in acts:
-        async with db.scoped(who) as scoped:
-            await scoped.begin_operation("formation")
-            for act in operation:
-                changed += await _act(scoped, act, await memories.living(scoped, ["reflection"], most=9))
-    count = "select count(*) from mnemic.history where agent_id = %s"
-    assert superuser.execute(count, (who.agent_id,)).fetchone() == (changed,)
-    versions = "select coalesce(sum(version), 0) from mnemic.memories where agent_id = %s"
-    assert superuser.execute(versions, (who.agent_id,)).fetchone() == (changed,)
-    if changed:
-        assert_chain_is_whole(superuser, who.agent_id)
 
 
 _NEW = (
@@ -210,48 +160,3 @@ async def test_a_hundred_rows_move_the_head_once(db: Database, superuser: psycop
         assert await (await scoped.execute(versions, {})).fetchone() == (2,)
     ordered = [content for _, content in _events(superuser)]
     assert ordered == [one.content for one in sorted(new, key=lambda one: one.id)]
-
-
-@pytest.mark.thorough
-async def test_eight_writers_leave_no_gap_and_one_chain(clean_db: Clone, superuser: psycopg.Connection) -> None:
-    async with clean_db.database(Settings(pool_size=8)) as db:
-        await remember(db, ME)
-
-        async def write(user: str) -> None:
-            for number in range(5):
-                new = [memory(f"{user} {number} {part}", key=f"user:{user}") for part in range(3)]
-                await remember(db, identity(user), *new)
-
-        await asyncio.gather(*(write(f"user-{number}") for number in range(8)))
-    rows = superuser.execute(
-        "select min(seq), max(seq), count(*), count(distinct op_id) from mnemic.history"
-    ).fetchone()
-    assert rows == (1, 120, 120, 40)
-    mixed = "select op_id from mnemic.history group by op_id having max(seq) - min(seq) + 1 <> count(*)"
-    assert superuser.execute(mixed).fetchall() == []
-    assert_chain_is_whole(superuser, AGENT)
-
-
-async def test_a_removed_or_changed_row_is_noticed(fresh_db: Clone) -> None:
-    harms = ["delete from mnemic.history where seq = 2", "update mnemic.history set actor = 'bob' where seq = 2",
-             "update mnemic.history_contents set after = '{}' where seq = 2",
-             "delete from mnemic.history where seq = 3"]  # fmt: skip
-    async with fresh_db.database() as db:
-        await remember(db, ME, *(memory(f"fact {number}") for number in range(3)))
-    with fresh_db.as_superuser() as connection:
-        assert_chain_is_whole(connection, AGENT)
-        connection.execute("set session_replication_role = replica")
-        for harm in harms:
-            with connection.transaction(force_rollback=True):
-                connection.execute(harm)
-                with pytest.raises(AssertionError):
-                    assert_chain_is_whole(connection, AGENT)
-
-
-async def test_history_names_no_content(db: Database, superuser: psycopg.Connection) -> None:
-    await remember(db, ME, memory("Ana keeps bees in Sintra."))
-    (text,) = superuser.execute("select string_agg(h::text, ' ') from mnemic.history h").fetchone() or ("",)
-    assert "Ana keeps" not in text
-    assert "Sintra" not in text
-    (contents,) = superuser.execute("select after ->> 'content' from mnemic.history_contents").fetchone() or ("",)
-    assert contents == "Ana keeps bees in Sintra."

@@ -9,10 +9,9 @@ import pytest
 
 from mnemic.state.errors import RefusedError
 from mnemic.state.identity import Identity
-from mnemic.state.kinds import Kind
+from mnemic.state.kinds import Kind, Usage
 from mnemic.state.records import IndexedText, Message, Relation, ScopeSettings
-from mnemic.state.usage import Usage
-from mnemic.storage import history, inbox, memories, scopes, usage
+from mnemic.storage import history, inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support import in_one
@@ -55,7 +54,7 @@ async def live_a_little(db: Database, who: Identity) -> list[Message]:
         )
         for key in who.scope_keys:
             await scopes.configure_scope(scoped, ScopeSettings(scope_key=key, name=key))
-        await usage.record(scoped, Usage(step="save", model="m", calls=1))
+        await scopes.record_usage(scoped, Usage(step="save", model="m", calls=1))
     return [said]
 
 

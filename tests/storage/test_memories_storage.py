@@ -8,11 +8,10 @@ import psycopg
 import pytest
 
 from mnemic.state.errors import ConcurrentChangeError
-from mnemic.state.kinds import Kind
+from mnemic.state.kinds import Kind, Usage
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Memory, NewMemory, ScopeSettings, Supersession
-from mnemic.state.usage import Usage
-from mnemic.storage import memories, scopes, usage
+from mnemic.storage import memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.asking import searched
@@ -189,9 +188,11 @@ async def test_usage_adds_up(db: Database) -> None:
     await remember(db, ME)
     for _ in range(2):
         async with db.scoped(ME) as scoped:
-            await usage.record(scoped, Usage(step="decide", model="m", calls=1, input_tokens=10, output_tokens=2))
+            await scopes.record_usage(
+                scoped, Usage(step="decide", model="m", calls=1, input_tokens=10, output_tokens=2)
+            )
     async with db.scoped(ME) as scoped:
-        assert await usage.totals(scoped) == [
+        assert await scopes.usage_totals(scoped) == [
             Usage(step="decide", model="m", calls=2, input_tokens=20, output_tokens=4)
         ]
 
@@ -204,7 +205,7 @@ async def test_a_soft_deleted_memory_is_known_by_its_id_alone(db: Database) -> N
     assert (await found(db, "Porto"), await living(db)) == ([], [])
     async with db.scoped(ME) as scoped:
         assert await memories.similar(scoped, ["user:ana"], [direction(0)], model=MODEL, most=5) == []
-        gone = await memories.one(scoped, fact.id)
+        gone = await memories.find(scoped, fact.id)
     assert gone
     assert (gone.state, gone.version) == ("soft_deleted", 2)
     with pytest.raises(ConcurrentChangeError):
@@ -212,7 +213,7 @@ async def test_a_soft_deleted_memory_is_known_by_its_id_alone(db: Database) -> N
 
 
 async def soft_delete(scoped: ScopedTransaction, memory_id: uuid.UUID) -> None:
-    read = await memories.one(scoped, memory_id)
+    read = await memories.find(scoped, memory_id)
     assert read
     await memories.forget(scoped, read)
 

@@ -18,8 +18,7 @@ from psycopg.conninfo import make_conninfo
 from mnemic.state.errors import DatabaseSetupError, DatabaseUnavailableError
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
-from mnemic.storage.embedded.account import server_account
-from mnemic.storage.embedded.binaries import find_binaries, reachable_binaries
+from mnemic.storage.embedded.binaries import find_binaries, reachable_binaries, server_account
 from mnemic.storage.migrate import migrate
 from mnemic.storage.schema import schema_files
 from tests.support.server import Clone, fast_directory

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mnemic.operations.messages.normalize import to_messages
+from mnemic.operations.messages.incoming import to_messages
 from mnemic.state.errors import RefusedError
 from mnemic.storage import inbox
 from mnemic.storage.database import Database
@@ -64,7 +64,9 @@ async def test_without_the_session_a_speakers_message_is_refused(db: Database) -
     foreign = identity("bo", session="s2")
     async with db.scoped(ME) as scoped:
         await inbox.observe(scoped, "s1", [])
-    values = {"session_id": "s1", "messages": json.dumps([inbox._row(message("hi"))])}
+    greeting = message("hi")
+    rows = [{**vars(greeting), "scope_key": greeting.scope_key}]
+    values = {"session_id": "s1", "messages": json.dumps(rows, default=str)}
     with pytest.raises(RefusedError, match="row-level security"):
         async with db.scoped(foreign) as scoped:
             await scoped.execute(inbox._SQL["observe"], values)

@@ -13,8 +13,7 @@ from mnemic.state.query import MemoryFilters, MemoryQuery
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
 from mnemic.storage.database import Database
-from mnemic.storage.statements import numbered
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.storage.transaction import ScopedTransaction, numbered
 from tests.support.asking import searched
 from tests.support.crowd import DIMENSIONS, ENTRIES_EACH, load_crowd
 from tests.support.server import Clone, Server, cloned
@@ -60,7 +59,8 @@ class Explaining(ScopedTransaction):
         async with AsyncClientCursor(self.connection) as cursor:
             await cursor.execute(b"prepare explained as " + sent.text)
             explain = f"explain (analyze, format json) execute explained ({marks})".encode()
-            await cursor.execute(explain, self._values(sent, values))
+            named = {"agent_id": self.identity.agent_id, "scope_keys": list(self.scope_keys), **values}
+            await cursor.execute(explain, [named[name] for name in sent.names])
             ((plans,),) = await cursor.fetchall()
             await cursor.execute("deallocate explained")
         self.nodes.extend(_walk(plans[0]["Plan"]))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mnemic.policy.recall.ranking import PLAIN, WEIGHTS
+from mnemic.policy.recall.scoring import PLAIN, WEIGHTS
 from mnemic.state.records import Found, NewMemory, Relation
 from mnemic.storage.database import Database
 from tests.support.asking import ME, ask, contents, keep

@@ -95,7 +95,7 @@ async def test_what_is_unknown_closed_or_somebody_elses_is_left_out(
 
 
 async def _forget(scoped: ScopedTransaction, memory_id: uuid.UUID) -> None:
-    read = await memories.one(scoped, memory_id)
+    read = await memories.find(scoped, memory_id)
     assert read
     await memories.forget(scoped, read)
 
@@ -166,15 +166,13 @@ async def test_a_relation_to_a_key_outside_the_transaction_cannot_be_written(db:
 
 
 class ExplainingInsert(Explaining):
-    """Explains what is executed, too."""
+    """With the values that the statement is given, too."""
 
-    async def execute(self, statement: LiteralString, values: Any) -> Any:
-        if statement == memories._SQL["insert"]:
-            cursor = await ScopedTransaction.execute(self, "explain (analyze, format json) " + statement, values)
-            ((plans,),) = await cursor.fetchall()
-            self.nodes.extend(_walk(plans[0]["Plan"]))
-            return await ScopedTransaction.execute(self, "select null::uuid where false", {})
-        return await ScopedTransaction.execute(self, statement, values)
+    async def tuples(self, statement: LiteralString, values: Any) -> list[tuple[Any, ...]]:
+        cursor = await self.execute("explain (analyze, format json) " + statement, values)
+        ((plans,),) = await cursor.fetchall()
+        self.nodes.extend(_walk(plans[0]["Plan"]))
+        return []
 
 
 def _walk(node: dict[str, Any]) -> Sequence[dict[str, Any]]:

@@ -129,7 +129,7 @@ def test_what_is_read_of_the_rules_is_what_they_make(fresh_db: Clone) -> None:
     """The doctor compares with this; a statement that it did not read it would not miss."""
     with fresh_db.as_superuser() as connection:
         made = connection.execute(
-            "select c.relname, t.tgname, p.proname from pg_trigger t join pg_class c on c.oid = t.tgrelid"
+            "select t.tgname, c.relname, p.proname from pg_trigger t join pg_class c on c.oid = t.tgrelid"
             " join pg_proc p on p.oid = t.tgfoid where not t.tgisinternal and c.relnamespace = 'mnemic'::regnamespace"
         ).fetchall()
         functions = connection.execute(
@@ -139,7 +139,7 @@ def test_what_is_read_of_the_rules_is_what_they_make(fresh_db: Clone) -> None:
             "select distinct grantee, lower(privilege_type), table_name from information_schema.table_privileges"
             " where table_schema = 'mnemic' and grantee in ('mnemic_app', 'mnemic_admin')"
         ).fetchall()
-    assert sorted(made) == sorted(map(tuple, triggers()))
+    assert sorted(made) == sorted(triggers())
     assert {name for (name,) in functions} == set(bodies())
     assert {*granted} == {grant for grant in grants() if " " not in grant[2] and "." not in grant[2]}
 

@@ -9,10 +9,10 @@ import pytest
 from psycopg.errors import ReadOnlySqlTransaction
 
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError
+from mnemic.state.kinds import Usage
 from mnemic.state.records import Supersession
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
-from mnemic.storage import inbox, memories, usage
+from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.server import Clone
@@ -76,13 +76,13 @@ async def test_an_error_rolls_everything_back(db: Database) -> None:
         await operate(
             db,
             identity(),
-            lambda scoped: usage.record(scoped, Usage(step="save", model="m")),
+            lambda scoped: scopes.record_usage(scoped, Usage(step="save", model="m")),
             lambda scoped: memories.insert(scoped, [fact], model="m", vectors={}, run_id=None),
             lambda scoped: memories.supersede(scoped, [(late, MORNING)]),
         )
     async with db.scoped(identity()) as scoped:
         assert await memories.living(scoped, ["fact"], most=10) == []
-        assert await usage.totals(scoped) == []
+        assert await scopes.usage_totals(scoped) == []
 
 
 async def test_a_deadlock_asks_for_another_attempt(db: Database) -> None:

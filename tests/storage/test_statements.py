@@ -10,8 +10,14 @@ from pgvector import HalfVector
 
 from mnemic.state.errors import InvalidInputError
 from mnemic.storage.database import Database
-from mnemic.storage.statements import array_text, load_statements, numbered, with_parts
-from mnemic.storage.vectors import HalfVectors, half_vector, half_vectors
+from mnemic.storage.transaction import (
+    HalfVectors,
+    array_text,
+    half_vectors,
+    load_statements,
+    numbered,
+    with_parts,
+)
 from tests.support.worlds import identity
 
 CACHED_BY_PSYCOPG = 4096
@@ -57,7 +63,7 @@ async def test_the_server_rounds_a_vector_as_python_does(db: Database) -> None:
     vectors = [array("f", [numbers.gauss(0, 1) * 10 ** -numbers.randrange(9) for _ in range(384)]) for _ in range(20)]
     async with db.scoped(identity()) as scoped:
         cursor = await scoped.execute("select unnest(%(vectors)b::halfvec[])", {"vectors": half_vectors(vectors)})
-        assert [row[0] for row in await cursor.fetchall()] == [half_vector(vector) for vector in vectors]
+        assert [row[0] for row in await cursor.fetchall()] == [HalfVector(list(vector)) for vector in vectors]
 
 
 @pytest.mark.parametrize("number", [70_000.0, 1e300, math.inf, math.nan])

@@ -13,7 +13,7 @@ from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from mnemic.storage.database import Database
-from mnemic.storage.threads import ThreadOwner, owners, owners_of_runs
+from mnemic.storage.threads import ThreadOwner, owners
 from tests.support.server import Clone
 from tests.support.threads import TABLES, saver_of
 
@@ -48,10 +48,14 @@ async def test_owners_are_found_by_a_threads_id_and_by_a_runs(db: Database) -> N
     await say(db, "ana", "one", "r1")
     await say(db, "bo", "two", "r2")
     await say(db, "bo", "three", "r3", thread="t2")
-    assert await owners(db, "t1") == [BO, ANA]  # who moved it last first
-    assert (await owners(db, "t2"), await owners(db, "t3"), await owners(db, "%")) == ([BO], [], [])
-    assert sorted(await owners_of_runs(db, ["r1", "r2"])) == [ANA, BO]
-    assert await owners_of_runs(db, ["r4", "%"]) == []
+    assert await owners(db, thread_id="t1") == [BO, ANA]  # who moved it last first
+    assert (await owners(db, thread_id="t2"), await owners(db, thread_id="t3"), await owners(db, thread_id="%")) == (
+        [BO],
+        [],
+        [],
+    )
+    assert sorted(await owners(db, run_ids=["r1", "r2"])) == [ANA, BO]
+    assert await owners(db, run_ids=["r4", "%"]) == []
 
 
 async def test_a_thread_rid_of_its_last_run_stands_where_it_stood_before(

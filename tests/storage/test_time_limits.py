@@ -8,10 +8,10 @@ import psycopg
 import pytest
 
 from mnemic.state.errors import DatabaseUnavailableError
+from mnemic.state.kinds import Usage
 from mnemic.state.settings import Settings
-from mnemic.state.usage import Usage
 from mnemic.storage import pool as pool_module
-from mnemic.storage import scopes, usage
+from mnemic.storage import scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.server import Clone
@@ -81,7 +81,7 @@ async def test_a_row_that_somebody_holds_is_an_error_and_nothing_is_half_written
         await remember(db, ME)
 
         async def act(scoped: ScopedTransaction) -> None:
-            await usage.record(scoped, Usage(step="save", model="m", calls=1))
+            await scopes.record_usage(scoped, Usage(step="save", model="m", calls=1))
             await scopes.configure_agent(scoped, {"rag": False})
 
         with held_row(clean_db), pytest.raises(DatabaseUnavailableError, match="another transaction") as caught:
@@ -89,9 +89,9 @@ async def test_a_row_that_somebody_holds_is_an_error_and_nothing_is_half_written
                 await act(scoped)
         assert caught.value.sqlstate == "55P03"
         async with db.scoped(ME) as scoped:
-            assert (await usage.totals(scoped), await scopes.agent_settings(scoped)) == ([], {})
+            assert (await scopes.usage_totals(scoped), await scopes.agent_settings(scoped)) == ([], {})
             await act(scoped)
-            assert len(await usage.totals(scoped)) == 1
+            assert len(await scopes.usage_totals(scoped)) == 1
 
 
 async def stand_still(db: Database) -> tuple[Exception | None, Exception | None]:

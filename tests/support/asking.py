@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from mnemic.operations.recall.query import SearchSetup, search
-from mnemic.policy.recall.ranking import WEIGHTS, Weights
+from mnemic.operations.recall.context import SearchSetup, search
+from mnemic.policy.recall.scoring import WEIGHTS, Weights
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, IndexedText, Message

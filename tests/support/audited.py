@@ -11,7 +11,7 @@ import psycopg
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.service.governance.administration import Administration
-from mnemic.state.audit import AuditProblem
+from mnemic.state.governance import AuditProblem
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Relation, Supersession
 from mnemic.storage import erasure, inbox, memories, scopes
@@ -111,7 +111,7 @@ async def _keep(db: Database, text: str) -> UUID:
 async def _forget(db: Database, memory_id: UUID) -> None:
     async with db.scoped(ME) as scoped:
         await scoped.begin_operation("forget")
-        found = await memories.one(scoped, memory_id)
+        found = await memories.find(scoped, memory_id)
         assert found is not None
         await memories.forget(scoped, found)
 

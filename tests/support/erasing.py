@@ -51,7 +51,7 @@ async def forget(db: Database, memory_id: uuid.UUID) -> None:
     """As a person does."""
     async with db.scoped(ANA) as scoped:
         await scoped.begin_operation("forget")
-        known = await memories.one(scoped, memory_id)
+        known = await memories.find(scoped, memory_id)
         assert known
         await memories.forget(scoped, known)
 

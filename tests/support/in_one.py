@@ -5,7 +5,7 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 from mnemic.policy.governance.rollback import described, require_allowed
-from mnemic.state.rollback import Plan, Rollback, RollbackOptions
+from mnemic.state.governance import Plan, Rollback, RollbackOptions
 from mnemic.storage import time_machine
 from mnemic.storage.transaction import ScopedTransaction
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from mnemic.policy.text.tokens import count_tokens
+from mnemic.policy.text.shape import count_tokens
 from mnemic.state.refinement import LedgerEntry
 
 BEGAN = datetime(2026, 3, 2, 9, tzinfo=UTC)

@@ -15,7 +15,7 @@ from mnemic.state.records import IndexedText, Message, NewMemory, Relation, Supe
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
-from mnemic.storage.isolation import ADMIN_ROLE, SERVICE_ROLE
+from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.machine_agent import NOW, Real, added, draft, linked, numbered
 from tests.support.machine_pair import Act, Pair, chosen, same
 from tests.support.machine_past import BARE, KEPT, Row, Subject, drawn_alike, lineage, of_person, with_repeating

@@ -12,10 +12,10 @@ from psycopg.rows import dict_row
 
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
+from mnemic.state.governance import PastMemory, Rollback, RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Memory, Message, NewMemory, Relation
-from mnemic.state.rollback import PastMemory, Rollback, RollbackOptions
 from mnemic.storage import erasure, time_machine
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction

@@ -53,7 +53,7 @@ class Pair:
 
     def read(self, row: Row) -> Memory:
         """As the service reads a memory before it changes it."""
-        found = self.real.serve(lambda scoped: memories.one(scoped, row["id"]))
+        found = self.real.serve(lambda scoped: memories.find(scoped, row["id"]))
         assert found, "a memory that can be chosen is there"
         return found
 

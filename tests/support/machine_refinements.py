@@ -189,7 +189,7 @@ class RefinementSteps:
         row = chosen(open_now, which)
 
         async def act(scoped: ScopedTransaction) -> None:
-            memory = await memories.one(scoped, row["id"])
+            memory = await memories.find(scoped, row["id"])
             assert memory
             await memories.forget(scoped, memory)
 

@@ -14,7 +14,7 @@ from mnemic.state.errors import (
     RollbackRefusedError,
     UnknownOperationError,
 )
-from mnemic.state.rollback import LaterOperation, Rollback, RollbackOptions, StateChange
+from mnemic.state.governance import LaterOperation, Rollback, RollbackOptions, StateChange
 from tests.support.machine_pair import Pair, same
 from tests.support.machine_past import KEPT, Past, Row, Subject, World, are_twins, stands
 

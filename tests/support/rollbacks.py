@@ -11,13 +11,13 @@ from psycopg import sql
 
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
+from mnemic.state.governance import Rollback, RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
-from mnemic.state.rollback import Rollback, RollbackOptions
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
 from mnemic.storage.database import Database
-from mnemic.storage.opening import open_administration
+from mnemic.storage.opening import ADMINISTRATION, open_database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.server import Clone
 from tests.support.worlds import identity, memory, operate, remember
@@ -35,7 +35,7 @@ def person(db: Database) -> Actor:
 async def administrator_of(clone: Clone, agent_id: str) -> AsyncIterator[Actor]:
     """An administrator of an agent, as the administrators' role."""
     settings = Settings.model_validate({"admin_url": clone.administrator_dsn, "pool_size": 2})
-    async with open_administration(settings) as database:
+    async with open_database(settings, login=ADMINISTRATION) as database:
         yield Actor.administrator(database, agent_id, "keeper")
 
 

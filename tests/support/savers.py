@@ -1,22 +1,32 @@
 """Savers for a host's graph, and everything they have written down."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Literal
+from typing import Any, Literal
 
 import psycopg
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.graph import START, StateGraph
 from psycopg import sql
 
+from mnemic.state.identity import Identity
 from tests.support.server import Clone
 
 Durability = Literal["sync", "async", "exit"]
 DURABILITIES: tuple[Durability, ...] = ("sync", "async", "exit")
 Everything = Callable[[], Awaitable[str]]
 Savers = Callable[[Clone], AbstractAsyncContextManager[tuple[BaseCheckpointSaver[str], Everything]]]
+
+
+def in_sequence(state: Any, nodes: Mapping[str, Any], context: Any = Identity) -> Any:
+    """A host's graph to be compiled: these nodes one after the other."""
+    builder = StateGraph(state, context_schema=context)
+    builder.add_sequence([*nodes.items()])
+    builder.add_edge(START, next(iter(nodes)))
+    return builder
 
 
 @asynccontextmanager

@@ -11,9 +11,14 @@ from pydantic import BaseModel
 
 from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.prompts.decide import DecideOutput, Decision
-from mnemic.prompts.extract_facts import ExtractFactsOutput, FactDraft
-from mnemic.prompts.extract_observations import ExtractObservationsOutput, ObservationDraft
-from mnemic.prompts.extract_reflections import ExtractReflectionsOutput, ReflectionDraft
+from mnemic.prompts.extraction import (
+    ExtractFactsOutput,
+    ExtractObservationsOutput,
+    ExtractReflectionsOutput,
+    FactDraft,
+    ObservationDraft,
+    ReflectionDraft,
+)
 from mnemic.prompts.write_consolidation import WriteConsolidationOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity

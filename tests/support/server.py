@@ -24,8 +24,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage import migrate as migrate_module
 from mnemic.storage.database import Database
 from mnemic.storage.embedded import EmbeddedPostgres
-from mnemic.storage.isolation import ADMIN_ROLE, SERVICE_ROLE
-from mnemic.storage.schema import schema_files
+from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE, schema_files
 
 #: Set by the process that starts the run; its workers inherit it.
 RUN_VARIABLE = "PYTEST_MNEMIC_RUN"

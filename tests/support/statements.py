@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from mnemic.storage.isolation import SERVICE_ROLE
+from mnemic.storage.schema import SERVICE_ROLE
 from tests.support.server import Clone
 
 _STATEMENT = re.compile(r"^@(\S*) (\S*)@ LOG:  (?:statement|execute [^:]+): (.*?)(?=^@|\Z)", re.MULTILINE | re.DOTALL)

@@ -17,7 +17,7 @@ def at_a_terminal(*words: object, answer: str, env: Mapping[str, str]) -> subpro
     os.write(ours, answer.encode())
     try:
         return subprocess.run(
-            [sys.executable, "-m", "mnemic.service.cli", *map(str, words)],
+            [sys.executable, "-m", "mnemic", *map(str, words)],
             stdin=theirs,
             capture_output=True,
             text=True,
@@ -35,7 +35,7 @@ class Terminal:
 
     def __init__(self, *words: object, env: Mapping[str, str]) -> None:
         self._ours, theirs = pty.openpty()
-        command = [sys.executable, "-m", "mnemic.service.cli", *map(str, words)]
+        command = [sys.executable, "-m", "mnemic", *map(str, words)]
         own = {**os.environ, "TERM": "dumb", **env}
         self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=own)
         os.close(theirs)

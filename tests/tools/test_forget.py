@@ -224,7 +224,7 @@ async def test_what_may_not_be_forgotten_stays_and_the_answer_says_why(
 async def test_control_without_the_look_at_its_scope_it_would_be(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "_require_forgettable", lambda memory: None)
+    monkeypatch.setattr(forgetting, "_obstacle", lambda memory: None)
     memory_id = await place(memory, ANA, "group:crew")
     await memory.forget(ANA, memory_id)
 
@@ -236,7 +236,7 @@ async def test_the_database_keeps_it_where_the_code_does_not_look(
 ) -> None:
     memory_id = await place(memory, ANA, "user:ana")
     superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (memory_id,))
-    monkeypatch.setattr(forgetting, "_require_forgettable", lambda memory: None)
+    monkeypatch.setattr(forgetting, "_obstacle", lambda memory: None)
     answer = await call(memory, ANA, "forget", id=str(memory_id))
 
     assert (answer.status, state_of(superuser, memory_id)) == ("error", "active")
@@ -271,7 +271,7 @@ async def test_control_without_the_version_it_would_be_recorded_more_than_once(
 ) -> None:
     memory_id = await place(memory, ANA, "user:ana")
     async with memory.resources.database.scoped(ANA) as scoped:
-        read = await memories.one(scoped, memory_id)
+        read = await memories.find(scoped, memory_id)
     assert read
     careless = memories._SQL["forget"].replace("version = %(version)s", "%(version)s > 0")
     careless = careless.replace("state in ('active', 'absorbed')", "true", 1)

@@ -4,8 +4,8 @@ from typing import Any
 
 import psycopg
 
+from mnemic.prompts.refinement_tools import TOOLS
 from mnemic.service.memory import Mnemic
-from mnemic.tools.refinement import TOOLS
 from tests.support.loopback import LoopbackModel
 from tests.support.played_refinements import ANA, KEY, SHORT, complete, delete, keep, merge, protect, update
 from tests.support.tool_calls import called, host

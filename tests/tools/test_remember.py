@@ -9,14 +9,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.operations.explicit import store as keeping
-from mnemic.policy.formation.orders import gives_orders
-from mnemic.prompts.explicit import forget_answer, remember_answer
+from mnemic.policy.formation.sharing import gives_orders
+from mnemic.prompts.tools import forget_answer, remember_answer
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, EmbeddingError, InvalidInputError
-from mnemic.state.explicit import ExplicitScope, Remembered
+from mnemic.state.formation import ExplicitScope, Remembered
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
+from mnemic.storage import memories
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
@@ -113,10 +113,10 @@ async def test_of_equal_writes_at_once_one_is_stored(
 async def test_control_looked_up_before_the_operation_some_would_be_stored_twice(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nothing_near(*_: Any) -> list[Any]:
+    async def nothing_near(*_: Any, **__: Any) -> list[Any]:
         return []
 
-    monkeypatch.setattr(keeping, "_near", nothing_near)
+    monkeypatch.setattr(memories, "similar", nothing_near)
     model.answer_embeddings(lambda request: [[1.0] * 384 for _ in request["input"]])
     for text in (BEES, AGAIN):
         await memory.remember(ANA, text, category="interests")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from mnemic.operations.explicit import store
-from mnemic.operations.formation.scope_resolver import ScopeResolver
+from mnemic.operations.explicit import remember as remember_module
+from mnemic.operations.formation.drafts import ScopeResolver
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel
@@ -103,7 +103,7 @@ async def test_what_the_model_has_read_is_not_shared_behind_a_users_words(memory
 async def test_control_measured_by_what_others_said_alone_it_would_be(
     memory: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "ScopeResolver", lambda *given, has_read_more: ScopeResolver(*given))
+    monkeypatch.setattr(remember_module, "ScopeResolver", lambda *given, has_read_more: ScopeResolver(*given))
     await memory.remember(ANA, SECRET, category="projects", private=True)
     assert await share(memory, WIDER, PLAN) == "agent:harbor"
 

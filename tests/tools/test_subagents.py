@@ -8,7 +8,7 @@ from langchain_core.tools import BaseTool
 
 from mnemic import Mnemic
 from mnemic.prompts.supervise import SUBAGENTS, UNFINISHED
-from mnemic.state.usage import Usage
+from mnemic.state.kinds import Usage
 from mnemic.tools.memory import make_tools
 from mnemic.tools.subagents import MOST_TURNS, subagent
 from tests.support.fixtures import memory as memory

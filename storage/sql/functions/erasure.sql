@@ -19,43 +19,34 @@ begin
     -- what was pending counts as formed, so that no run meets a message without content
     update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op), forget_at = null
      where agent_id = p_agent and id = any(p_messages);
-    perform reactivate(p_agent, p_memories);
-end $$;
-
--- What is out of use because these erased memories stood for it: reflections of consolidations, and what was merged, into one
--- of those too that were erased before. Not what a memory stands for still that those were merged into, nor what was forgotten
--- by what it had become.
-create function absorbed_by(p_agent text, p_erased uuid[]) returns setof uuid
-language sql stable security definer set search_path = mnemic, pg_temp as $$
+    -- What is out of use because these memories stood for it stands for itself again, until it is consolidated or merged anew:
+    -- reflections of consolidations, and what was merged, into one of those too that were erased before. Not what a memory
+    -- stands for still that those were merged into, nor what was forgotten by what it had become, nor what a living memory
+    -- says already or what is about to be erased.
     with recursive gone(id) as (
-        select unnest(p_erased)
+        select unnest(p_memories)
         union
         select m.id from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
           join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'purged'
          where r.relation_type in ('merged_from', 'same_as')
+    ), freed(id) as (
+        select id from memories where agent_id = p_agent and consolidated_into = any(p_memories)
+        union
+        -- told by the relation, which goes when the merge is undone and comes back when that is undone
+        select r.to_id
+          from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
+          join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
+         where r.relation_type in ('merged_from', 'same_as') and not is_in_use(p_agent, r.from_id)
     )
-    select id from memories where agent_id = p_agent and consolidated_into = any(p_erased)
-    union
-    -- told by the relation, which goes when the merge is undone and comes back when that is undone
-    select r.to_id
-      from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
-      join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
-     where r.relation_type in ('merged_from', 'same_as') and not is_in_use(p_agent, r.from_id)
-$$;
-
--- What erased memories had taken in stands for itself again: until it is consolidated anew, or merged. But for what a living
--- memory says already, and what is about to be erased.
-create function reactivate(p_agent text, p_erased uuid[]) returns void
-language sql security definer set search_path = mnemic, pg_temp as $$
     update memories
        set state = 'active', absorbed_at = null, consolidated_into = null
      where agent_id = p_agent and id in (
-           select distinct on (m.scope_key, m.kind, m.content_hash, m.subject_user_id) m.id
-             from absorbed_by(p_agent, p_erased) as i join memories m on m.agent_id = p_agent and m.id = i
-            where not exists (select from memories t where t.agent_id = p_agent and t.state = 'active' and are_twins(t, m))
+           select (array_agg(m.id order by m.id))[1]
+             from freed i join memories m on m.agent_id = p_agent and m.id = i.id
+            where not exists (select from living_at(p_agent, m.scope_key, m.kind, m.content_hash, m.subject_user_id))
               and not exists (select from erasing e where e.agent_id = p_agent and e.item_id = m.id)
-            order by m.scope_key, m.kind, m.content_hash, m.subject_user_id, m.id)
-$$;
+            group by place_of(m));
+end $$;
 
 -- The messages that memories rest on, but those that somebody else said.
 create function own_sources(p_agent text, p_memories uuid[], p_user text) returns setof uuid
@@ -65,14 +56,6 @@ language sql stable security definer set search_path = mnemic, pg_temp
       from sources s join messages m on m.agent_id = p_agent and m.id = s.message_id
      where s.agent_id = p_agent and s.memory_id = any(p_memories) and (m.user_id is null or m.user_id = p_user)
        and m.content is not null
-$$;
-
--- What was formed with these messages and waits to lose its words, but for what somebody else said.
-create function waiting_with(p_agent text, p_messages uuid[], p_user text) returns setof uuid
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select w.id from messages w
-     where w.agent_id = p_agent and w.forget_at is not null and (w.user_id is null or w.user_id = p_user)
-       and w.formed_by in (select formed_by from messages where agent_id = p_agent and id = any(p_messages))
 $$;
 
 -- What a person said, and what was answered: all that no person said before another one spoke. Of sessions in which
@@ -133,26 +116,6 @@ language sql immutable set search_path = mnemic, pg_temp as $$
     select tsvector_to_array(to_tsvector('english', coalesce(p_text, '')))
 $$;
 
--- The words of a memory's row.
-create function words_of(p_row jsonb) returns text[]
-language sql immutable set search_path = mnemic, pg_temp as $$
-    select tsvector_to_array(to_tsvector('english', coalesce(p_row ->> 'content', '')))
-$$;
-
--- What a refinement wrote with words that it took away from this memory, and that were not in what it replaced.
-create function taken_over(p_agent text, h history, c history_contents) returns setof uuid
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select w.memory_id
-      from history w join history_contents n on n.agent_id = p_agent and n.seq = w.seq
-     where w.agent_id = p_agent and w.refinement_id = h.refinement_id and w.event in ('ADD', 'UPDATE')
-       and w.memory_id <> h.memory_id
-       and exists (select unnest(words_of(c.before)) intersect select unnest(words_of(n.after))
-                   except select unnest(words_of(c.after)) where h.event = 'UPDATE'
-                   except select word from history o join history_contents b on b.agent_id = p_agent and b.seq = o.seq
-                                 cross join unnest(words_of(b.before)) as word
-                           where o.agent_id = p_agent and o.op_id = w.op_id and o.event in ('MERGE', 'UPDATE'))
-$$;
-
 -- What these memories went into, now or back then: facts that replaced them, for the two may have been merged, consolidations
 -- that took them in, memories that they were merged into, and of a refinement that saw them what tells of it, and what took
 -- their words over. Looked up row by row, whatever a table that was small once would have been read by.
@@ -178,8 +141,17 @@ language sql stable security definer set search_path = mnemic, pg_temp
     select j.id from born b
       join memories j on j.agent_id = p_agent and j.scope_key = b.scope_key and j.kind = 'journal' and j.created_at >= b.ts
     union
-    select t from told cross join lateral taken_over(p_agent, h, c) as t
-     where (h).refinement_id is not null and (h).event in ('DELETE', 'MERGE', 'UPDATE')
+    -- what a refinement wrote with words that it took away from one of these, and that were not in what it replaced
+    select w.memory_id
+      from told cross join lateral (
+           select w.* from history w where w.agent_id = p_agent and w.refinement_id = (h).refinement_id offset 0) as w
+      join history_contents n on n.agent_id = p_agent and n.seq = w.seq
+     where (h).event in ('DELETE', 'MERGE', 'UPDATE') and w.event in ('ADD', 'UPDATE') and w.memory_id <> (h).memory_id
+       and exists (select unnest(words_in((c).before ->> 'content')) intersect select unnest(words_in(n.after ->> 'content'))
+                   except select unnest(words_in((c).after ->> 'content')) where (h).event = 'UPDATE'
+                   except select word from history o join history_contents b on b.agent_id = p_agent and b.seq = o.seq
+                                 cross join unnest(words_in(b.before ->> 'content')) as word
+                           where o.agent_id = p_agent and o.op_id = w.op_id and o.event in ('MERGE', 'UPDATE'))
     union
     select o.memory_id from told
       join history o on o.agent_id = p_agent and o.op_id = (h).op_id and o.scope_key = (h).scope_key
@@ -198,10 +170,11 @@ language sql stable security definer set search_path = mnemic, pg_temp
     select r.to_id from relations r where r.agent_id = p_agent and r.from_id = p_memory and r.relation_type = 'merged_from'
     union
     select o.memory_id
-      from history h join history o on o.agent_id = p_agent and o.op_id = h.op_id
-      left join history_contents c on c.agent_id = p_agent and c.seq = o.seq
+      from history h join history o on o.agent_id = p_agent and o.op_id = h.op_id and o.event in ('MERGE', 'SUPERSEDE')
+     -- offset 0: looked up one by one
+      left join lateral (select after from history_contents where agent_id = p_agent and seq = o.seq offset 0) as c on true
      where h.agent_id = p_agent and h.memory_id = p_memory and h.event = 'ADD'
-       and (o.event = 'MERGE' or o.event = 'SUPERSEDE' and c.after ->> 'superseded_by' = p_memory::text)
+       and (o.event = 'MERGE' or c.after ->> 'superseded_by' = p_memory::text)
 $$;
 
 -- What a refinement removed because it says exactly the same, and what it kept.
@@ -217,7 +190,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select array(select unnest(words_in(m.content))
                  union
                  select word from history h join history_contents c on c.agent_id = p_agent and c.seq = h.seq
-                               cross join unnest(words_of(c.before) || words_of(c.after)) as word
+                               cross join unnest(words_in(c.before ->> 'content') || words_in(c.after ->> 'content')) as word
                   where h.agent_id = p_agent and h.memory_id = p_memory and tells_of_memory(h)
                  except
                  select unnest(words_in(m.subject)))
@@ -277,19 +250,6 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      where cardinality(t.words) > 1 and t.words && array(select unnest(words) from told)
 $$;
 
--- Memories that rest on these messages and hold all words of one of these memories.
-create function holding(p_agent text, p_messages uuid[], p_memories uuid[]) returns setof uuid
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    with near as materialized ( -- a text is taken apart once, and not for each pair
-        select m.id, words_in(m.content) || words_in(m.subject) as words from memories m
-         where m.agent_id = p_agent
-           and m.id in (select memory_id from sources where agent_id = p_agent and message_id = any(p_messages))
-    ), told as materialized (
-        select words_in(content) as words from memories where agent_id = p_agent and id = any(p_memories)
-    )
-    select n.id from near n where exists (select from told t where cardinality(t.words) > 1 and n.words @> t.words)
-$$;
-
 -- An erasure is planned before anything is taken, and goes on where it was broken off: in steps, each an operation of its own.
 
 -- Begins an erasure of the person's, or of the session's where there is no person; or says which one goes on.
@@ -333,15 +293,30 @@ declare
     seeds uuid[];
     ids   uuid[];
     said  uuid[];
+    alike uuid[];
 begin
     seeds := array(select id from memories where agent_id = e.agent_id and id = any(p_ids) and scope_key = any(own) and state <> 'purged');
     ids := array(select id from memories where agent_id = e.agent_id and id in (select lineage(e.agent_id, seeds))
                     and scope_key = any(own) and state <> 'purged');
-    said := array(select own_sources(e.agent_id, ids, owner_of(e)));
-    -- what was drawn from the same messages and says all of it too, with where its words live on
+    -- what was drawn from the same messages and says all of it too, with where its words live on; a text is taken apart once,
+    -- and not for each pair
+    alike := array(
+        with near as materialized (
+            select m.id, words_in(m.content) || words_in(m.subject) as words from memories m
+             where m.agent_id = e.agent_id
+               -- by messages too whose words went before
+               and m.id in (select a.memory_id
+                              from sources s join messages w on w.agent_id = e.agent_id and w.id = s.message_id
+                              join sources a on a.agent_id = e.agent_id and a.message_id = w.id
+                             where s.agent_id = e.agent_id and s.memory_id = any(ids)
+                               and (w.user_id is null or w.user_id = owner_of(e)))
+        ), told as materialized (
+            select words_in(content) as words from memories where agent_id = e.agent_id and id = any(ids)
+        )
+        select n.id from near n where exists (select from told t where cardinality(t.words) > 1 and n.words @> t.words));
     ids := array(select id from memories
                   where agent_id = e.agent_id and scope_key = any(own) and state <> 'purged'
-                    and id in (select unnest(ids) union select lineage(e.agent_id, array(select holding(e.agent_id, said, ids)))));
+                    and id in (select unnest(ids) union select lineage(e.agent_id, alike)));
     said := array(select own_sources(e.agent_id, ids, owner_of(e))
                   union
                   select m.id from messages m
@@ -352,7 +327,10 @@ begin
     union
     select e.agent_id, i, e.id, true, true from unnest(said) as i
     union
-    select e.agent_id, i, e.id, true, true from waiting_with(e.agent_id, said, owner_of(e)) as i
+    -- what was formed with these messages and waits to lose its words, but for what somebody else said
+    select e.agent_id, w.id, e.id, true, true from messages w
+     where w.agent_id = e.agent_id and w.forget_at is not null and (w.user_id is null or w.user_id = owner_of(e))
+       and w.formed_by in (select formed_by from messages where agent_id = e.agent_id and id = any(said))
     union
     select e.agent_id, i, e.id, true, true from saying(e.agent_id, own, owner_of(e), ids, said) as i
     on conflict do nothing;
@@ -449,42 +427,34 @@ begin
     return query select i, false from unnest(ids) as i union all select i, true from unnest(said) as i;
 end $$;
 
--- Deletes so many of a person's threads with an agent, and of those of nobody's that are sessions in which only the person
--- spoke; how many it were.
-create function delete_threads(p_agent text, p_user text, p_most integer) returns bigint
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
-declare
-    -- by their ids, for no index finds a prefix where the locale is not C
-    theirs supervisor_checkpoints[] := array(
-        select t from supervisor_checkpoints t
-         where t.agent_id = p_agent
-           and (t.user_id = p_user
-                or t.user_id = '' and t.thread_id in (select session_id from said_by(p_agent, p_user) where is_alone))
-         limit p_most);
-    ids    text[] := array(select threads_of(t.agent_id, t.user_id) || t.thread_id from unnest(theirs) as t);
-begin
-    delete from checkpoint_writes where thread_id = any(ids);
-    delete from checkpoint_blobs where thread_id = any(ids);
-    delete from checkpoints where thread_id = any(ids);
-    delete from supervisor_checkpoints s using unnest(theirs) as t where s.id = t.id;
-    return cardinality(theirs);
-end $$;
-
--- Ends an erasure of which nothing is left: of a person's, so many threads go first; whether it is ended.
+-- Ends an erasure of which nothing is left: of a person's, so many threads go first, theirs and those of nobody's that are
+-- sessions in which only the person spoke; whether it is ended.
 create function end_erasure(p_erasure uuid, p_most integer) returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
-    e erasures := own_erasure(p_erasure);
+    e      erasures := own_erasure(p_erasure);
+    alone  text[];
+    theirs supervisor_checkpoints[];
+    ids    text[];
 begin
     if exists (select from erasing where agent_id = e.agent_id and erasure_id = e.id) then
         return false;
     end if;
     if e.is_whole then
+        alone := array(select distinct session_id from said_by(e.agent_id, owner_of(e)) where is_alone);
         update scopes set name = null, extraction_guidance = null, consolidation_guidance = null
          where agent_id = e.agent_id
-           and (scope_key = e.scope_key or scope_key in (
-                select 'session:' || session_id from said_by(e.agent_id, owner_of(e)) where is_alone));
-        if delete_threads(e.agent_id, owner_of(e), p_most) > 0 then
+           and (scope_key = e.scope_key or scope_key in (select 'session:' || session_id from unnest(alone) as session_id));
+        theirs := array(select t from supervisor_checkpoints t
+                         where t.agent_id = e.agent_id
+                           and (t.user_id = owner_of(e) or t.user_id = '' and t.thread_id = any(alone)) limit p_most);
+        -- by their ids, for no index finds a prefix where the locale is not C
+        ids := array(select threads_of(t.agent_id, t.user_id) || t.thread_id from unnest(theirs) as t);
+        delete from checkpoint_writes where thread_id = any(ids);
+        delete from checkpoint_blobs where thread_id = any(ids);
+        delete from checkpoints where thread_id = any(ids);
+        delete from supervisor_checkpoints s using unnest(theirs) as t where s.id = t.id;
+        if found then
             return false;
         end if;
     end if;
@@ -503,52 +473,42 @@ $$;
 -- What a planned erasure takes, and what stays and why: the texts of what is the person's own.
 create function tell_erasure(p_erasure uuid, p_keys text[])
 returns table (part text, id uuid, kind text, scope_key text, content text)
-language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
-#variable_conflict use_column
-declare
-    agent text := current_setting('mnemic.agent_id');
-    own   text[] := own_keys(p_keys);
-    mine  text;
-    ids   uuid[];
-begin
-    select owner_of(e) into mine from erasures e
-     where e.agent_id = agent and e.id = p_erasure and cardinality(own_keys(array[e.scope_key])) = 1;
-    if not found then
-        return;
-    end if;
-    ids := array(select item_id from erasing where agent_id = agent and erasure_id = p_erasure and not is_message);
-    return query
-        select 'memory', m.id, m.kind, m.scope_key, case when m.scope_key = any(own) then m.content end
-          from erasing i join memories m on m.agent_id = agent and m.id = i.item_id
-         where i.agent_id = agent and i.erasure_id = p_erasure and not i.is_message order by m.created_at, m.id;
-    return query
-        select 'message', m.id, 'message', m.scope_key, case when m.user_id = mine or m.scope_key = any(own) then m.content end
-          from erasing i join messages m on m.agent_id = agent and m.id = i.item_id
-         where i.agent_id = agent and i.erasure_id = p_erasure and i.is_message order by m.session_id, m.place;
-    return query
-        select distinct 'said by another', m.id, 'message', m.scope_key, null
-          from erasing i join sources s on s.agent_id = agent and s.memory_id = i.item_id
-          join messages m on m.agent_id = agent and m.id = s.message_id and m.content is not null
-         where i.agent_id = agent and i.erasure_id = p_erasure and not i.is_message
-           and not exists (select from erasing g where g.agent_id = agent and g.erasure_id = p_erasure and g.item_id = m.id);
-    return query
-        select distinct 'rests on the same messages', m.id, m.kind, m.scope_key, m.content
-          from erasing i join sources s on s.agent_id = agent and s.message_id = i.item_id
-          join memories m on m.agent_id = agent and m.id = s.memory_id and m.state in ('active', 'absorbed')
-         where i.agent_id = agent and i.erasure_id = p_erasure and i.is_message and m.scope_key = any(own)
-           and m.id <> all(ids);
-    return query
-        select 'shared', m.id, m.kind, m.scope_key, m.content from memories m
-         where m.agent_id = agent and m.state in ('active', 'absorbed') and m.scope_key <> all(own)
-           and m.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[])
-           and not exists (select from erasing g where g.agent_id = agent and g.erasure_id = p_erasure and g.item_id = m.id)
-           and (exists (select from sources s join erasing g on g.agent_id = agent and g.item_id = s.message_id
-                         where s.agent_id = agent and s.memory_id = m.id and g.erasure_id = p_erasure)
-                or exists (select from memories t
-                            where t.agent_id = agent and t.id = any(ids)
-                              and words_in(m.content) || words_in(t.subject) @> words_in(t.content)
-                              and cardinality(words_in(t.content)) > 1));
-end $$;
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with e as materialized (
+        select e.agent_id as agent, owner_of(e) as mine, own_keys(p_keys) as own from erasures e
+         where e.agent_id = current_setting('mnemic.agent_id') and e.id = p_erasure
+           and cardinality(own_keys(array[e.scope_key])) = 1
+    ), going as materialized (
+        select i.item_id as id, i.is_message from e join erasing i on i.agent_id = e.agent and i.erasure_id = p_erasure
+    )
+    (select 'memory', m.id, m.kind, m.scope_key, case when m.scope_key = any(e.own) then m.content end
+       from e cross join going g join memories m on m.agent_id = e.agent and m.id = g.id
+      order by m.created_at, m.id)
+    union all
+    (select 'message', m.id, 'message', m.scope_key, case when m.user_id = e.mine or m.scope_key = any(e.own) then m.content end
+       from e cross join going g join messages m on m.agent_id = e.agent and m.id = g.id
+      order by m.session_id, m.place)
+    union all
+    select distinct 'said by another', m.id, 'message', m.scope_key, null
+      from e cross join going g join sources s on s.agent_id = e.agent and s.memory_id = g.id
+      join messages m on m.agent_id = e.agent and m.id = s.message_id and m.content is not null
+     where m.id not in (select id from going)
+    union all
+    select distinct 'rests on the same messages', m.id, m.kind, m.scope_key, m.content
+      from e cross join going g join sources s on s.agent_id = e.agent and s.message_id = g.id
+      join memories m on m.agent_id = e.agent and m.id = s.memory_id and m.state in ('active', 'absorbed')
+     where m.scope_key = any(e.own) and m.id not in (select id from going)
+    union all
+    select 'shared', m.id, m.kind, m.scope_key, m.content
+      from e join memories m on m.agent_id = e.agent and m.state in ('active', 'absorbed') and m.scope_key <> all(e.own)
+                            and m.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[])
+     where m.id not in (select id from going)
+       and (exists (select from sources s where s.agent_id = e.agent and s.memory_id = m.id
+                       and s.message_id in (select id from going))
+            or exists (select from going g join memories t on t.agent_id = e.agent and t.id = g.id
+                        where words_in(m.content) || words_in(t.subject) @> words_in(t.content)
+                          and cardinality(words_in(t.content)) > 1))
+$$;
 
 -- Takes the words of messages whose days are over, the oldest and at most so many, as an administrator; how many they were.
 create function forget_messages(p_most integer) returns integer

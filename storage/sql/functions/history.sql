@@ -67,18 +67,7 @@ begin
             if head.agent_id is null then
                 raise exception 'a memory changes only inside an operation' using errcode = 'insufficient_privilege';
             end if;
-            h.agent_id := head.agent_id;
-            h.seq := head.seq;
-            h.hash := head.hash;
-            h.op_id := head.op_id;
-            h.actor := head.actor;
-            h.actor_kind := head.actor_kind;
-            h.reason := head.reason;
-            h.session_id := head.session_id;
-            h.run_id := head.run_id;
-            h.undo_of := head.undo_of;
-            h.refinement_id := head.refinement_id;
-            h.meta := head.meta;
+            h := jsonb_populate_record(null::history, to_jsonb(head)); -- whose columns have the same names
         end if;
         h.seq := h.seq + 1;
         h.prev := h.hash;

@@ -4,6 +4,9 @@ create function open_operation(p_agent text, p_op uuid, p_actor text, p_actor_ki
                                           p_session text, p_run text, p_meta jsonb) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
 begin
+    if p_agent is null then
+        raise exception 'an operation needs a scoped transaction' using errcode = 'insufficient_privilege';
+    end if;
     insert into heads as h (agent_id, seq, hash, op_xid, op_began, op_id, actor, actor_kind, reason, session_id, run_id, meta)
     values (p_agent, 0, sha256(convert_to(p_agent, 'UTF8')), pg_current_xact_id(), transaction_timestamp(), p_op, p_actor,
             p_actor_kind, p_reason, p_session, p_run, p_meta)
@@ -38,15 +41,12 @@ end $$;
 create function begin_operation(p_op uuid, p_actor text, p_reason text, p_session text, p_run text, p_meta jsonb)
 returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
-declare
-    scoped_agent text := nullif(current_setting('mnemic.agent_id', true), '');
 begin
-    if scoped_agent is null then
-        raise exception 'an operation needs a scoped transaction' using errcode = 'insufficient_privilege';
-    elsif p_reason in ('undo', 'restore', 'erasure', 'retention', 'ttl', 'protection', 'merge', 'dedup') then
+    if p_reason in ('undo', 'restore', 'erasure', 'retention', 'ttl', 'protection', 'merge', 'dedup') then
         raise exception 'this reason is given by the function that does it' using errcode = 'insufficient_privilege';
     end if;
-    perform open_operation(scoped_agent, p_op, p_actor, 'agent', p_reason, p_session, p_run, p_meta);
+    perform open_operation(nullif(current_setting('mnemic.agent_id', true), ''), p_op, p_actor, 'agent', p_reason,
+                           p_session, p_run, p_meta);
 end $$;
 
 -- Constitutional memories: an administrator sets and lifts the protection, and nothing else touches such a row. Null: the agent

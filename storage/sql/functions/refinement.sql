@@ -27,9 +27,7 @@ language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     scoped_agent text := nullif(current_setting('mnemic.agent_id', true), '');
 begin
-    if scoped_agent is null then
-        raise exception 'an operation needs a scoped transaction' using errcode = 'insufficient_privilege';
-    elsif p_reason not in ('refinement', 'merge', 'dedup', 'update', 'delete', 'protect') then
+    if p_reason not in ('refinement', 'merge', 'dedup', 'update', 'delete', 'protect') then
         raise exception 'this is no act of a refinement' using errcode = 'insufficient_privilege';
     end if;
     perform open_operation(scoped_agent, p_op, p_actor, 'agent', p_reason, null, null, '{}');
@@ -80,15 +78,11 @@ begin
     if head.agent_id is null then
         raise exception 'a refinement begins and ends inside an operation' using errcode = 'insufficient_privilege';
     end if;
-    h.agent_id := head.agent_id;
+    h := jsonb_populate_record(null::history, to_jsonb(head) - '{session_id,run_id,undo_of}'::text[]);
     h.seq := head.seq + 1;
     h.prev := head.hash;
-    h.op_id := head.op_id;
     h.event := 'SESSION';
     h.scope_key := new.scope_key;
-    h.actor := head.actor;
-    h.actor_kind := head.actor_kind;
-    h.reason := head.reason;
     h.refinement_id := new.id;
     h.token_delta := 0;
     h.meta := jsonb_strip_nulls(to_jsonb(new) - '{agent_id,id,scope_key}'::text[]);

@@ -7,13 +7,12 @@ grant select, insert, update on agents, scopes, sessions, messages, memories, to
 grant select, insert on sources, relations to mnemic_app;
 grant select, insert, update, delete on entries, leases to mnemic_app;
 grant select on history, history_contents to mnemic_app;
-grant select (agent_id, seq) on heads to mnemic_app;
 grant execute on function begin_operation to mnemic_app;
 grant execute on function searchable to mnemic_app;
 grant execute on function set_protection to mnemic_admin;
 grant select on history to mnemic_admin;
-grant select (agent_id, seq, hash) on heads to mnemic_admin;
-grant execute on function plan_undo, plan_restore, roll_back, seq_at, tells_of_memory to mnemic_app, mnemic_admin;
+grant select (agent_id, seq, hash) on heads to mnemic_app, mnemic_admin;
+grant execute on function plan_rollback, roll_back, seq_at, tells_of_memory to mnemic_app, mnemic_admin;
 grant execute on function chain_links, history_text, rests_on, is_rested_on to mnemic_app;
 grant execute on function as_of_blind, purge_expired, audit_problems, agent_ids, forget_messages to mnemic_admin;
 grant select, insert, update on refinements to mnemic_app;

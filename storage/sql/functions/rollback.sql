@@ -78,17 +78,6 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                             order by h.seq desc limit 1) = 'DELETE')
 $$;
 
--- What went into a memory by an operation, and that memory was erased, so that it stands for itself.
-create function orphaned(p_agent text) returns table (memory_id uuid, op_id uuid)
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select (k.after ->> 'to_id')::uuid, l.op_id
-      from memories w
-      join history l on l.agent_id = p_agent and l.memory_id = w.id and l.event = 'LINK'
-      join history_contents k on k.agent_id = p_agent and k.seq = l.seq
-     where w.agent_id = p_agent and w.state = 'purged' and k.after ->> 'relation_type' in ('merged_from', 'same_as')
-       and not is_in_use(p_agent, w.id)
-$$;
-
 -- A memory as it will be: as its row of back then, or out of use where it was not yet there.
 create function final_row(m memories, p_was jsonb, p_is_free boolean) returns setof memories
 language sql stable
@@ -100,13 +89,6 @@ begin atomic
                                                 and c.id = (p_was ->> 'consolidated_into')::uuid)
                    then '{"state": "active", "absorbed_at": null, "consolidated_into": null}' else '{}'::jsonb end) as r;
 end;
-
--- Whether two living rows stand in each other's way.
-create function are_twins(a memories, b memories) returns boolean
-language sql immutable
-return a.id <> b.id and a.scope_key = b.scope_key and a.kind = b.kind
-       and (a.kind = 'consolidation'
-            or a.content_hash = b.content_hash and a.subject_user_id is not distinct from b.subject_user_id);
 
 -- Where a memory lives: two in one place are twins.
 create function place_of(m memories) returns text
@@ -152,30 +134,69 @@ language sql stable set search_path = mnemic, pg_temp as $$
                     where m.state in ('active', 'absorbed') and m.id <> all(p_but))
 $$;
 
--- Tells what it means to give memories back what they were before rows of their history, and relations before theirs: what
--- changes, what stands against it, and what a step has to know of it. Each part is sorted or looked up once and never joined
--- to itself, so that it takes as long as there are memories. turn: what is closed makes room for what comes back; between
--- them what takes the place of another one that moves.
-create function planned(p_agent text, p_ids uuid[], p_firsts bigint[], p_links bigint[], p_administers boolean)
+-- The keys that the caller may roll back: those of its transaction, and of these a person's own. Null, which is all of them,
+-- is for administrators alone.
+create function keys_to_roll_back(p_keys text[]) returns text[]
+language sql stable set search_path = mnemic, pg_temp as $$
+    select case when p_keys is not null or session_user <> 'mnemic_admin' then own_keys(p_keys) end
+$$;
+
+-- What it means to undo operations, or to give one scope key back the memories and relations that it had after a seq, which
+-- is to undo what was done to it since: what changes, what stands against it, and what a step has to know of it. A memory
+-- that was changed later is a conflict: its later operations are listed, and undone too where that is wanted. What the same
+-- call began and did not finish is none.
+-- Each part is sorted or looked up once and never joined to itself, so that it takes as long as there are memories. turn:
+-- what is closed makes room for what comes back; between them what takes the place of another one that moves.
+create function plan_rollback(p_keys text[], p_ops uuid[], p_request jsonb)
 returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
-               seq bigint, is_orphan boolean, turn integer)
-language sql stable security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
-    with target as materialized (
+               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+language plpgsql stable security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
+#variable_conflict use_column
+declare
+    agent    text := current_setting('mnemic.agent_id');
+    own      text[] := keys_to_roll_back(p_keys);
+    restored text := p_request ->> 'key';
+    concerns text[] := coalesce(own, case when restored is not null then array[restored] end);
+    resumed  uuid := unfinished_rollback(agent, p_request);
+    asked    uuid[] := whole_operations(agent, p_ops);
+    begun    uuid[] := asked || whole_operations(agent, array_remove(array[resumed], null));
+    ops      uuid[] := operations_after(agent, own, begun);
+    later    uuid[] := array(select unnest(ops) except select unnest(begun));
+begin
+    if restored is not null then
+        ops := array(select distinct h.op_id from history h
+                      where h.agent_id = agent and h.scope_key = restored and h.seq > (p_request ->> 'seq')::bigint);
+        later := '{}';
+    elsif cardinality(later) > 0 and not (p_request ->> 'cascade')::boolean then
+        ops := '{}';
+    end if;
+    return query
+    with orphaned as materialized ( -- what went into a memory by an operation, and that memory was erased: it stands for itself
+        select (k.after ->> 'to_id')::uuid as id, l.op_id
+          from memories w
+          join history l on l.agent_id = agent and l.memory_id = w.id and l.event = 'LINK'
+          join history_contents k on k.agent_id = agent and k.seq = l.seq
+         where w.agent_id = agent and w.state = 'purged' and k.after ->> 'relation_type' in ('merged_from', 'same_as')
+           and not is_in_use(agent, w.id)
+    ), target as materialized (
         select t.id, p.seq, c.after as was, p.after_digest is not null and c.after is null as is_erased,
                coalesce(c.after ->> 'state' = 'soft_deleted'
-                        and (t.id, p.op_id) in (select o.memory_id, o.op_id from orphaned(p_agent) as o offset 0), false) as is_orphan
-          from unnest(p_ids, p_firsts) as t(id, first)
+                        and (t.id, p.op_id) in (select o.id, o.op_id from orphaned o offset 0), false) as is_orphan
+          from (select h.memory_id as id, min(h.seq) as first from history h
+                 where h.agent_id = agent and h.op_id = any(ops) and tells_of_memory(h)
+                   and (concerns is null or h.scope_key = any(concerns))
+                 group by h.memory_id) as t
           left join lateral (
                select h.seq, h.op_id, h.after_digest from history h
-                where h.agent_id = p_agent and h.memory_id = t.id and h.seq < t.first and tells_of_memory(h)
+                where h.agent_id = agent and h.memory_id = t.id and h.seq < t.first and tells_of_memory(h)
                 order by h.seq desc limit 1) as p on true
-          left join history_contents c on c.agent_id = p_agent and c.seq = p.seq
+          left join history_contents c on c.agent_id = agent and c.seq = p.seq
     ), final as materialized (
         select m.id, m.kind, m.scope_key, m.state as before_state, r.state as after_state, m.version, t.seq, t.is_orphan,
                m.protected or r.protected as is_protected, r.content_hash, r.subject_user_id,
                case when m.state = 'active' then place_of(m) end as leaves,
                case when r.state = 'active' then place_of(r) end as takes
-          from target t join memories m on m.agent_id = p_agent and m.id = t.id
+          from target t join memories m on m.agent_id = agent and m.id = t.id
          cross join lateral final_row(m, t.was, t.is_orphan) as r
          where m.state <> 'purged' and not t.is_erased and r is distinct from m
     ), tied as (
@@ -191,111 +212,48 @@ language sql stable security definer set search_path = mnemic, pg_temp set timez
          where f.there > 1
         union
         select o.id, o.kind, o.scope_key, o.state, null
-          from final f cross join lateral living_at(p_agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
+          from final f cross join lateral living_at(agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
          where f.takes is not null and o.id not in (select id from final offset 0)
     ), link as (
         select distinct on (e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type')
                c.seq, c.scope_key, e.link, c.before is not null as comes
-          from history_contents c cross join lateral (select coalesce(c.after, c.before) as link) as e
-         where c.agent_id = p_agent and c.seq = any(p_links)
+          from history h join history_contents c on c.agent_id = agent and c.seq = h.seq
+         cross join lateral (select coalesce(c.after, c.before) as link) as e
+         where h.agent_id = agent and h.op_id = any(ops) and h.event = 'LINK'
+           and (concerns is null or h.scope_key = any(concerns))
          order by e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type', c.seq
     )
     select 'change', id, kind, scope_key, before_state, after_state, version, seq, is_orphan,
            case when after_state = 'soft_deleted' then 0 when after_state <> 'active' then 1
-                when id in (select t.id from tied t offset 0) then 2 else 3 end
+                when id in (select t.id from tied t offset 0) then 2 else 3 end, null::uuid, null
       from final
     union all
-    select 'erased', m.id, m.kind, m.scope_key, m.state, t.was ->> 'state', null, null, null, null
-      from target t join memories m on m.agent_id = p_agent and m.id = t.id
+    select 'erased', m.id, m.kind, m.scope_key, m.state, t.was ->> 'state', null, null, null, null, null, null
+      from target t join memories m on m.agent_id = agent and m.id = t.id
      where t.is_erased or (m.state = 'purged' and t.was is not null)
     union all
-    select 'protected', id, kind, scope_key, before_state, after_state, null, null, null, null
-      from final where is_protected and not p_administers
+    select 'protected', id, kind, scope_key, before_state, after_state, null, null, null, null, null, null
+      from final where is_protected and own is not null
     union all
-    select 'twin', id, kind, scope_key, before_state, after_state, null, null, null, null from twin
+    select 'twin', id, kind, scope_key, before_state, after_state, null, null, null, null, null, null from twin
     union all
-    select 'relation', (l.link ->> 'from_id')::uuid, null, l.scope_key, null, null, null, l.seq, null, null
+    select 'relation', (l.link ->> 'from_id')::uuid, null, l.scope_key, null, null, null, l.seq, null, null, null, null
       from link l
      where l.comes <> exists (select from relations r
-                               where r.agent_id = p_agent and r.from_id = (l.link ->> 'from_id')::uuid
+                               where r.agent_id = agent and r.from_id = (l.link ->> 'from_id')::uuid
                                  and r.to_id = (l.link ->> 'to_id')::uuid and r.relation_type = l.link ->> 'relation_type')
-    order by 1, 10, 2
-$$;
-
--- The keys that the caller may roll back: those of its transaction, and of these a person's own. Null, which is all of them,
--- is for administrators alone.
-create function keys_to_roll_back(p_keys text[]) returns text[]
-language sql stable set search_path = mnemic, pg_temp as $$
-    select case when p_keys is not null or session_user <> 'mnemic_admin' then own_keys(p_keys) end
-$$;
-
--- What undoing operations means. A memory that was changed later is a conflict: its later operations are listed, and undone
--- too where that is wanted. What the same call began and did not finish is none.
-create function plan_undo(p_keys text[], p_ops uuid[], p_cascade boolean, p_request jsonb)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
-               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
-language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
-#variable_conflict use_column
-declare
-    agent   text := current_setting('mnemic.agent_id');
-    own     text[] := keys_to_roll_back(p_keys);
-    resumed uuid := unfinished_rollback(agent, p_request);
-    asked   uuid[] := whole_operations(agent, p_ops);
-    begun   uuid[] := asked || whole_operations(agent, array_remove(array[resumed], null));
-    ops     uuid[] := operations_after(agent, own, begun);
-    ids     uuid[];
-    firsts  bigint[];
-begin
-    return query
-        select 'operation', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer, o, null
-          from unnest(p_ops) as o
-         where o in (select unnest(array[h.op_id, (h.meta ->> 'rollback')::uuid]) from history h
-                      where h.agent_id = agent and h.op_id = any(asked) and (h.event = 'LINK' or tells_of_memory(h))
-                        and (own is null or h.scope_key = any(own)) offset 0)
-        union all
-        select 'resumed', null, null, null, null, null, null, null, null, null, resumed, null where resumed is not null;
-    return query
-        select distinct 'conflict', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer,
-               coalesce((h.meta ->> 'rollback')::uuid, h.op_id), h.reason
-          from history h where h.agent_id = agent and h.op_id = any(ops) and h.op_id not in (select unnest(begun) offset 0);
-    if found and not p_cascade then
-        return;
-    end if;
-    select array_agg(f.memory_id), array_agg(f.seq) into ids, firsts
-      from (select h.memory_id, min(h.seq) as seq from history h
-             where h.agent_id = agent and h.op_id = any(ops) and tells_of_memory(h)
-               and (own is null or h.scope_key = any(own))
-             group by h.memory_id) as f;
-    return query
-        select p.*, null::uuid, null from planned(
-               agent, ids, firsts,
-               array(select h.seq from history h where h.agent_id = agent and h.op_id = any(ops) and h.event = 'LINK'
-                        and (own is null or h.scope_key = any(own))),
-               own is null) as p;
-end $$;
-
--- What it means to give one scope key back the memories and relations that it had after a seq.
-create function plan_restore(p_keys text[], p_key text, p_seq bigint, p_request jsonb)
-returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
-               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
-language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
-#variable_conflict use_column
-declare
-    agent text := current_setting('mnemic.agent_id');
-    own   text[] := keys_to_roll_back(p_keys);
-    ids   uuid[] := array(select distinct h.memory_id from history h
-                           where h.agent_id = agent and h.scope_key = p_key and h.seq > p_seq and tells_of_memory(h)
-                             and (own is null or p_key = any(own)));
-begin
-    return query
-        select 'resumed', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer, u, null
-          from unfinished_rollback(agent, p_request) as u where u is not null;
-    return query
-        select p.*, null::uuid, null from planned(
-               agent, ids, array_fill(p_seq + 1, array[cardinality(ids)]),
-               array(select h.seq from history h where h.agent_id = agent and h.scope_key = p_key and h.seq > p_seq
-                        and h.event = 'LINK' and (own is null or p_key = any(own))),
-               own is null) as p;
+    union all
+    select 'operation', null, null, null, null, null, null, null, null, null, o, null from unnest(p_ops) as o
+     where o in (select unnest(array[h.op_id, (h.meta ->> 'rollback')::uuid]) from history h
+                  where h.agent_id = agent and h.op_id = any(asked) and (h.event = 'LINK' or tells_of_memory(h))
+                    and (own is null or h.scope_key = any(own)) offset 0)
+    union all
+    select 'resumed', null, null, null, null, null, null, null, null, null, resumed, null where resumed is not null
+    union all
+    select distinct 'conflict', null::uuid, null, null, null, null, null::integer, null::bigint, null::boolean, null::integer,
+           coalesce((h.meta ->> 'rollback')::uuid, h.op_id), h.reason
+      from history h where h.agent_id = agent and h.op_id = any(later)
+    order by 1, 10, 2;
 end $$;
 
 -- One step of what was planned, as an operation; p_whole: the rollback, where that takes more than one. False, and nothing is
@@ -310,6 +268,7 @@ declare
     finals memories[];
     hidden uuid[];
     shown  uuid[];
+    is_living boolean;
 begin
     perform open_operation(agent, p_op, p_actor, case when own is null then 'admin' else 'person' end, case when p_request ? 'seq' then 'restore' else 'undo' end,
                            null, null, p_request || case when p_whole is null then '{}'::jsonb
@@ -340,53 +299,41 @@ begin
     update memories m set state = 'soft_deleted'
       from unnest(finals) as f
      where m.agent_id = agent and m.id = f.id and m.state = 'active' and f.state = 'active' and m.content_hash <> f.content_hash
-       and exists (select from unnest(finals) as g where g.state = 'active' and are_twins(g, m));
-    perform write_finals(agent, array(select f from unnest(finals) as f where f.state <> 'active'));
-    perform write_finals(agent, array(select f from unnest(finals) as f where f.state = 'active'));
-    perform roll_back_links(agent, own, p_links);
-    -- what was said goes out of search with the last memory that rests on it, and comes back with the first: one that was
-    -- superseded may have been closed before the last was forgotten
-    update entries e set living = false
-      from rests_on(agent, hidden) as s
-     where e.agent_id = agent and e.item_id = s.message_id
-       and (own is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
-       and not is_rested_on(agent, s.message_id, '{}');
-    update entries e set living = true
-      from rests_on(agent, shown) as s
-     where e.agent_id = agent and e.item_id = s.message_id
-       and (own is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]));
-    perform close_operation(agent);
-    return true;
-end $$;
-
--- Every column but the identity, which does not change, the version and the time of change, which go on.
-create function write_finals(p_agent text, p_finals memories[]) returns void
-language sql security definer set search_path = mnemic, pg_temp as $$
-    update memories m
-       set content = f.content, subject = f.subject, importance = f.importance, pinned = f.pinned,
-           protected = f.protected, private = f.private, tags = f.tags, provenance = f.provenance, state = f.state,
-           superseded_by = f.superseded_by, absorbed_at = f.absorbed_at, consolidated_into = f.consolidated_into,
-           valid_from = f.valid_from, valid_until = f.valid_until, purge_at = f.purge_at,
-           source_session_id = f.source_session_id, run_id = f.run_id,
-           actor_id = f.actor_id, role = f.role, import_id = f.import_id
-      from unnest(p_finals) as f
-     where m.agent_id = p_agent and m.id = f.id
-$$;
-
--- Relations as they were before these rows of history, of which there is one for each relation.
-create function roll_back_links(p_agent text, p_keys text[], p_seqs bigint[]) returns void
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
-begin
+       and exists (select from unnest(finals) as g where g.state = 'active' and g.id <> m.id and place_of(g) = place_of(m));
+    -- every column but the identity, which does not change, the version and the time of change, which go on
+    foreach is_living in array array[false, true] loop
+        update memories m
+           set content = f.content, subject = f.subject, importance = f.importance, pinned = f.pinned,
+               protected = f.protected, private = f.private, tags = f.tags, provenance = f.provenance, state = f.state,
+               superseded_by = f.superseded_by, absorbed_at = f.absorbed_at, consolidated_into = f.consolidated_into,
+               valid_from = f.valid_from, valid_until = f.valid_until, purge_at = f.purge_at,
+               source_session_id = f.source_session_id, run_id = f.run_id,
+               actor_id = f.actor_id, role = f.role, import_id = f.import_id
+          from unnest(finals) as f
+         where m.agent_id = agent and m.id = f.id and (f.state = 'active') = is_living;
+    end loop;
+    -- relations as they were before these rows of history, of which there is one for each relation
     delete from relations r
      using history_contents l
-     where l.agent_id = p_agent and l.seq = any(p_seqs) and l.before is null and (p_keys is null or l.scope_key = any(p_keys))
-       and r.agent_id = p_agent and r.from_id = (l.after ->> 'from_id')::uuid
+     where l.agent_id = agent and l.seq = any(p_links) and l.before is null and (own is null or l.scope_key = any(own))
+       and r.agent_id = agent and r.from_id = (l.after ->> 'from_id')::uuid
        and r.to_id = (l.after ->> 'to_id')::uuid and r.relation_type = l.after ->> 'relation_type';
     insert into relations
     select r.* from history_contents l cross join lateral jsonb_populate_record(null::relations, l.before) as r
-     where l.agent_id = p_agent and l.seq = any(p_seqs) and l.before is not null and (p_keys is null or l.scope_key = any(p_keys))
+     where l.agent_id = agent and l.seq = any(p_links) and l.before is not null and (own is null or l.scope_key = any(own))
        and l.before ? 'from_id'
     on conflict do nothing;
+    -- what was said goes out of search with the last memory that rests on it, and comes back with the first: one that was
+    -- superseded may have been closed before the last was forgotten
+    update entries e set living = s.is_shown
+      from (select x.message_id, bool_or(x.is_shown) as is_shown
+              from (select message_id, false as is_shown from rests_on(agent, hidden)
+                    union all select message_id, true from rests_on(agent, shown)) as x group by x.message_id) as s
+     where e.agent_id = agent and e.item_id = s.message_id
+       and (own is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
+       and (s.is_shown or not is_rested_on(agent, s.message_id, '{}'));
+    perform close_operation(agent);
+    return true;
 end $$;
 
 -- The last row of a scope key's history up to a time, never in the middle of an operation.

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.policy.governance.audit_export import check_export
-from mnemic.state.audit import EXPLANATIONS
+from mnemic.policy.governance.audit import check_export
+from mnemic.state.governance import EXPLANATIONS
 from tests.service.cli.conftest import Command
 from tests.support.audited import CUT, EVENTS, KEY, Story, tampered, tell
 from tests.support.server import Clone

@@ -1,19 +1,22 @@
-"""`mnemic query`: every part of a request as an option, and the grounds of each score."""
+"""`mnemic query`, `recall`, `memories` and `history`: what is found and stored, and nothing that steers a terminal."""
 
 import asyncio
 import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
+import psycopg
 import pytest
 
 from mnemic.service.cli import recall as command
-from mnemic.state.records import Explanation, Found
+from mnemic.state.records import Explanation, Found, NewMemory, Supersession
+from mnemic.storage import memories as stored_memories
 from tests.service.cli.conftest import Command
 from tests.support.known import fact
 from tests.support.server import Clone
-from tests.support.worlds import MORNING, identity, remember
+from tests.support.worlds import MORNING, identity, memory, remember
 
 WHO = ("--agent", "harbor", "--user", "ana")
 TASK = fact("Ana ships the catalogue in May.", "tasks", importance=4)
@@ -26,16 +29,12 @@ STEPS = fact("1. Fold the catalogue. 2. Stamp it.", "procedural", kind="procedur
 def recall(mnemic: Command, clean_db: Clone) -> Any:
     """What `mnemic query catalogue` with these options finds, as contents; the error where it fails."""
 
-    async def store() -> None:
-        async with clean_db.database() as db:
-            await remember(db, identity(), TASK, TONE, SHARED, STEPS)
-
-    asyncio.run(store())
+    asyncio.run(_keep(clean_db, TASK, TONE, SHARED, STEPS))
 
     def run(*options: object) -> Any:
         result = mnemic("query", "catalogue", *WHO, *options, "--json")
         assert result.exit_code in (0, 2)
-        return {one["content"] for one in json.loads(result.stdout)} if result.exit_code == 0 else result.stderr
+        return {item["content"] for item in json.loads(result.stdout)} if result.exit_code == 0 else result.stderr
 
     return run
 
@@ -63,7 +62,7 @@ NARROWED: list[tuple[list[str], set[Any]]] = [
 @pytest.mark.thorough
 def test_every_option_narrows_the_request(recall: Any) -> None:
     for options, found in NARROWED:
-        assert (options, recall(*options)) == (options, {one.content for one in found})
+        assert (options, recall(*options)) == (options, {item.content for item in found})
 
 
 REFUSED: list[tuple[list[str], str]] = [
@@ -84,9 +83,9 @@ REFUSED: list[tuple[list[str], str]] = [
 
 @pytest.mark.thorough
 def test_what_cannot_be_asked_is_one_message(recall: Any) -> None:
-    for options, told in REFUSED:
+    for options, reason in REFUSED:
         message = recall(*options)
-        assert told in message, options
+        assert reason in message, options
         assert len(message.splitlines()) == 1
 
 
@@ -111,3 +110,148 @@ def test_the_grounds_name_what_was_added_and_what_came_along() -> None:
     bare = replace(found, score=0.5, explanation=Explanation(fused=0.5))
     assert command.grounds(bare) == "0.500 = 0.500 (no word, no vector)"
     assert command.grounds(replace(found, related_to=TONE.id)) == f"came along: it is related to {TONE.id}"
+
+
+# -- what is stored
+
+HOSTILE = "Ana's [bold]badge[/bold] says \x1b]0;owned\x07\x1b[31mred\x9b2J \u202egnp.exe"
+
+
+@pytest.fixture
+def world(clean_db: Clone) -> dict[str, UUID]:
+    """Ana's job, which another one replaced, a standing text, and a memory with control characters in it."""
+    old, new = memory("Ana works for the harbour office."), memory("Ana works for the ferry line.")
+    consolidation = memory("Ana is direct.\nShe wants short answers.", kind="consolidation")
+    hostile = memory(HOSTILE, valid_from=MORNING + timedelta(days=1))
+    asyncio.run(_store(clean_db, old, new, consolidation, hostile))
+    return {"old": old.id, "new": new.id, "consolidation": consolidation.id, "hostile": hostile.id}
+
+
+async def _store(clone: Clone, old: NewMemory, new: NewMemory, *others: NewMemory) -> None:
+    who = identity()
+    async with clone.database() as db:
+        await remember(db, who, old, *others)
+        await remember(db, who, new)
+        async with db.scoped(who) as scoped:
+            await scoped.begin_operation("formation")
+            change = Supersession(old_id=old.id, old_version=1, new_id=new.id)
+            await stored_memories.supersede(scoped, [(change, MORNING + timedelta(days=30))])
+
+
+def folded(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_recall_finds_with_date_and_score(mnemic: Command, world: dict[str, UUID]) -> None:
+    result = mnemic("query", "Who does Ana work for?", *WHO)
+    assert result.exit_code == 0
+    first = next(line for line in result.stdout.splitlines() if "ferry" in line)
+    assert first.startswith("2026-03-02")
+    assert "harbour office" not in result.stdout
+    found = json.loads(mnemic("query", "Who does Ana work for?", *WHO, "--json").stdout)
+    assert str(world["new"]) in [item["item_id"] for item in found]
+    assert all(item["score"] > 0 for item in found)
+
+
+def test_another_person_finds_nothing(mnemic: Command, world: dict[str, UUID]) -> None:
+    stranger = ("--agent", "harbor", "--user", "bo")
+    assert json.loads(mnemic("query", "Who does Ana work for?", *stranger, "--json").stdout) == []
+    assert json.loads(mnemic("memories", *stranger, "--all", "--json").stdout) == []
+    result, as_json = mnemic("history", world["new"], *stranger), mnemic("history", world["new"], *stranger, "--json")
+    assert (result.exit_code, as_json.exit_code, json.loads(as_json.stdout)) == (1, 1, [])
+    assert "no memory of this id" in result.stderr
+
+
+def test_a_person_sees_what_no_agents_allowlist_shows_by_default(mnemic: Command, clean_db: Clone) -> None:
+    steps = replace(memory("1. Ring the bell.", kind="procedure"), category="procedural")
+    asyncio.run(_keep(clean_db, steps))
+    listed = json.loads(mnemic("memories", *WHO, "--json").stdout)
+    assert [item["id"] for item in listed] == [str(steps.id)]
+    assert json.loads(mnemic("history", steps.id, *WHO, "--json").stdout)
+    assert json.loads(mnemic("query", "Who rings the bell?", *WHO, "--json").stdout) == []
+
+
+async def _keep(clone: Clone, *new: NewMemory) -> None:
+    async with clone.database() as db:
+        await remember(db, identity(), *new)
+
+
+def test_memories_are_listed_by_kind_and_closed_ones_only_where_asked(mnemic: Command, world: dict[str, UUID]) -> None:
+    living = mnemic("memories", *WHO).stdout
+    assert "ferry line" in living
+    assert str(world["new"]) in living
+    assert "harbour office" not in living
+    everything = folded(mnemic("memories", *WHO, "--all").stdout)
+    for shown in ("fact, superseded", "harbour office", "until 2026-04-01", str(world["new"])[:8]):
+        assert shown in everything
+    only = json.loads(mnemic("memories", *WHO, "--kind", "consolidation", "--json").stdout)
+    assert [item["id"] for item in only] == [str(world["consolidation"])]
+
+
+def test_a_listing_says_what_is_protected_and_what_is_pinned(
+    mnemic: Command, world: dict[str, UUID], superuser: psycopg.Connection
+) -> None:
+    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (world["new"],))
+    with superuser.transaction():
+        superuser.execute("set local role mnemic_owner")
+        superuser.execute(
+            "select mnemic.open_operation('harbor', gen_random_uuid(), 'a', 'admin', 'x', null, null, '{}')"
+        )
+        superuser.execute("update mnemic.memories set pinned = true where id in (%(new)s, %(old)s)", world)
+    listed = folded(mnemic("memories", *WHO, "--all").stdout)
+    assert "fact, protected, pinned Ana works for the ferry line." in listed
+    assert "fact, pinned, superseded" in listed
+
+
+def test_history_tells_what_happened_when_by_whom_and_why(mnemic: Command, world: dict[str, UUID]) -> None:
+    events = json.loads(mnemic("history", world["old"], *WHO, "--json").stdout)
+    assert [(event["event"], event["actor"], event["reason"]) for event in events] == [
+        ("ADD", "ana", "formation"),
+        ("SUPERSEDE", "ana", "formation"),
+    ]
+    assert events[0]["after"] == "Ana works for the harbour office."
+    shown = mnemic("history", world["old"], *WHO).stdout
+    for event in events:
+        assert event["event"] in shown
+        assert event["ts"][:10] in shown
+    assert "Ana works for the harbour office." in folded(shown)
+
+
+def test_an_erased_memory_says_so_and_names_no_successor(mnemic: Command, world: dict[str, UUID]) -> None:
+    assert mnemic("erase", world["old"], *WHO, "--yes").exit_code == 0
+    listed = mnemic("memories", *WHO, "--all").stdout
+    assert "fact, purged" in listed
+    assert "None" not in listed
+    assert "what it said was erased" in listed
+    told = mnemic("history", world["old"], *WHO).stdout
+    assert "ERASE" in told
+    assert told.count("what it said was erased") == len(
+        json.loads(mnemic("history", world["old"], *WHO, "--json").stdout)
+    )
+
+
+def test_context_is_the_text_for_the_prompt_and_its_price(mnemic: Command, world: dict[str, UUID]) -> None:
+    result = mnemic("recall", *WHO)
+    assert result.stdout.startswith("<MemoryContext>")
+    assert "Ana is direct.\nShe wants short answers." in result.stdout
+    assert "searched: no" in result.stderr
+    asked = json.loads(mnemic("recall", "Do you remember who I work for?", *WHO, "--json").stdout)
+    assert asked["searched"]
+    assert "ferry line" in asked["context"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("query", "badge"), ("recall", "Do you remember my badge?"), ("memories",), ("history", "hostile")],
+)
+def test_stored_control_characters_and_markup_reach_no_terminal(
+    mnemic: Command, world: dict[str, UUID], words: tuple[str, ...]
+) -> None:
+    command = [world["hostile"] if word == "hostile" else word for word in words]
+    result = mnemic(*command, *WHO)
+    assert "[bold]badge[/bold]" in result.stdout
+    assert not [char for char in result.stdout if not char.isprintable() and char != "\n"]
+    as_json = mnemic(*command, *WHO, "--json").stdout
+    assert "badge" in as_json
+    assert not [char for char in as_json if not char.isprintable() and char != "\n"]
+    json.loads(as_json)

@@ -7,7 +7,6 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from mnemic.service.memory import Mnemic
 from tests.service.cli.conftest import Command
 from tests.support.erasing import expire
 from tests.support.rollbacks import everything
@@ -127,22 +126,6 @@ def test_a_purge_says_which_setting_it_lacks(
     result = mnemic(*PURGE, "--yes")
     assert (result.exit_code, setting in result.stderr) == (code, True)
     assert states(superuser, ids) == ["active", "active", "soft_deleted"]
-
-
-@pytest.mark.usefixtures("ids")  # which make the administrator known
-def test_a_purge_takes_the_words_of_messages_that_are_due(mnemic: Command, superuser: psycopg.Connection) -> None:
-    asyncio.run(_form())
-    superuser.execute("update mnemic.messages set forget_at = forget_at - interval '8 days'")
-    result = mnemic(*PURGE, "--yes")
-    assert (result.exit_code, "messages that lost their words: 1" in result.stdout) == (0, True)
-    assert json.loads(mnemic(*PURGE, "--yes", "--json").stdout)["messages"] == 0
-
-
-async def _form() -> None:
-    who = identity("cleo", session="s1")
-    async with Mnemic.open(keep_messages="none") as opened:
-        await opened.observe(who, [{"role": "user", "content": "Good morning."}])
-        await opened.form(who)
 
 
 # -- protect and unprotect

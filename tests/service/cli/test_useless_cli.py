@@ -1,12 +1,12 @@
-"""What `mnemic form` and `mnemic demo` say of answers that nobody can use, and how they end."""
+"""What `mnemic form` says of answers that nobody can use, and how it ends; and `mnemic demo`."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 
-from tests.faults.useless_answers import SAID, Useless, useless_answers
 from tests.service.cli.conftest import Command
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -25,16 +25,12 @@ from tests.support.scripted import (
 
 WHO = ("--agent", "guide", "--user", "ana")
 BEES = "Ana keeps bees."
+SAID = ("I keep forty hives of bees.", "I sell the honey on Saturdays.", "assistant: Noted.", "We moved in March.")
 GOOD: dict[str, BaseModel] = {
     FACTS: facts(fact(BEES)),
     REFLECTIONS: reflections(user=[reflection("Ana wants short answers.")]),
     OBSERVATIONS: observations(observation(BEES)),
 }
-STEPS = {FACTS: "extract_facts", REFLECTIONS: "extract_reflections", OBSERVATIONS: "extract_observations"}
-#: One of each sort.
-SOME = {
-    (item.step, item.name.rstrip("0123456789[], -")): item for item in useless_answers() if not item.goes_on
-}.values()
 
 
 @pytest.fixture
@@ -63,33 +59,15 @@ def of_ana(talk: Path) -> Path:
     return talk.parent
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("useless", [pytest.param(item, id=f"{item.step}, {item.name}") for item in SOME])
-def test_a_useless_answer_is_named_and_the_same_command_forms_later(
-    mnemic: Command, model: LoopbackModel, talk: Path, monkeypatch: pytest.MonkeyPatch, useless: Useless
-) -> None:
-    if useless.step == OBSERVATIONS:
-        monkeypatch.setenv("MNEMIC_EXTRACTION", "single")
-    model.answer(useless.step, useless.answer)
-    result = mnemic("form", talk, *WHO)
-
-    assert result.exit_code == 1
-    assert f"no usable answer for {STEPS[useless.step]}, twice: " in result.stderr
-    assert any(word in result.stderr for word in ("drafts cannot be used (", "no word that there is nothing"))
-    assert not any(text.removeprefix("assistant: ") in result.stderr for text in SAID)
-    assert "stored: nothing new" in result.stdout
-
-    model.answer(useless.step, GOOD[useless.step])
-    again = mnemic("form", talk, *WHO)
-    assert (again.exit_code, "stored: nothing new" in again.stdout) == (0, False)
-    assert BEES in mnemic("memories", *WHO).stdout
-
-
 def test_an_answer_without_drafts_forms_nothing_and_refused_drafts_and_unaccounted_messages_are_counted(
     mnemic: Command, model: LoopbackModel, talk: Path
 ) -> None:
     model.answer(FACTS, facts(nothing_else=False))
-    (session,) = json.loads(mnemic("form", talk, *WHO, "--json").stdout)["sessions"]
+    shown, document = mnemic("form", talk, *WHO), mnemic("form", talk, *WHO, "--json")
+    assert (shown.exit_code, "stored: nothing new" in shown.stdout) == (1, True)
+    assert "no usable answer for extract_facts, twice: " in shown.stderr
+    assert not any(text in shown.stderr for text in SAID)
+    (session,) = json.loads(document.stdout)["sessions"]
     assert (session["runs"], "extract_facts" in session["problem"]) == ([], True)
 
     model.answer(FACTS, facts(fact(BEES), fact("I sell honey.", 2), nothing_else=False))
@@ -108,15 +86,6 @@ def test_nothing_came_of_it_and_nobody_said_that_there_is_nothing(
 
     assert result.exit_code == 1
     assert "session monday: nothing came of 4 messages" in result.stderr
-
-
-def test_a_model_that_says_there_is_nothing_is_believed(mnemic: Command, model: LoopbackModel, talk: Path) -> None:
-    model.answer(FACTS, facts())
-    model.answer(REFLECTIONS, reflections())
-    result = mnemic("form", talk, *WHO)
-
-    assert (result.exit_code, result.stderr.count("\n")) == (0, 1)
-    assert "stored: nothing new" in result.stdout
 
 
 def test_a_refused_consolidation_is_named(
@@ -155,3 +124,76 @@ def test_the_demo_counts_what_was_refused(
     (session,) = json.loads(shown)["sessions"]
     counts = session["counts"]
     assert (counts["refused"], counts["unaccounted"], session["complaints"]) == ({"first_person": 1}, 3, [])
+
+
+# -- `mnemic demo`
+
+
+SOLO = [
+    ("ana", "Hello, I need a plan for the garden."),
+    ("assistant", "Tell me about it."),
+    ("ana", "My sister Lea is allergic to walnuts, so no walnut tree."),
+    ("ana", "thanks, that is all"),
+]
+TEAM = [
+    ("ana", "Bo, when do we open the greenhouse?"),
+    ("bo", "We open it on 4 May, I asked the town."),
+    ("ana", "good"),
+    ("bo", "see you there"),
+]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    for name, talk in (("01-garden", SOLO), ("02-greenhouse", TEAM)):
+        lines = [
+            {
+                "session": name,
+                "role": "assistant" if author == "assistant" else "user",
+                "author": author,
+                "content": content,
+                "time": f"2026-03-02T09:{minute:02}:00Z",
+            }
+            for minute, (author, content) in enumerate(talk)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    questions = [
+        {"question": "What is my sister allergic to?", "user": "ana", "group": None, "answer": [["walnuts"]]},
+        {"question": "When does the greenhouse open?", "user": "bo", "group": "harbor", "answer": [["4 May"]]},
+    ]
+    (tmp_path / "expected.json").write_text(json.dumps({"questions": questions}), encoding="utf-8")
+    return tmp_path
+
+
+def test_the_demo_shows_what_it_ran_on_what_was_formed_and_what_is_found(mnemic: Command, corpus: Path) -> None:
+    result = mnemic("demo", corpus)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert "offline rules" in lines[0]
+    assert "hash" in lines[0]
+    assert "Postgres at" in lines[0]
+    assert "8 messages, 2 conversations, 2 people" in lines[1]
+    shown = " ".join(result.stdout.split())
+    for expected in ("01-garden", "02-greenhouse", "Ana: What is my sister allergic to?", "walnuts", "4 May"):
+        assert expected in shown
+    assert result.stderr == ""  # no progress bar where nobody watches
+    hints = [shlex.split(line)[1:] for line in lines if line.strip().startswith("mnemic ")]
+    assert [words[0] for words in hints] == ["memories", "recall"]
+    for words in hints:
+        assert mnemic(*words).exit_code == 0
+
+
+def test_every_demo_has_an_agent_and_one_document_of_its_own(mnemic: Command, corpus: Path) -> None:
+    document = json.loads(mnemic("demo", corpus, "--json").stdout)
+    assert document["agent_id"].startswith("demo-")
+    assert [session["messages"] for session in document["sessions"]] == [4, 4]
+    assert document["sessions"][1]["people"] == ["ana", "bo"]
+    assert [answer["question"]["user"] for answer in document["answers"]] == ["ana", "bo"]
+    assert all(answer["tokens"] > 0 for answer in document["answers"])
+    assert any("walnut" in found["content"] for found in document["answers"][0]["memories"])
+
+
+def test_a_directory_without_conversations_is_one_line(mnemic: Command, tmp_path: Path) -> None:
+    result = mnemic("demo", tmp_path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "holds no conversation" in result.stderr

@@ -1,0 +1,147 @@
+"""The steps without a model: what people plainly say of themselves, by one table, and in doubt nothing."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mnemic.models.offline.statements import Statement, spoken, stored
+from mnemic.policy.formation.sharing import steers
+from mnemic.policy.text.shape import MAX_TEXT_BYTES, count_tokens
+from mnemic.policy.text.words import sentences
+from mnemic.prompts.conversation import Line
+from mnemic.prompts.decide import DecideInput, DecideOutput, Decision, ShownFact
+from mnemic.prompts.extraction import (
+    ExtractFactsOutput,
+    ExtractionInput,
+    ExtractObservationsOutput,
+    ExtractReflectionsOutput,
+    FactDraft,
+    ObservationDraft,
+    ReflectionDraft,
+)
+from mnemic.prompts.refine import RefineInput
+from mnemic.prompts.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
+from mnemic.state.refinement import MAX_CALLS, LedgerEntry, ToolCall, Turn
+
+
+def extract_facts(given: ExtractionInput) -> ExtractFactsOutput:
+    """What people plainly say of themselves, the most important where there is more than allowed."""
+    facts = [
+        FactDraft(**_draft(statement), subject=statement.who, scope="user", provenance="asserted")
+        for statement in _most_important(_facts(given.lines), given.limit)
+    ]
+    return ExtractFactsOutput(facts=facts, nothing_else=True)
+
+
+def decide(given: DecideInput) -> DecideOutput:
+    """ADD, but where a known fact says the same, or gives another value of the same single attribute."""
+    return DecideOutput(decisions=[_decision(fact) for fact in given.facts])
+
+
+def extract_reflections(given: ExtractionInput) -> ExtractReflectionsOutput:
+    """Standing orders; nothing is concluded."""
+    user = [ReflectionDraft(**_draft(order)) for order in _orders(given.lines)]
+    return ExtractReflectionsOutput(agent=[], group=[], user=user, session=[], episode="", nothing_else=True)
+
+
+def extract_observations(given: ExtractionInput) -> ExtractObservationsOutput:
+    """Standing orders and facts, the most important where there are more than allowed."""
+    kept = _most_important([*_orders(given.lines), *_facts(given.lines)], given.limit)
+    drafts = [ObservationDraft(**_draft(statement), scope="user") for statement in kept]
+    return ExtractObservationsOutput(observations=drafts, nothing_else=True)
+
+
+def write_consolidation(given: WriteConsolidationInput) -> WriteConsolidationOutput:
+    """The sentences of the text and the reflections, each once; the newer wins, and stays where words are short."""
+    kept: list[str] = []
+    for text in [given.current, *(reflection.content for reflection in given.reflections)]:
+        for sentence in (found for line in text.splitlines() for found in sentences(line)):
+            if sentence not in kept:
+                kept = [*(old for old in kept if not _replaces(sentence, old)), sentence]
+    fitting: list[str] = []
+    for sentence in reversed(kept):
+        text = " ".join([sentence, *fitting])
+        if len(text.split()) <= given.word_limit and len(text.encode()) <= MAX_TEXT_BYTES:
+            fitting.insert(0, sentence)
+    return WriteConsolidationOutput(text=" ".join(fitting))
+
+
+def refine(given: RefineInput) -> Turn:
+    """The next calls of the batch; none when it is done, and the completion behind the last batch.
+
+    The plan follows from the ledger as it was when the batch began, so that a call that was refused is not repeated.
+    Exact duplicates went before. It stops at the target, or above it where the table knows no more.
+    """
+    made = [call.name for turn in given.turns for call in turn.calls]
+    merges = list(_merges(given.ledger, given.budget.now - given.budget.target))
+    plan = [("consolidate_memories", merge) for merge in merges]
+    if given.batch == given.batches:
+        plan.append(("complete_refinement", {"summary": f"{len(merges)} attributes, each said in one sentence."}))
+    calls = enumerate(plan[len(made) : len(made) + MAX_CALLS], start=len(made) + 1)
+    return Turn(calls=tuple(ToolCall(id=f"call_{number}", name=name, arguments=args) for number, (name, args) in calls))
+
+
+def _facts(lines: Sequence[Line]) -> list[Statement]:
+    return [statement for statement in spoken(lines) if statement.rule.category != "style"]
+
+
+def _orders(lines: Sequence[Line]) -> list[Statement]:
+    """None among people alone, where `you` is not the assistant, and none about the memory."""
+    speakers = {line.speaker for line in lines if line.role == "user"}
+    if len(speakers) > 1 and all(line.role != "assistant" for line in lines):
+        return []
+    about_memory = {line.number for line in lines if steers(line.content)}
+    orders = [statement for statement in spoken(lines) if statement.rule.category == "style"]
+    return [order for order in orders if order.message not in about_memory]
+
+
+def _most_important(found: Sequence[Statement], most: int) -> list[Statement]:
+    ranked = sorted(found, key=lambda statement: -statement.rule.importance)[: max(most, 0)]
+    return [statement for statement in found if statement in ranked]
+
+
+def _draft(statement: Statement) -> dict[str, Any]:
+    return {
+        "content": statement.text,
+        "category": statement.rule.category,
+        "importance": statement.rule.importance,
+        "private": False,
+        "messages": [statement.message],
+    }
+
+
+def _decision(fact: ShownFact) -> Decision:
+    repeated = [known.number for known in fact.known if known.content == fact.content]
+    if repeated:
+        return Decision(fact=fact.number, event="NONE", known=repeated, text="")
+    earlier = [known for known in fact.known if known.dated <= fact.dated]
+    closed = [known.number for known in earlier if _replaces(fact.content, known.content)]
+    return Decision(fact=fact.number, event="DELETE" if closed else "ADD", known=closed, text=fact.content)
+
+
+def _replaces(new: str, old: str) -> bool:
+    """Whether a sentence takes the place of another one."""
+    newer = stored(new)
+    older = stored(old) if newer else None
+    return bool(newer and older and newer.contradicts(older))
+
+
+def _merges(ledger: Sequence[LedgerEntry], wanted: int) -> Iterator[dict[str, Any]]:
+    for group in _groups(ledger):
+        *others, last = {statement.value.casefold(): statement.value for _, statement in group}.values()
+        text = group[0][1]._replace(value=f"{', '.join(others)} and {last}" if others else last).text
+        saved = sum(entry.tokens for entry, _ in group) - count_tokens(text)
+        if wanted > 0 and saved > 0:
+            wanted -= saved
+            yield {"ids_to_merge": [entry.handle for entry, _ in group], "new_content": text}
+
+
+def _groups(ledger: Sequence[LedgerEntry]) -> list[list[tuple[LedgerEntry, Statement]]]:
+    """Memories on the same attribute of the same subject, seen by the same."""
+    found: dict[tuple[object, ...], list[tuple[LedgerEntry, Statement]]] = defaultdict(list)
+    for entry in ledger:
+        given = stored(entry.content)
+        if given and not given.rule.is_single and not entry.protected and entry.kind in ("core", "reflection"):
+            seen_by = (entry.subject_user_id, entry.subject, entry.category, entry.private, entry.pinned)
+            found[given.rule.sentence, given.who.casefold(), given.topic.casefold(), *seen_by].append((entry, given))
+    return [group for group in found.values() if len(group) > 1]

@@ -1,0 +1,178 @@
+"""The nodes of the refinement graph: a session is opened, its agent takes turns and calls tools, and it is closed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+from uuid import UUID
+
+from langchain_core.tools import BaseTool
+from langgraph.runtime import Runtime
+
+from mnemic.models.tool_calls import run_turn
+from mnemic.operations.refinement.edits import finish
+from mnemic.operations.refinement.session import RefinementSession, first_batches, open_session, plan
+from mnemic.operations.run.graph import holder_of, metered, release_lease_on_error
+from mnemic.operations.run.identity import identity_of
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.text.shape import display_name
+from mnemic.prompts.refine import RefineInput
+from mnemic.prompts.refinement_tools import COMPLETING
+from mnemic.prompts.refusals import UNREADABLE_CALL, unknown_tool
+from mnemic.state.checking import validate
+from mnemic.state.graphs import Lease
+from mnemic.state.identity import Identity, scope_key, split_scope_key
+from mnemic.state.refinement import Batch, Ended, Handles, RefinementInput, RefinementResult, RefinementState, ToolCall
+from mnemic.state.settings import Settings
+from mnemic.storage import refinements
+from mnemic.storage.refinements import Claim, Progress
+from mnemic.storage.transaction import ScopedTransaction
+
+#: Makes the tools of one session; the room of tools has them.
+ToolFactory = Callable[[RefinementSession], Sequence[BaseTool]]
+
+
+async def open_refinement(state: RefinementState, resources: Resources, runtime: Runtime[Identity]) -> RefinementState:
+    """Begins or resumes the scope key's session where that is due; a dry run only tells what there is to do."""
+    identity = identity_of(runtime)
+    request = validate(RefinementInput, state)
+    key = request.get("scope_key") or scope_key("agent", identity.agent_id)
+    forced = request.get("force", False)
+    if request.get("dry_run"):
+        return {**_no_session(state), **await plan(resources, identity, key, forced=forced)}
+    lease = Lease(work="refinement", scope_key=key, holder=holder_of(runtime))
+    async with release_lease_on_error(resources, identity, lease):
+        core, session = await open_session(resources, identity, lease, forced=forced)
+        if session is None:
+            return {**_no_session(state), **core.as_result(key), "outcome": "not_due", "refinement_id": None}
+        batches = await first_batches(session)
+    return {
+        "scope_key": key,
+        "refinement_id": str(session.claim.id),
+        "resumed": core.running is not None,
+        "lease": lease,
+        "overrides": core.overrides,
+        "handles": Handles(),  # a memory has its number once it is shown
+        "batches": batches,
+        "batch": 1,
+        "turns": [],
+        "ending": None if batches else "finished",  # all that there was may be gone when a session is resumed
+    }
+
+
+def _no_session(state: RefinementState) -> RefinementState:
+    """What the channels hold where none begins: nothing of an earlier run on the same thread."""
+    stale: dict[str, Any] = dict.fromkeys(RefinementResult.__annotations__.keys() & state.keys())
+    return cast(RefinementState, {**stale, "ending": None, "batches": []})
+
+
+def refinement_session(resources: Resources, state: RefinementState, runtime: Runtime[Identity]) -> RefinementSession:
+    """The session of this run."""
+    return RefinementSession(
+        resources=resources,
+        settings=resources.settings.overridden(state["overrides"]),
+        identity=identity_of(runtime),
+        claim=Claim(id=UUID(state["refinement_id"] or ""), scope_key=state["scope_key"], holder=state["lease"].holder),
+        handles=Handles(dict(state["handles"].shown)),
+    )
+
+
+async def take_turn(
+    state: RefinementState, resources: Resources, runtime: Runtime[Identity], make_tools: ToolFactory
+) -> RefinementState:
+    """One turn, counted before the model is asked: shows the batch with what was done in it, and takes the next calls.
+
+    Where there are none, the next batch follows. No connection waits for the answer.
+    """
+    session = refinement_session(resources, state, runtime)
+    progress = await session.write(lambda scoped: refinements.step(scoped, session.claim, session.settings))
+    if ending := _limit(progress, session.settings):
+        return {"ending": ending}
+    turns = state["turns"]
+    # as it was when it began, so that what was said of it stays true
+    shown = state["shown"] if turns else await _begin_batch(session, state, progress)
+    models = session.resources.models.with_settings(session.settings)
+    running = run_turn(_input(session, state, shown), make_tools(session), models)
+    turn, spent = await metered(session.resources, session.identity, running)
+    tokens = spent.input_tokens + spent.output_tokens
+
+    async def spend(scoped: ScopedTransaction) -> None:
+        await refinements.spend(scoped, session.claim, tokens)
+
+    if tokens:
+        await session.write(spend)
+    if turn.calls:
+        return {"shown": shown, "turns": [*turns, turn], "handles": session.handles}
+    if state["batch"] >= len(state["batches"]):
+        return {"ending": "finished", "turns": []}
+    return {"batch": state["batch"] + 1, "turns": [], "handles": session.handles}
+
+
+def _limit(progress: Progress, settings: Settings) -> Ended | None:
+    if progress.steps > settings.refinement_steps:
+        return "steps"
+    if progress.model_tokens >= settings.refinement_model_tokens:
+        return "tokens"
+    return "time" if progress.seconds > settings.refinement_minutes * 60 else None
+
+
+async def _begin_batch(session: RefinementSession, state: RefinementState, progress: Progress) -> Batch:
+    entries = await session.read(refinements.ledger)
+    wanted = set(state["batches"][state["batch"] - 1])
+    ledger = session.handles.number(entry for entry in entries if str(entry.id) in wanted)
+    return Batch(tuple(ledger), session.budget(entries, progress))
+
+
+def _input(session: RefinementSession, state: RefinementState, shown: Batch) -> RefineInput:
+    scope, owner = split_scope_key(session.claim.scope_key)
+    return RefineInput(
+        persona=session.settings.persona or "",
+        scope=scope,
+        owner=display_name(owner),
+        budget=shown.budget,
+        batch=state["batch"],
+        batches=len(state["batches"]),
+        ledger=shown.ledger,
+        turns=tuple(state["turns"]),
+    )
+
+
+async def call_tools(
+    state: RefinementState, resources: Resources, runtime: Runtime[Identity], make_tools: ToolFactory
+) -> RefinementState:
+    """Answers every call of a turn, one after the other, each an operation of its own; a refusal is an answer too."""
+    session = refinement_session(resources, state, runtime)
+    tools = {tool.name: tool for tool in make_tools(session)}
+    *earlier, turn = state["turns"]
+    answered: list[ToolCall] = []
+    is_over = False
+    for call in turn.calls:
+        answer, is_refused = await _answer(call, tools)
+        is_over = is_over or (call.name == COMPLETING and not is_refused)
+        answered.append(call._replace(answer=answer))
+        # progress, for whoever streams the graph: nothing of what memories say
+        runtime.stream_writer({"refinement": str(session.claim.id), "tool": call.name, "refused": is_refused})
+    return {
+        "turns": [*earlier, turn._replace(calls=tuple(answered))],
+        "handles": session.handles,
+        "ending": "completed" if is_over else None,
+    }
+
+
+async def _answer(call: ToolCall, tools: Mapping[str, BaseTool]) -> tuple[str, bool]:
+    """What the model is told, and whether it was refused."""
+    if call.arguments is None:
+        return UNREADABLE_CALL, True
+    if call.name not in tools:
+        return unknown_tool(tools), True
+    request = {"type": "tool_call", "id": call.id, "name": call.name, "args": dict(call.arguments)}
+    message = await tools[call.name].ainvoke(request)
+    return str(message.content), message.status == "error"
+
+
+async def close_refinement(state: RefinementState, resources: Resources, runtime: Runtime[Identity]) -> RefinementState:
+    """Ends what ran into a limit or out of calls; the figures are those of the session's row."""
+    session = refinement_session(resources, state, runtime)
+    ending = state["ending"]
+    if ending is not None and ending != "completed":
+        await finish(session, ending)
+    row = await session.read(lambda scoped: refinements.one(scoped, session.claim.id))
+    return {**row.as_result(), "resumed": state["resumed"]}

@@ -1,0 +1,152 @@
+"""The nodes of the supervisor: it recalls, answers, asks its user, does what was called, and observes."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import takewhile
+from typing import Final
+from uuid import UUID
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt import ToolNode
+from langgraph.runtime import Runtime
+from langgraph.types import interrupt
+from pydantic import ValidationError
+
+from mnemic.models.tool_calls import run_answer
+from mnemic.operations.agent_settings import agent_settings
+from mnemic.operations.explicit.forget import forgettable
+from mnemic.operations.formation.form import FormationGraph, form_later
+from mnemic.operations.messages.incoming import require_storable
+from mnemic.operations.messages.transcript import last_calls, spoken, transcript, without_contents
+from mnemic.operations.run.graph import SupervisorNode, metered, stream_progress
+from mnemic.operations.run.identity import identity_of
+from mnemic.operations.run.resources import Provider, Resources
+from mnemic.operations.turn import RecallGraph, observe_turn, recall_turn
+from mnemic.prompts.supervise import DECLINED, system_prompt
+from mnemic.prompts.tools import ForgetArguments
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import SUPERVISOR, Identity
+from mnemic.state.supervisor import Asking, Consent, Question, SupervisorState
+
+_FORGET: Final = "forget"
+#: Answers of one turn that may call tools; the next one has to do without, so that every turn ends.
+MOST_CALLING: Final = 12
+#: From here on the user is asked; and so they are about a core memory, which every prompt shows.
+_IMPORTANT = 4
+
+
+def recall(recalls: RecallGraph) -> SupervisorNode:
+    """Leaves the context in a channel that no checkpoint holds; what an earlier turn left in the others goes."""
+
+    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
+        stream_progress(runtime, "recall")
+        messages = state["messages"]
+        if not messages or not isinstance(messages[-1], HumanMessage) or messages[-1].content is None:
+            raise InvalidInputError("messages: a turn begins with a message of the user")
+        identity = _identity(runtime)
+        # before it is answered as if it were remembered, too; no earlier one, for what was refused stays in the thread
+        require_storable(messages[-1], identity)
+        recalled = await recall_turn(recalls, identity, messages)
+        fresh: SupervisorState = {"tool_answers": {}, "questions": {}, "declined": []}
+        return {**fresh, **recalled}
+
+    return run
+
+
+def answer(provide: Provider, recalls: RecallGraph, tools: Sequence[BaseTool]) -> SupervisorNode:
+    """The agent's next message. After an interrupt, which loses the context, memory is asked again."""
+
+    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
+        stream_progress(runtime, "answer")
+        resources, identity = await provide(), _identity(runtime)
+        if "memory_context" not in state:
+            state = {**state, **await recall_turn(recalls, identity, state["messages"])}
+        settings = await agent_settings(resources, identity)
+        system = system_prompt(settings.persona, state["memory_context"])
+        conversation = transcript(system, state["messages"], state.get("tool_answers", {}))
+        offered = tools if _calling(state["messages"]) < MOST_CALLING else ()
+        running = run_answer(conversation, offered, resources.models.with_settings(settings))
+        message = (await metered(resources, identity, running)).output
+        return {
+            "messages": [message],
+            "questions": await _questions(resources, identity, message),
+            "memory_context": state["memory_context"],
+            "memory_revision": state.get("memory_revision"),
+        }
+
+    return run
+
+
+async def confirm(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
+    """Interrupts the turn. Nothing of the answer has been done, so that nothing is done twice; an answer that is no
+    `Consent` leaves the question open.
+    """
+    questions = state["questions"]
+    memories = {question["id"]: question for question in questions.values()}
+    consent = interrupt(Asking(action=_FORGET, memories=list(memories.values())), response_schema=Consent)
+    stream_progress(runtime, "confirm")
+    return {"declined": [] if consent.approved else list(questions)}
+
+
+def use_tools(tools: Sequence[BaseTool]) -> SupervisorNode:
+    """Does the calls side by side, but those that the user declined; what they answer is for this turn alone."""
+    # not by the name of its node, as which its messages would be streamed
+    node = ToolNode(list(tools), name="calls")
+    known = {tool.name for tool in tools}
+
+    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
+        calls = last_calls(state["messages"])
+        declined = [call_id for call_id in state.get("declined", ()) if call_id in calls]
+        wanted = [call for call_id, call in calls.items() if call_id not in declined]
+        stream_progress(runtime, "tools", [name for call in wanted if (name := str(call["name"])) in known])
+        refused = [ToolMessage(DECLINED, tool_call_id=call_id, name=_FORGET, status="error") for call_id in declined]
+        answers: list[ToolMessage] = []
+        if wanted:
+            last = AIMessage("", tool_calls=wanted)
+            answers = (await node.ainvoke({**state, "messages": [*state["messages"][:-1], last]}))["messages"]
+        kept, contents = without_contents(answers)
+        return {"messages": [*refused, *kept], "tool_answers": {**state.get("tool_answers", {}), **contents}}
+
+    return run
+
+
+def observe(provide: Provider, formation: FormationGraph) -> SupervisorNode:
+    """Stores the turn, and has formed what is due; it waits for no model."""
+
+    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
+        stream_progress(runtime, "observe")
+        resources, identity = await provide(), _identity(runtime)
+        await observe_turn(resources, identity, spoken(state["messages"]), revision=state.get("memory_revision"))
+        form_later(resources, formation, identity)
+        return {}
+
+    return run
+
+
+def _identity(runtime: Runtime[Identity]) -> Identity:
+    """The identity of a turn, which acts in no other role than the supervisor's own."""
+    return identity_of(runtime, in_turn=True).model_copy(update={"role": SUPERVISOR})
+
+
+def _calling(messages: Sequence[AnyMessage]) -> int:
+    """How many answers of this turn have called tools."""
+    turn = takewhile(lambda message: not isinstance(message, HumanMessage), reversed(messages))
+    return sum(isinstance(message, AIMessage) and bool(message.tool_calls) for message in turn)
+
+
+async def _questions(resources: Resources, identity: Identity, message: AIMessage) -> dict[str, Question]:
+    """What the user is asked about, by the ids of the calls."""
+    ids: dict[str, UUID] = {}
+    for call in message.tool_calls:
+        if call["name"] == _FORGET:
+            with suppress(ValidationError):  # which the tool will refuse
+                ids[str(call["id"])] = ForgetArguments.model_validate(call["args"]).id
+    if not ids:
+        return {}
+    memories = {memory.id: memory for memory in await forgettable(resources, identity, ids.values())}
+    return {
+        call_id: {"id": str(memory.id), "kind": memory.kind, "importance": memory.importance}
+        for call_id, memory_id in ids.items()
+        if (memory := memories.get(memory_id)) and (memory.kind == "core" or memory.importance >= _IMPORTANT)
+    }

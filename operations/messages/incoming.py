@@ -1,0 +1,275 @@
+"""Messages as hosts and files have them, checked and made fit to be stored: LangChain's, or mappings such as JSON."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
+from uuid import UUID, uuid5
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
+from typing_extensions import TypedDict
+
+from mnemic.operations.run.identity import BoundIdentity, session_of
+from mnemic.policy.text.shape import clean_text, clip_text, display_name, says_nothing, strip_recalled
+from mnemic.prompts.memory_context import PREAMBLE
+from mnemic.state.checking import first_problem, validate
+from mnemic.state.errors import InvalidInputError, RefusedIdentityError
+from mnemic.state.identity import HostId, Identity
+from mnemic.state.kinds import Role
+from mnemic.state.records import Message
+
+HostMessage = BaseMessage | Mapping[str, Any]
+
+#: Beyond these a time is a mistake, and calendars end soon after.
+_YEARS = range(1900, 2200)
+#: E-mail's message ids, the longest in use, have at most 998 characters.
+_MAX_ID_CHARS = 1000
+#: Namespace of ids made from what a host gives.
+_NAMESPACE = UUID("6d0f2b1e-6c0e-5b5e-9f0a-5f1b6f6d7a11")
+#: A pasted book is a document, not a turn; its beginning is kept.
+MAX_MESSAGE_CHARS = 32_000
+#: Of a longer text no more is looked at (a million characters take 0.1 s); what a recall put before it fits in.
+_READ_CHARS = 1_000_000
+#: What one call may bring, 2 s of work: hosts resend the whole list every turn, and no conversation is that long.
+MAX_MESSAGES = 100_000
+_ROLES: dict[str, Role] = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "tool": "tool"}
+#: The host's own instructions are nobody's words.
+INSTRUCTIONS = frozenset({"system", "developer"})
+#: Every role with a meaning; what else a host invents is stored as `other`.
+KNOWN_ROLES = frozenset({*_ROLES, *INSTRUCTIONS})
+_LANGCHAIN_ROLES: dict[type[BaseMessage], str] = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
+
+
+class Part(TypedDict, total=False):
+    """A part of a content; one without a text is a picture, a tool call, or a model's reasoning."""
+
+    text: StrictStr | None
+
+
+def _moment(value: object) -> object:
+    """A datetime of UTC; text is read as ISO 8601."""
+    try:
+        # a subclass may make anything of its own methods
+        moment = datetime.fromisoformat(str.__str__(value)) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError("a time is ISO 8601, such as 2026-03-02T09:14:00Z") from None
+    if not isinstance(moment, datetime):
+        return moment
+    if moment.year not in _YEARS:
+        raise ValueError(f"a time lies in the years {_YEARS[0]} to {_YEARS[-1]}")
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _id_text(value: str | int | UUID | None) -> str | None:
+    return str(value) if value is not None and value != "" else None  # some endpoints send an empty one for none
+
+
+MessageId = (
+    Annotated[StrictStr, Field(max_length=_MAX_ID_CHARS)]
+    | Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
+    | Annotated[UUID, Strict()]
+)
+
+
+class IncomingMessage(BaseModel):
+    """One message; what else stands in it is left alone."""
+
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+
+    role: Annotated[HostId, AfterValidator(str.lower)]
+    #: None: a tool call without words.
+    content: StrictStr | Annotated[list[StrictStr | Part], Strict()] | None = None
+    author: HostId | None = None
+    name: HostId | None = None
+    user: HostId | None = None
+    time: Annotated[datetime | None, Strict(), BeforeValidator(_moment)] = None
+    id: Annotated[MessageId | None, AfterValidator(_id_text)] = None
+
+    @classmethod
+    def of(cls, item: HostMessage) -> Self:
+        """What a host gave.
+
+        Raises:
+            InvalidInputError: no message, or a field of it cannot be used.
+        """
+        fields = _langchain_fields(item) if isinstance(item, BaseMessage) else item
+        if not isinstance(fields, Mapping):
+            raise InvalidInputError("a message is a LangChain message or a mapping with role and content")
+        try:
+            return cls.model_validate(validate(dict[Any, Any], fields, strict=False))
+        except ValidationError as error:
+            raise InvalidInputError(first_problem(error)) from None
+
+    @property
+    def text(self) -> str:
+        """The content's words, a line for each part."""
+        if isinstance(self.content, list):
+            texts = (part if isinstance(part, str) else part.get("text") for part in self.content)
+            return "\n".join(text for text in texts if text)
+        return self.content or ""
+
+    def fingerprint(self, speaker: str | None, words: str) -> str:
+        """What tells a message without an id from others: who spoke, when, and the words."""
+        spoken = [self.role, speaker, self.author, self.name, self.time and self.time.isoformat(), words]
+        return hashlib.sha256(json.dumps(spoken).encode()).hexdigest()
+
+
+def _langchain_fields(item: BaseMessage) -> dict[str, object]:
+    role = next(
+        (role for kind, role in _LANGCHAIN_ROLES.items() if isinstance(item, kind)), getattr(item, "type", "other")
+    )
+    fields = {name: getattr(item, name, None) for name in ("id", "name", "content", "additional_kwargs")}
+    extra = fields.pop("additional_kwargs")
+    extra = extra if isinstance(extra, dict) else {}
+    # LangChain's own middleware, such as the one that puts a summary in place of the history, speaks in a user's place
+    role = "system" if "lc_source" in extra else role
+    return {**fields, "role": role, "user": extra.get("user")}
+
+
+def to_messages(
+    items: Sequence[HostMessage],
+    identity: Identity,
+    *,
+    now: datetime,
+    several_speakers: bool = False,
+    refused: list[InvalidInputError] | None = None,
+) -> list[Message]:
+    """The items that say something, in order.
+
+    Instructions to the model, empty messages and what a recall put into a message, or a tool told, are left out. Hosts
+    resend the whole list every turn, or its end, so a message without an id gets one from its session, its speaker and
+    time where they are named, its content, and how often the list has said the same before.
+
+    Args:
+        items: what the host has.
+        identity: the run's, whose user speaks.
+        now: for messages without a time.
+        several_speakers: the host says that a message may name another speaker.
+        refused: takes what is wrong with the items that cannot be used, which are left out; None: it is raised.
+
+    Raises:
+        InvalidInputError: no session, no list, too many items, or one that is no message.
+        RefusedIdentityError: one is said to be of somebody else, and the host does not say that several speak, or the
+            user was authenticated.
+    """
+    require_list(items)
+    session_of(identity)  # or refused as a whole
+    made: list[Message] = []
+    known: Counter[str] = Counter()
+    for place, item in enumerate(items, start=1):
+        try:
+            incoming = IncomingMessage.of(item)
+            speaker = _speaker(incoming, identity, several_speakers=several_speakers)
+            message = _message(incoming, speaker, identity, now, known)
+        except InvalidInputError as error:
+            problem = type(error)(f"message {place}: {error}")
+            if refused is None:
+                raise problem from None
+            refused.append(problem)
+        else:
+            made += [message] if message else []
+    return made
+
+
+def require_storable(item: HostMessage, identity: Identity) -> None:
+    """Refuses a message of a user that could never be stored, whoever they are.
+
+    Raises:
+        InvalidInputError: a field of it cannot be used.
+        RefusedIdentityError: as `to_messages`.
+    """
+    try:
+        _speaker(IncomingMessage.of(item), identity, several_speakers=False)
+    except InvalidInputError as error:
+        raise type(error)(f"this message cannot be remembered, and is not answered: {error}") from None
+
+
+def require_list(items: object) -> None:
+    """Refuses what is no conversation.
+
+    Raises:
+        InvalidInputError: no list, or too many items.
+    """
+    if not isinstance(items, Sequence) or isinstance(items, str | bytes | bytearray):
+        raise InvalidInputError("messages are a list of LangChain messages or mappings with role and content")
+    if len(items) > MAX_MESSAGES:
+        raise InvalidInputError(f"at most {MAX_MESSAGES:,} messages in one call: observe them in parts")
+
+
+def last_question(messages: Sequence[HostMessage]) -> str:
+    """The text of the last message of a user; empty where there is none.
+
+    Raises:
+        InvalidInputError: no list of messages, or the last one cannot be used.
+    """
+    require_list(messages)
+    for message in reversed(messages):
+        if isinstance(message, BaseMessage):  # its role and its content alone: a name is of no use to a recall
+            message = {"role": getattr(message, "type", "other"), "content": getattr(message, "content", None)}
+        incoming = IncomingMessage.of(message)
+        if _ROLES.get(incoming.role) == "user":
+            return incoming.text
+    return ""
+
+
+def _message(
+    incoming: IncomingMessage, speaker: str | None, identity: Identity, now: datetime, known: Counter[str]
+) -> Message | None:
+    content = clip_text(strip_recalled(clean_text(incoming.text[:_READ_CHARS])), MAX_MESSAGE_CHARS)
+    role = _ROLES.get(incoming.role, "other")
+    if incoming.role in INSTRUCTIONS or says_nothing(content) or (role == "tool" and content.startswith(PREAMBLE)):
+        return None
+    if role == "user" and speaker is None:
+        raise InvalidInputError("it is a user's, but neither it nor the identity says whose")
+    session_id = session_of(identity)
+    return Message(
+        id=uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, _own_id(incoming, speaker, content, known)])),
+        session_id=session_id,
+        role=role,
+        author=display_name(incoming.author or incoming.name or speaker or incoming.role),
+        user_id=speaker,
+        content=content,
+        said_at=incoming.time or now,
+        brought_by=identity.actor,
+    )
+
+
+def _speaker(incoming: IncomingMessage, identity: Identity, *, several_speakers: bool) -> str | None:
+    """Whose words a user's message has: the run's user's, and another's only where the host says that several speak.
+
+    A name is what its bearer chose to be called.
+    """
+    if _ROLES.get(incoming.role) != "user":
+        return None
+    speaker = incoming.user or incoming.author or identity.user_id
+    if speaker == identity.user_id:
+        return speaker
+    if isinstance(identity, BoundIdentity):
+        raise RefusedIdentityError("user: whoever was authenticated speaks for nobody else; leave it out")
+    if not several_speakers:
+        raise RefusedIdentityError(
+            "user: it names another speaker than the run's user, which counts only where the host says that several "
+            "people speak: several_speakers=True"
+        )
+    return speaker
+
+
+def _own_id(incoming: IncomingMessage, speaker: str | None, content: str, known: Counter[str]) -> str:
+    if incoming.id is not None:
+        return f"id\x1f{incoming.id}"
+    fingerprint = incoming.fingerprint(speaker, content)
+    known[fingerprint] += 1
+    return f"said\x1f{fingerprint}\x1f{known[fingerprint]}"

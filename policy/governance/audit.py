@@ -1,0 +1,294 @@
+"""The audit outside of the database: anchors, and a person's export with its check.
+
+An anchor is what a history's newest row hashes to, signed and kept elsewhere. Whoever owns the database may write a
+history anew so that it fits together; it does not fit an anchor any more, and without the key nobody makes another one.
+
+Of an export the first line is the header. Each further one is a row of the agent's history, from the first to the
+newest: of the person's own all there is, of everybody else's the two hashes that hold the chain together. To check it
+sha256 is all that is needed.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mnemic.state.governance import AuditProblem, ChainRow, Head
+from mnemic.state.identity import HostId, scope_key
+
+#: Goes into every signature, so that none of another form or purpose passes for one.
+VERSION: Final = "mnemic anchor 1"
+#: Bytes of a line; an anchor's has about 300, and an agent's id at most 128, each of which may be escaped.
+MAX_LINE: Final = 2048
+
+FORMAT: Final = "mnemic audit export 1"
+#: What the hashed text of a row holds, in its order.
+COLUMNS: Final = (
+    "version", "agent_id", "seq", "op_id", "event", "memory_id", "scope_key", "category", "actor", "actor_kind",
+    "reason", "session_id", "run_id", "refinement_id", "undo_of", "before_digest", "after_digest", "token_delta",
+    "meta", "ts", "prev",
+)  # fmt: skip
+#: What the lines mean, for whoever finds the file years later.
+LINES: Final = {
+    "every line": "seq, prev and hash of one row; prev is the hash of the row before it, in the first sha256(agent)",
+    "own lines": "hash is sha256(text); row is text as an object, ts in microseconds since 1970",
+    "before, after": "the memory's row as JSON text, of a LINK the relation's; its digest is sha256(salt + text)",
+    "no salt": "these contents were erased; of a LINK: its other end is not the person's to see",
+}
+#: The event of an erasure: what was there before is gone, the digest of it stays.
+_ERASURES: Final = frozenset({"PURGE", "ERASE"})
+
+_Hex = Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$")]
+_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True, defer_build=True)
+
+
+_Kind = TypeVar("_Kind", bound=_Line)
+
+
+class Anchor(_Line):
+    """The hash of an agent's history at a seq, signed."""
+
+    agent: HostId
+    seq: Annotated[int, Field(ge=1, lt=2**63)]
+    hash: _Digest
+    #: When it was made, by the clock of whoever made it; ISO 8601, UTC.
+    ts: Annotated[str, Field(max_length=64)]
+    mac: _Digest
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """What a file holds: signed anchors, each with its line, and the lines that are none."""
+
+    by_agent: Mapping[str, list[tuple[int, Anchor]]] = field(default_factory=dict)
+    problems: tuple[AuditProblem, ...] = ()
+
+    def seqs(self, agent_id: str) -> list[int]:
+        """The rows of an agent that are anchored."""
+        return [anchor.seq for _, anchor in self.by_agent.get(agent_id, [])]
+
+
+def signed(key: str, agent_id: str, seq: int, row_hash: bytes, moment: datetime) -> Anchor:
+    """An anchor for this row."""
+    ts = moment.astimezone(UTC).isoformat()
+    mac = _mac(key, agent_id, seq, row_hash.hex(), ts)
+    return Anchor(agent=agent_id, seq=seq, hash=row_hash.hex(), ts=ts, mac=mac)
+
+
+def read_anchors(lines: Iterable[bytes], key: str) -> Anchors:
+    """The anchors of a file; a line that is none, or was signed with another key, is a problem. Empty lines are not."""
+    by_agent: dict[str, list[tuple[int, Anchor]]] = {}
+    problems = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        anchor = _parsed(Anchor, line)
+        mac = _mac(key, anchor.agent, anchor.seq, anchor.hash, anchor.ts) if anchor else ""
+        if anchor is None or not hmac.compare_digest(anchor.mac, mac):
+            problems.append(AuditProblem(problem="anchor", agent_id=None, line=number))
+        else:
+            by_agent.setdefault(anchor.agent, []).append((number, anchor))
+    return Anchors(by_agent, tuple(problems))
+
+
+def contradictions(anchors: Anchors, agent_id: str, hashes: Mapping[int, bytes]) -> Iterator[AuditProblem]:
+    """Where an agent's history is not the one that was anchored.
+
+    Args:
+        anchors: those of a file.
+        agent_id: the agent.
+        hashes: of the anchored rows those that are there, with the hashes that the chain ties to all before them.
+    """
+    for line, anchor in anchors.by_agent.get(agent_id, []):
+        found = hashes.get(anchor.seq)
+        if found is None:
+            yield AuditProblem(problem="cut", agent_id=agent_id, seq=anchor.seq, line=line)
+        elif found.hex() != anchor.hash:
+            yield AuditProblem(problem="rewritten", agent_id=agent_id, seq=anchor.seq, line=line)
+
+
+def _mac(key: str, agent: str, seq: int, row_hash: str, ts: str) -> str:
+    """Over the fields in a fixed order, as JSON, so that no two different anchors are signed as one text."""
+    text = json.dumps([VERSION, agent, seq, row_hash, ts])
+    return hmac.new(key.encode(), text.encode(), "sha256").hexdigest()
+
+
+class _Header(_Line):
+    format: Literal["mnemic audit export 1"]
+    agent: str
+    user: str | None
+    scope_keys: list[str]
+    seq: int
+    hash: _Hex
+    columns: list[str]
+    lines: dict[str, str]
+
+
+class _Link(_Line):
+    seq: int
+    prev: _Hex
+    hash: _Hex
+    row: dict[str, Any] | None = None
+    text: str | None = None
+    salt: _Hex | None = None
+    before: str | None = None
+    after: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportProblem:
+    """One line that does not fit."""
+
+    #: From 1; the header is the first.
+    line: int
+    reason: str
+
+
+@dataclass(kw_only=True)
+class CheckedExport:
+    """What the check of an export found."""
+
+    #: Of the header; None where there is none. Compare seq and hash with an anchor of the agent.
+    agent: str | None = None
+    seq: int = 0
+    hash: str = ""
+    #: Rows in all, the person's own, and those of them whose contents were erased.
+    rows: int = 0
+    own: int = 0
+    erased: int = 0
+    problems: list[ExportProblem] = field(default_factory=list)
+
+
+def header_line(agent: str, user: str | None, scope_keys: Sequence[str], head: Head) -> str:
+    """The first line of an export."""
+    header = {"format": FORMAT, "agent": agent, "user": user, "scope_keys": list(scope_keys), "seq": head.seq}
+    return json.dumps({**header, "hash": head.hash.hex(), "columns": COLUMNS, "lines": LINES})
+
+
+def row_line(row: ChainRow) -> str:
+    """A further line."""
+    link: dict[str, Any] = {"seq": row.seq, "prev": row.prev.hex(), "hash": row.hash.hex()}
+    if row.text is not None:
+        link |= {"row": _row(row.text), "text": row.text}
+    if row.salt is not None:
+        link |= {"salt": row.salt.hex(), "before": row.before, "after": row.after}
+    return json.dumps(link)
+
+
+def first_hash(agent: str) -> bytes:
+    """What the first row of an agent's history follows."""
+    return hashlib.sha256(agent.encode()).digest()
+
+
+def check_export(lines: Iterable[str | bytes]) -> CheckedExport:
+    """Whether the person's rows are what was hashed, and part of one chain from the first row to the header's hash."""
+    numbered = enumerate(lines, start=1)
+    header = _parsed(_Header, next(numbered, (1, b""))[1])
+    if header is None:
+        return CheckedExport(problems=[ExportProblem(line=1, reason="not the header of an export")])
+    check = _Check(header)
+    for number, line in numbered:
+        if line.strip():
+            check.add(number, _parsed(_Link, line))
+    return check.result()
+
+
+class _Check:
+    """One pass over the lines; of each no more is kept than its hash."""
+
+    def __init__(self, header: _Header) -> None:
+        self._header = header
+        self._found = CheckedExport(agent=header.agent, seq=header.seq, hash=header.hash)
+        self._line, self._seq, self._hash = 1, 0, first_hash(header.agent).hex()
+        #: Memories of which contents are missing, with the line of the first such row: each has to be erased later.
+        self._missing: dict[object, int] = {}
+        is_theirs = header.user is None or scope_key("user", header.user) in header.scope_keys
+        self._expect(is_theirs, "the person's own scope key is not among those of the header")
+        self._expect(header.columns == list(COLUMNS), "another form of the hashed text than this version reads")
+
+    def add(self, number: int, link: _Link | None) -> None:
+        self._line = number
+        self._found.rows += 1
+        if link is None:
+            self._expect(False, "not a row of an export")
+            return
+        self._expect(link.seq == self._seq + 1, "rows are missing before this one")
+        self._expect(link.prev == self._hash, "it does not follow the row before it")
+        self._seq, self._hash = link.seq, link.hash
+        if link.text is not None:
+            self._found.own += 1
+            self._check_own(link, link.text)
+        else:
+            self._expect(not (link.row or link.salt or link.before or link.after), "contents without the row's text")
+
+    def result(self) -> CheckedExport:
+        reason = "its contents are missing, and no row here erased them: kept back, or erased while it was made"
+        self._found.problems += [ExportProblem(line=line, reason=reason) for line in self._missing.values()]
+        self._line += 1
+        ends = (self._seq, self._hash) == (self._header.seq, self._header.hash)
+        self._expect(ends, "the last row is not the one that the header names")
+        return self._found
+
+    def _check_own(self, link: _Link, text: str) -> None:
+        row = _row(text)
+        self._expect(_sha256(text.encode("utf-8", "replace")) == link.hash, "the text is not what was hashed")
+        self._expect(link.row == row, "the row is not its text")
+        named = (row.get("version"), row.get("agent_id"), row.get("seq"), row.get("prev"))
+        self._expect(named == ("h1", self._header.agent, link.seq, link.prev), "the text is another row's")
+        self._expect(row.get("scope_key") in self._header.scope_keys, "the row is of another scope key")
+        before, after = row.get("before_digest"), row.get("after_digest")
+        if link.salt is None:
+            if row.get("event") != "LINK" and (before is not None or after is not None):
+                self._found.erased += 1
+                self._missing.setdefault(row.get("memory_id"), self._line)
+            self._expect(link.before is None and link.after is None, "contents without their salt")
+            return
+        # digests run over salt and text: the beginning of a text that was put into the salt would still fit
+        whole = all(isinstance(_json(text), dict) for text in (link.before, link.after) if text is not None)
+        self._expect(whole, "the contents are no row as JSON")
+        if row.get("event") in _ERASURES:
+            self._missing.pop(row.get("memory_id"), None)
+        is_gone = row.get("event") in _ERASURES and link.before is None
+        self._expect(is_gone or _digest(link.salt, link.before) == before, "the contents before are not those recorded")
+        self._expect(_digest(link.salt, link.after) == after, "the contents after are not those recorded")
+
+    def _expect(self, is_so: bool, otherwise: str) -> None:
+        if not is_so:
+            self._found.problems.append(ExportProblem(line=self._line, reason=otherwise))
+
+
+def _parsed(kind: type[_Kind], line: str | bytes) -> _Kind | None:
+    try:
+        return kind.model_validate_json(line)
+    except ValidationError:
+        return None
+
+
+def _row(text: str) -> dict[str, Any]:
+    """The hashed text as an object; empty where it is none."""
+    values = _json(text)
+    return dict(zip(COLUMNS, values, strict=True)) if isinstance(values, list) and len(values) == len(COLUMNS) else {}
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _digest(salt: str, contents: str | None) -> str | None:
+    return None if contents is None else _sha256(bytes.fromhex(salt) + contents.encode("utf-8", "replace"))
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,117 @@
+"""What a refinement is shown at once, and what it may do to memories, so that a misled session stays within bounds."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from mnemic.policy.categories import Categories
+from mnemic.policy.text.words import FUNCTION_WORDS, folded_words
+from mnemic.state.refinement import LedgerEntry
+
+
+def batches(entries: Sequence[LedgerEntry], *, tokens: int) -> list[tuple[LedgerEntry, ...]]:
+    """The entries in batches of at most `tokens`, similar ones together; every entry once, within a batch in order.
+
+    One batch where all of them fit. A single longer entry stands alone. A batch begins with the first entry that is
+    left and takes what is most like it, of the same person first: what shares the rarest words, for its length.
+    """
+    words = [frozenset(folded_words(entry.content)) - FUNCTION_WORDS for entry in entries]
+    holders = Counter(word for held in words for word in held)
+    rarity = {word: math.log(len(entries) / count) for word, count in holders.items()}
+    left = list(range(len(entries)))
+    found: list[tuple[LedgerEntry, ...]] = []
+    while left:
+        if sum(entries[place].tokens for place in left) <= tokens:
+            return [*found, tuple(entries[place] for place in left)]
+        first = left[0]
+
+        def rank(place: int, first: int = first) -> tuple[bool, bool, float, int]:
+            shared = sum(rarity[word] for word in words[first] & words[place])
+            # the root keeps long texts from being like everything
+            likeness = shared / math.sqrt(max(1, len(words[place])))
+            is_others = entries[place].subject_user_id != entries[first].subject_user_id
+            return place != first, is_others, -likeness, place
+
+        taken = _fitting(entries, sorted(left, key=rank), tokens)
+        found.append(tuple(entries[place] for place in sorted(taken)))
+        left = [place for place in left if place not in taken]
+    return found
+
+
+def _fitting(entries: Sequence[LedgerEntry], ranked: Sequence[int], tokens: int) -> set[int]:
+    """The first, however long, and of the others those that fit beside it, best first."""
+    taken, room = {ranked[0]}, tokens - entries[ranked[0]].tokens
+    for place in ranked[1:]:
+        if entries[place].tokens <= room:
+            taken.add(place)
+            room -= entries[place].tokens
+    return taken
+
+
+#: A law may say in a tenth of the words what its many cases said; what keeps less says something else.
+LEAST_KEPT: Final = 0.1
+#: So many letters tell a word whatever its ending.
+_STEM: Final = 5
+_NUMBER = re.compile(r"\d+")
+_GROUPED = re.compile(r"(?<=\d)[,.'](?=\d{3}(?!\d))")
+#: Characters of scripts that put no spaces between words; each tells something of its own.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff]")
+
+
+def lost_memories(old: Sequence[str], new: str, *, about: Sequence[str] = ()) -> list[bool]:
+    """Which of the texts that a new one replaces are lost, because it keeps hardly any of their telling words.
+
+    Each is compared by itself, so that a long one does not stand in for short ones; and all of them together, so that
+    one word which they share does not stand in for them: where it keeps too little of that, all are lost. One memory
+    rewritten keeps a third of its words, two merged a quarter, and many a tenth. One without a telling word, such as
+    an emoji, is kept by any text, and lost where there is none.
+
+    Args:
+        old: the texts that it replaces.
+        new: the text; empty where they are deleted.
+        about: names of the people whom they are about; a name tells nothing of its bearer.
+    """
+    if not new:
+        return [True] * len(old)
+    names = set().union(*map(_telling, about))
+    telling = [words - names or words for words in map(_telling, old)]
+    kept, share = _telling(new), least_kept(len(old))
+
+    def is_lost(words: set[str]) -> bool:
+        return bool(words) and len(words & kept) < share * len(words)
+
+    if is_lost(set().union(*telling)):
+        return [True] * len(old)
+    return [is_lost(words) for words in telling]
+
+
+def least_kept(memories: int) -> float:
+    """The share of the telling words that a text in the place of so many memories has to keep."""
+    return max(LEAST_KEPT, 1 / (memories + 2))
+
+
+def _telling(text: str) -> set[str]:
+    stems = {word[:_STEM] for word in folded_words(text) if word not in FUNCTION_WORDS and not _UNSPACED.search(word)}
+    return stems | set(_NUMBER.findall(_GROUPED.sub("", text))) | set(_UNSPACED.findall(text))
+
+
+def removable(percent: int, memories: int) -> int:
+    """How many of so many memories a session may remove without keeping them elsewhere, rounded up."""
+    return -(-percent * memories // 100)
+
+
+def protectable(percent: int, target: int) -> int:
+    """Tokens of protected memories at most."""
+    return percent * target // 100
+
+
+def merged_category(names: Sequence[str], categories: Categories) -> str:
+    """The category of a memory made of others: of theirs the one that the fewest roles read, then the most frequent."""
+
+    def rank(name: str) -> tuple[int, int, int]:
+        readers = sum(name in allowlist.categories for allowlist in categories.allowlists.values())
+        return readers, -names.count(name), names.index(name)
+
+    return min(dict.fromkeys(names), key=rank)

@@ -1,1 +1,0 @@
-"""Rules of refinement: batches and limits."""

@@ -1,0 +1,224 @@
+"""How texts are shaped: cleaned, measured and clipped, cut into pieces, and with date and subject in front.
+
+The database computes the same tokens from the number of characters.
+"""
+
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import cache
+from typing import TypeVar
+
+from mnemic.policy.text.details import written_date
+from mnemic.policy.text.words import pattern, sentence_ends
+from mnemic.state.errors import InvalidInputError
+
+Item = TypeVar("Item")
+
+#: One character of text in UTF-8 has at most 4 bytes; a memory or a message holds at most 8 KiB.
+MAX_TEXT_BYTES = 8192
+#: English text has about four characters a token; the estimate needs to be the same everywhere more than exact.
+CHARS_PER_TOKEN = 4
+#: Longer questions add nothing to a search and cost the embedder's time.
+MAX_QUESTION_CHARS = 2000
+#: Of a longer question no more is looked at: cleaning takes 0.1 ms then.
+_READ_CHARS = 4 * MAX_QUESTION_CHARS
+
+#: Vertical tab, form feed, NEL and the Unicode separators part lines as well: removing them would join words.
+_LINE_END = re.compile("\r\n|[\r\v\f\x85\u2028\u2029]")
+#: Controls (Cc) but newline and tab; lone surrogates, which UTF-8 cannot carry, and FFFE and FFFF, which XML cannot;
+#: format characters (Cf), among them the bidirectional controls and invisible tags that can hide an order in a harmless
+#: line. ZWNJ and ZWJ (200C, 200D) stay: Persian and Indic spelling and joined emoji need them.
+_UNWANTED = pattern(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff"
+    "\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
+_JOINERS = "\u200c\u200d"
+#: As in Unicode's Stream-Safe Text Format (UAX #15): no language stacks more on one letter, and the time to normalise
+#: grows with the square of a stack's height (32,000 marks take half a second).
+_MAX_MARKS = 30
+#: The blocks with marks in them; so most texts are not looked at mark by mark, which takes a microsecond each.
+_MAYBE_STACK = re.compile(
+    "[\u0300-\u1dff\u20d0-\u20ff\u2c00-\u2dff\u302a-\u309a\ua600-\uabff\ufb1e\ufe20-\ufe2f\U00010000-\U0001efff]"
+    f"{{{_MAX_MARKS + 1},}}"
+)
+_RECALLED_TAG = re.compile(r"<(/?)MemoryContext(?![\w.-])[^<>]*>?", re.IGNORECASE)
+
+MAX_PIECE_CHARS = 1000
+#: A break that leaves less of a piece is passed over for a finer one.
+_LEAST_PIECE_CHARS = 333
+
+_PLAIN_ID = re.compile(r"[^\W\d_]+(?:[._-][^\W\d_]+)*")
+#: A uuid, or a run of hexadecimal digits as databases and hashes make them.
+_OPAQUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[a-f]*\d)[0-9a-f]{16,}", re.IGNORECASE)
+#: From so many characters on, half of them digits, an id is made for machines; `ana2` and `marit1987` are not.
+_OPAQUE_CHARS = 8
+_SHOWN_CHARS = 8
+
+
+def clean_text(text: str) -> str:
+    """The text in NFC with newline as line end, without unwanted characters and outer white space. Idempotent.
+
+    Of more than 30 combining marks in a row the first 30 are kept.
+    """
+    if text.isascii() and text.isprintable():
+        return text.strip()
+    flat = _lower_stacks(_UNWANTED().sub("", _LINE_END.sub("\n", text)))
+    # again afterwards: some marks become two
+    return _lower_stacks(unicodedata.normalize("NFC", flat)).strip()
+
+
+def whole_characters(text: str) -> str:
+    """The text with a question mark in the place of each half character, which no request and no row can carry."""
+    return str.encode(text, errors="replace").decode()  # whatever a subclass makes of it
+
+
+def visible(piece: str) -> str:
+    """A piece of a longer text without unwanted characters, its white space as it is."""
+    return _UNWANTED().sub("", _LINE_END.sub("\n", piece))
+
+
+def _lower_stacks(text: str) -> str:
+    return _MAYBE_STACK.sub(lambda found: _stack().sub(r"\1", found.group()), text)
+
+
+@cache
+def _stack() -> re.Pattern[str]:
+    """More marks in a row than are kept; made on first use, for it asks for every character's class (0.1 s)."""
+    marks = "".join(chr(code) for code in range(sys.maxunicode + 1) if unicodedata.combining(chr(code)))
+    return re.compile(f"([{marks}]{{{_MAX_MARKS}}})[{marks}]+")
+
+
+def says_nothing(text: str) -> bool:
+    """Whether nothing of a cleaned text can be seen."""
+    return all(char.isspace() or char in _JOINERS for char in text)
+
+
+def require_text(text: str, *, what: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
+    """The cleaned text.
+
+    Args:
+        text: What was given.
+        what: What it is, for the message; the text itself is never quoted.
+        max_bytes: The most bytes of UTF-8 it may have.
+
+    Raises:
+        InvalidInputError: nothing visible is left, or it is too long.
+    """
+    cleaned = clean_text(text)
+    if says_nothing(cleaned):
+        raise InvalidInputError(f"{what} is empty; give some text")
+    size = len(cleaned.encode())
+    if size > max_bytes:
+        raise InvalidInputError(f"{what} has {size} bytes, at most {max_bytes} are allowed; shorten or split it")
+    return cleaned
+
+
+def clean_question(text: str) -> str:
+    """The cleaned beginning of what is looked for; empty where nothing of it can be seen."""
+    cleaned = clip_text(clean_text(text[:_READ_CHARS]), MAX_QUESTION_CHARS)
+    return "" if says_nothing(cleaned) else cleaned
+
+
+def clip_text(text: str, max_chars: int) -> str:
+    """The text itself when it fits, else its beginning, ended by an ellipsis, at a word end where one is near."""
+    if len(text) <= max_chars:
+        return text
+    if max_chars < 1:
+        return ""
+    head = text[: max_chars - 1]
+    space = head.rfind(" ")
+    # a word end in the last fifth costs little; farther back, cutting the word loses less
+    if not text[max_chars - 1].isspace() and space >= max_chars * 4 // 5:
+        head = head[:space]
+    return head.rstrip() + "…"
+
+
+def strip_recalled(text: str) -> str:
+    """The text without what a recall put into it, so that a memory is never formed again from itself.
+
+    Every `<MemoryContext ...>...</MemoryContext>` goes, nested ones included; an unclosed one goes to the end.
+    """
+    kept: list[str] = []
+    depth = 0
+    position = 0
+    for tag in _RECALLED_TAG.finditer(text):
+        if depth == 0:
+            kept.append(text[position : tag.start()])
+        if tag.group(1):
+            depth = max(0, depth - 1)
+        elif not tag.group().endswith("/>"):
+            depth += 1
+        position = tag.end()
+    if not position:
+        return text
+    if depth == 0:
+        kept.append(text[position:])
+    # a blank in the gap, so that what stood around a block cannot become a tag itself
+    return " ".join(kept).strip()
+
+
+def count_tokens(text: str) -> int:
+    """Estimated tokens of a text: its characters divided by four, rounded up."""
+    return -(-len(text) // CHARS_PER_TOKEN)
+
+
+def fit(items: Sequence[Item], *, tokens: Callable[[Item], int], budget: int) -> list[Item]:
+    """The items that fit, in rank order: one that is too long is passed over, and smaller ones may still follow."""
+    chosen: list[Item] = []
+    left = budget
+    for item in items:
+        size = tokens(item)
+        if size <= left:
+            chosen.append(item)
+            left -= size
+    return chosen
+
+
+def search_text(dated: datetime, subject: str, content: str) -> str:
+    """`[8 May 2026] Subject: content`: the bare sentence is never indexed, since date and subject are asked for.
+
+    The subject stands in front even where the content begins with it; that measures better.
+    """
+    prefix = f"[{written_date(dated.day, dated.month, dated.year)}]"
+    return f"{prefix} {subject}: {content}" if subject else f"{prefix} {content}"
+
+
+def pieces(text: str) -> list[str]:
+    """The text in pieces of at most 1,000 characters, cut at paragraphs, else sentences, else words.
+
+    No piece is empty, and together they hold every word; only a word longer than a piece is cut itself.
+    """
+    found: list[str] = []
+    start = 0
+    while start < len(text):
+        if text[start].isspace():
+            start += 1
+            continue
+        window = text[start : start + MAX_PIECE_CHARS + 1]
+        length = len(window) if len(window) <= MAX_PIECE_CHARS else _cut(window)
+        found.append(text[start : start + length].rstrip())
+        start += length
+    return found
+
+
+def _cut(window: str) -> int:
+    """Where to end a piece; the window holds one character more than it may have."""
+    paragraph = window.rfind("\n\n")
+    if paragraph >= _LEAST_PIECE_CHARS:
+        return paragraph
+    ends = [end for end in sentence_ends(window) if _LEAST_PIECE_CHARS <= end <= MAX_PIECE_CHARS]
+    blanks = [place for place, char in enumerate(window) if char.isspace()]
+    return (ends or blanks or [MAX_PIECE_CHARS])[-1]
+
+
+def display_name(author: str) -> str:
+    """`Mara` for `mara`, `Mara Lopes` for `mara.lopes`, `User 3f2a9c1e` for an opaque id; all else as it is."""
+    if author.islower() and _PLAIN_ID.fullmatch(author):
+        return " ".join(part[0].upper() + part[1:] for part in re.split(r"[._-]", author))
+    digits = sum(char.isdigit() for char in author)
+    is_made = len(author) >= _OPAQUE_CHARS and 2 * digits >= len(author) and " " not in author
+    return f"User {author[:_SHOWN_CHARS]}" if is_made or _OPAQUE.fullmatch(author) else author

@@ -1,0 +1,130 @@
+"""The steps that read a conversation: facts; reflections and one episode; or observations, in a single call."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, Field
+
+from mnemic.prompts.conversation import Line, as_data, render_lines, single_line
+from mnemic.prompts.loader import Step, StepOutput, load_prompt
+from mnemic.state.identity import Scope
+
+
+class StandingText(NamedTuple):
+    """What one scope already holds in context."""
+
+    scope: Scope
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractionInput:
+    """What these steps are given; the prompt of each names what it shows of it."""
+
+    lines: tuple[Line, ...]
+    #: Display name of the group the conversation belongs to, if any.
+    group: str | None
+    #: The scope's own guidance to the extractor; may be empty.
+    guidance: str
+    #: Categories to choose from.
+    categories: tuple[str, ...]
+    #: The most facts or observations.
+    limit: int
+    #: What reflections and observations need not repeat.
+    standing: tuple[StandingText, ...] = ()
+    #: Contents of the facts this run has just decided on.
+    new_facts: tuple[str, ...] = ()
+
+    def variables(self) -> dict[str, str]:
+        """The values of the prompts' slots, escaped."""
+        standing = (
+            f"<{part.scope}>\n{as_data(part.name)}:\n{as_data(part.text)}\n</{part.scope}>" for part in self.standing
+        )
+        return {
+            "conversation": render_lines(self.lines),
+            "group": as_data(self.group or "(none)"),
+            "guidance": as_data(self.guidance or "(none)"),
+            "limit": str(self.limit),
+            "standing": "\n".join(standing) or "(nothing yet)",
+            "new_facts": "\n".join(f"- {single_line(fact)}" for fact in self.new_facts) or "(none)",
+        }
+
+
+class FactDraft(StepOutput):
+    """One fact as a model or a rule proposes it."""
+
+    content: str = Field(description="one self-contained sentence in the third person, at most 30 words")
+    subject: str = Field(description="the name of who or what it is about")
+    scope: Literal["user", "group", "agent"]
+    category: str
+    importance: int = Field(description="1 trivial to 5 vital")
+    private: bool
+    provenance: Literal["asserted", "inferred"]
+    messages: list[int] = Field(description="numbers of the messages it comes from")
+
+
+class ExtractFactsOutput(StepOutput):
+    """All facts of the conversation."""
+
+    facts: list[FactDraft]
+    nothing_else: bool = Field(description="whether the other messages hold nothing")
+
+
+class ReflectionDraft(StepOutput):
+    """One reflection as a model or a rule proposes it."""
+
+    content: str = Field(description="one self-contained sentence in the third person, at most 35 words")
+    category: str
+    importance: int = Field(description="1 trivial to 5 vital")
+    private: bool
+    messages: list[int] = Field(description="numbers of the messages it rests on")
+
+
+class ExtractReflectionsOutput(StepOutput):
+    """Reflections by scope, the widest first, and at most one episode."""
+
+    agent: list[ReflectionDraft]
+    group: list[ReflectionDraft]
+    user: list[ReflectionDraft]
+    session: list[ReflectionDraft]
+    episode: str = Field(description="1-2 sentences in the past tense; may be empty")
+    nothing_else: bool = Field(description="whether the other messages hold nothing")
+
+
+class ObservationDraft(ReflectionDraft):
+    """One observation as a model or a rule proposes it."""
+
+    content: str = Field(description="a self-contained text in the third person, at most 50 words")
+    scope: Literal["user", "group", "agent"]
+
+
+class ExtractObservationsOutput(StepOutput):
+    """All observations of the conversation."""
+
+    observations: list[ObservationDraft]
+    nothing_else: bool = Field(description="whether the other messages hold nothing")
+
+
+EXTRACT_FACTS = Step[ExtractionInput, ExtractFactsOutput](load_prompt("extract_facts"), ExtractFactsOutput, "fast")
+EXTRACT_REFLECTIONS = Step[ExtractionInput, ExtractReflectionsOutput](
+    load_prompt("extract_reflections"), ExtractReflectionsOutput, "slow"
+)
+EXTRACT_OBSERVATIONS = Step[ExtractionInput, ExtractObservationsOutput](
+    load_prompt("extract_observations"), ExtractObservationsOutput, "fast"
+)
+
+
+@cache  # 2 ms, a sixth of a formation's own work
+def offering(output: type[BaseModel], categories: tuple[str, ...]) -> dict[str, Any]:
+    """An output's schema in which every `category` is one of these; always the same object.
+
+    The model is held to them by its provider; an answer that names another one all the same is no broken answer, for
+    the rest of it can be used: see `policy.categories.Categories.stored_as`.
+    """
+    schema = output.model_json_schema()
+    for part in schema["$defs"].values():
+        if category := part.get("properties", {}).get("category"):
+            category["enum"] = list(categories)
+    return schema

@@ -1,0 +1,187 @@
+"""Refinement: a long ledger cut into batches, which memories a text loses, how much may go, where a merge belongs."""
+
+import string
+from collections import Counter
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mnemic.policy.categories import load_categories
+from mnemic.policy.refinement import (
+    LEAST_KEPT,
+    batches,
+    least_kept,
+    lost_memories,
+    merged_category,
+    protectable,
+    removable,
+)
+from mnemic.state.refinement import LedgerEntry
+from tests.support.ledgers import entry, ledger, tokens_of
+
+TEXTS = st.text(alphabet=string.ascii_letters + string.digits + " .,'äßł東京あก", max_size=60)
+COUNTS = st.integers(0, 10_000)
+PERCENTS = st.integers(1, 100)
+CATEGORIES = load_categories()
+NAMES = st.sampled_from(sorted(CATEGORIES.rag_lengths))
+WORDS = ("kayak", "fjord", "violin", "bow", "deadline", "release", "garden", "tulip", "the", "of", "Ølen", "日本")
+ENTRIES = st.lists(
+    st.tuples(st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join), st.sampled_from(["ana", "bo", None])),
+    max_size=40,
+).map(lambda rows: tuple(entry(place, text, subject_user_id=who) for place, (text, who) in enumerate(rows, start=1)))
+
+
+# -- batches
+
+
+def handles(found: list[tuple[LedgerEntry, ...]]) -> list[list[int]]:
+    return [[entry.handle for entry in batch] for batch in found]
+
+
+@given(ENTRIES, st.integers(min_value=0, max_value=200))
+def test_every_entry_stands_in_one_batch_and_no_batch_is_too_long(
+    entries: tuple[LedgerEntry, ...], tokens: int
+) -> None:
+    found = batches(entries, tokens=tokens)
+    assert Counter(entry.handle for batch in found for entry in batch) == Counter(entry.handle for entry in entries)
+    assert all(found)
+    assert all(tokens_of(batch) <= tokens or len(batch) == 1 for batch in found)
+    assert all(batch == sorted(batch) for batch in handles(found))
+    assert batches(entries, tokens=tokens) == found
+
+
+def test_what_fits_is_one_batch_and_what_is_longer_stands_alone() -> None:
+    entries = ledger("a", "b", "c")
+    assert batches(entries, tokens=3) == [entries]
+    assert handles(batches(ledger("short", "long " * 100, "short too"), tokens=20)) == [[1, 3], [2]]
+
+
+def test_similar_ones_stand_together_of_the_same_person_first() -> None:
+    entries = ledger(
+        "Mara paddles a red kayak on the fjord.",
+        "Mara plays the violin in a quartet.",
+        "Mara bought a second kayak.",
+        "Mara had the violin repaired by Bo.",
+        "Mara crossed the fjord with the kayak.",
+        "Mara tunes the violin before each quartet.",
+    )
+    assert handles(batches(entries, tokens=tokens_of(entries) // 2 + 2)) == [[1, 3, 5], [2, 4, 6]]
+    entries = (
+        entry(1, "The kayak is red.", subject_user_id="ana"),
+        entry(2, "The kayak is red!", subject_user_id="bo"),
+        entry(3, "A violin teacher.", subject_user_id="ana"),
+        entry(4, "A violin teacher?", subject_user_id="bo"),
+    )
+    assert handles(batches(entries, tokens=10)) == [[1, 3], [2, 4]]
+
+
+# -- what is lost
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["Ana always wants short answers.", "Ana wants answers in English."], "Ana: short English answers."),
+        (["Ana must never be called before nine."], "Never call Ana before nine!"),
+        (["Ana pays 4,100 euros for the berth."], "Berth: 4100"),
+        (["Ana decided on 3 April to sell."], "3 April: decides to sell"),  # other endings of the same words
+        (["安娜喜欢简短的回答", "安娜在波尔图"], "安娜：简短"),
+        (["아나는 짧은 대답을 원한다"], "아나 짧은 대답"),
+        (["It is. And so on."], "Nothing told."),  # of what told nothing, nothing is lost
+        (["😀"], "😀"),
+        (["Ana likes tea.", "Ana loves green tea."], "Ana loves green tea."),  # which the other says in more detail
+    ],
+)
+def test_a_denser_text_keeps_what_it_says(old: list[str], new: str) -> None:
+    assert not any(lost_memories(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["Ana always wants short answers.", "Ana wants answers in English."], "Fine."),
+        (["Ana must never be called before nine."], "I am to be kind and helpful to everyone."),
+        (["安娜喜欢简短的回答"], "好"),
+        (["😀", "It is.", "Ana pays for the berth."], ""),  # what tells nothing is deleted all the same
+    ],
+)
+def test_a_text_about_something_else_loses_it(old: list[str], new: str) -> None:
+    assert all(lost_memories(old, new))
+
+
+@given(st.lists(TEXTS.filter(bool), min_size=1, max_size=5))
+@example(["and the of"])
+@example(["1"])
+def test_nothing_is_lost_by_saying_it_all(old: list[str]) -> None:
+    assert not any(lost_memories(old, " ".join(old)))
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4), TEXTS, TEXTS)
+def test_saying_more_never_loses_more_and_neither_order_nor_case_matter(old: list[str], new: str, more: str) -> None:
+    before = lost_memories(old, new)
+    assert all(was or not now for was, now in zip(before, lost_memories(old, f"{new} {more}"), strict=True))
+    assert before == lost_memories(old[::-1], new)[::-1] == lost_memories([text.swapcase() for text in old], new)
+
+
+@given(st.lists(st.sampled_from(string.ascii_lowercase), min_size=1, unique=True).map(sorted), st.data())
+def test_the_share_of_the_words_decides(letters: list[str], data: st.DataObject) -> None:
+    words = [letter * 4 for letter in letters]  # none of them a word of the language
+    kept = data.draw(st.integers(0, len(words)))
+
+    assert lost_memories([" ".join(words)], " ".join(words[:kept])) == [3 * kept < len(words)]
+
+
+@pytest.mark.parametrize(("memories", "share"), [(1, 1 / 3), (2, 1 / 4), (8, 1 / 10), (50, LEAST_KEPT)])
+def test_many_memories_may_become_a_law_and_one_stays_what_it_is(memories: int, share: float) -> None:
+    assert least_kept(memories) == share
+
+
+def test_whom_they_are_about_is_not_what_they_say() -> None:
+    assert lost_memories(["Ana fears dogs.", "Ana sells boats."], "Ana.", about=["Ana", "Ana"]) == [True, True]
+    assert lost_memories(["Ana."], "Ana!", about=["Ana"]) == [False]
+
+
+def test_a_long_text_or_a_shared_word_does_not_stand_in_for_short_ones() -> None:
+    long = "Ana mends sails, paints boats, repairs engines, sells anchors, teaches knots and rents canoes near Bergen."
+    old = ["Ana is allergic to peanuts.", long, "Ana promised to call her mother."]
+    assert lost_memories(old, long, about=["Ana"]) == [True, False, True]
+    assert lost_memories(old, f"{long} Allergic to peanuts.", about=["Ana"]) == [False, False, True]
+
+    nouns = ("quiet", "tables", "maps", "quotes", "hedges", "figures", "nouns", "verbs", "outlines, summaries")
+    assert all(lost_memories([f"Ana wants {noun}." for noun in nouns], "Ana wants.", about=["Ana"]))
+
+
+# -- how much, and where it belongs
+
+
+@given(PERCENTS, COUNTS)
+def test_the_share_that_may_go_is_rounded_up_and_the_share_that_is_protected_down(percent: int, count: int) -> None:
+    most = removable(percent, count)
+    assert percent * count / 100 <= most < percent * count / 100 + 1
+    assert protectable(percent, count) <= percent * count / 100 < protectable(percent, count) + 1
+
+
+def readers(name: str) -> int:
+    return sum(name in allowlist.categories for allowlist in CATEGORIES.allowlists.values())
+
+
+@given(st.lists(NAMES, min_size=1, max_size=6))
+def test_a_merge_is_read_by_no_more_roles_than_any_of_the_merged(names: list[str]) -> None:
+    merged = merged_category(names, CATEGORIES)
+
+    assert merged in names
+    assert readers(merged) == min(map(readers, names))
+
+
+@pytest.mark.parametrize(
+    ("names", "merged"),
+    [
+        (["knowledge", "profile", "knowledge"], "profile"),
+        (["tasks", "tasks", "goals"], "goals"),
+        (["profile", "relationships", "relationships"], "relationships"),
+        (["profile", "a_category_of_yesterday"], "a_category_of_yesterday"),  # which nobody reads any more
+    ],
+)
+def test_the_category_of_a_merge(names: list[str], merged: str) -> None:
+    assert merged_category(names, CATEGORIES) == merged
