@@ -4,8 +4,8 @@ The library's statements run as they are. What is added is whose threads exist f
 trigger keeps one row for each thread in `supervisor_checkpoints`, in the transaction of its checkpoint.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
@@ -82,7 +82,7 @@ class ThreadSaver(AsyncPostgresSaver):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """A checkpoint by its id, or the thread's latest; None where there is none."""
-        with self._about(config) as inside:
+        async with self._about(config) as inside:
             return await super().aget_tuple(inside)
 
     async def alist(
@@ -94,7 +94,7 @@ class ThreadSaver(AsyncPostgresSaver):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Checkpoints of a thread, or of all the owner's, newest first."""
-        with self._about(config) as inside:
+        async with self._about(config) as inside:
             listed = super().alist(inside if config else None, filter=filter, before=before, limit=limit)
             # all at once: whoever reads them slowly must not keep a connection meanwhile
             found = [item async for item in listed]
@@ -109,7 +109,7 @@ class ThreadSaver(AsyncPostgresSaver):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Saves a checkpoint, its new values and where its thread stands in one transaction."""
-        with self._about(config) as inside:
+        async with self._about(config) as inside:
             saved = await super().aput(inside, checkpoint, metadata, new_versions)
         return _of_thread(saved, str(config["configurable"]["thread_id"]))
 
@@ -122,7 +122,7 @@ class ThreadSaver(AsyncPostgresSaver):
         """
         is_replaced = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         statement = self.UPSERT_CHECKPOINT_WRITES_SQL if is_replaced else self.INSERT_CHECKPOINT_WRITES_SQL
-        with self._about(config) as inside:
+        async with self._about(config) as inside:
             place = inside["configurable"]
             ids = place["thread_id"], place["checkpoint_ns"], place["checkpoint_id"]
             rows = self._dump_writes(*ids, task_id, task_path, writes)
@@ -133,7 +133,7 @@ class ThreadSaver(AsyncPostgresSaver):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What was written to channels that are kept as changes, up to a checkpoint."""
-        with self._about(config) as inside:
+        async with self._about(config) as inside:
             return await super().aget_delta_channel_history(config=inside, channels=channels)
 
     async def adelete_thread(self, thread_id: str) -> None:
@@ -167,8 +167,8 @@ class ThreadSaver(AsyncPostgresSaver):
                 values = {**owner._asdict(), "thread_ids": [str(thread_id) for thread_id in thread_ids]}
                 await cursor.execute(_SQL["delete"], values)
             return
-        prefix = self._owner_of(None).prefix
-        with self._about(None, at_once=True):
+        prefix = (await self._owner(None)).prefix
+        async with self._about(None, at_once=True):
             named = thread_ids if isinstance(thread_ids, str) else [f"{prefix}{thread_id}" for thread_id in thread_ids]
             await super().aprune(named, strategy=strategy)
 
@@ -178,8 +178,11 @@ class ThreadSaver(AsyncPostgresSaver):
             await cursor.execute(_SQL["standings"], owner._asdict())
             return [ThreadStatus(**row) for row in await cursor.fetchall()]
 
-    @contextmanager
-    def _about(self, config: RunnableConfig | None, *, at_once: bool = False) -> Iterator[RunnableConfig]:
+    async def _owner(self, config: RunnableConfig | None) -> ThreadOwner:
+        return self._owner_of(config)
+
+    @asynccontextmanager
+    async def _about(self, config: RunnableConfig | None, *, at_once: bool = False) -> AsyncIterator[RunnableConfig]:
         """While it lasts, the library's cursors see the threads of the config's owner; yields the config inside.
 
         There the thread's id begins with its owner. A call that the library makes of another has such a config already.
@@ -187,7 +190,7 @@ class ThreadSaver(AsyncPostgresSaver):
         if _CALL.get(None):
             yield config or {}
             return
-        prefix = self._owner_of(config).prefix
+        prefix = (await self._owner(config)).prefix
         token = _CALL.set(_Call(prefix, at_once))
         try:
             yield _of_thread(config, f"{prefix}{config['configurable']['thread_id']}") if config else {}
@@ -197,7 +200,7 @@ class ThreadSaver(AsyncPostgresSaver):
     @asynccontextmanager
     async def _own(self) -> AsyncIterator[tuple[AsyncCursor[DictRow], ThreadOwner]]:
         """A transaction in which the owner's threads exist, for what the library has no statement for."""
-        owner = self._owner_of(None)
+        owner = await self._owner(None)
         async with self._database.threads(owner.prefix) as cursor:
             yield cursor, owner
 

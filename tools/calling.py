@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from langchain_core.tools import StructuredTool, ToolException
@@ -27,8 +26,7 @@ _PLAIN_WORDS: Final = {"a valid tuple": "a list", "Extra inputs are not permitte
 Answer = tuple[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Call:
+class Call(NamedTuple):
     """One call by a model."""
 
     resources: Resources
@@ -61,9 +59,9 @@ def make_tool(
     async def call_async(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
             identity = identity_of(runtime, in_turn=True).model_copy(update={"role": role})
-            resources, messages = await provide(), _messages(runtime.state)
-            call = Call(resources=resources, identity=identity, arguments=arguments, messages=messages)
-            return await tool.act(call)
+            state = runtime.state  # where LangGraph's own have the messages; a host's may have none
+            found = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
+            return await tool.act(Call(await provide(), identity, arguments, found or ()))
         except MnemicError as error:
             raise ToolException(_readable(tool.name, error)) from None
 
@@ -83,12 +81,6 @@ def make_tool(
         handle_tool_error=True,
         handle_validation_error=refused_arguments,
     )
-
-
-def _messages(state: Any) -> Sequence[Any]:
-    """Where LangGraph's own states have them, or none."""
-    found = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
-    return found or ()
 
 
 def refused_arguments(error: Exception) -> str:

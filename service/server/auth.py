@@ -24,15 +24,10 @@ _WRITTEN: Final[ContextVar[str | None]] = ContextVar("mnemic_written_agent", def
 UNKNOWN: Final = "no valid token: send `Authorization: Bearer ...`, as `mnemic token` prints"
 
 
-def _key() -> SecretStr | None:
-    try:
-        return Settings().server_key
-    except ConfigurationError as error:
-        raise SystemExit(f"mnemic: {error}") from None  # one line in place of the server's traceback
-
-
-# read at once: a server whose settings do not fit does not start
-KEY: Final = _key()
+try:  # read at once: a server whose settings do not fit does not start
+    KEY: Final = Settings().server_key
+except ConfigurationError as error:
+    raise SystemExit(f"mnemic: {error}") from None  # one line in place of the server's traceback
 
 #: The claims of whose request is being answered; None in a run, in background work and in development.
 CALLER: Final[ContextVar[TokenClaims | None]] = ContextVar("mnemic_caller", default=None)

@@ -1,41 +1,38 @@
 """The checkpointer of LangGraph Server, which asks for threads by their ids alone: whose they are is found out here."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import (
-    BaseCheckpointSaver,
-    ChannelVersions,
-    Checkpoint,
-    CheckpointMetadata,
-    CheckpointTuple,
-)
+from langgraph.checkpoint.base import CheckpointTuple
 
 from mnemic.operations.run.identity import bind_identity
-from mnemic.operations.threads import RUNTIME, owner_of_identity
+from mnemic.operations.threads import RUNTIME, owner_of_identity, owner_of_run
 from mnemic.service.server.auth import CALLER
 from mnemic.state.errors import MissingIdentityError
 from mnemic.state.identity import to_identity
 from mnemic.storage.database import Database
-from mnemic.storage.threads import SERIALIZER, ThreadOwner, ThreadSaver, owners
+from mnemic.storage.threads import ThreadOwner, ThreadSaver, owners
 
 
-class ServerThreads(BaseCheckpointSaver[str]):
+class ServerThreads(ThreadSaver):
     """Threads over the service's own pool, each on behalf of its owner.
 
     In a run that is the run's identity. Everywhere else the server has let the caller at the thread already, and names
-    it by its id; a thread of somebody else than the caller is not there all the same.
+    it by its id; a thread of somebody else than the caller is not there all the same. A checkpoint of a new thread,
+    and of no run of anybody's, is refused with `MissingIdentityError`.
     """
 
     def __init__(self, database: Database) -> None:
-        super().__init__(serde=SERIALIZER)
-        self._database = database
+        super().__init__(database, owner_of_run)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """A checkpoint by its id, or the thread's latest; None where there is none."""
-        owner = await self._owner(config)
-        return await self._saver(owner).aget_tuple(config) if owner else None
+        try:
+            return await super().aget_tuple(config)
+        except MissingIdentityError:
+            return None
 
     async def alist(
         self,
@@ -46,38 +43,9 @@ class ServerThreads(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """The checkpoints of a thread, newest first; of no thread none."""
-        owner = await self._owner(config) if config else None
-        if owner:
-            async for found in self._saver(owner).alist(config, filter=filter, before=before, limit=limit):
+        with suppress(MissingIdentityError):
+            async for found in super().alist(config, filter=filter, before=before, limit=limit):
                 yield found
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """Saves a checkpoint.
-
-        Raises:
-            MissingIdentityError: a new thread, and no run of anybody's.
-        """
-        return await self._saver(await self._known(config)).aput(config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        """Saves what a task wrote after a checkpoint.
-
-        Raises:
-            MissingIdentityError: as `aput`.
-        """
-        await self._saver(await self._known(config)).aput_writes(config, writes, task_id, task_path)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Deletes a thread."""
-        await self.aprune([thread_id], strategy="delete")
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Deletes threads, or all of them but what they need to go on."""
@@ -96,22 +64,18 @@ class ServerThreads(BaseCheckpointSaver[str]):
         for owner in await self._owners(source_thread_id):
             await self._saver(owner).acopy_thread(source_thread_id, target_thread_id)
 
-    async def _known(self, config: RunnableConfig) -> ThreadOwner:
-        owner = await self._owner(config)
-        if owner is None:
-            raise MissingIdentityError("nobody's thread: begin it with a run whose context names agent_id")
-        return owner
-
-    async def _owner(self, config: RunnableConfig) -> ThreadOwner | None:
+    async def _owner(self, config: RunnableConfig | None) -> ThreadOwner:
         """Whose thread it is: the run's identity, else who has moved it last."""
-        configurable: Mapping[str, Any] = config["configurable"]
-        runtime, thread_id = configurable.get(RUNTIME), configurable["thread_id"]
+        configurable: Mapping[str, Any] = (config or {}).get("configurable", {})
+        runtime, thread_id = configurable.get(RUNTIME), configurable.get("thread_id")
         if context := getattr(runtime, "context", None):
             user = runtime.server_info.user if runtime and runtime.server_info else None
             return owner_of_identity(bind_identity(to_identity(context), user, thread_id))
-        if runtime is not None:
-            return None  # a run that is nobody's must not take up somebody's thread for having its id
-        return next(iter(await self._owners(thread_id)), None)
+        # a run that is nobody's must not take up somebody's thread for having its id
+        owner = next(iter(await self._owners(str(thread_id))), None) if runtime is None and thread_id else None
+        if owner is None:
+            raise MissingIdentityError("nobody's thread: begin it with a run whose context names agent_id")
+        return owner
 
     def _saver(self, owner: ThreadOwner) -> ThreadSaver:
         """Costs nothing: it is the pool that is shared."""

@@ -11,13 +11,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mnemic import Administration, Mnemic, PastMemory
+from mnemic import Administration, Mnemic
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import MnemicError
 from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.loopback import LoopbackModel
 from tests.support.played_refinements import refined
-from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, protect, saved, states
+from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, protect, saved
 from tests.support.scripted import turns
 from tests.support.server import Clone, fast_directory
 from tests.support.worlds import identity, remember
@@ -126,38 +126,6 @@ async def test_nothing_that_administration_answers_or_raises_says_what_a_memory_
     assert "UnknownMemoryError" in said
     assert CANARY not in said
     assert CANARY in await told(memory.as_of(ANA, "user:ana", 3))  # the control: the person sees it
-
-
-async def test_an_administrator_acts_on_the_agent_named_alone(
-    administration: Administration, resources: Resources, superuser: psycopg.Connection
-) -> None:
-    await saved(resources.database, "Ana keeps bees.")
-    (op,) = op_ids(superuser)
-    before = everything(superuser)
-    unknown = await told(administration.undo("museum", uuid.UUID(int=1)))
-
-    assert await administration.operations("museum") == []
-    assert await administration.as_of("museum", "user:ana", 0) == []
-    assert (await told(administration.undo("museum", op))) == unknown
-    assert (await administration.restore("museum", "user:ana", 0)).changes == ()
-    assert {name: rows for name, rows in everything(superuser).items() if name != "heads"} == {
-        name: rows for name, rows in before.items() if name != "heads"
-    }
-
-
-async def test_a_shared_key_is_restored_and_looked_at_without_words(
-    administration: Administration, resources: Resources, superuser: psycopg.Connection
-) -> None:
-    (boat,) = await saved(resources.database, "The crew has a boat.", key="group:crew")
-    await forgotten(resources.database, boat)
-    done = await administration.restore("harbor", "group:crew", 1)
-
-    assert states(superuser) == {"The crew has a boat.": "active"}
-    assert [(one.before, one.after) for one in done.changes] == [("soft_deleted", "active")]
-    assert await administration.as_of("harbor", "group:crew", 2) == []
-    (then,) = await administration.as_of("harbor", "group:crew", 2, with_closed=True)
-    assert isinstance(then, PastMemory)
-    assert (then.id, then.kind, then.state, then.protected) == (boat.id, "fact", "soft_deleted", False)
 
 
 async def test_what_was_done_is_told_with_who_did_it(

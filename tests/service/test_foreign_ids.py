@@ -1,7 +1,6 @@
 """Whoever names what belongs to others, at any entrance, learns and changes nothing; what a session's holders share."""
 
 import re
-import uuid
 from typing import get_args
 
 import psycopg
@@ -158,22 +157,6 @@ async def test_a_foreign_scope_key_is_refused_like_one_that_does_not_exist(
     assert asked(model) == []
     now = superuser.execute("select count(*), (select count(*) from mnemic.history) from mnemic.scopes").fetchone()
     assert now == before
-
-
-async def test_a_foreign_memory_id_answers_as_an_unknown_one_does(known: Mnemic) -> None:
-    unknown = await known.history(BO, uuid.uuid4())
-    for one in await known.memories(ANA):
-        if not one.scope_key.startswith("agent:"):
-            assert await known.history(BO, one.id) == unknown == []
-
-
-async def test_who_has_a_session_undoes_its_part_of_a_foreign_operation_alone(known: Mnemic) -> None:
-    guest = identity("bo", session="s-ana")
-    (formation,) = await known.operations(guest)
-    done = await known.undo(guest, formation.op_id)
-
-    assert {one.scope_key for one in done.changes} == {"session:s-ana"}
-    assert {one.content for one in await known.memories(ANA)} == {OWN, SHARED, EVERYONES}
 
 
 async def test_what_others_overrode_and_spent_stays_with_their_agent(known: Mnemic, model: LoopbackModel) -> None:

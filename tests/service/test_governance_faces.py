@@ -1,4 +1,4 @@
-"""Governance as methods of `Mnemic` and `Administration`: each reaches its operation, and says what it cannot use."""
+"""Governance as methods of `Mnemic` and `Administration`: rollback, protection, erasure, a refinement undone."""
 
 import uuid
 from datetime import UTC, datetime, timedelta

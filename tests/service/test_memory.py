@@ -1,4 +1,4 @@
-"""The `Mnemic` object: what an application opens, asks and is refused."""
+"""The `Mnemic` object: what an application opens, asks and is refused; updates; what an agent overrides."""
 
 import asyncio
 from typing import Any
@@ -128,12 +128,6 @@ async def test_what_is_remembered_and_forgotten_is_told_once_each(memory: Mnemic
     assert gone.revision > told.revision
 
 
-async def test_of_many_changes_none_is_left_out(memory: Mnemic) -> None:
-    for number in range(7):
-        await memory.remember(ANA, f"Ana owns boat number {number} of the harbour {number * 11}.", category="projects")
-    assert len((await memory.updates(OWN, 0)).bullets) == 7
-
-
 async def test_nobody_else_is_told_and_no_role_more_than_it_reads(memory: Mnemic) -> None:
     await memory.remember(ANA, BEES, category="interests")
     assert (await memory.updates(identity("bob", session="s1"), 0)).bullets == ()
@@ -163,13 +157,6 @@ async def test_what_was_set_before_stays_until_none_takes_it_back(
     assert own(superuser) == {"recall_limit": 2}
     settings = await memory.agent_settings(ANA)
     assert (settings.recall_limit, settings.rag, settings.persona) == (2, True, None)
-
-
-async def test_what_is_taken_back_is_the_operators_again(clean_db: Clone, model: LoopbackModel) -> None:
-    async with scripted_memory(clean_db, model, persona="You are the pilot.") as memory:
-        await memory.configure_agent(ANA, persona="You are the harbour master.")
-        await memory.configure_agent(ANA, persona=None)
-        assert (await memory.agent_settings(ANA)).persona == "You are the pilot."
 
 
 async def test_two_calls_at_once_lose_neither(memory: Mnemic, superuser: psycopg.Connection) -> None:
@@ -205,12 +192,6 @@ async def test_it_has_to_fit_what_was_set_before(memory: Mnemic, superuser: psyc
         await memory.configure_agent(ANA, refinement_target_tokens=201)
     await memory.configure_agent(ANA, refinement_budget_tokens=150)
     assert own(superuser) == {"refinement_budget_tokens": 150, "refinement_target_tokens": 100}
-
-
-async def test_another_agents_are_its_own(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    await memory.configure_agent(ANA, recall_limit=2)
-    await memory.configure_agent(identity("ana", agent="museum"), rag=False)
-    assert own(superuser) == {"recall_limit": 2}
 
 
 def test_a_target_above_the_budget_is_refused_of_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,10 @@
 """`Mnemic.query`: one search under the role's allowlist, within its budget, in one transaction."""
 
-import random
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mnemic import Mnemic
 from mnemic.operations.recall.query import MESSAGE_CHARS, result_line
@@ -125,23 +122,6 @@ async def test_filters_may_be_a_mapping_or_the_record(memory: Mnemic) -> None:
     assert await memory.query(ANA, QUESTION, filters={"importance_min": 5}) == []
 
 
-async def test_scopes_narrow_to_those_of_the_identity(memory: Mnemic, resources: Resources) -> None:
-    shared = fact("The guild prints the catalogue.", "tasks", key="agent:harbor")
-    await know(resources, ANA, shared)
-    assert ids(await memory.query(ANA, QUESTION, scopes=["agent"])) == {shared.id}
-    assert ids(await memory.query(ANA, QUESTION, scopes=["user"])) == {TASK.id, TONE.id}
-    assert ids(await memory.query(ANA, QUESTION, scopes=["group", "session"])) == set()
-    assert await memory.query(ANA, QUESTION, scopes=[]) == []
-
-
-async def test_each_result_says_how_its_score_came_about(memory: Mnemic) -> None:
-    for one in await memory.query(ANA, QUESTION):
-        why = one.explanation
-        assert why.text is not None
-        assert why.similarity is not None
-        assert one.score == pytest.approx(why.fused + sum(why.boosts.values()))
-
-
 # -- budgets
 
 
@@ -153,41 +133,29 @@ async def kept(resources: Resources, who: Identity, text: str) -> None:
         await inbox.index_messages(scoped, resources.embedder.name, [IndexedText(item_id=said.id, text=QUESTION)])
 
 
-#: Everything that Postgres can store, and more of what makes a line longer or two lines of one.
-TEXT = st.text(
-    st.one_of(
-        st.characters(exclude_categories=["Cs"], exclude_characters="\x00"),
-        st.sampled_from("<>&\"'\n\r\u2028\x85 "),
-    ),
-    min_size=1,
-    max_size=200,
-)
+#: What makes a line longer, markup of it, or two lines of one.
+TEXTS = ("Ana ships it.", '<b>Ana</b> & "Bo"\n\rship it\u2028again. ' * 4, "It\x85is late, says <Ana>. " * 9)
 
 
 def about_the_catalogue(text: str) -> NewMemory:
     return replace(fact(text, "tasks"), search_text=f"{QUESTION} {uuid4().hex}", content=f"{text}{uuid4().hex[:4]}")
 
 
-@pytest.mark.thorough
-@settings(max_examples=25)
-@given(texts=st.lists(TEXT, min_size=1, max_size=5), budget=st.integers(1, 300), is_full=st.booleans())
-async def test_budgets_hold_for_any_memories_and_every_text_is_one_line(
-    resources: Resources, texts: list[str], budget: int, is_full: bool
-) -> None:
-    who = identity("ana", agent=uuid4().hex, session="s1")
-    await know(resources, who, *map(about_the_catalogue, texts))
-    await kept(resources, who, texts[0])
+@pytest.mark.parametrize("budget", [1, 40, 300])
+async def test_budgets_hold_and_every_text_is_one_line(resources: Resources, budget: int) -> None:
+    await know(resources, ANA, *map(about_the_catalogue, TEXTS))
+    await kept(resources, ANA, TEXTS[1])
     memory = Mnemic(resources)
     limits: dict[str, Any] = {"search_type": "text", "top_k": 100, "budget_tokens": budget}
-
-    found = await memory.query(who, QUESTION, **limits)
-    returns = "full" if is_full else "bullets"
-    answer = rows(await asked(memory.tools(), who, query=QUESTION, returns=returns, **limits))
-    lines = [result_line(one, MemoryQuery(query=QUESTION, returns="full")) for one in found]
-    for shown in (lines, [row["text"] for row in answer]):
-        assert sum(map(count_tokens, shown)) <= budget
-        assert all(len(line.splitlines()) == 1 for line in shown)
-        assert not any(mark in line for line in shown for mark in "<>")
+    found = await memory.query(ANA, QUESTION, **limits)
+    shown = [[result_line(one, MemoryQuery(query=QUESTION, returns="full")) for one in found]]
+    for returns in ("bullets", "full"):
+        answer = await asked(memory.tools(), ANA, query=QUESTION, returns=returns, **limits)
+        shown.append([row["text"] for row in rows(answer)])
+    for lines in shown:
+        assert sum(map(count_tokens, lines)) <= budget
+        assert (len(lines) > 0) == (budget > 1)
+        assert all(len(line.splitlines()) == 1 and not {*"<>"} & {*line} for line in lines)
 
 
 async def test_a_fit_that_lets_everything_pass_breaks_the_budget(
@@ -197,23 +165,6 @@ async def test_a_fit_that_lets_everything_pass_breaks_the_budget(
     monkeypatch.setattr("mnemic.operations.recall.query.fit", lambda items, **_: items)
     answer = rows(await asked(memory.tools(), ANA, query=QUESTION, budget_tokens=1))
     assert sum(count_tokens(row["text"]) for row in answer) > 1
-
-
-@pytest.mark.parametrize("seed", range(3))
-async def test_a_budget_is_filled_as_far_as_whole_lines_go_best_first(resources: Resources, seed: int) -> None:
-    dice = random.Random(seed)
-    await know(resources, ANA, *[about_the_catalogue("lamp " * dice.randint(1, 60)) for _ in range(12)])
-    memory = Mnemic(resources)
-    request = MemoryQuery(query=QUESTION, returns="full")
-    ranked = await memory.query(ANA, QUESTION, search_type="text", top_k=100)
-    for budget in (20, 50, 120, 400, 8192):
-        left, due = budget, []
-        for one in ranked:
-            if (size := count_tokens(result_line(one, request))) <= left:
-                due.append(one.item_id)
-                left -= size
-        got = await memory.query(ANA, QUESTION, search_type="text", top_k=100, budget_tokens=budget)
-        assert [one.item_id for one in got] == due
 
 
 def test_a_bullet_of_a_long_message_is_cut_and_nothing_else_is() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -17,9 +16,8 @@ from mnemic.state.errors import (
     MnemicError,
     RollbackConflictError,
     RollbackStoppedError,
-    UnknownOperationError,
 )
-from mnemic.state.governance import Operation, Rollback, RollbackOptions
+from mnemic.state.governance import Operation, Rollback
 from mnemic.state.records import NewMemory
 from mnemic.storage import history
 from mnemic.storage.database import Database
@@ -107,30 +105,6 @@ async def test_one_of_many_memories_is_one_operation_that_is_undone_as_one(
     assert (len(back.changes), counted(superuser)) == (MANY, {"active": MANY})
     assert len(await operations(actor)) == 3
     assert_chain_is_whole(superuser, "harbor")
-
-
-async def test_what_fits_one_step_is_one_operation(person: Actor, db: Database, superuser: psycopg.Connection) -> None:
-    await saved(db, *TEXTS[:STEP])
-    await undo(person, op_ids(superuser)[0])
-    assert len(op_ids(superuser)) == 2
-    ((meta,),) = superuser.execute("select distinct meta from mnemic.history where reason = 'undo'").fetchall()
-    assert not {"rollback", "left"} & set(meta)
-
-
-@pytest.mark.thorough
-async def test_as_many_operations_as_a_long_session_has_are_undone_as_one(
-    person: Actor, db: Database, superuser: psycopg.Connection
-) -> None:
-    began = datetime.now(UTC)
-    for text in TEXTS:
-        await saved(db, text)
-    done = await rollback.undo_session(person, "s1", began, RollbackOptions())
-    assert counted(superuser) == {"soft_deleted": MANY}
-    ((longest,),) = superuser.execute("select max(length(meta::text)) from mnemic.history").fetchall()
-    assert longest < 500  # in every row: as long as there are operations, it would grow with their square
-    assert done.op_id
-    await undo(person, done.op_id)
-    assert counted(superuser) == {"active": MANY}
 
 
 # -- what happens between the steps
@@ -269,16 +243,6 @@ async def test_what_changes_before_the_first_step_is_planned_anew(
         await undo(person, op_ids(superuser)[0])
     assert len(refused.value.rollback.later) == 1
     assert counted(superuser) == {"soft_deleted": 1, "active": MANY - 1}
-
-
-@pytest.mark.usefixtures("letters")
-async def test_a_step_of_somebody_elses_rollback_is_an_unknown_operation(
-    person: Actor, db: Database, superuser: psycopg.Connection
-) -> None:
-    await undo(person, op_ids(superuser)[0])
-    for step in op_ids(superuser)[1:]:
-        with pytest.raises(UnknownOperationError):
-            await undo(Actor.person(db, BO), step)
 
 
 @pytest.mark.thorough

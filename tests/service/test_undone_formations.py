@@ -150,7 +150,7 @@ async def test_words_that_were_not_kept_do_not_come_back(
     assert OSLO in [one.content for one in await memory.query(identity("ana"), "Oslo")]
 
 
-# -- the history of a memory leads to what it was merged into, and of that one to what was merged.
+# -- the history of a memory leads to what it was merged into, and of that one to what was merged
 
 
 #: A policy of memories as it was before there were categories.
@@ -193,14 +193,6 @@ async def test_a_merge_that_was_undone_is_told_no_more_and_one_done_again_with_i
     again = newest(superuser, "Ana wants short answers in English.")
     told = [into for _, _, into in merges(await memory.history(ANA, parts[0])) if into]
     assert told == [again]
-
-
-async def test_nobody_else_is_told_of_either(
-    memory: Mnemic, merged: tuple[list[UUID], UUID], superuser: psycopg.Connection
-) -> None:
-    for one in (newest(superuser, BOTH), *merged[0]):
-        for stranger in (identity("bo"), identity("ana", agent="museum")):
-            assert await memory.history(stranger, one) == []
 
 
 async def of_two_categories(db: Database) -> NewMemory:

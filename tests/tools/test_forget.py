@@ -18,7 +18,6 @@ from tests.support.chain import assert_chain_is_whole
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import DECISIONS, FACTS, contents, decisions, fact, facts, say, scripted_memory, turns
 from tests.support.server import Clone
-from tests.support.statements import recorded_statements
 from tests.support.tool_calls import call
 from tests.support.worlds import identity, operate
 from tests.support.worlds import memory as new_memory
@@ -310,12 +309,3 @@ async def test_what_was_forgotten_yesterday_does_not_count(
             superuser.execute("update mnemic.history set ts = ts - interval '1 day'")
 
         assert await memory.forget(ANA, second) is True
-
-
-async def test_it_costs_a_handful_of_statements(memory: Mnemic, clean_db: Clone) -> None:
-    memory_id = await place(memory, ANA, "user:ana")
-    with recorded_statements(clean_db) as sent:
-        await memory.forget(ANA, memory_id)
-
-    # begin with the scope, operation, the memory, its sources of any category, how many today, its end, commit
-    assert len(sent) == 7, sent

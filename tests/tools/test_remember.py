@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from langchain_core.messages import HumanMessage
 
 from mnemic.policy.formation.sharing import gives_orders
 from mnemic.prompts.tools import forget_answer, remember_answer
@@ -187,12 +186,6 @@ async def test_a_twin_in_a_category_that_the_role_may_not_read_has_no_id_for_it(
     assert near.near == ()
 
 
-async def test_another_users_twin_is_none_of_its_business(memory: Mnemic) -> None:
-    await memory.remember(identity("bo", session="s2"), BEES, category="interests")
-
-    assert not (await memory.remember(ANA, BEES, category="interests")).known
-
-
 async def test_without_a_user_there_is_nobody_to_remember_it_for(memory: Mnemic) -> None:
     with pytest.raises(InvalidInputError, match="user_id"):
         await memory.remember(identity(None, session="s1"), BEES, category="interests")
@@ -264,15 +257,6 @@ async def test_a_mistake_of_the_model_is_answered_with_what_to_do(
     assert "bees" not in str(answer.content)
 
 
-async def test_what_the_tool_shows_of_near_memories_is_not_formed_again(memory: Mnemic) -> None:
-    await memory.remember(ANA, "Ana lives in Oslo with two cats.", category="profile")
-    answer = await call(memory, ANA, "remember", content="Ana lives in Bergen with two cats.", category="profile")
-
-    assert "Ana lives in Oslo" in str(answer.content)
-    observed = await memory.observe(ANA, [HumanMessage("I moved."), answer])
-    assert observed.accepted == 1
-
-
 @pytest.mark.parametrize("scope", ["user", "group", "agent"])
 def test_no_answer_reads_like_an_order_that_would_keep_a_conversation_from_being_shared(scope: ExplicitScope) -> None:
     new = Remembered(id=uuid.uuid4(), scope_key="user:ana")
@@ -309,14 +293,6 @@ async def test_no_connection_is_held_while_the_embedder_answers(memory: Mnemic, 
     await memory.remember(ANA, BEES, category="interests")
 
     assert held == [0]
-
-
-async def test_the_operation_costs_a_handful_of_statements(memory: Mnemic, statements: Any) -> None:
-    with statements(memory.resources.database) as sent:
-        await memory.remember(ANA, BEES, category="interests")
-
-    # begin with the scope, operation, agent, its settings, near, insert, touch, commit
-    assert len(sent) == 8, sent
 
 
 # -- procedures

@@ -80,23 +80,26 @@ async def streamed(client: LangGraphClient, thread: str, run: str) -> list[tuple
     return parts + [(part.event, part.data) async for part in await client.threads.join_stream(thread)]
 
 
-async def test_a_thread_with_another_agent_is_answered_as_one_that_is_not_there(ana: Clients) -> None:
-    thread = await talk(ana.free, **PILOT)
+@pytest.mark.parametrize("stranger", ["guide", "bea"])
+async def test_a_foreign_thread_is_answered_as_one_that_is_not_there(ana: Clients, stranger: str) -> None:
+    """Another user's, and the same user's with another agent."""
+    thread, client = await talk(ana.free, **PILOT), getattr(ana, stranger)
     run, before = await run_of(ana.free, thread), await ana.free.threads.get_state(thread)
     checkpoint = str(before["checkpoint"]["checkpoint_id"])
-    foreign = {name: await refusal(made) for name, made in requests_about(ana.guide, thread, run, checkpoint).items()}
-    nowhere = requests_about(ana.guide, str(uuid.uuid4()), str(uuid.uuid4()), checkpoint)
+    foreign = {name: await refusal(made) for name, made in requests_about(client, thread, run, checkpoint).items()}
+    nowhere = requests_about(client, str(uuid.uuid4()), str(uuid.uuid4()), checkpoint)
     assert foreign == {name: await refusal(made) for name, made in nowhere.items()}
     # to copy what is not there is a conflict to the server
     assert {name: status for name, status in foreign.items() if status != 404} == {"copy": 409}
-    assert {(event, data["error"]) for event, data in await streamed(ana.guide, thread, run)} == {
+    assert {(event, data["error"]) for event, data in await streamed(client, thread, run)} == {
         ("error", "HTTPException")
     }
     for asked in ({}, {"metadata": {"owner": "ana"}}, {"metadata": PILOT}):
-        assert thread not in await ids(ana.guide, **asked)
-    assert await refusal(ana.guide.threads.create(thread_id=thread, if_exists="do_nothing")) == 409
+        assert thread not in await ids(client, **asked)
+    assert await refusal(client.threads.create(thread_id=thread, if_exists="do_nothing")) == 409
     assert await ana.free.threads.get_state(thread) == before
     assert await run_of(ana.free, thread) == run
+    assert thread in await ids(ana.free)
 
 
 @pytest.mark.thorough
@@ -168,14 +171,6 @@ async def test_whose_agents_a_thread_is_does_not_change(ana: Clients) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_kept_run_without_a_thread_is_its_agents(ana: Clients) -> None:
-    before = await ids(ana.free)
-    await turn(ana.free, None, "Keep this.", context=PILOT, on_completion="keep")
-    (kept,) = await ids(ana.free) - before
-    assert (kept in await ids(ana.pilot), kept in await ids(ana.guide)) == (True, False)
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["context", "config", "assistant", "assistant of a config"])
 async def test_another_agents_run_is_refused_wherever_it_is_named(ana: Clients, served: Served, place: str) -> None:
     asked: Any = {"context": PILOT} if place in ("context", "assistant") else {"config": {"configurable": PILOT}}
@@ -202,10 +197,15 @@ async def test_a_run_that_names_no_agent_is_told_so_before_it_is_made(ana: Clien
 
 
 @pytest.mark.thorough
-async def test_assistants_of_a_bound_token_are_changed_by_tokens_of_their_agent(ana: Clients) -> None:
+async def test_assistants_are_read_by_all_and_changed_by_tokens_of_who_made_them(
+    ana: Clients,
+) -> None:
     mine = (await ana.guide.assistants.create("supervisor", context=GUIDE))["assistant_id"]
-    free = (await ana.free.assistants.create("supervisor", context=PILOT))["assistant_id"]
-    for assistant, client in ((mine, ana.pilot), (mine, ana.bea), (free, ana.guide)):
+    free = (await ana.free.assistants.create("supervisor", context=PILOT, metadata={"owner": "bea"}))["assistant_id"]
+    assert (await ana.bea.assistants.get(free))["context"] == PILOT
+    (system,) = await ana.bea.assistants.search(graph_id="recall", metadata={"created_by": "system"})
+    assert await refusal(ana.bea.assistants.update(system["assistant_id"], name="mine")) == 404
+    for assistant, client in ((mine, ana.pilot), (mine, ana.bea), (free, ana.guide), (free, ana.bea)):
         assert await refusal(client.assistants.update(assistant, name="theirs")) == 404
         assert await refusal(client.assistants.set_latest(assistant, 1)) == 404
         assert await refusal(client.assistants.delete(assistant, delete_threads=True)) == 404
@@ -215,9 +215,12 @@ async def test_assistants_of_a_bound_token_are_changed_by_tokens_of_their_agent(
         await client.assistants.update(mine, name="still mine")
 
 
-async def test_crons_are_closed_to_tokens_that_name_their_agents(ana: Clients) -> None:
+async def test_crons_are_their_owners_and_closed_to_tokens_that_name_their_agents(ana: Clients) -> None:
     schedule: Any = {"schedule": "0 4 1 1 *", "input": said("Happy new year."), "context": PILOT}
     cron: Any = await ana.free.crons.create("supervisor", **schedule)
+    assert cron["cron_id"] in [found["cron_id"] for found in await ana.free.crons.search()]
+    assert await ana.bea.crons.search() == []
+    assert await refusal(ana.bea.crons.delete(cron["cron_id"])) == 404
     thread = await talk(ana.free)
     for client in (ana.guide, ana.pilot, ana.both):
         assert await refusal(client.crons.search()) == 403
