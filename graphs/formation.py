@@ -45,7 +45,7 @@ def build_formation(provide: Provider, consolidation: ConsolidationGraph) -> For
     builder.add_node("extract_reflections", held(extract_reflections))
     builder.add_node("extract_observations", held(extract_observations))
     builder.add_node("save", held(save))
-    builder.add_node("consolidate", consolidate(consolidation))
+    builder.add_node("consolidate", partial(consolidate, graph=consolidation))
     builder.add_edge(START, "gate")
     builder.add_conditional_edges("gate", _after_gate, ["extract_facts", "extract_observations", END])
     builder.add_conditional_edges("extract_facts", _after_facts, ["find_similar", "extract_reflections"])

@@ -7,9 +7,10 @@ from uuid import UUID, uuid4
 from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
-from mnemic.operations.run.graph import give_back, holder_of, metered, release_lease_on_error
 from mnemic.operations.run.identity import identity_of, require_own_scope
+from mnemic.operations.run.leases import give_back, holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
+from mnemic.operations.usage import metered
 from mnemic.policy.text.details import kept_share, missing_details
 from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, display_name, search_text
 from mnemic.policy.text.writing import is_degenerate

@@ -10,9 +10,10 @@ from langgraph.runtime import Runtime
 from mnemic.models.tool_calls import run_turn
 from mnemic.operations.refinement.edits import finish
 from mnemic.operations.refinement.session import RefinementSession, first_batches, open_session, plan
-from mnemic.operations.run.graph import holder_of, metered, release_lease_on_error
 from mnemic.operations.run.identity import identity_of
+from mnemic.operations.run.leases import holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
+from mnemic.operations.usage import metered
 from mnemic.policy.text.shape import display_name
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.refinement_tools import COMPLETING

@@ -5,12 +5,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
-
-from langgraph.pregel import Pregel
 
 from mnemic.operations.messages.incoming import HostMessage, last_question, to_messages
-from mnemic.operations.run.graph import run_graph
+from mnemic.operations.run.graph import AnyGraph, run_graph
 from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import InvalidInputError, MnemicError
@@ -20,8 +17,6 @@ from mnemic.state.records import Message, Observed
 from mnemic.state.supervisor import MemoryState
 from mnemic.storage import inbox, revisions
 from mnemic.storage.transaction import ScopedTransaction
-
-RecallGraph = Pregel[Any, Identity, Any, Any]
 
 _LOG = logging.getLogger("mnemic")
 
@@ -41,7 +36,7 @@ class RecallOptions:
         return identity.model_copy(update={"role": self.role}) if self.role else identity
 
 
-async def recall(graph: RecallGraph, identity: Identity, question: str, options: RecallOptions) -> RecallOutput:
+async def recall(graph: AnyGraph, identity: Identity, question: str, options: RecallOptions) -> RecallOutput:
     """One run of the recall graph."""
     given = {"question": question, "search": options.search, "budget_tokens": options.budget_tokens}
     recalled: RecallOutput = await run_graph(graph, given, options.in_role(identity))
@@ -49,7 +44,7 @@ async def recall(graph: RecallGraph, identity: Identity, question: str, options:
 
 
 async def recall_turn(
-    graph: RecallGraph, identity: Identity, messages: Sequence[HostMessage], options: RecallOptions | None = None
+    graph: AnyGraph, identity: Identity, messages: Sequence[HostMessage], options: RecallOptions | None = None
 ) -> MemoryState:
     """What memory says to the turn that answers the last message of a user.
 

@@ -8,8 +8,8 @@ from langgraph.runtime import Runtime
 
 from mnemic.operations.formation.selection import writes_left
 from mnemic.operations.messages.transcript import only_speaks
-from mnemic.operations.run.graph import formation_lease, holder_of, release_lease_on_error
 from mnemic.operations.run.identity import identity_of
+from mnemic.operations.run.leases import formation_lease, holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.triggers import (
     facts_of_batch,

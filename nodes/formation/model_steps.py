@@ -16,9 +16,9 @@ from mnemic.operations.formation.decisions import apply_decisions, compare_facts
 from mnemic.operations.formation.drafts import Drafts, ScopeResolver, crowded_out, foreign_tokens
 from mnemic.operations.formation.selection import most_important
 from mnemic.operations.messages.transcript import group_name, numbered, only_speaks, speakers
-from mnemic.operations.run.graph import metered
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
+from mnemic.operations.usage import metered
 from mnemic.policy.text.shape import display_name
 from mnemic.prompts.decide import DECIDE, DecideInput, ShownFact
 from mnemic.prompts.extraction import (

@@ -4,22 +4,21 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 from langgraph.runtime import Runtime
-from typing_extensions import TypedDict
 
 from mnemic.operations.formation.drafts import accounted, crowded_out
-from mnemic.operations.formation.form import ConsolidationGraph
 from mnemic.operations.formation.selection import further_sources, quota_scope_key, related_to_living, within_cap
 from mnemic.operations.messages.transcript import brought_by, speakers
+from mnemic.operations.run.graph import AnyGraph
 from mnemic.operations.run.identity import acting_for, identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from mnemic.state.formation import Closing, Repeat, Twin
-from mnemic.state.graphs import ConsolidationResult, FormationState
+from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory, ScopeSettings, Supersession
 from mnemic.state.settings import Settings
@@ -146,30 +145,20 @@ async def _due(scoped: ScopedTransaction, settings: Settings) -> list[str]:
     return due
 
 
-class Due(TypedDict):
-    """What a `Send` to `consolidate` carries."""
-
-    scope_key: str
-
-
-def consolidate(graph: ConsolidationGraph) -> Any:
+async def consolidate(state: ConsolidationInput, runtime: Runtime[Identity], graph: AnyGraph) -> FormationState:
     """One scope key; the formation is already saved, so whatever fails leaves the reflections waiting."""
-
-    async def consolidate(state: Due, runtime: Runtime[Identity]) -> FormationState:
-        key = state["scope_key"]
-        identity = acting_for(identity_of(runtime), key)
-        result = again = await _run(graph, key, identity)
-        # once more: whoever came while it was busy has left his reflections to this run
-        while again["outcome"] == "saved":
-            again = await _run(graph, key, identity)
-            if again["outcome"] == "saved":
-                result = {**again, "absorbed": result["absorbed"] + again["absorbed"]}
-        return {"consolidations": [result]}
-
-    return consolidate
+    key = state["scope_key"]
+    identity = acting_for(identity_of(runtime), key)
+    result = again = await _run(graph, key, identity)
+    # once more: whoever came while it was busy has left his reflections to this run
+    while again["outcome"] == "saved":
+        again = await _run(graph, key, identity)
+        if again["outcome"] == "saved":
+            result = {**again, "absorbed": result["absorbed"] + again["absorbed"]}
+    return {"consolidations": [result]}
 
 
-async def _run(graph: ConsolidationGraph, key: str, identity: Identity) -> ConsolidationResult:
+async def _run(graph: AnyGraph, key: str, identity: Identity) -> ConsolidationResult:
     try:
         return cast(ConsolidationResult, await graph.ainvoke({"scope_key": key}, context=identity))
     except MnemicError as error:

@@ -1,20 +1,15 @@
 """Formation of what a session has pending, run after run, now or while the application goes on; consolidation."""
 
 import logging
-from typing import Any
 from uuid import uuid4
 
-from langgraph.pregel import Pregel
-
-from mnemic.operations.run.graph import formation_lease, release_lease_on_error, run_graph
+from mnemic.operations.run.graph import AnyGraph, run_leased
 from mnemic.operations.run.identity import session_of
+from mnemic.operations.run.leases import formation_lease
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease
 from mnemic.state.identity import Identity
-
-FormationGraph = Pregel[Any, Identity, Any, Any]
-ConsolidationGraph = Pregel[Any, Identity, Any, Any]
 
 _LOG = logging.getLogger("mnemic")
 #: Times in a row that other runs may be faster before a caller hears of it.
@@ -22,7 +17,7 @@ OVERTAKEN = 3
 
 
 async def form_pending(
-    resources: Resources, graph: FormationGraph, identity: Identity, *, force: bool, retry: bool
+    resources: Resources, graph: AnyGraph, identity: Identity, *, force: bool, retry: bool
 ) -> list[FormationOutput]:
     """The runs until nothing is due, as `Mnemic.form` returns them."""
     runs: list[FormationOutput] = []
@@ -30,8 +25,7 @@ async def form_pending(
     while True:
         lease = formation_lease(identity, uuid4(), retry=retry)
         try:
-            async with release_lease_on_error(resources, identity, lease):
-                run = await run_graph(graph, {"force": force, "retry": retry}, identity, lease.holder)
+            run = await run_leased(resources, graph, {"force": force, "retry": retry}, identity, lease)
         except ConcurrentChangeError:
             overtaken += 1
             if overtaken == OVERTAKEN:
@@ -52,7 +46,7 @@ def formation_name(identity: Identity) -> tuple[str, str, str]:
     return ("formation", identity.agent_id, session_of(identity))
 
 
-def form_later(resources: Resources, graph: FormationGraph, identity: Identity) -> None:
+def form_later(resources: Resources, graph: AnyGraph, identity: Identity) -> None:
     """Begins to form what is due, and does not wait for it; what goes wrong is logged, and the messages stay pending.
 
     Raises:
@@ -69,12 +63,9 @@ def form_later(resources: Resources, graph: FormationGraph, identity: Identity) 
 
 
 async def consolidate(
-    resources: Resources, graph: ConsolidationGraph, identity: Identity, scope_key: str, *, force: bool
+    resources: Resources, graph: AnyGraph, identity: Identity, scope_key: str, *, force: bool
 ) -> ConsolidationResult:
     """One run of the consolidation graph; its lease is given back where the run fails."""
-    lease = Lease(work="consolidation", scope_key=scope_key, holder=uuid4())
-    async with release_lease_on_error(resources, identity, lease):
-        result: ConsolidationResult = await run_graph(
-            graph, {"scope_key": scope_key, "force": force}, identity, lease.holder
-        )
+    lease, given = Lease("consolidation", scope_key, uuid4()), {"scope_key": scope_key, "force": force}
+    result: ConsolidationResult = await run_leased(resources, graph, given, identity, lease)
     return result
