@@ -9,8 +9,8 @@ from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
 
 from mnemic.models.embedders import Vector
-from mnemic.operations.recall.context import read_standing, search_setup
-from mnemic.operations.recall.context import search as search_memories
+from mnemic.operations.recall import read_standing, search_setup
+from mnemic.operations.recall import search as search_memories
 from mnemic.operations.run.graph import Node
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
