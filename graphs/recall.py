@@ -1,7 +1,5 @@
 """The recall graph: `read_context -> decide -> search -> render`. It asks no chat model and writes nothing."""
 
-from typing import Literal
-
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
@@ -23,14 +21,12 @@ def build_recall(provide: Provider) -> RecallGraph:
     builder.add_node("render", render)
     builder.add_edge(START, "read_context")
     builder.add_edge("read_context", "decide")
-    builder.add_conditional_edges("decide", _after_decide, ["search", "render"])
+    builder.add_conditional_edges(
+        "decide", lambda state: "search" if state["searched"] else "render", ["search", "render"]
+    )
     builder.add_edge("search", "render")
     builder.add_edge("render", END)
     return hide_untracked(builder.compile(name="recall", checkpointer=False))
-
-
-def _after_decide(state: RecallState) -> Literal["search", "render"]:
-    return "search" if state["searched"] else "render"
 
 
 graph = build_recall(from_environment)

@@ -48,12 +48,10 @@ async def collect(state: ConsolidationState, resources: Resources, runtime: Runt
     if forced:
         require_own_scope(identity, key)
     lease = Lease(work="consolidation", scope_key=key, holder=holder_of(runtime))
-
-    async def act(scoped: ScopedTransaction) -> ConsolidationState | Outcome:
-        return await _take_up(scoped, lease, resources.settings, forced=forced)
-
     async with release_lease_on_error(resources, identity, lease):
-        found = await resources.database.write(identity, act)
+        found = await resources.database.write(
+            identity, lambda scoped: _take_up(scoped, lease, resources.settings, forced=forced)
+        )
     if not isinstance(found, str):
         return found
     nothing: ConsolidationState = {"absorbed": 0, "kept_share": 1.0, "problem": None, "reflections": []}
@@ -159,9 +157,7 @@ async def save_consolidation(
 
     Whoever came second finds another version, writes nothing and leaves the rest for the next run.
     """
-    identity = identity_of(runtime)
-    lease = state["lease"]
-    reflections = state["reflections"]
+    identity, lease, reflections = identity_of(runtime), state["lease"], state["reflections"]
 
     async def act(scoped: ScopedTransaction) -> None:
         await scoped.begin_operation("consolidation", meta={"kept_share": state["kept_share"]})

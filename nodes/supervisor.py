@@ -16,13 +16,12 @@ from pydantic import ValidationError
 from mnemic.models.tool_calls import run_answer
 from mnemic.operations.agent_settings import agent_settings
 from mnemic.operations.explicit.forget import forgettable
-from mnemic.operations.formation.form import form_later
 from mnemic.operations.messages.incoming import require_storable
 from mnemic.operations.messages.transcript import last_calls, spoken, transcript, without_contents
 from mnemic.operations.run.graph import AnyGraph, stream_progress
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
-from mnemic.operations.turn import observe_turn, recall_turn
+from mnemic.operations.turn import form_later, observe_turn, recall_turn
 from mnemic.operations.usage import metered
 from mnemic.prompts.supervise import DECLINED, system_prompt
 from mnemic.prompts.tools import ForgetArguments

@@ -6,12 +6,11 @@ from uuid import uuid4
 
 from pydantic import SkipValidation
 
-from mnemic.operations.formation.form import consolidate, form_later, form_pending, formation_name
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.operations.messages.incoming import HostMessage
 from mnemic.operations.run.graph import run_leased
-from mnemic.operations.turn import RecallOptions, observe, recall
+from mnemic.operations.turn import RecallOptions, consolidate, form_later, form_pending, formation_name, observe, recall
 from mnemic.service.base import MemoryBase
 from mnemic.state.checking import Limit, Seq, check_arguments
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease, RecallOutput, SearchMode
