@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from mnemic.models.tool_calls import run_answer
 from mnemic.operations.agent_settings import agent_settings
-from mnemic.operations.explicit.forget import forgettable
+from mnemic.operations.governance.retention import forgettable
 from mnemic.operations.messages.incoming import require_storable
-from mnemic.operations.messages.transcript import last_calls, spoken, transcript, without_contents
+from mnemic.operations.messages.transcript import spoken, transcript, without_contents
 from mnemic.operations.run.graph import AnyGraph, stream_progress
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
@@ -89,15 +89,16 @@ async def confirm(state: SupervisorState, runtime: Runtime[Identity]) -> Supervi
 
 async def use_tools(state: SupervisorState, runtime: Runtime[Identity], node: ToolNode) -> SupervisorState:
     """Does the calls side by side, but those that the user declined; what they answer is for this turn alone."""
-    calls = last_calls(state["messages"])
+    *earlier, last = state["messages"]
+    calls = {str(call["id"]): call for call in last.tool_calls} if isinstance(last, AIMessage) else {}
     declined = [call_id for call_id in state.get("declined", ()) if call_id in calls]
     wanted = [call for call_id, call in calls.items() if call_id not in declined]
-    stream_progress(runtime, "tools", [name for call in wanted if (name := str(call["name"])) in node.tools_by_name])
+    stream_progress(runtime, "tools", [name for call in wanted if (name := call["name"]) in node.tools_by_name])
     refused = [ToolMessage(DECLINED, tool_call_id=call_id, name=_FORGET, status="error") for call_id in declined]
     answers: list[ToolMessage] = []
     if wanted:
-        last = AIMessage("", tool_calls=wanted)
-        answers = (await node.ainvoke({**state, "messages": [*state["messages"][:-1], last]}))["messages"]
+        asking = AIMessage("", tool_calls=wanted)
+        answers = (await node.ainvoke({**state, "messages": [*earlier, asking]}))["messages"]
     kept, contents = without_contents(answers)
     return {"messages": [*refused, *kept], "tool_answers": {**state.get("tool_answers", {}), **contents}}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
-from mnemic.operations.explicit.forget import is_known
+from mnemic.operations.governance.retention import is_known
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Allowlist
 from mnemic.policy.recall.delta import bullets

@@ -95,10 +95,8 @@ async def _stored(
 def _kept(
     batch: Sequence[Message], new: Sequence[NewMemory], further: Sequence[tuple[UUID, UUID]], settings: Settings
 ) -> list[Message]:
-    if settings.kept_messages == "none":
-        return []
-    if settings.kept_messages == "all":
-        return list(batch)
+    if settings.kept_messages != "sources":
+        return list(batch) if settings.kept_messages == "all" else []
     sources = {source for memory in new for source in memory.source_message_ids} | {message for _, message in further}
     return [message for message in batch if message.id in sources]
 
