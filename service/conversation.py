@@ -77,7 +77,7 @@ class Conversation(MemoryBase):
 
         Raises:
             InvalidInputError: no session in the identity, an item that is no message, more than 100,000 of them, or a
-                revision that no recall of this agent can have release_lease_on_error; nothing was written.
+                revision that no recall of this agent can have returned; nothing was written.
             RefusedIdentityError: a message names another speaker; nothing was written.
         """
         return await observe(self.resources, identity, messages, revision=revision, several_speakers=several_speakers)

@@ -23,7 +23,6 @@ from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError, MnemicError
 from mnemic.state.supervisor import SupervisorState
 from mnemic.storage.database import Database
-from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, calling
 from tests.support.matrix import few_first
 from tests.support.savers import DURABILITIES, Durability, Everything, in_process, in_sequence

@@ -15,7 +15,6 @@ from mnemic.operations.run.resources import Resources
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
 from mnemic.state.errors import InvalidInputError, ModelError, ModelOutputError
 from tests.support.agents import stored
-from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, Reply, Request, calling
 from tests.support.scripted import FACTS, asked, fact, facts, last_prompt
 from tests.support.supervised import (

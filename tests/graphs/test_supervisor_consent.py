@@ -14,7 +14,6 @@ from mnemic.graphs.supervisor import SupervisorGraph
 from mnemic.nodes import supervisor
 from mnemic.prompts.supervise import DECLINED
 from mnemic.storage import threads
-from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, calling
 from tests.support.supervised import ANA, CANARY, SAID, answers_of, forgetting, keep, requests, says, thread, turn
 
