@@ -54,8 +54,7 @@ async def collect(state: ConsolidationState, resources: Resources, runtime: Runt
         )
     if not isinstance(found, str):
         return found
-    nothing: ConsolidationState = {"absorbed": 0, "kept_share": 1.0, "problem": None, "reflections": []}
-    return {**nothing, "scope_key": key, "outcome": found}
+    return {"scope_key": key, "outcome": found, "absorbed": 0, "kept_share": 1.0, "problem": None, "reflections": []}
 
 
 async def _take_up(
