@@ -27,23 +27,11 @@ def build_consolidation(provide: Provider) -> ConsolidationGraph:
     builder.add_node("write", held(write_consolidation))
     builder.add_node("save", held(save_consolidation))
     builder.add_edge(START, "collect")
-    builder.add_conditional_edges("collect", _after_collect, ["write", END])
-    builder.add_conditional_edges("write", _after_write, ["save", END])
+    # routes ask the untracked channels: on a server's thread the others still hold what the last run left in them
+    builder.add_conditional_edges("collect", lambda state: "write" if state["reflections"] else END, ["write", END])
+    builder.add_conditional_edges("write", lambda state: "save" if state["text"] else END, ["save", END])
     builder.add_edge("save", END)
     return hide_untracked(builder.compile(name="consolidation", checkpointer=False))
-
-
-# Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.
-
-
-def _after_collect(state: ConsolidationState) -> str:
-    """Something is due, or the run is over."""
-    return "write" if state["reflections"] else END
-
-
-def _after_write(state: ConsolidationState) -> str:
-    """There is a text to save, or both drafts were refused."""
-    return "save" if state["text"] else END
 
 
 graph = build_consolidation(from_environment)

@@ -45,11 +45,17 @@ def build_formation(provide: Provider, consolidation: ConsolidationGraph) -> For
     builder.add_node("extract_reflections", held(extract_reflections))
     builder.add_node("extract_observations", held(extract_observations))
     builder.add_node("save", held(save))
-    builder.add_node("consolidate", consolidate(consolidation))
+    builder.add_node("consolidate", partial(consolidate, graph=consolidation))
     builder.add_edge(START, "gate")
     builder.add_conditional_edges("gate", _after_gate, ["extract_facts", "extract_observations", END])
-    builder.add_conditional_edges("extract_facts", _after_facts, ["find_similar", "extract_reflections"])
-    builder.add_conditional_edges("find_similar", _after_neighbours, ["decide", "extract_reflections"])
+    # new facts are compared with what is known; a decision is needed only where a neighbour lies in the check band
+    reflect = "extract_reflections"
+    builder.add_conditional_edges(
+        "extract_facts", lambda state: "find_similar" if state["facts"] else reflect, ["find_similar", reflect]
+    )
+    builder.add_conditional_edges(
+        "find_similar", lambda state: "decide" if state["neighbours"] else reflect, ["decide", reflect]
+    )
     builder.add_edge("decide", "extract_reflections")
     builder.add_edge("extract_reflections", "save")
     builder.add_edge("extract_observations", "save")
@@ -68,16 +74,6 @@ def _after_gate(state: FormationState) -> str:
     if not state["reason"]:
         return END
     return "extract_observations" if state["extraction"] == "single" else "extract_facts"
-
-
-def _after_facts(state: FormationState) -> str:
-    """New facts are compared with what is known."""
-    return "find_similar" if state["facts"] else "extract_reflections"
-
-
-def _after_neighbours(state: FormationState) -> str:
-    """A decision is needed only where a neighbour lies in the check band."""
-    return "decide" if state["neighbours"] else "extract_reflections"
 
 
 def _to_due_scopes(state: FormationState) -> Sequence[Send] | str:

@@ -1,12 +1,10 @@
 """The recall graph: `read_context -> decide -> search -> render`. It asks no chat model and writes nothing."""
 
-from typing import Literal
-
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.nodes.recall import decide, read_context, render, search
-from mnemic.operations.run.graph import hide_untracked
+from mnemic.nodes.recall import decide, or_without_memory, read_context, render, search
+from mnemic.operations.run.graph import hide_untracked, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import RecallInput, RecallOutput, RecallState
 from mnemic.state.identity import Identity
@@ -17,20 +15,18 @@ RecallGraph = CompiledStateGraph[RecallState, Identity, RecallInput, RecallOutpu
 def build_recall(provide: Provider) -> RecallGraph:
     """The compiled graph. Few nodes, for each costs half a millisecond on every turn."""
     builder = StateGraph(RecallState, context_schema=Identity, input_schema=RecallInput, output_schema=RecallOutput)
-    builder.add_node("read_context", read_context(provide))
+    builder.add_node("read_context", or_without_memory(with_resources(provide, read_context)))
     builder.add_node("decide", decide)
-    builder.add_node("search", search(provide))
+    builder.add_node("search", or_without_memory(with_resources(provide, search)))
     builder.add_node("render", render)
     builder.add_edge(START, "read_context")
     builder.add_edge("read_context", "decide")
-    builder.add_conditional_edges("decide", _after_decide, ["search", "render"])
+    builder.add_conditional_edges(
+        "decide", lambda state: "search" if state["searched"] else "render", ["search", "render"]
+    )
     builder.add_edge("search", "render")
     builder.add_edge("render", END)
     return hide_untracked(builder.compile(name="recall", checkpointer=False))
-
-
-def _after_decide(state: RecallState) -> Literal["search", "render"]:
-    return "search" if state["searched"] else "render"
 
 
 graph = build_recall(from_environment)

@@ -28,7 +28,7 @@ def build_refinement(provide: Provider) -> RefinementGraph:
     builder.add_edge(START, "open")
     builder.add_conditional_edges("open", _after_open, ["agent", "close", END])
     builder.add_conditional_edges("agent", _after_turn, ["tools", "agent", "close"])
-    builder.add_conditional_edges("tools", _after_tools, ["agent", "close"])
+    builder.add_conditional_edges("tools", lambda state: "close" if state["ending"] else "agent", ["agent", "close"])
     builder.add_edge("close", END)
     return hide_untracked(builder.compile(name="refinement", checkpointer=False))
 
@@ -48,11 +48,6 @@ def _after_turn(state: RefinementState) -> str:
     if state["ending"]:
         return "close"
     return "tools" if state["turns"] else "agent"
-
-
-def _after_tools(state: RefinementState) -> str:
-    """The agent has ended the session, or goes on."""
-    return "close" if state["ending"] else "agent"
 
 
 graph = build_refinement(from_environment)

@@ -1,9 +1,12 @@
 """The supervisor: `recall -> agent <-> (confirm ->) tools -> observe`, the agent to begin with and to copy."""
 
+from functools import partial
+
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Checkpointer
 
 from mnemic.graphs.formation import FormationGraph
@@ -11,7 +14,7 @@ from mnemic.graphs.formation import graph as formation_graph
 from mnemic.graphs.recall import RecallGraph
 from mnemic.graphs.recall import graph as recall_graph
 from mnemic.nodes.supervisor import answer, confirm, observe, recall, use_tools
-from mnemic.operations.run.graph import hide_untracked, shown
+from mnemic.operations.run.graph import hide_untracked, shown, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.policy.categories import Categories
 from mnemic.prompts.supervise import SUBAGENTS
@@ -44,11 +47,12 @@ def build_supervisor(
     builder = StateGraph(
         SupervisorState, context_schema=Identity, input_schema=SupervisorInput, output_schema=SupervisorInput
     )
-    builder.add_node("recall", recall(recalls))
-    builder.add_node("agent", answer(provide, recalls, tools))
+    builder.add_node("recall", partial(recall, recalls=recalls))
+    builder.add_node("agent", with_resources(provide, partial(answer, recalls=recalls, tools=tools)))
     builder.add_node("confirm", confirm)
-    builder.add_node("tools", use_tools(tools))
-    builder.add_node("observe", observe(provide, formation))
+    # not by the name of its node, as which its messages would be streamed
+    builder.add_node("tools", partial(use_tools, node=ToolNode(tools, name="calls")))
+    builder.add_node("observe", with_resources(provide, partial(observe, formation=formation)))
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "agent")
     builder.add_conditional_edges("agent", _after_answer, ["confirm", "tools", "observe"])

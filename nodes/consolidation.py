@@ -7,9 +7,10 @@ from uuid import UUID, uuid4
 from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
-from mnemic.operations.run.graph import give_back, holder_of, metered, release_lease_on_error
 from mnemic.operations.run.identity import identity_of, require_own_scope
+from mnemic.operations.run.leases import give_back, holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
+from mnemic.operations.usage import metered
 from mnemic.policy.text.details import kept_share, missing_details
 from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, display_name, search_text
 from mnemic.policy.text.writing import is_degenerate
@@ -47,16 +48,13 @@ async def collect(state: ConsolidationState, resources: Resources, runtime: Runt
     if forced:
         require_own_scope(identity, key)
     lease = Lease(work="consolidation", scope_key=key, holder=holder_of(runtime))
-
-    async def act(scoped: ScopedTransaction) -> ConsolidationState | Outcome:
-        return await _take_up(scoped, lease, resources.settings, forced=forced)
-
     async with release_lease_on_error(resources, identity, lease):
-        found = await resources.database.write(identity, act)
+        found = await resources.database.write(
+            identity, lambda scoped: _take_up(scoped, lease, resources.settings, forced=forced)
+        )
     if not isinstance(found, str):
         return found
-    nothing: ConsolidationState = {"absorbed": 0, "kept_share": 1.0, "problem": None, "reflections": []}
-    return {**nothing, "scope_key": key, "outcome": found}
+    return {"scope_key": key, "outcome": found, "absorbed": 0, "kept_share": 1.0, "problem": None, "reflections": []}
 
 
 async def _take_up(
@@ -158,9 +156,7 @@ async def save_consolidation(
 
     Whoever came second finds another version, writes nothing and leaves the rest for the next run.
     """
-    identity = identity_of(runtime)
-    lease = state["lease"]
-    reflections = state["reflections"]
+    identity, lease, reflections = identity_of(runtime), state["lease"], state["reflections"]
 
     async def act(scoped: ScopedTransaction) -> None:
         await scoped.begin_operation("consolidation", meta={"kept_share": state["kept_share"]})

@@ -9,18 +9,18 @@ from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
 
 from mnemic.models.embedders import Vector
-from mnemic.operations.recall.context import read_standing, search_setup
-from mnemic.operations.recall.context import search as search_memories
-from mnemic.operations.run.graph import RecallNode
+from mnemic.operations.recall import read_standing, search_setup
+from mnemic.operations.recall import search as search_memories
+from mnemic.operations.run.graph import Node
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.resources import Provider, Resources
+from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.delta import SIGNS, header
 from mnemic.policy.recall.heuristics import search_reason
 from mnemic.policy.text.shape import clean_question, count_tokens, display_name, fit
 from mnemic.prompts.memory_context import found_line, render_context
 from mnemic.state.checking import validate
 from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
-from mnemic.state.graphs import RecallInput, RecallState
+from mnemic.state.graphs import Degraded, RecallInput, RecallState
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.query import MAX_TOP_K, MemoryQuery
 from mnemic.state.records import Found
@@ -33,33 +33,25 @@ _LOG = logging.getLogger("mnemic")
 _FOUND = TypeAdapter(list[Found], config=ConfigDict(defer_build=True))
 
 
-def read_context(provide: Provider) -> RecallNode:
+async def read_context(state: RecallState, resources: Resources, runtime: Runtime[Identity]) -> RecallState:
     """Reads what is always in context, and what changed since the session was told last, in one transaction."""
-
-    async def node(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
-        request, identity = validate(RecallInput, state), identity_of(runtime)
-        try:
-            resources = await provide()  # opened at the first use, where a server loads the graph by its name
-            allowlist = resources.categories.of_role(identity.role)
-            async with resources.database.scoped(identity, categories=allowlist.categories, for_recall=True) as scoped:
-                part = await read_standing(scoped, resources, allowlist)
-                settings = resources.settings.overridden_for_recall(part.overrides)
-                changes = await _changes(scoped, settings, standing=allowlist.standing)
-        except (DatabaseUnavailableError, BusyError) as error:
-            return _without_memory(error)
-        standing = part.scopes if settings.always_in_context else ()
-        return {
-            "search": request.get("search", "auto") if settings.rag else "never",
-            "budget_tokens": request.get("budget_tokens") or settings.recall_budget_tokens,
-            "overrides": part.overrides,
-            "standing": standing,
-            "found": (),
-            "degraded": None,
-            "over_budget": [part.scope_key for part in standing if part.tokens > settings.refinement_budget_tokens],
-            **changes,
-        }
-
-    return node
+    request, identity = validate(RecallInput, state), identity_of(runtime)
+    allowlist = resources.categories.of_role(identity.role)
+    async with resources.database.scoped(identity, categories=allowlist.categories, for_recall=True) as scoped:
+        part = await read_standing(scoped, resources, allowlist)
+        settings = resources.settings.overridden_for_recall(part.overrides)
+        changes = await _changes(scoped, settings, standing=allowlist.standing)
+    standing = part.scopes if settings.always_in_context else ()
+    return {
+        "search": request.get("search", "auto") if settings.rag else "never",
+        "budget_tokens": request.get("budget_tokens") or settings.recall_budget_tokens,
+        "overrides": part.overrides,
+        "standing": standing,
+        "found": (),
+        "degraded": None,
+        "over_budget": [part.scope_key for part in standing if part.tokens > settings.refinement_budget_tokens],
+        **changes,
+    }
 
 
 async def decide(state: RecallState) -> RecallState:
@@ -71,32 +63,23 @@ async def decide(state: RecallState) -> RecallState:
     return {"question": question, "searched": reason}
 
 
-def search(provide: Provider) -> RecallNode:
+async def search(state: RecallState, resources: Resources, runtime: Runtime[Identity]) -> RecallState:
     """The results that fit into the budget and do not stand in the context already; they count as used.
 
     The question is embedded before the transaction begins, so that no connection waits for a model. Where the embedder
     fails, the search goes by text alone.
     """
-
-    async def node(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
-        resources, identity = await provide(), identity_of(runtime)
-        settings = resources.settings.overridden_for_recall(state["overrides"])
-        vector = await _vector(resources, state["question"])
-        allowed = resources.categories.of_role(identity.role).categories
-        shown = {fact.id for part in state["standing"] for fact in part.facts}
-        request = MemoryQuery(query=state["question"], top_k=min(MAX_TOP_K, settings.recall_limit + len(shown)))
-        try:
-            async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
-                found = await search_memories(scoped, search_setup(resources, settings), request, vector, allowed)
-        except (DatabaseUnavailableError, BusyError) as error:
-            return _without_memory(error)
-        fresh = _not_shown(found, shown, settings.recall_limit)
-        budget = state["budget_tokens"] or 0
-        fitting = fit(fresh, tokens=lambda item: count_tokens(found_line(item)), budget=budget)
-        resources.note_uses(identity, fitting)
-        return {"found": fitting, "degraded": None if vector else "text_only"}
-
-    return node
+    identity, settings = identity_of(runtime), resources.settings.overridden_for_recall(state["overrides"])
+    vector = await _vector(resources, state["question"])
+    allowed = resources.categories.of_role(identity.role).categories
+    shown = {fact.id for part in state["standing"] for fact in part.facts}
+    request = MemoryQuery(query=state["question"], top_k=min(MAX_TOP_K, settings.recall_limit + len(shown)))
+    async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
+        found = await search_memories(scoped, search_setup(resources, settings), request, vector, allowed)
+    fresh = _not_shown(found, shown, settings.recall_limit)
+    fitting = fit(fresh, tokens=lambda item: count_tokens(found_line(item)), budget=state["budget_tokens"] or 0)
+    resources.note_uses(identity, fitting)
+    return {"found": fitting, "degraded": None if vector else "text_only"}
 
 
 async def render(state: RecallState) -> RecallState:
@@ -107,18 +90,19 @@ async def render(state: RecallState) -> RecallState:
     return {"context": text, "memories": _FOUND.dump_python([*found], mode="json"), "tokens": count_tokens(text)}
 
 
-def _without_memory(error: DatabaseUnavailableError | BusyError) -> RecallState:
-    """A turn is answered all the same, and the context says that it goes without memory."""
-    _LOG.warning("this recall goes without memory: %s", error)
-    return {
-        "search": "never",
-        "searched": None,
-        "standing": (),
-        "found": (),
-        "degraded": "busy" if isinstance(error, BusyError) else "no_memory",
-        "over_budget": [],
-        **_unannounced(),
-    }
+def or_without_memory(node: Node[RecallState]) -> Node[RecallState]:
+    """The node; without a database, a turn is answered all the same, and the context says that it has no memory."""
+
+    async def run(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
+        try:
+            return await node(state, runtime)
+        except (DatabaseUnavailableError, BusyError) as error:
+            _LOG.warning("this recall goes without memory: %s", error)
+            degraded: Degraded = "busy" if isinstance(error, BusyError) else "no_memory"
+        nothing: RecallState = {"search": "never", "searched": None, "standing": (), "found": (), "over_budget": []}
+        return {**nothing, "degraded": degraded, **_unannounced()}
+
+    return run
 
 
 def _unannounced() -> RecallState:

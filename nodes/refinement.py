@@ -10,9 +10,10 @@ from langgraph.runtime import Runtime
 from mnemic.models.tool_calls import run_turn
 from mnemic.operations.refinement.edits import finish
 from mnemic.operations.refinement.session import RefinementSession, first_batches, open_session, plan
-from mnemic.operations.run.graph import holder_of, metered, release_lease_on_error
 from mnemic.operations.run.identity import identity_of
+from mnemic.operations.run.leases import holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
+from mnemic.operations.usage import metered
 from mnemic.policy.text.shape import display_name
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.refinement_tools import COMPLETING
@@ -24,7 +25,6 @@ from mnemic.state.refinement import Batch, Ended, Handles, RefinementInput, Refi
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
 from mnemic.storage.refinements import Claim, Progress
-from mnemic.storage.transaction import ScopedTransaction
 
 #: Makes the tools of one session; the room of tools has them.
 ToolFactory = Callable[[RefinementSession], Sequence[BaseTool]]
@@ -93,12 +93,8 @@ async def take_turn(
     running = run_turn(_input(session, state, shown), make_tools(session), models)
     turn, spent = await metered(session.resources, session.identity, running)
     tokens = spent.input_tokens + spent.output_tokens
-
-    async def spend(scoped: ScopedTransaction) -> None:
-        await refinements.count(scoped, session.claim, tokens=tokens)
-
     if tokens:
-        await session.write(spend)
+        await session.write(lambda scoped: refinements.count(scoped, session.claim, tokens=tokens))
     if turn.calls:
         return {"shown": shown, "turns": [*turns, turn], "handles": session.handles}
     if state["batch"] >= len(state["batches"]):

@@ -15,14 +15,14 @@ from pydantic import ValidationError
 
 from mnemic.models.tool_calls import run_answer
 from mnemic.operations.agent_settings import agent_settings
-from mnemic.operations.explicit.forget import forgettable
-from mnemic.operations.formation.form import FormationGraph, form_later
+from mnemic.operations.governance.retention import forgettable
 from mnemic.operations.messages.incoming import require_storable
-from mnemic.operations.messages.transcript import last_calls, spoken, transcript, without_contents
-from mnemic.operations.run.graph import SupervisorNode, metered, stream_progress
+from mnemic.operations.messages.transcript import spoken, transcript, without_contents
+from mnemic.operations.run.graph import AnyGraph, stream_progress
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.resources import Provider, Resources
-from mnemic.operations.turn import RecallGraph, observe_turn, recall_turn
+from mnemic.operations.run.resources import Resources
+from mnemic.operations.turn import form_later, observe_turn, recall_turn
+from mnemic.operations.usage import metered
 from mnemic.prompts.supervise import DECLINED, system_prompt
 from mnemic.prompts.tools import ForgetArguments
 from mnemic.state.errors import InvalidInputError
@@ -36,46 +36,44 @@ MOST_CALLING: Final = 12
 _IMPORTANT = 4
 
 
-def recall(recalls: RecallGraph) -> SupervisorNode:
+async def recall(state: SupervisorState, runtime: Runtime[Identity], recalls: AnyGraph) -> SupervisorState:
     """Leaves the context in a channel that no checkpoint holds; what an earlier turn left in the others goes."""
-
-    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
-        stream_progress(runtime, "recall")
-        messages = state["messages"]
-        if not messages or not isinstance(messages[-1], HumanMessage) or messages[-1].content is None:
-            raise InvalidInputError("messages: a turn begins with a message of the user")
-        identity = _identity(runtime)
-        # before it is answered as if it were remembered, too; no earlier one, for what was refused stays in the thread
-        require_storable(messages[-1], identity)
-        recalled = await recall_turn(recalls, identity, messages)
-        fresh: SupervisorState = {"tool_answers": {}, "questions": {}, "declined": []}
-        return {**fresh, **recalled}
-
-    return run
+    stream_progress(runtime, "recall")
+    messages = state["messages"]
+    if not messages or not isinstance(messages[-1], HumanMessage) or messages[-1].content is None:
+        raise InvalidInputError("messages: a turn begins with a message of the user")
+    identity = _identity(runtime)
+    # before it is answered as if it were remembered, too; no earlier one, for what was refused stays in the thread
+    require_storable(messages[-1], identity)
+    recalled = await recall_turn(recalls, identity, messages)
+    fresh: SupervisorState = {"tool_answers": {}, "questions": {}, "declined": []}
+    return {**fresh, **recalled}
 
 
-def answer(provide: Provider, recalls: RecallGraph, tools: Sequence[BaseTool]) -> SupervisorNode:
+async def answer(
+    state: SupervisorState,
+    resources: Resources,
+    runtime: Runtime[Identity],
+    recalls: AnyGraph,
+    tools: Sequence[BaseTool],
+) -> SupervisorState:
     """The agent's next message. After an interrupt, which loses the context, memory is asked again."""
-
-    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
-        stream_progress(runtime, "answer")
-        resources, identity = await provide(), _identity(runtime)
-        if "memory_context" not in state:
-            state = {**state, **await recall_turn(recalls, identity, state["messages"])}
-        settings = await agent_settings(resources, identity)
-        system = system_prompt(settings.persona, state["memory_context"])
-        conversation = transcript(system, state["messages"], state.get("tool_answers", {}))
-        offered = tools if _calling(state["messages"]) < MOST_CALLING else ()
-        running = run_answer(conversation, offered, resources.models.with_settings(settings))
-        message = (await metered(resources, identity, running)).output
-        return {
-            "messages": [message],
-            "questions": await _questions(resources, identity, message),
-            "memory_context": state["memory_context"],
-            "memory_revision": state.get("memory_revision"),
-        }
-
-    return run
+    stream_progress(runtime, "answer")
+    identity = _identity(runtime)
+    if "memory_context" not in state:
+        state = {**state, **await recall_turn(recalls, identity, state["messages"])}
+    settings = await agent_settings(resources, identity)
+    system = system_prompt(settings.persona, state["memory_context"])
+    conversation = transcript(system, state["messages"], state.get("tool_answers", {}))
+    offered = tools if _calling(state["messages"]) < MOST_CALLING else ()
+    running = run_answer(conversation, offered, resources.models.with_settings(settings))
+    message = (await metered(resources, identity, running)).output
+    return {
+        "messages": [message],
+        "questions": await _questions(resources, identity, message),
+        "memory_context": state["memory_context"],
+        "memory_revision": state.get("memory_revision"),
+    }
 
 
 async def confirm(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
@@ -89,39 +87,31 @@ async def confirm(state: SupervisorState, runtime: Runtime[Identity]) -> Supervi
     return {"declined": [] if consent.approved else list(questions)}
 
 
-def use_tools(tools: Sequence[BaseTool]) -> SupervisorNode:
+async def use_tools(state: SupervisorState, runtime: Runtime[Identity], node: ToolNode) -> SupervisorState:
     """Does the calls side by side, but those that the user declined; what they answer is for this turn alone."""
-    # not by the name of its node, as which its messages would be streamed
-    node = ToolNode(list(tools), name="calls")
-    known = {tool.name for tool in tools}
-
-    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
-        calls = last_calls(state["messages"])
-        declined = [call_id for call_id in state.get("declined", ()) if call_id in calls]
-        wanted = [call for call_id, call in calls.items() if call_id not in declined]
-        stream_progress(runtime, "tools", [name for call in wanted if (name := str(call["name"])) in known])
-        refused = [ToolMessage(DECLINED, tool_call_id=call_id, name=_FORGET, status="error") for call_id in declined]
-        answers: list[ToolMessage] = []
-        if wanted:
-            last = AIMessage("", tool_calls=wanted)
-            answers = (await node.ainvoke({**state, "messages": [*state["messages"][:-1], last]}))["messages"]
-        kept, contents = without_contents(answers)
-        return {"messages": [*refused, *kept], "tool_answers": {**state.get("tool_answers", {}), **contents}}
-
-    return run
+    *earlier, last = state["messages"]
+    calls = {str(call["id"]): call for call in last.tool_calls} if isinstance(last, AIMessage) else {}
+    declined = [call_id for call_id in state.get("declined", ()) if call_id in calls]
+    wanted = [call for call_id, call in calls.items() if call_id not in declined]
+    stream_progress(runtime, "tools", [name for call in wanted if (name := call["name"]) in node.tools_by_name])
+    refused = [ToolMessage(DECLINED, tool_call_id=call_id, name=_FORGET, status="error") for call_id in declined]
+    answers: list[ToolMessage] = []
+    if wanted:
+        asking = AIMessage("", tool_calls=wanted)
+        answers = (await node.ainvoke({**state, "messages": [*earlier, asking]}))["messages"]
+    kept, contents = without_contents(answers)
+    return {"messages": [*refused, *kept], "tool_answers": {**state.get("tool_answers", {}), **contents}}
 
 
-def observe(provide: Provider, formation: FormationGraph) -> SupervisorNode:
+async def observe(
+    state: SupervisorState, resources: Resources, runtime: Runtime[Identity], formation: AnyGraph
+) -> SupervisorState:
     """Stores the turn, and has formed what is due; it waits for no model."""
-
-    async def run(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
-        stream_progress(runtime, "observe")
-        resources, identity = await provide(), _identity(runtime)
-        await observe_turn(resources, identity, spoken(state["messages"]), revision=state.get("memory_revision"))
-        form_later(resources, formation, identity)
-        return {}
-
-    return run
+    stream_progress(runtime, "observe")
+    identity = _identity(runtime)
+    await observe_turn(resources, identity, spoken(state["messages"]), revision=state.get("memory_revision"))
+    form_later(resources, formation, identity)
+    return {}
 
 
 def _identity(runtime: Runtime[Identity]) -> Identity:

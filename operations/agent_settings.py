@@ -1,4 +1,4 @@
-"""What an agent and its scope keys override of the settings, and what an agent has used."""
+"""What an agent and its scope keys override of the settings."""
 
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,6 @@ from mnemic.policy.text.shape import clean_text, require_text
 from mnemic.state.checking import validate
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
-from mnemic.state.kinds import Usage
 from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import scopes
@@ -79,9 +78,3 @@ async def configure_scope(resources: Resources, identity: Identity, overrides: S
     if wanted.scope_key not in identity.scope_keys:
         raise InvalidInputError("the scope key to configure is none of this identity's")
     await resources.database.write(identity, lambda scoped: scopes.configure_scope(scoped, wanted))
-
-
-async def token_usage(resources: Resources, identity: Identity) -> list[Usage]:
-    """Tokens the agent has used, by step and model."""
-    async with resources.database.scoped(identity) as scoped:
-        return await scopes.usage_totals(scoped)

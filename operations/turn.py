@@ -1,29 +1,28 @@
-"""A turn of an agent, by its host: the context before it, and what is to be written once it is over."""
+"""A turn of an agent, by its host: the context before it, what is written once it is over, and what is formed of it."""
 
 import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
-
-from langgraph.pregel import Pregel
+from uuid import uuid4
 
 from mnemic.operations.messages.incoming import HostMessage, last_question, to_messages
-from mnemic.operations.run.graph import run_graph
+from mnemic.operations.run.graph import AnyGraph, run_graph, run_leased
 from mnemic.operations.run.identity import session_of
+from mnemic.operations.run.leases import formation_lease
 from mnemic.operations.run.resources import Resources
-from mnemic.state.errors import InvalidInputError, MnemicError
-from mnemic.state.graphs import RecallOutput, SearchMode
+from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, MnemicError
+from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease, RecallOutput, SearchMode
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, Observed
 from mnemic.state.supervisor import MemoryState
 from mnemic.storage import inbox, revisions
 from mnemic.storage.transaction import ScopedTransaction
 
-RecallGraph = Pregel[Any, Identity, Any, Any]
-
 _LOG = logging.getLogger("mnemic")
+#: Times in a row that other runs may be faster before a caller hears of it.
+OVERTAKEN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +40,7 @@ class RecallOptions:
         return identity.model_copy(update={"role": self.role}) if self.role else identity
 
 
-async def recall(graph: RecallGraph, identity: Identity, question: str, options: RecallOptions) -> RecallOutput:
+async def recall(graph: AnyGraph, identity: Identity, question: str, options: RecallOptions) -> RecallOutput:
     """One run of the recall graph."""
     given = {"question": question, "search": options.search, "budget_tokens": options.budget_tokens}
     recalled: RecallOutput = await run_graph(graph, given, options.in_role(identity))
@@ -49,7 +48,7 @@ async def recall(graph: RecallGraph, identity: Identity, question: str, options:
 
 
 async def recall_turn(
-    graph: RecallGraph, identity: Identity, messages: Sequence[HostMessage], options: RecallOptions | None = None
+    graph: AnyGraph, identity: Identity, messages: Sequence[HostMessage], options: RecallOptions | None = None
 ) -> MemoryState:
     """What memory says to the turn that answers the last message of a user.
 
@@ -138,3 +137,58 @@ async def _store(resources: Resources, identity: Identity, new: Sequence[Message
     observed = await resources.database.write(identity, act)
     await resources.uses.write(resources.database, identity)
     return observed
+
+
+async def form_pending(
+    resources: Resources, graph: AnyGraph, identity: Identity, *, force: bool, retry: bool
+) -> list[FormationOutput]:
+    """The runs until nothing is due, as `Mnemic.form` returns them."""
+    runs: list[FormationOutput] = []
+    overtaken = 0
+    while True:
+        lease = formation_lease(identity, uuid4(), retry=retry)
+        try:
+            run = await run_leased(resources, graph, {"force": force, "retry": retry}, identity, lease)
+        except ConcurrentChangeError:
+            overtaken += 1
+            if overtaken == OVERTAKEN:
+                raise
+            continue
+        if run["reason"] is not None or run["waits"] or run["set_aside"]:
+            runs.append(run)
+        if run["reason"] is None:
+            return runs
+
+
+def formation_name(identity: Identity) -> tuple[str, str, str]:
+    """What the background knows a session's formation by.
+
+    Raises:
+        InvalidInputError: the identity has no session.
+    """
+    return ("formation", identity.agent_id, session_of(identity))
+
+
+def form_later(resources: Resources, graph: AnyGraph, identity: Identity) -> None:
+    """Begins to form what is due, and does not wait for it; what goes wrong is logged, and the messages stay pending.
+
+    Raises:
+        InvalidInputError: the identity has no session.
+    """
+
+    async def form_due() -> None:
+        try:
+            await form_pending(resources, graph, identity, force=False, retry=False)
+        except MnemicError as error:
+            _LOG.warning("what is pending was not formed, and stays pending: %s", error)
+
+    resources.background.begin(formation_name(identity), form_due)
+
+
+async def consolidate(
+    resources: Resources, graph: AnyGraph, identity: Identity, scope_key: str, *, force: bool
+) -> ConsolidationResult:
+    """One run of the consolidation graph; its lease is given back where the run fails."""
+    lease, given = Lease("consolidation", scope_key, uuid4()), {"scope_key": scope_key, "force": force}
+    result: ConsolidationResult = await run_leased(resources, graph, given, identity, lease)
+    return result

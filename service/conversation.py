@@ -6,12 +6,11 @@ from uuid import uuid4
 
 from pydantic import SkipValidation
 
-from mnemic.operations.formation.form import consolidate, form_later, form_pending, formation_name
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.operations.messages.incoming import HostMessage
-from mnemic.operations.run.graph import release_lease_on_error, run_graph
-from mnemic.operations.turn import RecallOptions, observe, recall
+from mnemic.operations.run.graph import run_leased
+from mnemic.operations.turn import RecallOptions, consolidate, form_later, form_pending, formation_name, observe, recall
 from mnemic.service.base import MemoryBase
 from mnemic.state.checking import Limit, Seq, check_arguments
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease, RecallOutput, SearchMode
@@ -78,7 +77,7 @@ class Conversation(MemoryBase):
 
         Raises:
             InvalidInputError: no session in the identity, an item that is no message, more than 100,000 of them, or a
-                revision that no recall of this agent can have release_lease_on_error; nothing was written.
+                revision that no recall of this agent can have returned; nothing was written.
             RefusedIdentityError: a message names another speaker; nothing was written.
         """
         return await observe(self.resources, identity, messages, revision=revision, several_speakers=several_speakers)
@@ -146,10 +145,8 @@ class Conversation(MemoryBase):
         """
         key = scope_key or key_of("agent", identity.agent_id)
         given = {"scope_key": key, "force": force, "dry_run": dry_run}
-        run_id = uuid4()
-        # a cancellation between two nodes reaches neither
-        async with release_lease_on_error(self.resources, identity, Lease("refinement", key, run_id)):
-            return cast(RefinementResult, await run_graph(self.graphs.refinement, given, identity, run_id))
+        lease = Lease("refinement", key, uuid4())
+        return cast(RefinementResult, await run_leased(self.resources, self.graphs.refinement, given, identity, lease))
 
     @check_arguments
     async def refinements(self, identity: AnyIdentity, *, limit: Limit = 100) -> list[Refinement]:

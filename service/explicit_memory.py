@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 from pydantic import SkipValidation
 
-from mnemic.operations.explicit.forget import forget
-from mnemic.operations.explicit.remember import remember, remember_procedure
-from mnemic.operations.recall.query import list_memories, memory_history, updates_since
-from mnemic.operations.recall.query import query as run_query
+from mnemic.operations.governance.retention import forget
+from mnemic.operations.recall import list_memories, memory_history, updates_since
+from mnemic.operations.recall import query as run_query
+from mnemic.operations.remember import remember, remember_procedure
 from mnemic.service.base import MemoryBase
 from mnemic.state.checking import AnyId, Limit, Seq, check_arguments, to_uuid, validate
 from mnemic.state.formation import ExplicitScope, ProcedureRequest, Remembered, RememberRequest

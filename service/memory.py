@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import SkipValidation
 
-from mnemic.operations import agent_settings
+from mnemic.operations import agent_settings, usage
 from mnemic.operations.governance import audit, retention, rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.operations.run.resources import open_resources
@@ -83,7 +83,7 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
     @check_arguments
     async def usage(self, identity: AnyIdentity) -> list[Usage]:
         """Tokens the agent has used, by step and model."""
-        return await agent_settings.token_usage(self.resources, identity)
+        return await usage.token_usage(self.resources, identity)
 
     # -- governance of what belongs to the identity's user and session; for all else there is `Administration`
 

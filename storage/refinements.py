@@ -6,7 +6,7 @@ more.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from mnemic.state.errors import ConcurrentChangeError, RefinementOverError
@@ -65,7 +65,8 @@ async def running(scoped: ScopedTransaction, key: str) -> Running | None:
 async def begin(scoped: ScopedTransaction, claim: Claim, ledger: Sequence[LedgerEntry], *, target: int) -> None:
     """Stores a new session, whose lease the run holds; within an operation, whose history tells of it."""
     values = {
-        **_values(claim),
+        "id": claim.id,
+        "key": claim.scope_key,
         "actor": scoped.identity.actor,
         "target": target,
         "tokens": sum(entry.tokens for entry in ledger),
@@ -193,7 +194,7 @@ async def finish(
 ) -> None:
     """Ends a session with its outcome, and its lease; within an operation, whose history tells of it."""
     values = {
-        **_values(claim),
+        "id": claim.id,
         "ended": ended,
         "tokens": sum(entry.tokens for entry in ledger_after),
         "memories": len(ledger_after),
@@ -219,7 +220,3 @@ async def operations(scoped: ScopedTransaction, keys: Sequence[str] | None, refi
     """What a session did to memories of these scope keys, or of all, as operations."""
     found = await scoped.tuples(_SQL["operations"], {"keys": keys, "id": refinement_id})
     return [op_id for (op_id,) in found]
-
-
-def _values(claim: Claim) -> dict[str, Any]:
-    return {"id": claim.id, "key": claim.scope_key, "holder": claim.holder}

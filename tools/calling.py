@@ -9,7 +9,7 @@ from langchain_core.tools import StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ValidationError
 
-from mnemic.operations.run.graph import run_on_loop
+from mnemic.operations.run.background import run_on_loop
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument

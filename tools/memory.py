@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from langchain_core.tools import BaseTool
 
-from mnemic.operations.explicit.forget import forget
-from mnemic.operations.explicit.remember import remember, remember_procedure
+from mnemic.operations.governance.retention import forget
 from mnemic.operations.messages.incoming import INSTRUCTIONS, IncomingMessage, to_messages
-from mnemic.operations.recall.query import query, result_line
+from mnemic.operations.recall import query, result_line
+from mnemic.operations.remember import remember, remember_procedure
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.categories import Categories
 from mnemic.policy.formation.sharing import gives_orders

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from mnemic.models.tool_calls import run_answer
 from mnemic.operations.agent_settings import agent_settings
-from mnemic.operations.run.graph import metered
 from mnemic.operations.run.resources import Provider
+from mnemic.operations.usage import metered
 from mnemic.policy.text.shape import clean_text
 from mnemic.prompts.described import Arguments
 from mnemic.prompts.supervise import TASK, UNFINISHED, subagent_description, subagent_prompt

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from benchmarks.latency.embedder import WordEmbedder
 from benchmarks.latency.facts import COMMON, TURNS, Facts, Sayings
 from benchmarks.latency.scripted import ScriptedModels
-from mnemic.operations.recall.query import query
+from mnemic.operations.recall import query
 from mnemic.operations.run.resources import AccessTracker, Resources, open_resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity

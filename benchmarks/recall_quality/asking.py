@@ -9,8 +9,7 @@ from benchmarks.recall_quality.baselines import BM25, grep
 from benchmarks.recall_quality.locomo import Conversation, Question
 from benchmarks.recall_quality.metrics import Returned, Score, score
 from benchmarks.recall_quality.storing import Stored
-from mnemic.operations.recall.context import search, search_setup
-from mnemic.operations.recall.query import query
+from mnemic.operations.recall import query, search, search_setup
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.scoring import PLAIN
 from mnemic.policy.text.shape import count_tokens

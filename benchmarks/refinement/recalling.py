@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from benchmarks.recall_quality.locomo import Question
 from benchmarks.recall_quality.metrics import BUDGETS, Returned, Score, mean, score
 from benchmarks.refinement.refining import Refined
-from mnemic.operations.recall.query import query
+from mnemic.operations.recall import query
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import count_tokens, search_text
 from mnemic.prompts.memory_context import found_line

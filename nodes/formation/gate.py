@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from langgraph.runtime import Runtime
 
 from mnemic.operations.formation.selection import writes_left
 from mnemic.operations.messages.transcript import only_speaks
-from mnemic.operations.run.graph import formation_lease, holder_of, release_lease_on_error
 from mnemic.operations.run.identity import identity_of
+from mnemic.operations.run.leases import formation_lease, holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.triggers import (
     facts_of_batch,
@@ -30,47 +30,57 @@ from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes
 from mnemic.storage.transaction import ScopedTransaction
 
+#: What a run begins with: on a server's thread the tracked channels still hold the last run's figures.
+_NOTHING_YET: Final[FormationState] = {
+    "superseded": 0,
+    "repeated": 0,
+    "unaccounted": 0,
+    "stored": {},
+    "checks": {},
+    "refused": {},
+    "consolidations": [],
+    "facts": [],
+    "vectors": {},
+    "private": False,
+    "neighbours": {},
+    "closing": [],
+    "repeats": [],
+    "reflections": [],
+    "account": Account(),
+}
+
 
 async def gate(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
     """Due are 45 messages, 1,000 weighted tokens or a cold session, of 4 messages at least; by turn, a user's words.
 
     A caller who insists needs one message. A run that is due takes a lease on the session in the same transaction.
     """
-    identity = identity_of(runtime)
-    request = validate(FormationInput, state)
+    identity, request = identity_of(runtime), validate(FormationInput, state)
     retry, forced = request.get("retry", False), request.get("force", False)
     async with resources.database.scoped(identity) as scoped:
         overrides, read_seq = await scopes.first_look(scoped)
     settings = resources.settings.overridden(overrides)
     left = await writes_left(resources, identity, settings, retry=retry)
-    run = _Run(
-        lease=formation_lease(identity, holder_of(runtime), retry=retry),
-        settings=settings,
-        forced=forced or retry,
-        by_turn=left is not None,
-    )
+    lease = formation_lease(identity, holder_of(runtime), retry=retry)
+    run = _Run(lease, settings, forced=forced or retry, by_turn=left is not None)
 
     async def act(scoped: ScopedTransaction) -> tuple[_Work, dict[str, ScopeSettings]]:
         return await _take_up(scoped, run), await scopes.scope_settings(scoped)
 
-    async with release_lease_on_error(resources, identity, run.lease):
+    async with release_lease_on_error(resources, identity, lease):
         work, guided = await resources.database.write(identity, act)
-    box, taken = work.box, len(work.box.messages)
+    messages = work.box.messages
     return {
-        **_nothing_yet(),
-        "reason": work.reason,
-        "waits": work.waits,
-        "formed": taken,
-        "pending": box.pending - taken,
-        "set_aside": box.set_aside - (taken if run.takes_set_aside else 0),
-        "lease": run.lease,
-        "batch": [*box.messages],
-        "guidance": _guidance(guided.values(), is_own=only_speaks(box.messages, identity.user_id)),
+        **_NOTHING_YET,
+        **work.figures(run),
+        "lease": lease,
+        "batch": [*messages],
+        "guidance": _guidance(guided.values(), is_own=only_speaks(messages, identity.user_id)),
         "names": {key: part.name for key, part in guided.items() if part.name},
         "read_seq": read_seq,
         "overrides": overrides,
         "extraction": settings.extraction,
-        "max_facts": (facts_of_turn if left else facts_of_batch)(box.messages, settings),
+        "max_facts": (facts_of_turn if left else facts_of_batch)(messages, settings),
         "max_writes": min(left, settings.writes_per_turn) if left else None,
     }
 
@@ -95,6 +105,17 @@ class _Work(NamedTuple):
     box: Inbox
     reason: FormationReason | None = None
     waits: Waits | None = None
+
+    def figures(self, run: _Run) -> FormationState:
+        """What the caller is told of it."""
+        taken = len(self.box.messages)
+        return {
+            "reason": self.reason,
+            "waits": self.waits,
+            "formed": taken,
+            "pending": self.box.pending - taken,
+            "set_aside": self.box.set_aside - (taken if run.takes_set_aside else 0),
+        }
 
 
 async def _take_up(scoped: ScopedTransaction, run: _Run) -> _Work:
@@ -154,24 +175,3 @@ def _guidance(scopes: Iterable[ScopeSettings], *, is_own: bool) -> str:
     """What the agent's, the groups' and, among themselves, the user's own scope tell the extractor."""
     shown = (scope for scope in scopes if is_own or not scope.scope_key.startswith("user:"))
     return "\n".join(scope.extraction_guidance for scope in shown if scope.extraction_guidance)
-
-
-def _nothing_yet() -> FormationState:
-    """What a run begins with: on a server's thread the tracked channels still hold the last run's figures."""
-    return {
-        "superseded": 0,
-        "repeated": 0,
-        "unaccounted": 0,
-        "stored": {},
-        "checks": {},
-        "refused": {},
-        "consolidations": [],
-        "facts": [],
-        "vectors": {},
-        "private": False,
-        "neighbours": {},
-        "closing": [],
-        "repeats": [],
-        "reflections": [],
-        "account": Account(),
-    }

@@ -5,7 +5,7 @@ observations, in a single call in place of all of them.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from langgraph.runtime import Runtime
@@ -13,12 +13,12 @@ from langgraph.runtime import Runtime
 from mnemic.models.structured import run_step
 from mnemic.operations.formation.builder import MemoryBuilder
 from mnemic.operations.formation.decisions import apply_decisions, compare_facts, concerned
-from mnemic.operations.formation.drafts import Drafts, ScopeResolver, crowded_out, foreign_tokens
-from mnemic.operations.formation.selection import most_important
+from mnemic.operations.formation.drafts import ScopeResolver, foreign_tokens
+from mnemic.operations.formation.selection import crowded_out, most_important
 from mnemic.operations.messages.transcript import group_name, numbered, only_speaks, speakers
-from mnemic.operations.run.graph import metered
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
+from mnemic.operations.usage import metered
 from mnemic.policy.text.shape import display_name
 from mnemic.prompts.decide import DECIDE, DecideInput, ShownFact
 from mnemic.prompts.extraction import (
@@ -32,7 +32,6 @@ from mnemic.prompts.extraction import (
     StandingText,
 )
 from mnemic.prompts.loader import Step
-from mnemic.prompts.repair import Flaw
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import Memory, NewMemory, Standing
@@ -46,11 +45,11 @@ async def extract_facts(state: FormationState, resources: Resources, runtime: Ru
     if not resources.settings.overridden(state["overrides"]).rag:
         return {"facts": []}
     run = _Extraction(resources, identity_of(runtime), state)
-    answer, builder = await run.ask(EXTRACT_FACTS, MemoryBuilder.add_facts)
-    kept, update = run.kept(builder, answer.nothing_else)
+    builder = await run.ask(EXTRACT_FACTS, MemoryBuilder.add_facts)
+    kept = most_important([*builder.memories.values()], state["max_facts"])
     places = {message.id: place for place, message in enumerate(state["batch"])}
     kept.sort(key=lambda fact: (fact.valid_from, places[fact.source_message_ids[-1]]))
-    return {"facts": kept, "private": any(draft.private for draft in answer.facts), **update}
+    return {"facts": kept, "private": builder.private, **run.update(builder, kept)}
 
 
 async def find_similar(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
@@ -117,19 +116,10 @@ async def extract_reflections(
     if not resources.settings.overridden(state["overrides"]).always_in_context:
         return {"reflections": []}
     run = _Extraction(resources, identity_of(runtime), state)
-
-    def add(builder: MemoryBuilder, answer: ExtractReflectionsOutput) -> None:
-        builder.add_reflections(answer)
-        builder.add_episode(answer.episode, private=state["private"])
-
     standing = await run.standing()
-    answer, builder = await run.ask(EXTRACT_REFLECTIONS, add, standing=standing, new_facts=state["facts"])
-    return {
-        "reflections": [*builder.memories.values()],
-        "repeats": [*state["repeats"], *builder.repeats],
-        **builder.drafts.figures(),
-        "account": builder.drafts.account(state["account"], nothing_else=answer.nothing_else),
-    }
+    builder = await run.ask(EXTRACT_REFLECTIONS, MemoryBuilder.add_reflections, standing, state["facts"])
+    drafted = [*builder.memories.values()]
+    return {"reflections": drafted, **run.update(builder, drafted)}
 
 
 async def extract_observations(
@@ -137,10 +127,9 @@ async def extract_observations(
 ) -> FormationState:
     """One fast call that sees what is already in context; its observations become reflections."""
     run = _Extraction(resources, identity_of(runtime), state)
-    standing = await run.standing()
-    answer, builder = await run.ask(EXTRACT_OBSERVATIONS, MemoryBuilder.add_observations, standing=standing)
-    kept, update = run.kept(builder, answer.nothing_else)
-    return {"reflections": kept, "repeats": builder.repeats, **update}
+    builder = await run.ask(EXTRACT_OBSERVATIONS, MemoryBuilder.add_observations, await run.standing())
+    kept = most_important([*builder.memories.values()], state["max_facts"])
+    return {"reflections": kept, **run.update(builder, kept)}
 
 
 class _Extraction(NamedTuple):
@@ -159,62 +148,60 @@ class _Extraction(NamedTuple):
         self,
         step: Step[ExtractionInput, Answer],
         add: Callable[[MemoryBuilder, Answer], None],
-        *,
         standing: Sequence[Standing] = (),
         new_facts: Sequence[NewMemory] = (),
-    ) -> tuple[Answer, MemoryBuilder]:
-        """The step's answer, and the memories that were made of it; a useless answer is repaired once.
+    ) -> MemoryBuilder:
+        """The memories that were made of the step's answer; a useless answer is repaired once.
 
         Args:
             step: which.
             add: gives the answer's drafts to the builder.
-            standing: what is in context, and not to be said again. Where others speak than the run's own user, nobody's
-                own memory may colour what is written for them: that is not shown, and not stored twice either.
+            standing: what is in context, and not to be said again.
             new_facts: what this run has just decided on, likewise.
 
         Raises:
             ModelError: as `metered`.
         """
-        state, batch = self.state, self.state["batch"]
-        group = group_name(self.identity, state["names"])
-        is_own = only_speaks(batch, self.identity.user_id)
-        step_input = ExtractionInput(
-            lines=numbered(batch),
-            group=group,
-            guidance=state["guidance"],
-            categories=self.resources.categories.formed,
-            limit=state["max_facts"],
-            standing=tuple(_shown(part, state["names"]) for part in standing if is_own or part.scope != "user"),
-            new_facts=tuple(fact.content for fact in new_facts),
-        )
-        resolver = ScopeResolver(batch, self.identity, group)
-        known: Sequence[Memory | NewMemory] = _known(standing, new_facts)
+        resources, state = self.resources, self.state
+        step_input = self._input(standing, new_facts)
+        resolver = ScopeResolver(state["batch"], self.identity, step_input.group)
+        known: list[Memory | NewMemory] = [
+            *(memory for part in standing for memory in [*part.texts, *part.facts]),
+            *new_facts,
+        ]
 
         def built(answer: Answer) -> MemoryBuilder:
-            drafts = Drafts(step.prompt, len(batch))
-            builder = MemoryBuilder(resolver, self.resources.categories, drafts, [*known])
+            nothing_else, private = answer.nothing_else, state["private"]
+            builder = MemoryBuilder(resolver, resources.categories, step.prompt, [*known], nothing_else, private)
             add(builder, answer)
             return builder
 
-        def check(answer: Answer) -> Flaw | None:
-            return built(answer).drafts.flaw(answer.nothing_else)
+        asking = run_step(step, step_input, resources.models, lambda answer: built(answer).flaw())
+        return built((await metered(resources, self.identity, asking)).output)
 
-        asking = run_step(step, step_input, self.resources.models, check)
-        answer = (await metered(self.resources, self.identity, asking)).output
-        return answer, built(answer)
+    def _input(self, standing: Sequence[Standing], new_facts: Sequence[NewMemory]) -> ExtractionInput:
+        """What the step is shown.
 
-    def kept(self, builder: MemoryBuilder, nothing_else: bool) -> tuple[list[NewMemory], FormationState]:
-        """As many memories as the run may bring, and what the channels tell of the drafts."""
-        drafted = [*builder.memories.values()]
-        kept = most_important(drafted, self.state["max_facts"])
-        account = builder.drafts.account(self.state["account"], nothing_else=nothing_else)
-        return kept, {**builder.drafts.figures(), "account": crowded_out(account, drafted, kept)}
+        Where others speak than the run's own user, nobody's own memory may colour what is written for them: that is not
+        shown, and not stored twice either.
+        """
+        batch, names = self.state["batch"], self.state["names"]
+        is_own = only_speaks(batch, self.identity.user_id)
+        places = [(part, *split_scope_key(part.scope_key)) for part in standing if is_own or part.scope != "user"]
+        return ExtractionInput(
+            lines=numbered(batch),
+            group=group_name(self.identity, names),
+            guidance=self.state["guidance"],
+            categories=self.resources.categories.formed,
+            limit=self.state["max_facts"],
+            standing=tuple(
+                StandingText(scope, names.get(part.scope_key) or display_name(owner), part.text)
+                for part, scope, owner in places
+            ),
+            new_facts=tuple(fact.content for fact in new_facts),
+        )
 
-
-def _shown(part: Standing, names: Mapping[str, str]) -> StandingText:
-    scope, owner = split_scope_key(part.scope_key)
-    return StandingText(scope=scope, name=names.get(part.scope_key) or display_name(owner), text=part.text)
-
-
-def _known(standing: Sequence[Standing], new_facts: Sequence[NewMemory]) -> list[Memory | NewMemory]:
-    return [*(memory for part in standing for memory in [*part.texts, *part.facts]), *new_facts]
+    def update(self, builder: MemoryBuilder, kept: Sequence[NewMemory]) -> FormationState:
+        """What the channels tell of the drafts, of which these are kept."""
+        account = crowded_out(builder.account(self.state["account"]), builder.memories.values(), kept)
+        return {"repeats": [*self.state["repeats"], *builder.repeats], "account": account, **builder.figures()}

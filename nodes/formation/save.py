@@ -4,22 +4,27 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 from langgraph.runtime import Runtime
-from typing_extensions import TypedDict
 
-from mnemic.operations.formation.drafts import accounted, crowded_out
-from mnemic.operations.formation.form import ConsolidationGraph
-from mnemic.operations.formation.selection import further_sources, quota_scope_key, related_to_living, within_cap
+from mnemic.operations.formation.selection import (
+    accounted,
+    crowded_out,
+    further_sources,
+    quota_scope_key,
+    related_to_living,
+    within_cap,
+)
 from mnemic.operations.messages.transcript import brought_by, speakers
+from mnemic.operations.run.graph import AnyGraph
 from mnemic.operations.run.identity import acting_for, identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from mnemic.state.formation import Closing, Repeat, Twin
-from mnemic.state.graphs import ConsolidationResult, FormationState
+from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory, ScopeSettings, Supersession
 from mnemic.state.settings import Settings
@@ -41,52 +46,57 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     kept = _kept(batch, new, further_sources(state["repeats"], new, batch), settings)
     forgotten = accounted_for - {message.id for message in kept}
     vectors, texts = await _embed(resources, new, state["vectors"], kept)
-    others = brought_by(batch)
+    run_id, others = run.run_id if run else None, brought_by(batch)
 
     async def act(scoped: ScopedTransaction) -> FormationState:
-        run_id, meta = run.run_id if run else None, {"brought_by": others} if others else {}
-        op_id = await scoped.begin_operation("formation", run_id=run_id, meta=meta)
+        op_id = await scoped.begin_operation("formation", run_id=run_id, meta={"brought_by": others} if others else {})
         await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
-        model = resources.embedder.name
-        stored = await memories.insert(scoped, new, model=model, vectors=vectors, run_id=run_id)
-        dropped = [memory for memory in new if memory.id not in stored]
-        twins = await memories.twins(scoped, dropped) if dropped else {}
-        superseded = await _supersede(scoped, closing, stored, twins)
-        made = [memory for memory in new if memory.id in stored]
-        again = [
-            Repeat(new=row, known_id=twins[row.id].id, scope_key=row.scope_key, is_stored=True)
-            for row in dropped
-            if row.id in twins
-        ]
-        await memories.add_sources(scoped, further_sources([*state["repeats"], *again], made, batch))
+        stored = await memories.insert(scoped, new, model=resources.embedder.name, vectors=vectors, run_id=run_id)
+        superseded = await _stored(scoped, state, new, closing, stored)
         if state["max_writes"] is not None:
             await _count_turn(scoped, quota_scope_key(batch, identity), len(stored), settings)
         if texts:
-            await inbox.index_messages(scoped, model, texts)
+            await inbox.index_messages(scoped, resources.embedder.name, texts)
         if forgotten:
             await inbox.forget_later(scoped, forgotten, timedelta(days=settings.forget_after_days))
         await inbox.forget_due(scoped)
+        made = [memory for memory in new if memory.id in stored]
         await scopes.touch(scoped, [memory.scope_key for memory in made])
         due = await _due(scoped, settings)
         await leases.finish(scoped, state["lease"])
-        return {
-            "stored": dict(Counter(memory.kind for memory in made)),
-            "superseded": superseded,
-            "unaccounted": len(batch) - len(accounted_for),
-            "due": due,
-        }
+        kinds: dict[str, int] = dict(Counter(memory.kind for memory in made))
+        return {"stored": kinds, "superseded": superseded, "unaccounted": len(batch) - len(accounted_for), "due": due}
 
     keys = [scope_key("user", user) for user in speakers(batch)]
     return await resources.database.write(identity, act, also=keys)
 
 
+async def _stored(
+    scoped: ScopedTransaction,
+    state: FormationState,
+    new: Sequence[NewMemory],
+    closing: Sequence[Closing],
+    stored: set[UUID],
+) -> int:
+    """What a living twin kept out counts as said again by its sources; of how many memories others took the place."""
+    dropped = [memory for memory in new if memory.id not in stored]
+    twins = await memories.twins(scoped, dropped) if dropped else {}
+    superseded = await _supersede(scoped, closing, stored, twins)
+    again = [
+        Repeat(new=row, known_id=twins[row.id].id, scope_key=row.scope_key, is_stored=True)
+        for row in dropped
+        if row.id in twins
+    ]
+    made = [memory for memory in new if memory.id in stored]
+    await memories.add_sources(scoped, further_sources([*state["repeats"], *again], made, state["batch"]))
+    return superseded
+
+
 def _kept(
     batch: Sequence[Message], new: Sequence[NewMemory], further: Sequence[tuple[UUID, UUID]], settings: Settings
 ) -> list[Message]:
-    if settings.kept_messages == "none":
-        return []
-    if settings.kept_messages == "all":
-        return list(batch)
+    if settings.kept_messages != "sources":
+        return list(batch) if settings.kept_messages == "all" else []
     sources = {source for memory in new for source in memory.source_message_ids} | {message for _, message in further}
     return [message for message in batch if message.id in sources]
 
@@ -146,30 +156,20 @@ async def _due(scoped: ScopedTransaction, settings: Settings) -> list[str]:
     return due
 
 
-class Due(TypedDict):
-    """What a `Send` to `consolidate` carries."""
-
-    scope_key: str
-
-
-def consolidate(graph: ConsolidationGraph) -> Any:
+async def consolidate(state: ConsolidationInput, runtime: Runtime[Identity], graph: AnyGraph) -> FormationState:
     """One scope key; the formation is already saved, so whatever fails leaves the reflections waiting."""
-
-    async def consolidate(state: Due, runtime: Runtime[Identity]) -> FormationState:
-        key = state["scope_key"]
-        identity = acting_for(identity_of(runtime), key)
-        result = again = await _run(graph, key, identity)
-        # once more: whoever came while it was busy has left his reflections to this run
-        while again["outcome"] == "saved":
-            again = await _run(graph, key, identity)
-            if again["outcome"] == "saved":
-                result = {**again, "absorbed": result["absorbed"] + again["absorbed"]}
-        return {"consolidations": [result]}
-
-    return consolidate
+    key = state["scope_key"]
+    identity = acting_for(identity_of(runtime), key)
+    result = again = await _run(graph, key, identity)
+    # once more: whoever came while it was busy has left his reflections to this run
+    while again["outcome"] == "saved":
+        again = await _run(graph, key, identity)
+        if again["outcome"] == "saved":
+            result = {**again, "absorbed": result["absorbed"] + again["absorbed"]}
+    return {"consolidations": [result]}
 
 
-async def _run(graph: ConsolidationGraph, key: str, identity: Identity) -> ConsolidationResult:
+async def _run(graph: AnyGraph, key: str, identity: Identity) -> ConsolidationResult:
     try:
         return cast(ConsolidationResult, await graph.ainvoke({"scope_key": key}, context=identity))
     except MnemicError as error:

@@ -1,24 +1,30 @@
 """Turns the drafts that a step answered into memories: checked, placed, and nothing that is known already. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
-from mnemic.operations.formation.drafts import Draft, Drafts, ScopeResolver
+from mnemic.operations.formation.drafts import Draft, ScopeResolver, refusal_summary
 from mnemic.operations.messages.transcript import cited, own_words, owner_of, speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.policy.categories import Categories
 from mnemic.policy.text.shape import clean_text, clip_text, display_name, search_text
-from mnemic.policy.text.writing import check_text
+from mnemic.policy.text.words import folded_words
+from mnemic.policy.text.writing import Verdict, check_text
 from mnemic.prompts.extraction import (
     ExtractFactsOutput,
     ExtractObservationsOutput,
     ExtractReflectionsOutput,
     FactDraft,
+    ObservationDraft,
     ReflectionDraft,
 )
-from mnemic.state.formation import Repeat
+from mnemic.prompts.loader import Prompt
+from mnemic.prompts.repair import NOTHING, Flaw, unusable_drafts
+from mnemic.state.formation import Account, Repeat
+from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Scope, scope_key, split_scope_key
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Memory, Message, NewMemory
@@ -27,6 +33,8 @@ from mnemic.state.records import Memory, Message, NewMemory
 #: to say.
 _OPEN_TO_OTHERS: Final = frozenset({"event", "activity", "knowledge", "projects"})
 MAX_SUBJECT_CHARS: Final = 100
+#: As many words of the instructions in a row nobody writes by chance.
+_COPIED_WORDS: Final = 5
 #: An observation says what a fact and a reflection would say together.
 MAX_OBSERVATION_WORDS: Final = 50
 _WIDEST_FIRST: Final[tuple[Scope, ...]] = ("agent", "group", "user")
@@ -34,24 +42,41 @@ _WIDEST_FIRST: Final[tuple[Scope, ...]] = ("agent", "group", "user")
 
 @dataclass
 class MemoryBuilder:
-    """The memories of one answer."""
+    """The memories of one answer, and what became of its drafts."""
 
     resolver: ScopeResolver
     categories: Categories
-    drafts: Drafts
+    #: What the model was told.
+    prompt: Prompt
     #: What stands in context, or is about to be stored as a fact; no reflection says it again.
     known: list[Memory | NewMemory]
+    #: Whether the model says that the other messages hold nothing.
+    nothing_else: bool
+    #: Whether anything was said in confidence.
+    private: bool
     memories: dict[tuple[str, str], NewMemory] = field(default_factory=dict)
     #: What was dropped because it is known.
     repeats: list[Repeat] = field(default_factory=list)
+    checks: Counter[str] = field(default_factory=lambda: Counter(first_pass=0, trimmed=0, refused=0))
+    #: Drafts that were refused, by what was wrong with them.
+    refused: Counter[str] = field(default_factory=Counter)
+    _cited: set[UUID] = field(default_factory=set)
+    _open: set[UUID] = field(default_factory=set)
 
     def add_facts(self, output: ExtractFactsOutput) -> None:
         """Facts, each its owner's, or of a wider scope."""
+        self.private = self.private or any(draft.private for draft in output.facts)
         for draft in output.facts:
-            self._add_fact(draft)
+            sources = cited(self.resolver.batch, draft.messages)
+            owner = owner_of(sources, self.resolver.identity)
+            own_key = scope_key("user", owner) if owner else None
+            may_tell = bool(own_words(sources)) or draft.category in _OPEN_TO_OTHERS
+            fact = self._made(draft, draft.scope, sources, own_key, may_tell=may_tell)
+            if fact:
+                self._keep(replace(fact, subject_user_id=owner if fact.scope_key == own_key else None))
 
     def add_reflections(self, output: ExtractReflectionsOutput) -> None:
-        """The widest scope first: a lower one holds only what no higher one says."""
+        """The widest scope first: a lower one holds only what no higher one says. Then the episode."""
         by_scope: dict[Scope, Sequence[ReflectionDraft]] = {
             "agent": output.agent,
             "group": output.group,
@@ -61,21 +86,65 @@ class MemoryBuilder:
         for scope, drafts in by_scope.items():
             for draft in drafts:
                 self._add_reflection(scope, draft)
+        if output.episode.strip():
+            self._add_episode(output.episode)
 
     def add_observations(self, output: ExtractObservationsOutput) -> None:
         """Reflections of a single call; they stand for facts, too, and may be longer. The widest scope first."""
         for draft in sorted(output.observations, key=lambda draft: _WIDEST_FIRST.index(draft.scope)):
-            self._add_reflection(draft.scope, draft, max_words=MAX_OBSERVATION_WORDS)
+            self._add_reflection(draft.scope, draft)
 
-    def add_episode(self, text: str, *, private: bool) -> None:
-        """At most one; in a group it is the group's where the gate of `policy.formation.sharing` lets it pass."""
-        if not text.strip():
+    def flaw(self) -> Flaw | None:
+        """What makes the answer useless: a draft without a source, most of them refused, nothing and no word of it."""
+        drafts = self.checks.total()
+        if not drafts and not self.nothing_else:
+            return NOTHING
+        if not self.refused["no_source"] and 2 * self.refused.total() <= drafts:
+            return None
+        kind = f"{self.refused.total()} of {drafts} drafts cannot be used ({refusal_summary(self.refused)})"
+        return Flaw(kind=kind, advice=unusable_drafts(self.refused, drafts, len(self.resolver.batch)))
+
+    def figures(self) -> FormationState:
+        """What is counted; no refusals are left out, for an empty count begins anew."""
+        checks: FormationState = {"checks": dict(self.checks)}
+        return {**checks, "refused": dict(self.refused)} if self.refused else checks
+
+    def account(self, before: Account) -> Account:
+        """What this answer accounts for, with those before it.
+
+        A message that a refused draft rests on holds something, whatever the model says of the rest.
+        """
+        return Account(
+            cited=before.cited | self._cited,
+            open=before.open | self._open,
+            nothing_else=self.nothing_else and before.nothing_else is not False,
+        )
+
+    def _add_reflection(self, scope: Scope, draft: ReflectionDraft) -> None:
+        sources = cited(self.resolver.batch, draft.messages)
+        owner = owner_of(sources, self.resolver.identity) if scope != "session" else None
+        own_key = self._own_key(owner) if scope != "user" or owner else None
+        may_tell = scope == "session" or bool(own_words(sources))
+        memory = self._made(draft, scope, sources, own_key, may_tell=may_tell)
+        if memory is None:
             return
-        content = self.drafts.take(check_text(text, kind="episode"), ())
+        wording = memory.content.casefold().rstrip(".")
+        known = [text for text in self.known if wording in text.content.casefold()]
+        self.repeats += [
+            Repeat(new=memory, known_id=text.id, scope_key=text.scope_key, is_stored=isinstance(text, Memory))
+            for text in known
+        ]
+        if not known:
+            self.known.append(memory)
+            self._keep(memory)
+
+    def _add_episode(self, text: str) -> None:
+        """At most one; in a group it is the group's where the gate of `policy.formation.sharing` lets it pass."""
+        content = self._take(check_text(text, kind="episode"), ())
         if content is None:
             return
         batch = self.resolver.batch
-        private = private or any(memory.private for memory in self.memories.values())
+        private = self.private or any(memory.private for memory in self.memories.values())
         who = speakers(batch)
         key = self._own_key(who[0] if len(who) == 1 else None)
         if len(who) != 1:
@@ -83,42 +152,68 @@ class MemoryBuilder:
             key = self.resolver.resolve(Draft("group", content, "event", 5, private), users, fallback=key)
         self._keep(self._memory("episode", key, content, batch[-1:]))
 
-    def _add_fact(self, draft: FactDraft) -> None:
-        sources = cited(self.resolver.batch, draft.messages)
-        owner = owner_of(sources, self.resolver.identity)
-        is_own_word = bool(own_words(sources)) or draft.category in _OPEN_TO_OTHERS
-        problem = _unfounded(sources, is_own_word=is_own_word, has_owner=owner is not None)
-        text = self.drafts.take(check_text(draft.content, kind="fact"), sources, problem)
-        if text is None or owner is None:
-            return
-        own_key = scope_key("user", owner)
-        wanted = Draft(draft.scope, text, draft.category, draft.importance, draft.private, draft.provenance)
-        key = self.resolver.resolve(wanted, sources, fallback=own_key)
-        subject = clip_text(" ".join(clean_text(draft.subject).split()), MAX_SUBJECT_CHARS) or "?"
-        fact = self._rated(self._memory("fact", key, text, sources, subject), draft)
-        self._keep(replace(fact, subject_user_id=owner if key == own_key else None, provenance=draft.provenance))
+    def _made(
+        self,
+        draft: FactDraft | ReflectionDraft,
+        scope: Scope,
+        sources: Sequence[Message],
+        own_key: str | None,
+        *,
+        may_tell: bool,
+    ) -> NewMemory | None:
+        """The draft as a memory; None where it is refused.
 
-    def _add_reflection(self, scope: Scope, draft: ReflectionDraft, max_words: int | None = None) -> None:
-        sources = cited(self.resolver.batch, draft.messages)
-        owner = owner_of(sources, self.resolver.identity)
-        is_own_word = scope == "session" or bool(own_words(sources))
-        problem = _unfounded(sources, is_own_word=is_own_word, has_owner=scope != "user" or owner is not None)
-        content = self.drafts.take(check_text(draft.content, kind="reflection", max_words=max_words), sources, problem)
-        if content is None:
-            return
-        wanted = Draft(scope, content, draft.category, draft.importance, draft.private)
-        own_key = self._own_key(owner if scope != "session" else None)
+        Args:
+            draft: what the model wrote.
+            scope: the one it is wanted in.
+            sources: the messages it cites.
+            own_key: whose it is where no wider scope may have it; None: there is nobody.
+            may_tell: whether those who said it may tell such a thing.
+        """
+        kind: Kind = "fact" if isinstance(draft, FactDraft) else "reflection"
+        max_words = MAX_OBSERVATION_WORDS if isinstance(draft, ObservationDraft) else None
+        problem = "not_own_words" if not may_tell else None if own_key else "no_owner"
+        verdict = check_text(draft.content, kind=kind, max_words=max_words)
+        text = self._take(verdict, sources, problem if sources else "no_source")
+        if text is None or own_key is None:
+            return None
+        wanted = Draft(scope, text, draft.category, draft.importance, draft.private)
+        subject = None
+        if isinstance(draft, FactDraft):
+            wanted = wanted._replace(provenance=draft.provenance)
+            subject = clip_text(" ".join(clean_text(draft.subject).split()), MAX_SUBJECT_CHARS) or "?"
         key = self.resolver.resolve(wanted, sources, fallback=own_key)
-        memory = self._rated(self._memory("reflection", key, content, sources), draft)
-        wording = content.casefold().rstrip(".")
-        if known := [text for text in self.known if wording in text.content.casefold()]:
-            self.repeats += [
-                Repeat(new=memory, known_id=text.id, scope_key=text.scope_key, is_stored=isinstance(text, Memory))
-                for text in known
-            ]
-            return
-        self.known.append(memory)
-        self._keep(memory)
+        return replace(
+            self._memory(kind, key, text, sources, subject),
+            category=self.categories.stored_as(draft.category),
+            importance=min(5, max(1, draft.importance)),
+            private=draft.private,
+            provenance=draft.provenance if isinstance(draft, FactDraft) else "inferred",
+        )
+
+    def _take(self, verdict: Verdict, sources: Sequence[Message], unfounded: str | None = None) -> str | None:
+        """Counts a draft; its text, or None where it is refused.
+
+        Args:
+            verdict: of the text.
+            sources: the messages it cites.
+            unfounded: why it may not rest on them.
+        """
+        ids = {message.id for message in sources}
+        problem = unfounded or verdict.problem or self._copied(verdict.text or "")
+        if problem or verdict.text is None:
+            self.checks["refused"] += 1
+            self.refused[problem or "empty"] += 1
+            self._open |= ids
+            return None
+        self.checks["trimmed" if verdict.trimmed else "first_pass"] += 1
+        self._cited |= ids
+        return verdict.text
+
+    def _copied(self, text: str) -> str | None:
+        words = folded_words(text)
+        instructions = " ".join(folded_words(self.prompt.system))
+        return "copied" if len(words) >= _COPIED_WORDS and f" {' '.join(words)} " in f" {instructions} " else None
 
     def _own_key(self, user: str | None) -> str:
         """The user's, or the session's."""
@@ -143,24 +238,5 @@ class MemoryBuilder:
             source_message_ids=tuple(message.id for message in sources),
         )
 
-    def _rated(self, memory: NewMemory, draft: FactDraft | ReflectionDraft) -> NewMemory:
-        importance = min(5, max(1, draft.importance))
-        category = self.categories.stored_as(draft.category)
-        return replace(memory, category=category, importance=importance, private=draft.private)
-
     def _keep(self, memory: NewMemory) -> None:
         self.memories.setdefault((memory.scope_key, memory.content), memory)
-
-
-def _unfounded(sources: Sequence[Message], *, is_own_word: bool, has_owner: bool) -> str | None:
-    """Why a draft may not rest on the messages it cites.
-
-    Args:
-        is_own_word: whether those who said it may tell such a thing.
-        has_owner: whether there is somebody whose memory it could be.
-    """
-    if not sources:
-        return "no_source"
-    if not is_own_word:
-        return "not_own_words"
-    return None if has_owner else "no_owner"

@@ -1,4 +1,4 @@
-"""What a run stores of its new memories: how many, how related, and what repeats what is known already."""
+"""What a run stores of its new memories: how many, how related, what they repeat; and what accounts for its words."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from uuid import UUID
 from mnemic.operations.messages.transcript import speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.resources import Resources
-from mnemic.state.formation import Closing, Repeat
+from mnemic.state.formation import Account, Closing, Repeat
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Message, NewMemory
 from mnemic.state.settings import Settings
@@ -44,6 +44,26 @@ def within_cap(
     ids = {memory.id for memory in kept}
     rows = [replace(row, new_id=last(row.new_id)) for row in closing if row.old_id not in made]
     return kept, [row for row in rows if row.new_id in ids]
+
+
+def crowded_out(account: Account, drafted: Iterable[NewMemory], kept: Iterable[NewMemory]) -> Account:
+    """The account once some of the drafts had to give way: what only they rested on is open again."""
+    lost = _sources(drafted) - _sources(kept)
+    return replace(account, cited=account.cited - lost, open=account.open | lost)
+
+
+def accounted(batch: Iterable[Message], account: Account) -> set[UUID]:
+    """The messages that something stored or known rests on, or of which every step said that they hold nothing."""
+    return {
+        message.id
+        for message in batch
+        if message.id in account.cited or (account.nothing_else and message.id not in account.open)
+    }
+
+
+def _sources(memories: Iterable[NewMemory]) -> set[UUID]:
+    """What they cite; an episode cites nothing."""
+    return {source for memory in memories if memory.kind != "episode" for source in memory.source_message_ids}
 
 
 def related_to_living(new: Sequence[NewMemory], closing: Sequence[Closing]) -> list[NewMemory]:

@@ -134,8 +134,8 @@ def _langchain_fields(item: BaseMessage) -> dict[str, object]:
     role = next(
         (role for kind, role in _LANGCHAIN_ROLES.items() if isinstance(item, kind)), getattr(item, "type", "other")
     )
-    fields = {name: getattr(item, name, None) for name in ("id", "name", "content", "additional_kwargs")}
-    extra = fields.pop("additional_kwargs")
+    fields = {name: getattr(item, name, None) for name in ("id", "name", "content")}
+    extra = getattr(item, "additional_kwargs", None)
     extra = extra if isinstance(extra, dict) else {}
     # LangChain's own middleware, such as the one that puts a summary in place of the history, speaks in a user's place
     role = "system" if "lc_source" in extra else role

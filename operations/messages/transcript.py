@@ -116,12 +116,6 @@ def spoken(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
     return [message for message in messages if isinstance(message, HumanMessage | AIMessage)]
 
 
-def last_calls(messages: Sequence[AnyMessage]) -> dict[str, dict[str, object]]:
-    """The calls of the last message, by their ids."""
-    last = messages[-1] if messages else None
-    return {str(call["id"]): dict(call) for call in last.tool_calls} if isinstance(last, AIMessage) else {}
-
-
 def _in_words(message: AnyMessage) -> AnyMessage:
     """A user's message as plain text; what the model said it can read again."""
     if not isinstance(message, HumanMessage) or (isinstance(message.content, str) and message.content.strip()):

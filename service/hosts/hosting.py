@@ -10,10 +10,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.runtime import Runtime
 from pydantic import Field, SkipValidation
 
-from mnemic.operations.formation.form import form_later
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.threads import copy_threads, owner_of_identity, owner_of_run, require_owner
-from mnemic.operations.turn import RecallOptions, observe_turn, recall_turn
+from mnemic.operations.turn import RecallOptions, form_later, observe_turn, recall_turn
 from mnemic.service.base import MemoryBase
 from mnemic.state.checking import MAX_LISTED, check_arguments
 from mnemic.state.errors import InvalidInputError

@@ -13,10 +13,9 @@ from langgraph.channels import UntrackedValue
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from mnemic.operations.formation.form import form_later
-from mnemic.operations.run.graph import run_on_loop
+from mnemic.operations.run.background import run_on_loop
 from mnemic.operations.run.identity import identity_of, session_of
-from mnemic.operations.turn import RecallOptions, observe_turn, recall_turn
+from mnemic.operations.turn import RecallOptions, form_later, observe_turn, recall_turn
 from mnemic.service.base import MemoryBase
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import MemoryState

@@ -35,8 +35,6 @@ ANA = identity("ana", session="s1")
 OSLO = "Ana lives in Oslo with two cats."
 BERGEN = "Ana lives in Bergen with two cats."
 SAID = "I say what I say.", "assistant: So you do.", "Well then.", "Good."
-
-
 FERRY = "The blue ferry to Horten leaves at seven."
 SHORT = reflection("Ana wants short answers.")
 
@@ -78,21 +76,16 @@ async def test_each_step_that_is_needed_costs_one_request(
     assert len(model.embedding_requests) == batches
 
 
-async def full_run(memory: Mnemic, model: LoopbackModel) -> None:
-    """A formation that takes every step."""
-    await memory.configure_scope(ANA, ScopeSettings(scope_key="user:ana", threshold=1))
-    model.answer(FACTS, facts(fact(OSLO), fact(BERGEN, 2)))
-    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1, text=BERGEN)))
-    model.answer(REFLECTIONS, reflections(user=[reflection("Ana wants short answers.")]))
-    model.answer(CONSOLIDATION, consolidation("Ana wants short answers."))
-    await memory.observe(ANA, turns(*SAID))
-    await memory.form(ANA)
-
-
 async def test_every_step_uses_the_model_of_its_tier_and_its_tokens_are_recorded(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
-    await full_run(memory, model)
+    await memory.configure_scope(ANA, ScopeSettings(scope_key="user:ana", threshold=1))
+    model.answer(FACTS, facts(fact(OSLO), fact(BERGEN, 2)))
+    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1, text=BERGEN)))
+    model.answer(REFLECTIONS, reflections(user=[SHORT]))
+    model.answer(CONSOLIDATION, consolidation("Ana wants short answers."))
+    await memory.observe(ANA, turns(*SAID))
+    await memory.form(ANA)
 
     used = {(usage.step, usage.model): (usage.calls, usage.input_tokens, usage.output_tokens)
             for usage in await memory.usage(ANA)}  # fmt: skip
@@ -115,13 +108,6 @@ async def test_what_a_useless_model_cost_is_counted_as_well(memory: Mnemic, mode
     assert (used.step, used.calls, used.input_tokens) == ("extract_facts", 2, 200)
 
 
-BEES = "Ana keeps bees."
-
-
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "mnemic"]
-
-
 async def calls(memory: Mnemic) -> dict[str, int]:
     return {usage.step: usage.calls for usage in await memory.usage(ANA)}
 
@@ -132,17 +118,16 @@ async def test_an_answer_is_kept_though_its_price_cannot_be_written(
     async with scripted_memory(clean_db, model, lock_timeout_seconds=0.05) as memory:
         await say(memory, ANA, "Good morning.")
         before = await calls(memory)
-        model.answer(FACTS, facts(fact(BEES)))
+        model.answer(FACTS, facts(fact("Ana keeps bees.")))
         with superuser.transaction():
             superuser.execute("select 1 from mnemic.token_usage for update")
             await say(memory, ANA, "I keep bees.")
-        assert await contents(memory, ANA) == [BEES]
+        assert await contents(memory, ANA) == ["Ana keeps bees."]
         assert await calls(memory) == before
 
-    assert {record.levelno for record in caplog.records if record.name == "mnemic"} == {logging.WARNING}
-    assert [text.partition(" are missing")[0] for text in warnings(caplog)] == [
-        "the tokens of step extract_facts",
-        "the tokens of step extract_reflections",
+    logged = [record for record in caplog.records if record.name == "mnemic"]
+    assert [(record.levelno, record.getMessage().partition(" are missing")[0]) for record in logged] == [
+        (logging.WARNING, f"the tokens of step {step}") for step in ("extract_facts", "extract_reflections")
     ]
     assert "bees" not in caplog.text.lower()
 

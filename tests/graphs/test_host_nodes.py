@@ -1,8 +1,9 @@
-"""Recall, observing and forming as nodes of a host's own graph: under every durability, and without leaving a word."""
+"""The graphs in a host's own graph, as our nodes or its own: under every durability, and without leaving a word."""
 
 import logging
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import psycopg
@@ -11,10 +12,15 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.channels import UntrackedValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState
+from langgraph.runtime import Runtime
+from typing_extensions import TypedDict
 
 from mnemic import MemoryState, Mnemic
 from mnemic.prompts.tools import query_answer
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, MissingIdentityError, ModelOutputError
+from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, RecallOutput
+from mnemic.state.identity import Identity
+from mnemic.state.records import ScopeSettings
 from tests.support.agents import (
     CANARY,
     FRIDAY,
@@ -33,9 +39,11 @@ from tests.support.loopback import LoopbackModel, Reply
 from tests.support.matrix import few_first
 from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_postgres, in_sequence
 from tests.support.scripted import (
+    CONSOLIDATION,
     FACTS,
     REFLECTIONS,
     asked,
+    consolidation,
     contents,
     fact,
     facts,
@@ -43,6 +51,7 @@ from tests.support.scripted import (
     reflections,
     say,
     scripted_memory,
+    turns,
 )
 from tests.support.server import Clone
 from tests.support.worlds import identity
@@ -133,14 +142,6 @@ async def test_a_formation_under_way_takes_up_the_next_turn(clean_db: Clone, mod
 
         assert await contents(memory, MONDAY) == ["Ana has goats.", KEPT]
     assert asked(model).count(FACTS) == 2
-
-
-async def test_leaving_waits_for_what_was_begun(clean_db: Clone, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact(KEPT)))
-    async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
-        await host(memory).compile().ainvoke(said("I keep bees on the quay."), context=MONDAY)
-    async with scripted_memory(clean_db, model) as memory:
-        assert await contents(memory, MONDAY) == [KEPT]
 
 
 async def test_an_error_ends_what_was_begun_and_the_messages_stay_pending(
@@ -242,27 +243,19 @@ async def test_a_role_recalls_by_its_own_allowlist(memory: Mnemic, model: Loopba
     assert [WISH in turn["memory_context"] for turn in seen] == [True, False, False]
 
 
-def unknown_role(memory: Mnemic) -> Any:
-    return host(memory, role="janitor").compile().ainvoke(said(GREETING), context=FRIDAY)
-
-
-def no_session(memory: Mnemic) -> Any:
-    return host(memory).compile().ainvoke(said(GREETING), context=identity("ana"))
-
-
-def no_identity(memory: Mnemic) -> Any:
-    return host(memory).compile().ainvoke(said(GREETING))
-
-
 @pytest.mark.parametrize(
-    ("mistake", "error"),
-    [(unknown_role, CategoryRefusedError), (no_session, InvalidInputError), (no_identity, MissingIdentityError)],
+    ("role", "who", "error"),
+    [
+        ("janitor", FRIDAY, CategoryRefusedError),
+        (None, identity("ana"), InvalidInputError),
+        (None, None, MissingIdentityError),
+    ],
 )
 async def test_a_hosts_mistake_is_an_error_and_nothing_is_stored(
-    memory: Mnemic, superuser: psycopg.Connection, mistake: Callable[[Mnemic], Any], error: type[Exception]
+    memory: Mnemic, superuser: psycopg.Connection, role: str | None, who: Identity | None, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        await mistake(memory)
+        await host(memory, role=role).compile().ainvoke(said(GREETING), context=who)
     assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (0,)
 
 
@@ -285,3 +278,64 @@ async def test_what_the_memory_told_is_not_stored_again(
     rows = {content for (content,) in superuser.execute("select content from mnemic.messages").fetchall()}
     assert (rows == {"Bees?", "On the quay.", "The quay is open."}) == known
     assert (CANARY in str(rows)) != known
+
+
+class HostTurn(RecallInput, RecallOutput, FormationInput, FormationOutput, total=False):
+    """A host that runs the graphs as its own nodes and takes their channels as they are.
+
+    The question is found by a node: what a host is invoked with is saved by LangGraph itself, whatever its channel.
+    """
+
+    note: str
+
+
+class Note(TypedDict, total=False):
+    """What a host keeps of a turn."""
+
+    note: str
+
+
+def as_nodes(memory: Mnemic) -> Any:
+    nodes: dict[str, Any] = {
+        "listen": lambda state: {"question": QUESTION, "note": VISIBLE},
+        "form": memory.graphs.formation,
+        "recall": memory.graphs.recall,
+        "answer": lambda state: {"note": f"{VISIBLE} {KEPT in state['context']}"},
+    }
+    return in_sequence(HostTurn, nodes, context=SimpleNamespace)
+
+
+def as_methods(memory: Mnemic) -> Any:
+    async def form(state: Note, runtime: Runtime[Identity]) -> None:
+        (run,) = await memory.form(runtime.context)
+        assert [result["outcome"] for result in run["consolidations"]] == ["saved"]
+
+    async def recall(state: Note, runtime: Runtime[Identity]) -> Note:
+        return {"note": f"{VISIBLE} {KEPT in await memory.recall_text(runtime.context, QUESTION)}"}
+
+    return in_sequence(Note, {"form": form, "recall": recall}, context=SimpleNamespace)
+
+
+@both_savers
+@pytest.mark.parametrize(
+    ("used", "durability"),
+    few_first(
+        [(as_methods, "sync"), (as_nodes, "async"), (as_methods, "async"), (as_methods, "exit"), (as_nodes, "exit")]
+    ),
+)
+async def test_the_graphs_themselves_work_in_a_host_and_leave_no_words(
+    fresh_db: Clone, model: LoopbackModel, savers: Savers, used: Callable[[Mnemic], Any], durability: Durability
+) -> None:
+    model.answer(FACTS, facts(fact(KEPT)))
+    model.answer(REFLECTIONS, reflections(user=[reflection(WISH)], episode=f"Ana spoke of {CANARY}."))
+    model.answer(CONSOLIDATION, consolidation(f"Ana wants {CANARY}."))
+    who = SimpleNamespace(agent_id="harbor", user_id="ana", session_id="monday", host="blue")
+    async with scripted_memory(fresh_db, model) as memory, savers(fresh_db) as (saver, everything):
+        await memory.configure_scope(MONDAY, ScopeSettings(scope_key="user:ana", threshold=1))
+        await memory.observe(MONDAY, turns(f"{CANARY} is what I call my bees."))
+        graph = used(memory).compile(checkpointer=saver)
+        done = await graph.ainvoke({"force": True}, THREAD, context=who, durability=durability)
+        assert done["note"] == f"{VISIBLE} True"
+        saved = await everything()
+    assert VISIBLE in saved
+    assert CANARY not in saved

@@ -5,7 +5,6 @@ from typing import Any
 import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import ValidationError
@@ -15,7 +14,6 @@ from mnemic.graphs.supervisor import SupervisorGraph
 from mnemic.nodes import supervisor
 from mnemic.prompts.supervise import DECLINED
 from mnemic.storage import threads
-from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, calling
 from tests.support.supervised import ANA, CANARY, SAID, answers_of, forgetting, keep, requests, says, thread, turn
 
@@ -26,6 +24,15 @@ async def resumed(graph: SupervisorGraph, answer: Any) -> Any:
 
 async def living(memory: Mnemic) -> set[str]:
     return {str(item.id) for item in await memory.memories(ANA)}
+
+
+async def answered_alone(graph: SupervisorGraph, run: Any, *, approved: bool) -> None:
+    """The user answers, and the run ends before anything is done."""
+    stream = graph.astream(
+        Command(resume={"approved": approved}), run, context=ANA, durability="sync", stream_mode="updates",
+        interrupt_before=["tools"],
+    )  # fmt: skip
+    assert [list(part) async for part in stream] == [["confirm"], ["__interrupt__"]]
 
 
 def questions(done: Any) -> list[Any]:
@@ -119,12 +126,7 @@ async def test_a_process_that_was_killed_behind_the_answer_does_not_do_what_was_
     saver = InMemorySaver()
     graph = memory.graphs.supervisor(saver)
     await turn(graph)
-    stream = graph.astream(
-        Command(resume={"approved": False}), thread(), context=ANA, durability="sync", stream_mode="updates",
-        interrupt_before=["tools"],
-    )  # fmt: skip
-    parts = [list(part) async for part in stream]
-    assert parts == [["confirm"], ["__interrupt__"]]
+    await answered_alone(graph, thread(), approved=False)
 
     await memory.graphs.supervisor(saver).ainvoke(None, thread(), context=ANA)
 
@@ -132,69 +134,43 @@ async def test_a_process_that_was_killed_behind_the_answer_does_not_do_what_was_
     assert DECLINED in answers_of(requests(model)[-1])
 
 
-@pytest.mark.thorough
-async def test_control_without_the_question_it_would_be_gone(
-    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("asks", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["", "control"])
+async def test_the_user_is_asked_whatever_role_the_run_names(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, asks: bool
 ) -> None:
-    monkeypatch.setattr(supervisor, "_IMPORTANT", 6)
-    kept = await keep(memory, importance=5)
-    says(model, forgetting(kept), SAID)
-    assert "__interrupt__" not in await turn(memory.graphs.supervisor(InMemorySaver()))
-    assert await living(memory) == set()
-
-
-async def test_the_user_is_asked_whatever_role_the_run_names(memory: Mnemic, model: LoopbackModel) -> None:
-    """The tools act in the supervisor's role, so that is the one that counts."""
+    """The tools act in the supervisor's role, so that is the one that counts. The control finds nothing important."""
+    if not asks:
+        monkeypatch.setattr(supervisor, "_IMPORTANT", 6)
     kept = await keep(memory, importance=5)
     says(model, forgetting(kept), SAID)
     asked = await turn(memory.graphs.supervisor(InMemorySaver()), who=ANA.model_copy(update={"role": "stylist"}))
 
-    assert [item["id"] for item in questions(asked)] == [kept]
-    assert kept in await living(memory)
+    assert [item["id"] for item in questions(asked)] == ([kept] if asks else [])
+    assert await living(memory) == ({kept} if asks else set())
 
 
-def answering_in(run_id: str) -> Any:
-    """A run as a server marks it, which can take its checkpoints away again."""
-    return {"configurable": {"thread_id": "friday", "run_id": run_id}}
-
-
-async def answered_and_rolled_back(memory: Mnemic, saver: BaseCheckpointSaver[Any], answer: bool) -> None:
-    """The user answers, and the run of the answer is taken back before anything is done."""
+@pytest.mark.parametrize("stays", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["", "control"])
+async def test_an_answer_whose_run_was_rolled_back_does_not_count(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, stays: bool
+) -> None:
+    """If the answer stayed, as in the control, a no would forget."""
+    if stays:
+        careless = threads._SQL["delete_of_runs"].replace("and (t.is_gone", "and t.is_gone and (t.is_gone")
+        assert careless != threads._SQL["delete_of_runs"]
+        monkeypatch.setattr(threads, "_SQL", {**threads._SQL, "delete_of_runs": careless})
+    kept = await keep(memory, importance=5)
+    says(model, forgetting(kept), SAID)
+    saver = memory.checkpointer(ANA)
     graph = memory.graphs.supervisor(saver)
-    await graph.ainvoke({"messages": [HumanMessage("Forget my bees.")]}, answering_in("asking"), context=ANA)
-    stream = graph.astream(
-        Command(resume={"approved": answer}), answering_in("answering"), context=ANA, durability="sync",
-        stream_mode="updates", interrupt_before=["tools"],
-    )  # fmt: skip
-    assert [list(part) async for part in stream] == [["confirm"], ["__interrupt__"]]
+    # each run as a server marks it, which can take its checkpoints away again
+    runs: list[Any] = [{"configurable": {"thread_id": "friday", "run_id": run}} for run in ("asking", "answering")]
+    await graph.ainvoke({"messages": [HumanMessage("Forget my bees.")]}, runs[0], context=ANA)
+    await answered_alone(graph, runs[1], approved=True)
     await saver.adelete_for_runs(["answering"])
 
-
-async def test_an_answer_whose_run_was_rolled_back_does_not_count(memory: Mnemic, model: LoopbackModel) -> None:
-    kept = await keep(memory, importance=5)
-    says(model, forgetting(kept), SAID)
-    saver = memory.checkpointer(ANA)
-    await answered_and_rolled_back(memory, saver, True)
-    graph = memory.graphs.supervisor(saver)
-    assert len((await graph.aget_state(thread())).interrupts) == 1
-
-    assert [item["id"] for item in questions(await graph.ainvoke(None, thread(), context=ANA))] == [kept]
+    if not stays:
+        assert len((await graph.aget_state(thread())).interrupts) == 1
+        assert [item["id"] for item in questions(await graph.ainvoke(None, thread(), context=ANA))] == [kept]
     await resumed(graph, {"approved": False})
-
-    assert answers_of(requests(model)[-1]) == [DECLINED]
-    assert await living(memory) == {kept}
-
-
-@pytest.mark.thorough
-async def test_control_if_the_rolled_back_answer_stayed_a_no_would_forget(
-    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    careless = threads._SQL["delete_of_runs"].replace("and (t.is_gone", "and t.is_gone and (t.is_gone")
-    assert careless != threads._SQL["delete_of_runs"]
-    monkeypatch.setattr(threads, "_SQL", {**threads._SQL, "delete_of_runs": careless})
-    kept = await keep(memory, importance=5)
-    says(model, forgetting(kept), SAID)
-    saver = memory.checkpointer(ANA)
-    await answered_and_rolled_back(memory, saver, True)
-    await resumed(memory.graphs.supervisor(saver), {"approved": False})
-    assert await living(memory) == set()
+    assert await living(memory) == (set() if stays else {kept})
+    assert (answers_of(requests(model)[-1]) == [DECLINED]) != stays

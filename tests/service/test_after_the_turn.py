@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 
-from mnemic.operations.run import resources as run_resources
-from mnemic.operations.run.resources import Background, background
+from mnemic.operations.run import background as run_background
+from mnemic.operations.run.background import Background, background
 from mnemic.operations.turn import observe_turn
 from mnemic.service.memory import Mnemic
 from tests.support.worlds import identity
@@ -74,7 +74,7 @@ async def test_work_that_ends_with_an_unknown_error_is_told_of_without_its_words
 
 
 async def test_no_more_works_run_at_once_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_resources, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(run_background, "MOST_AT_ONCE", 3)
     running, most = 0, 0
 
     async def count() -> None:

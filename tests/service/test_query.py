@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from mnemic import Mnemic
-from mnemic.operations.recall.query import MESSAGE_CHARS, result_line
+from mnemic.operations.recall import MESSAGE_CHARS, result_line
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import OWNER, load_categories
 from mnemic.policy.text.shape import count_tokens
@@ -162,7 +162,7 @@ async def test_a_fit_that_lets_everything_pass_breaks_the_budget(
     memory: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the test above."""
-    monkeypatch.setattr("mnemic.operations.recall.query.fit", lambda items, **_: items)
+    monkeypatch.setattr("mnemic.operations.recall.fit", lambda items, **_: items)
     answer = rows(await asked(memory.tools(), ANA, query=QUESTION, budget_tokens=1))
     assert sum(count_tokens(row["text"]) for row in answer) > 1
 

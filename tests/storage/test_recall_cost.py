@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from mnemic.operations.recall.query import query
+from mnemic.operations.recall import query
 from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.query import MemoryQuery

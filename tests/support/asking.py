@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from mnemic.operations.recall.context import SearchSetup, search
+from mnemic.operations.recall import SearchSetup, search
 from mnemic.policy.recall.scoring import WEIGHTS, Weights
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery

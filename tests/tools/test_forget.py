@@ -8,7 +8,7 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from mnemic.operations.explicit import forget as forgetting
+from mnemic.operations.governance import retention as forgetting
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, NotForgottenError
 from mnemic.state.identity import Identity

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 
-from mnemic.operations.run import graph as run_graph
+from mnemic.operations.run import background
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY
@@ -152,7 +152,7 @@ async def test_an_agent_that_is_invoked_synchronously_in_a_thread_gets_the_same(
 async def test_an_agent_that_blocks_the_loop_is_told_what_to_do_and_ends_its_turn(
     known: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_graph, "STARTS_WITHIN_SECONDS", 0.05)
+    monkeypatch.setattr(background, "STARTS_WITHIN_SECONDS", 0.05)
     script(model, query="the catalogue")
     turn = agent(model, known.tools()).invoke({"messages": [HumanMessage("Well?")]}, context=ANA)
     message = tool_message(turn)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from mnemic.operations.explicit import remember as remember_module
+from mnemic.operations import remember as remember_module
 from mnemic.operations.formation.drafts import ScopeResolver
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic

@@ -81,8 +81,8 @@ async def remember(
         private=request.private,
         provenance="asserted",
     )
-    known = allowlist.categories
-    return await _store(resources, identity, draft, kind=request.kind, conversation=conversation, categories=known)
+    new = _memory(identity, draft, request.kind, conversation, datetime.now(UTC))
+    return await _store(resources, identity, new, conversation, allowlist.categories)
 
 
 async def remember_procedure(
@@ -109,8 +109,8 @@ async def remember_procedure(
         private=False,
         provenance="asserted",
     )
-    known = [*allowed, _PROCEDURAL]
-    return await _store(resources, identity, draft, kind="procedure", conversation=conversation, categories=known)
+    new = _memory(identity, draft, "procedure", conversation, datetime.now(UTC))
+    return await _store(resources, identity, new, conversation, [*allowed, _PROCEDURAL])
 
 
 def _sentence(request: RememberRequest) -> str:
@@ -140,29 +140,22 @@ def _line(text: str, what: str) -> str:
 
 
 async def _store(
-    resources: Resources,
-    identity: Identity,
-    draft: Draft,
-    *,
-    kind: Kind,
-    conversation: Conversation,
-    categories: Sequence[str],
+    resources: Resources, identity: Identity, new: NewMemory, conversation: Conversation, categories: Sequence[str]
 ) -> Remembered:
-    """Stores a text that is fit to be a memory, or names the one that says the same.
+    """Stores a memory, or names the one that says the same.
 
     What is near is looked up within the operation, which holds the agent's head: of equal writes at once, one stores.
 
     Args:
-        draft: the text, and the scope it is wanted in.
-        kind: what it becomes.
+        new: the memory.
         conversation: see `Conversation`.
         categories: those that the role may know of: no other memory counts as known or near.
 
     Raises:
-        InvalidInputError: there is nobody whose memory it could be, or the agent has that half of memory switched off.
+        InvalidInputError: the agent has that half of memory switched off.
         EmbeddingError: it could not be embedded; nothing was written.
     """
-    new = _memory(identity, draft, kind, conversation, datetime.now(UTC))
+    kind = new.kind
     vectors = await resources.embedder.embed([new.search_text]) if kind in memories.INDEXED else []
 
     async def act(scoped: ScopedTransaction) -> Remembered:

@@ -1,1 +1,0 @@
-"""Explicit writes: remember, remember_procedure, forget."""

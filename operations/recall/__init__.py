@@ -1,1 +1,0 @@
-"""What a recall is made of, and the explicit query."""

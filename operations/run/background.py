@@ -1,0 +1,110 @@
+"""Work on the event loop that opened Mnemic: what no answer waits for, and calls from other threads."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
+from concurrent.futures import CancelledError
+from contextlib import asynccontextmanager, suppress
+from contextvars import Context
+from typing import Any, Final, TypeVar
+
+from mnemic.state.errors import BlockedLoopError
+
+_LOG = logging.getLogger("mnemic")
+Result = TypeVar("Result")
+
+#: Turns of many sessions end at once; more formations side by side only run into a provider's limit of requests.
+MOST_AT_ONCE: Final = 8
+#: A loop that has not begun a call by then is blocked, most likely by the very call that waits for it.
+STARTS_WITHIN_SECONDS: Final = 5.0
+
+
+class Background:
+    """What is still to be done when a turn is over, by name: one work of a name at a time.
+
+    All of it runs on the event loop that made this, wherever it is asked for.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
+        self._running: dict[Hashable, asyncio.Task[None]] = {}
+
+    def begin(self, name: Hashable, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begins a work and returns at once; where one of this name is under way, that one goes on instead."""
+        if asyncio.get_running_loop() is self._loop:
+            self._begin(name, work)
+        else:
+            self._loop.call_soon_threadsafe(self._begin, name, work)
+
+    def _begin(self, name: Hashable, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if name in self._running:
+            return
+        # a context of its own: in the caller's, a graph would take itself for a part of the run that is ending
+        task = self._loop.create_task(self._done(work), context=Context())
+        self._running[name] = task
+        task.add_done_callback(lambda done: self._over(name, done))
+
+    async def _done(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async with self._slots:
+            await work()
+
+    def _over(self, name: Hashable, task: asyncio.Task[None]) -> None:
+        del self._running[name]
+        if not task.cancelled() and (error := task.exception()):
+            # its kind alone: the words of an error that nobody expected may be anybody's
+            _LOG.error("work in the background ended with %s", type(error).__name__)
+
+    async def finish(self, name: Hashable = None) -> None:
+        """Waits for the work of this name, or for all of it."""
+        if asyncio.get_running_loop() is not self._loop:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.finish(name), self._loop))
+            return
+        waiting = [task for known, task in self._running.items() if name in (None, known)]
+        if waiting:
+            await asyncio.wait(waiting)
+
+    def cancel(self) -> None:
+        """Ends what is under way."""
+        for task in self._running.values():
+            task.cancel()
+
+
+@asynccontextmanager
+async def background() -> AsyncIterator[Background]:
+    """Leaving the block waits for all work that was begun in it; an error or an interrupt ends the work."""
+    work = Background()
+    try:
+        yield work
+        await work.finish()
+    finally:
+        work.cancel()
+        await work.finish()
+
+
+def run_on_loop(loop: asyncio.AbstractEventLoop | None, call: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """What the call returns, run on the event loop that opened Mnemic, while this thread waits.
+
+    Raises:
+        BlockedLoopError: the loop is over, or it is this thread's own and waits for this call.
+    """
+    if loop is None or not loop.is_running():
+        raise BlockedLoopError
+    with suppress(RuntimeError):  # none runs in this thread
+        if loop is asyncio.get_running_loop():
+            raise BlockedLoopError
+    begun = threading.Event()
+
+    async def begin() -> Result:
+        begun.set()
+        return await call()
+
+    coming = asyncio.run_coroutine_threadsafe(begin(), loop)
+    if not begun.wait(STARTS_WITHIN_SECONDS):
+        coming.cancel()
+        raise BlockedLoopError
+    try:
+        return coming.result()
+    except CancelledError:
+        raise BlockedLoopError from None

@@ -1,0 +1,335 @@
+"""The graphs on threads: each run begins anew, under every durability no thread holds a word of the memory."""
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage, ToolMessage
+from langgraph.channels import UntrackedValue
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START
+from langgraph.types import Command
+from psycopg.conninfo import make_conninfo
+
+from mnemic import Mnemic
+from mnemic.graphs import consolidation as consolidation_module
+from mnemic.graphs import formation, recall, refinement, supervisor
+from mnemic.nodes import supervisor as supervisor_nodes
+from mnemic.operations.run import resources
+from mnemic.operations.run.resources import Resources
+from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError, MnemicError
+from mnemic.state.supervisor import SupervisorState
+from mnemic.storage.database import Database
+from tests.support.loopback import LoopbackModel, calling
+from tests.support.matrix import few_first
+from tests.support.savers import DURABILITIES, Durability, Everything, in_process, in_sequence
+from tests.support.scripted import (
+    CONSOLIDATION,
+    FACTS,
+    REFLECTIONS,
+    consolidation,
+    contents,
+    fact,
+    facts,
+    reflection,
+    reflections,
+    scripted_memory,
+    turns,
+)
+from tests.support.server import Clone
+from tests.support.supervised import (
+    ANA,
+    BEES,
+    CANARY,
+    QUESTION,
+    SAID,
+    answers_of,
+    forgetting,
+    keep,
+    requests,
+    says,
+    system_of,
+    thread,
+    turn,
+)
+
+Kept = tuple[BaseCheckpointSaver[Any], Everything]
+Statements = Callable[[Database], AbstractContextManager[list[str]]]
+
+
+@asynccontextmanager
+async def of_mnemic(clone: Clone, memory: Mnemic) -> AsyncIterator[Kept]:
+    async def everything() -> str:
+        tables = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "supervisor_checkpoints")
+        with clone.as_superuser() as connection:
+            return str([connection.execute(f"select * from mnemic.{table}").fetchall() for table in tables])
+
+    yield memory.checkpointer(ANA), everything
+
+
+@pytest.mark.parametrize("keeping", [lambda clone, _: in_process(clone), of_mnemic], ids=["memory", "mnemic"])
+@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
+async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memory(
+    fresh_db: Clone, model: LoopbackModel, keeping: Any, durability: Durability
+) -> None:
+    async with scripted_memory(fresh_db, model) as memory, keeping(fresh_db, memory) as (saver, everything):
+        kept = await keep(memory, importance=5)
+        await keep(memory, f"Ana's bees fly over the quay, says {CANARY}.")
+        asks = calling(("memory_query", {"query": "bees"}), ("researcher", {"task": "What of the bees?"}))
+        says(model, asks, forgetting(kept), SAID)
+        model.answer(lambda request: "as its researcher" in str(request), f"They are called {CANARY}.")
+        graph = memory.graphs.supervisor(saver)
+        asked = await turn(graph, durability=durability)
+        before, *_ = requests(model)
+        assert BEES in system_of(before)
+        assert [item.value for item in asked["__interrupt__"]] == [
+            {"action": "forget", "memories": [{"id": kept, "kind": "fact", "importance": 5}]}
+        ]
+
+        again = memory.graphs.supervisor(saver)  # as another process would
+        done = await again.ainvoke(Command(resume={"approved": True}), thread(), context=ANA, durability=durability)
+
+        last = requests(model)[-1]
+        assert (BEES in system_of(last), "over the quay" in system_of(last)) == (False, True)  # asked for again
+        assert done["messages"][-1].text == SAID
+        assert CANARY not in "".join(answers_of(last))
+        found = await everything()
+        assert SAID in found
+        assert CANARY not in found
+
+
+@pytest.mark.thorough
+async def test_control_tools_whose_answers_are_kept_would_be_found(
+    fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kept(done: list[ToolMessage]) -> Any:
+        return done, {}
+
+    monkeypatch.setattr(supervisor_nodes, "without_contents", kept)
+    async with scripted_memory(fresh_db, model) as memory, of_mnemic(fresh_db, memory) as (saver, everything):
+        await keep(memory)
+        says(model, calling(("memory_query", {"query": "bees"})), SAID)
+        await turn(memory.graphs.supervisor(saver))
+        assert CANARY in await everything()
+
+
+@pytest.mark.parametrize("kind", [InMemorySaver, None], ids=["memory", "mnemic"])
+async def test_a_recall_adds_one_statement_to_what_a_turn_sends(
+    memory: Mnemic, resources: Resources, model: LoopbackModel, statements: Statements, kind: Any
+) -> None:
+    await keep(memory)
+    says(model, SAID)
+    graph = memory.graphs.supervisor(kind() if kind else memory.checkpointer(ANA))
+    for _ in range(2):
+        await turn(graph)  # from now on the session is known, and that it has used this memory
+        await resources.background.finish()
+    sent: list[list[str]] = []
+    for text in ("Good morning.", QUESTION):
+        with statements(resources.database) as seen:
+            await turn(graph, text)
+            await resources.background.finish()
+        sent.append([item for item in seen if not is_hosts_own(item)])
+    assert [sum("from entries" in item for item in seen) for seen in sent] == [0, 1]
+    assert len(sent[1]) == len(sent[0]) + 1
+    assert BEES in system_of(requests(model)[-1])
+
+
+def is_hosts_own(statement: str) -> bool:
+    """Of its checkpoints or its driver, or where a transaction begins and ends."""
+    if any(word in statement for word in ("checkpoint", "mnemic.threads", "pg_type")):
+        return True
+    return statement.lower().startswith(("begin", "commit"))
+
+
+def drawn(graph: Any) -> set[str]:
+    return set(graph.get_graph(xray=True).nodes)
+
+
+def in_place_of(node: str, graph: Any) -> set[str]:
+    """What is drawn where the node would be."""
+    return {f"{node}:{name}" for name in drawn(graph) - {START, END}}
+
+
+def test_the_formation_graph_shows_the_consolidation_of_a_scope() -> None:
+    expected = in_place_of("consolidate", consolidation_module.graph)
+    assert {"consolidate:collect", "consolidate:write", "consolidate:save"} <= expected
+    assert expected < drawn(formation.graph)
+
+
+def test_the_supervisor_shows_what_it_recalls_and_has_formed_in_a_host_too(memory: Mnemic) -> None:
+    expected = in_place_of("recall", recall.graph) | in_place_of("observe", formation.graph)
+    assert {"recall:render", "observe:extract_facts", "observe:consolidate:write"} <= expected
+    for graph in (supervisor.graph, memory.graphs.supervisor(), memory.graphs.supervisor(InMemorySaver())):
+        assert drawn(graph) >= expected | {"agent", "confirm", "tools"}
+    host = in_sequence(SupervisorState, {"talk": supervisor.graph}, context=None)
+    assert in_place_of("talk", supervisor.graph) < drawn(host.compile())
+
+
+@pytest.mark.parametrize("node", ["recall", "observe"])
+@pytest.mark.parametrize("own", [False, True], ids=["memory", "mnemic"])
+async def test_a_thread_that_waits_before_such_a_node_can_be_read_and_goes_on(
+    memory: Mnemic, model: LoopbackModel, node: str, own: bool
+) -> None:
+    await keep(memory)
+    says(model, SAID)
+    graph: Any = memory.graphs.supervisor(memory.checkpointer(ANA) if own else InMemorySaver())
+    said = {"messages": [HumanMessage(QUESTION)]}
+    await graph.ainvoke(said, thread(), context=ANA, interrupt_before=[node])
+
+    state = await graph.aget_state(thread(), subgraphs=True)
+    (task,) = state.tasks
+    assert (state.next, task.name, task.state.values) == ((node,), node, {})
+    done = await graph.ainvoke(None, thread(), context=ANA)
+    assert done["messages"][-1].text == SAID
+    assert CANARY not in str([item async for item in graph.aget_state_history(thread())])
+
+
+# -- on a server, which opens them at the first use
+
+
+def on_a_thread(graph: Any) -> tuple[Any, InMemorySaver]:
+    """A call of the graph on one and the same thread, as LangGraph Server makes it."""
+    saver = InMemorySaver()
+    served = graph.copy(update={"checkpointer": saver})
+
+    async def run(given: dict[str, Any]) -> Any:
+        return await served.ainvoke(given, {"configurable": {"thread_id": "t1"}}, context=ANA)
+
+    return run, saver
+
+
+async def form(memory: Mnemic, model: LoopbackModel, text: str) -> None:
+    model.answer(REFLECTIONS, reflections(user=[reflection(text)]))
+    await memory.observe(ANA, turns(text))
+    await memory.form(ANA)
+
+
+async def test_a_second_consolidation_is_a_run_of_its_own(memory: Mnemic, model: LoopbackModel) -> None:
+    run, saver = on_a_thread(memory.graphs.consolidation)
+    key = {"scope_key": "user:ana", "force": True}
+    await form(memory, model, f"Ana wants {CANARY}.")
+    model.answer(CONSOLIDATION, consolidation(f"Ana wants {CANARY}."), consolidation(f"Ana wants {CANARY} and bees."))
+    first = await run(key)
+    await form(memory, model, "Ana wants bees.")
+    second = await run(key)
+    third = await run(key)
+
+    assert [result["outcome"] for result in (first, second, third)] == ["saved", "saved", "not_due"]
+    assert await contents(memory, ANA, "consolidation") == [f"Ana wants {CANARY} and bees."]
+    assert CANARY not in f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"
+
+
+async def test_a_second_formation_reports_its_own_figures(memory: Mnemic, model: LoopbackModel) -> None:
+    await memory.configure_agent(ANA, user_threshold=1)
+    model.answer(FACTS, facts(fact(f"Ana keeps {CANARY}.")), facts())
+    model.answer(REFLECTIONS, reflections(user=[reflection(f"Ana wants {CANARY}.")]), reflections())
+    model.answer(CONSOLIDATION, consolidation(f"Ana wants {CANARY}."))
+    run, saver = on_a_thread(memory.graphs.formation)
+    await memory.observe(ANA, turns(CANARY))
+    first = await run({"force": True})
+    await memory.observe(ANA, turns(CANARY, "Well."))
+    second = await run({"force": True})
+    third = await run({"force": True})
+
+    assert (first["stored"], first["checks"]["first_pass"]) == ({"fact": 1, "reflection": 1}, 2)
+    assert [result["outcome"] for result in first["consolidations"]] == ["saved"]
+    nothing = {"superseded": 0, "repeated": 0, "consolidations": [], "stored": {}}
+    assert {name: second[name] for name in nothing} == nothing
+    assert {name: third[name] for name in (*nothing, "reason", "checks")} == {**nothing, "reason": None, "checks": {}}
+    assert CANARY not in f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"
+
+
+async def test_a_second_recall_does_not_show_the_first_ones_results(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(FACTS, facts(fact(f"Ana keeps {CANARY}.")))
+    await memory.observe(ANA, turns("I keep it."))
+    await memory.form(ANA)
+    run, saver = on_a_thread(memory.graphs.recall)
+    first = await run({"question": "Do you remember what I keep?"})
+    second = await run({"question": "Good morning."})
+
+    assert CANARY in first["context"]
+    assert (second["context"], second["memories"], second["searched"]) == ("", [], None)
+    assert CANARY not in f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"
+
+
+ASKED = "Do you remember what I keep?"
+INPUTS: dict[str, dict[str, Any]] = {
+    "consolidation": {"scope_key": "user:ana", "force": True},
+    "formation": {"force": True},
+    "recall": {"question": ASKED},
+    "supervisor": {"messages": [HumanMessage(ASKED)]},
+}
+
+
+@pytest.mark.parametrize("exposed", [False, True], ids=["", "control"])
+@pytest.mark.parametrize("name", INPUTS)
+async def test_what_a_server_is_told_of_checkpoints_holds_no_words_of_memory(
+    memory: Mnemic, model: LoopbackModel, name: str, exposed: bool
+) -> None:
+    model.answer(FACTS, facts(fact(f"Ana keeps {CANARY}.")))
+    model.answer(CONSOLIDATION, consolidation(f"Ana wants {CANARY}."))
+    says(model, "Honey.")
+    await form(memory, model, f"Ana wants {CANARY}.")
+    await memory.observe(ANA, turns("I keep it.", "Well."))
+    graph: Any = memory.graphs.supervisor() if name == "supervisor" else getattr(memory.graphs, name)
+    changes = {"checkpointer": InMemorySaver(), **({"stream_channels": None} if exposed else {})}
+    events = graph.copy(update=changes).astream(
+        INPUTS[name], {"configurable": {"thread_id": "t1"}}, context=ANA, stream_mode="checkpoints"
+    )
+    seen = [event async for event in events]
+
+    assert len(seen) > 2
+    assert (CANARY in str(seen)) == exposed
+
+
+@pytest.mark.parametrize("module", [consolidation_module, formation, recall, refinement, supervisor])
+def test_each_graph_tells_a_server_of_tracked_channels_alone(module: Any) -> None:
+    graph = module.graph
+    untracked = {name for name, channel in graph.channels.items() if isinstance(channel, UntrackedValue)}
+    assert untracked
+    assert graph.stream_channels
+    assert untracked.isdisjoint(graph.stream_channels_list)
+
+
+@pytest.fixture
+async def nobody(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    """The DSN of a port that nobody listens on, and a server's environment that names it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        dsn = make_conninfo(host="127.0.0.1", port=taken.getsockname()[1], user="mnemic_app", dbname="mnemic")
+        monkeypatch.setenv("MNEMIC_DATABASE_URL", dsn)
+        monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
+        monkeypatch.setenv("MNEMIC_POOL_TIMEOUT_SECONDS", "0.3")
+        yield dsn
+    await resources.close_environment()
+
+
+async def ask() -> Any:
+    return await recall.graph.ainvoke({"question": "Do you remember me?"}, context=ANA)
+
+
+async def test_a_recall_before_the_database_is_there_goes_without_memory(
+    nobody: str, clean_db: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        assert (await ask())["degraded"] == "no_memory"
+    with pytest.raises(DatabaseUnavailableError):  # nothing else goes on without it
+        await formation.graph.ainvoke({}, context=ANA)
+    monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
+    monkeypatch.setenv("MNEMIC_POOL_TIMEOUT_SECONDS", "10")
+    assert (await ask())["degraded"] is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "error"), [("MNEMIC_RECALL_LIMIT", ConfigurationError), ("MNEMIC_DATABASE_URL", DatabaseSetupError)]
+)
+async def test_what_does_not_pass_by_itself_is_raised(
+    nobody: str, empty_db: Clone, monkeypatch: pytest.MonkeyPatch, variable: str, error: type[MnemicError]
+) -> None:
+    monkeypatch.setenv("MNEMIC_POOL_TIMEOUT_SECONDS", "10")
+    monkeypatch.setenv(variable, empty_db.service_dsn)
+    with pytest.raises(error):
+        await ask()
