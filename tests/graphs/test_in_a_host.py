@@ -12,7 +12,6 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import few_first
-from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_sequence
 from tests.support.scripted import (
     CONSOLIDATION,
     FACTS,
@@ -27,6 +26,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
+from tests.support.threads import DURABILITIES, Durability, Savers, both_savers, in_sequence
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1")

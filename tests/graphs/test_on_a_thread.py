@@ -15,6 +15,7 @@ from mnemic.graphs import formation, recall, refinement, supervisor
 from mnemic.operations.run import resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError, MnemicError
+from tests.support.agents import says
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -29,7 +30,6 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
-from tests.support.supervised import says
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1")

@@ -13,24 +13,24 @@ from mnemic.nodes.supervisor import MOST_CALLING
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED
 from mnemic.state.errors import InvalidInputError, ModelError, ModelOutputError
-from tests.support.agents import stored
-from tests.support.fixtures import memory as memory
-from tests.support.loopback import LoopbackModel, Reply, Request, calling
-from tests.support.scripted import FACTS, asked, fact, facts, last_prompt
-from tests.support.supervised import (
+from tests.support.agents import (
     ANA,
-    BEES,
     CANARY,
+    KEPT,
     QUESTION,
-    SAID,
+    VISIBLE,
     answers_of,
     forgetting,
     keep,
     requests,
     says,
+    stored,
     system_of,
     turn,
 )
+from tests.support.fixtures import memory as memory
+from tests.support.loopback import LoopbackModel, Reply, Request, calling
+from tests.support.scripted import FACTS, asked, fact, facts, last_prompt
 
 
 async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
@@ -38,16 +38,16 @@ async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
 ) -> None:
     await memory.configure_agent(ANA, persona="You are the harbour master.")
     await keep(memory)
-    says(model, SAID)
+    says(model, VISIBLE)
 
     done = await turn(memory.graphs.supervisor())
 
     (request,) = requests(model)
-    assert BEES in system_of(request)
+    assert KEPT in system_of(request)
     assert "You are the harbour master." in system_of(request)
-    assert [item.text for item in done["messages"]] == [QUESTION, SAID]
+    assert [item.text for item in done["messages"]] == [QUESTION, VISIBLE]
     assert set(done) == {"messages"}
-    assert stored(superuser) == [("user", QUESTION), ("assistant", SAID)]
+    assert stored(superuser) == [("user", QUESTION), ("assistant", VISIBLE)]
 
 
 async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
@@ -55,12 +55,12 @@ async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
 ) -> None:
     await keep(memory)
     model.answer(FACTS, facts(fact("Ana asked.")))
-    says(model, calling(("memory_query", {"query": "bees"})), SAID, SAID)
+    says(model, calling(("memory_query", {"query": "bees"})), VISIBLE, VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
 
     done = await turn(graph, "Well?")
     (answer,) = answers_of(requests(model)[-1])
-    assert BEES in answer
+    assert KEPT in answer
     assert [item.text for item in done["messages"] if isinstance(item, ToolMessage)] == [ANSWERED]
     assert [item.artifact for item in done["messages"] if isinstance(item, ToolMessage)] == [None]
 
@@ -68,25 +68,25 @@ async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
     assert answers_of(requests(model)[-1]) == [ANSWERED]  # of an earlier turn
     await memory.form(ANA)
     assert {role for role, _ in stored(superuser)} == {"assistant", "user"}
-    assert BEES not in last_prompt(model, FACTS)
+    assert KEPT not in last_prompt(model, FACTS)
 
 
 async def test_a_refused_call_says_why_and_the_turn_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, calling(("memory_query", {}), ("no_such_tool", {"query": "bees"})), SAID)
+    says(model, calling(("memory_query", {}), ("no_such_tool", {"query": "bees"})), VISIBLE)
     done = await turn(memory.graphs.supervisor())
     (used,) = [used for used in await memory.usage(ANA) if used.step == "converse"]
     assert (used.calls, used.input_tokens, used.output_tokens) == (2, 200, 20)
     refused, unknown = answers_of(requests(model)[-1])
     assert "query: Field required" in refused
     assert "no_such_tool is not a valid tool" in unknown
-    assert done["messages"][-1].text == SAID
+    assert done["messages"][-1].text == VISIBLE
 
 
 async def test_calls_numbered_alike_in_every_answer_keep_their_own_answers(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     asks = calling(("memory_query", {"query": "bees"}), ("memory_query", {"query": "ferries"}))
-    says(model, asks, asks, SAID)
+    says(model, asks, asks, VISIBLE)
     done = await turn(memory.graphs.supervisor())
 
     ids = [str(call["id"]) for item in done["messages"] if isinstance(item, AIMessage) for call in item.tool_calls]
@@ -96,7 +96,7 @@ async def test_calls_numbered_alike_in_every_answer_keep_their_own_answers(
 
 async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: Mnemic, model: LoopbackModel) -> None:
     kept = await keep(memory, importance=5)
-    says(model, forgetting(kept), SAID)
+    says(model, forgetting(kept), VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
     assert "__interrupt__" in await turn(graph, "Forget my bees.")
 
@@ -109,20 +109,20 @@ async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: 
 
 
 async def test_a_model_that_fails_is_an_error_and_the_thread_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, 500, 500, 500, SAID)
+    says(model, 500, 500, 500, VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
     with pytest.raises(ModelError, match="converse"):
         await turn(graph, "Hello?")
     done = await turn(graph, "Are you there?")
-    assert [item.text for item in done["messages"]] == ["Hello?", "Are you there?", SAID]
+    assert [item.text for item in done["messages"]] == ["Hello?", "Are you there?", VISIBLE]
 
 
 async def test_a_call_of_an_answer_that_was_cut_off_is_not_done(memory: Mnemic, model: LoopbackModel) -> None:
     told = {"content": "Ana sells her boat", "category": "interests", "importance": 3}
-    says(model, Reply(message=calling(("remember", told), text="I keep that."), finish_reason="length"), SAID)
+    says(model, Reply(message=calling(("remember", told), text="I keep that."), finish_reason="length"), VISIBLE)
     done = await turn(memory.graphs.supervisor())
     assert answers_of(requests(model)[-1])[0].startswith("Refused: ")
-    assert done["messages"][-1].text == SAID
+    assert done["messages"][-1].text == VISIBLE
     assert await memory.memories(ANA) == []
 
 
@@ -141,7 +141,7 @@ async def test_a_turn_begins_with_a_user(memory: Mnemic, messages: Any) -> None:
 
 
 async def test_what_it_may_be_asked_for_is_named_in_its_tools(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, SAID)
+    says(model, VISIBLE)
     await turn(memory.graphs.supervisor())
     (request,) = requests(model)
     tools = {tool["function"]["name"]: str(tool) for tool in request["tools"]}
@@ -157,23 +157,23 @@ async def test_the_session_is_the_thread_where_the_identity_names_none(
 ) -> None:
     nowhere = ANA.model_copy(update={"session_id": None})
     kept = await keep(memory)
-    says(model, forgetting(kept), calling(text=SAID))
+    says(model, forgetting(kept), calling(text=VISIBLE))
     await turn(memory.graphs.supervisor(InMemorySaver()), "Forget my bees.", nowhere)
 
     (forgotten,) = [operation for operation in await memory.operations(ANA) if operation.reason == "forget"]
     assert forgotten.session_id == "t"
     rows = superuser.execute("select role, content from mnemic.messages where session_id = 't' order by place")
-    assert rows.fetchall() == [("user", "Forget my bees."), ("assistant", SAID)]
+    assert rows.fetchall() == [("user", "Forget my bees."), ("assistant", VISIBLE)]
 
 
 async def test_a_model_that_never_stops_calling_is_brought_to_an_answer(memory: Mnemic, model: LoopbackModel) -> None:
     def asks_again(request: Request) -> Any:
-        return calling(("memory_query", {"query": "bees"})) if request.get("tools") else SAID
+        return calling(("memory_query", {"query": "bees"})) if request.get("tools") else VISIBLE
 
     model.answer(lambda request: True, asks_again)
     done = await turn(memory.graphs.supervisor(InMemorySaver()))
 
-    assert done["messages"][-1].text == SAID
+    assert done["messages"][-1].text == VISIBLE
     assert sum(isinstance(item, AIMessage) for item in done["messages"]) == MOST_CALLING + 1
 
 
@@ -194,7 +194,7 @@ def delegating(model: LoopbackModel) -> None:
     says(model, asks, WORDS)
     of_researcher = calling(("memory_query", {"query": "bees"}))
     model.answer(lambda request: "as its researcher" in str(request), of_researcher, f"They are called {CANARY}.")
-    model.answer(FACTS, facts(fact(BEES)))
+    model.answer(FACTS, facts(fact(KEPT)))
 
 
 @pytest.mark.parametrize("subgraphs", [pytest.param(False, marks=pytest.mark.thorough), True])

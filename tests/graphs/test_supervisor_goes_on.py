@@ -12,9 +12,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from mnemic import Mnemic
 from mnemic.prompts.supervise import WORDLESS
 from mnemic.state.errors import InvalidInputError, ModelOutputError
+from tests.support.agents import ANA, VISIBLE, keep, requests, says, thread, turn
 from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, Request, calling
-from tests.support.supervised import ANA, SAID, keep, requests, says, thread, turn
 
 CANARY = "Kaliningrad"
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -41,13 +41,13 @@ def sent(model: LoopbackModel) -> list[Any]:
 
 
 def refuses_pictures(request: Request) -> Any:
-    return 400 if "image_url" in json.dumps(request["messages"]) else SAID
+    return 400 if "image_url" in json.dumps(request["messages"]) else VISIBLE
 
 
 async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answered(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    says(model, SAID)
+    says(model, VISIBLE)
     graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     for bad in UNSTORABLE:
         with pytest.raises(InvalidInputError, match="is not answered: ") as refused:
@@ -55,7 +55,7 @@ async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answer
         assert CANARY not in str(refused.value)
     assert requests(model) == []
     for text in ("My name is Marit.", "I live in Oslo."):
-        assert (await turn(graph, text))["messages"][-1].text == SAID
+        assert (await turn(graph, text))["messages"][-1].text == VISIBLE
     assert users(superuser) == ["My name is Marit.", "I live in Oslo."]
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert f"are left out: {len(UNSTORABLE)}, such as message 1: " in warnings[0]
@@ -63,7 +63,7 @@ async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answer
 
 
 async def test_a_part_that_nobody_can_read_is_refused_before_it_is_saved(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, SAID)
+    says(model, VISIBLE)
     graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     await turn(graph, "Hello.")
     parts: list[Any] = [{"type": "text", "text": {"value": CANARY}}, {"type": "text", "text": 5}, 7, None]
@@ -82,20 +82,20 @@ async def test_a_picture_that_the_model_refuses_costs_its_own_turn_alone(memory:
     with pytest.raises(ModelOutputError, match="refused this request"):
         await graph.ainvoke({"messages": [HumanMessage(list(LOOK))]}, thread(), context=ANA)
     done = await turn(graph, "Never mind.")
-    assert done["messages"][-1].text == SAID
+    assert done["messages"][-1].text == VISIBLE
     assert sent(model) == [f"Look.\n{WORDLESS}", "Never mind."]
     assert done["messages"][0].content == LOOK  # the thread keeps it
 
 
 async def test_a_picture_is_shown_in_every_request_of_its_own_turn(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, calling(("memory_query", {"query": "bees"})), SAID)
+    says(model, calling(("memory_query", {"query": "bees"})), VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
     await graph.ainvoke({"messages": [HumanMessage(list(LOOK))]}, thread(), context=ANA)
     assert [PICTURE in request["messages"][1]["content"] for request in requests(model)] == [True, True]
 
 
 async def test_an_earlier_message_without_words_is_not_sent_empty(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, SAID)
+    says(model, VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
     wordless: list[Any] = ["", " ", [], [PICTURE]]
     for content in wordless:
@@ -105,14 +105,14 @@ async def test_an_earlier_message_without_words_is_not_sent_empty(memory: Mnemic
 
 
 async def test_a_display_name_is_sent_as_providers_take_it(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, SAID)
+    says(model, VISIBLE)
     said = HumanMessage("Hello.", name="Zoë <de> Vries/" + "x" * 100)
     await memory.graphs.supervisor().ainvoke({"messages": [said]}, context=ANA)
     assert requests(model)[-1]["messages"][-1]["name"] == f"Zoë_de_Vries_{'x' * 51}"
 
 
 async def test_a_thread_is_cured_of_what_its_model_refuses(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, lambda request: 400 if CANARY in str(request["messages"]) else SAID)
+    says(model, lambda request: 400 if CANARY in str(request["messages"]) else VISIBLE)
     graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     for text in (CANARY, "Hello?"):
         with pytest.raises(ModelOutputError):
@@ -120,11 +120,11 @@ async def test_a_thread_is_cured_of_what_its_model_refuses(memory: Mnemic, model
     refused = (await graph.aget_state(thread())).values["messages"][0]
     await graph.aupdate_state(memory.thread(ANA), {"messages": [RemoveMessage(refused.id)]}, as_node="observe")
     done = await turn(graph, "Hello again.")
-    assert [item.text for item in done["messages"]] == ["Hello?", "Hello again.", SAID]
+    assert [item.text for item in done["messages"]] == ["Hello?", "Hello again.", VISIBLE]
 
 
 async def test_half_a_character_beside_a_call_to_mend_is_no_error(memory: Mnemic, model: LoopbackModel) -> None:
     await keep(memory)
-    says(model, calling(("memory_query", {"query": "half \ud83d"}), text=f"{CANARY} \ud83d"), SAID)
+    says(model, calling(("memory_query", {"query": "half \ud83d"}), text=f"{CANARY} \ud83d"), VISIBLE)
     done = await turn(memory.graphs.supervisor(memory.checkpointer(ANA)))
-    assert [item.text for item in done["messages"] if isinstance(item, AIMessage)] == [f"{CANARY} ?", SAID]
+    assert [item.text for item in done["messages"] if isinstance(item, AIMessage)] == [f"{CANARY} ?", VISIBLE]

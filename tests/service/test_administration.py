@@ -16,7 +16,7 @@ from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import MnemicError
 from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.loopback import LoopbackModel
-from tests.support.played_refinements import refined
+from tests.support.refinements import refined
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, protect, saved
 from tests.support.scripted import turns
 from tests.support.server import Clone, fast_directory

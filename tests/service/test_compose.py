@@ -12,8 +12,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from mnemic.examples import agent, compose, explicit, unsure
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
-from tests.support.savers import DURABILITIES, Durability
 from tests.support.server import Clone
+from tests.support.threads import DURABILITIES, Durability
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,7 +19,7 @@ from mnemic.state.records import ScopeSettings
 from mnemic.storage.database import Database
 from tests.support.erasing import form
 from tests.support.loopback import LoopbackModel
-from tests.support.played_refinements import BOTH, ENGLISH, SHORT, keep, merge, play, refined
+from tests.support.refinements import BOTH, ENGLISH, SHORT, keep, merge, play, refined
 from tests.support.rollbacks import ANA, everything, forgotten, saved, states, undo
 from tests.support.scripted import FACTS, fact, facts, say
 from tests.support.server import Clone

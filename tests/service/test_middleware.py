@@ -28,17 +28,16 @@ from tests.support.agents import (
     VISIBLE,
     WISH,
     agent,
-    answers,
     is_agent,
     remember,
     requests,
     said,
+    says,
     stored,
     system_of,
 )
-from tests.support.loopback import LoopbackModel
+from tests.support.loopback import LoopbackModel, calling
 from tests.support.matrix import few_first
-from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_postgres
 from tests.support.scripted import (
     FACTS,
     REFLECTIONS,
@@ -51,13 +50,13 @@ from tests.support.scripted import (
     scripted_memory,
 )
 from tests.support.server import Clone
-from tests.support.tool_calls import calling
+from tests.support.threads import DURABILITIES, Durability, Savers, both_savers, in_postgres
 from tests.support.worlds import identity
 
 
 async def test_the_context_stands_once_behind_the_hosts_own_prompt(memory: Mnemic, model: LoopbackModel) -> None:
     await remember(memory, model)
-    answers(model)
+    says(model)
     turn = await agent(memory, model).ainvoke(said(QUESTION), context=FRIDAY)
 
     (request,) = requests(model)
@@ -73,7 +72,7 @@ async def test_the_context_stands_once_behind_the_hosts_own_prompt(memory: Mnemi
 
 async def test_a_prompt_in_parts_keeps_its_parts(memory: Mnemic, model: LoopbackModel) -> None:
     await remember(memory, model)
-    answers(model)
+    says(model)
     parts: list[Any] = [{"type": "text", "text": PROMPT, "cache_control": {"type": "ephemeral"}}]
     await agent(memory, model, system_prompt=SystemMessage(parts)).ainvoke(said(QUESTION), context=FRIDAY)
 
@@ -83,7 +82,7 @@ async def test_a_prompt_in_parts_keeps_its_parts(memory: Mnemic, model: Loopback
 
 
 async def test_without_a_memory_the_prompt_is_the_hosts_alone(memory: Mnemic, model: LoopbackModel) -> None:
-    answers(model)
+    says(model)
     await agent(memory, model).ainvoke(said(GREETING), context=FRIDAY)
     await agent(memory, model, system_prompt=None).ainvoke(said(GREETING), context=FRIDAY)
 
@@ -94,7 +93,7 @@ async def test_without_a_memory_the_prompt_is_the_hosts_alone(memory: Mnemic, mo
 
 async def test_the_tools_come_along_and_the_unsure_model_is_answered(memory: Mnemic, model: LoopbackModel) -> None:
     await remember(memory, model)
-    answers(model, calling("memory_query", query="bees on the quay"), VISIBLE)
+    says(model, calling(("memory_query", {"query": "bees on the quay"})), VISIBLE)
     turn = await agent(memory, model).ainvoke(said(GREETING), context=FRIDAY)
 
     first, second = requests(model)
@@ -110,7 +109,7 @@ async def test_the_tools_come_along_and_the_unsure_model_is_answered(memory: Mne
 
 
 async def test_the_next_turn_hears_once_what_another_session_changed(memory: Mnemic, model: LoopbackModel) -> None:
-    answers(model)
+    says(model)
     running = agent(memory, model, checkpointer=InMemorySaver())
     await running.ainvoke(said(GREETING), THREAD, context=FRIDAY)
     await remember(memory, model)
@@ -128,7 +127,7 @@ async def saved_by(
     durability: Durability,
 ) -> str:
     """All that a saver wrote down of a turn that was recalled for."""
-    answers(model)
+    says(model)
     async with scripted_memory(clone, model) as memory, savers(clone) as (saver, everything):
         await remember(memory, model)
         running = agent(memory, model, middleware(memory), checkpointer=saver)
@@ -174,8 +173,8 @@ async def test_control_a_tracked_channel_is_saved(
 
 
 async def test_after_an_interrupt_the_context_is_fetched_again_once(fresh_db: Clone, model: LoopbackModel) -> None:
-    asking = calling("memory_query", query="nothing of that kind", categories=["tone"], search_type="text")
-    answers(model, asking, asking, VISIBLE)
+    asking = calling(("memory_query", {"query": "nothing of that kind", "categories": ["tone"], "search_type": "text"}))
+    says(model, asking, asking, VISIBLE)
     async with scripted_memory(fresh_db, model) as memory, in_postgres(fresh_db) as (saver, everything):
         await remember(memory, model)
         running = agent(memory, model, checkpointer=saver)
@@ -195,7 +194,7 @@ async def test_after_an_interrupt_the_context_is_fetched_again_once(fresh_db: Cl
 
 async def test_a_turn_is_formed_without_being_waited_for(clean_db: Clone, model: LoopbackModel) -> None:
     model.answer(FACTS, facts(fact(KEPT)))
-    answers(model)
+    says(model)
     async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
         await agent(memory, model).ainvoke(said("I keep bees."), context=MONDAY)
     async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
@@ -207,7 +206,7 @@ async def test_a_turn_is_formed_without_being_waited_for(clean_db: Clone, model:
 async def test_a_subagents_instructions_are_not_stored(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    answers(model)
+    says(model)
     planner = agent(memory, model, memory.middleware("planner", observe=False))
     await planner.ainvoke(said("Plan the visit."), context=identity("ana"))
 
@@ -218,7 +217,7 @@ async def test_an_agent_may_be_invoked_synchronously_in_another_thread(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await remember(memory, model)
-    answers(model, calling("memory_query", query="bees on the quay"), VISIBLE)
+    says(model, calling(("memory_query", {"query": "bees on the quay"})), VISIBLE)
     running = agent(memory, model)
     turn = await asyncio.to_thread(running.invoke, said(QUESTION), context=FRIDAY)
 
@@ -230,7 +229,7 @@ async def test_an_agent_may_be_invoked_synchronously_in_another_thread(
 
 
 async def test_invoked_on_the_loops_own_thread_it_says_what_to_do(memory: Mnemic, model: LoopbackModel) -> None:
-    answers(model)
+    says(model)
     with pytest.raises(BlockedLoopError, match="ainvoke"):
         agent(memory, model).invoke(said(GREETING), context=FRIDAY)
     assert requests(model) == []
@@ -243,7 +242,7 @@ async def test_a_role_is_shown_its_own_allowlist(memory: Mnemic, model: Loopback
     model.answer(FACTS, facts(fact(KEPT, category="interests")))
     model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
     await say(memory, MONDAY, "I keep bees on the quay.")
-    answers(model, calling("memory_query", query="bees on the quay"), VISIBLE)
+    says(model, calling(("memory_query", {"query": "bees on the quay"})), VISIBLE)
     planner = agent(memory, model, memory.middleware("planner"))
     await planner.ainvoke(said(QUESTION), context=FRIDAY)
 
@@ -266,7 +265,7 @@ async def heard(memory: Mnemic, model: LoopbackModel, middleware: MemoryMiddlewa
     for name in names:
         model.answer(FACTS, facts(fact(f"{name.title()} keeps bees at {name}'s own quay.", subject=name.title())))
         await say(memory, identity(name, session=f"{name}-1"), "I keep bees on my quay.")
-    answers(model)
+    says(model)
     running = agent(memory, model, middleware)
     asking = [
         running.ainvoke(said(f"{QUESTION} Yours, {name}"), context=identity(name, session=f"{name}-2"))
@@ -300,7 +299,7 @@ async def test_control_an_identity_that_sticks_is_seen(memory: Mnemic, model: Lo
 async def test_a_hosts_mistake_shows_before_the_model_is_asked(
     memory: Mnemic, model: LoopbackModel, context: Any, error: type[Exception]
 ) -> None:
-    answers(model)
+    says(model)
     with pytest.raises(error):
         await agent(memory, model).ainvoke(said(GREETING), context=context)
     assert requests(model) == []

@@ -16,11 +16,10 @@ from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from mnemic.state.records import Found, IndexedText, NewMemory
 from mnemic.storage import inbox
-from tests.support.known import fact, know
+from tests.support.agents import asked, rows
 from tests.support.loopback import LoopbackModel
-from tests.support.server import Clone
-from tests.support.statements import recorded_statements
-from tests.support.tool_calls import asked, rows
+from tests.support.searching import fact, know
+from tests.support.server import Clone, recorded_statements
 from tests.support.worlds import identity, message
 
 ANA = identity("ana", session="s1")

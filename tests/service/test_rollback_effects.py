@@ -17,9 +17,9 @@ from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.erasing import form
 from tests.support.mutating import mutate
+from tests.support.refinements import in_a_session
 from tests.support.rollbacks import administrator_of, op_ids, restore, undo
 from tests.support.server import Clone
-from tests.support.stored_refinements import in_a_session
 from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, message, operate, remember
 
 ME = identity(session="s1")

@@ -15,9 +15,21 @@ from mnemic.service.server.threads import ServerThreads
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import Identity
 from mnemic.storage.threads import ThreadOwner
-from tests.support.savers import DURABILITIES, Durability, Savers, both_savers
 from tests.support.server import Clone
-from tests.support.threads import answering, asking, at, counts, everything, misplaced, said, words
+from tests.support.threads import (
+    DURABILITIES,
+    Durability,
+    Savers,
+    answering,
+    asking,
+    at,
+    both_savers,
+    counts,
+    everything,
+    misplaced,
+    said,
+    words,
+)
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1")

@@ -18,7 +18,7 @@ from mnemic.state.identity import Identity
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support.chain import assert_chain_is_whole
+from tests.support.audited import assert_chain_is_whole
 from tests.support.rollbacks import (
     ANA,
     again,

@@ -15,7 +15,7 @@ from mnemic.state.records import NewMemory, Relation
 from mnemic.storage import history
 from mnemic.storage.database import Database
 from tests.support.loopback import LoopbackModel
-from tests.support.played_refinements import BOTH, ENGLISH, KEY, SHORT, keep, merge, newest, play
+from tests.support.refinements import BOTH, ENGLISH, KEY, SHORT, keep, merge, newest, play
 from tests.support.rollbacks import ANA, op_ids
 from tests.support.scripted import (
     DECISIONS,

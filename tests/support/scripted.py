@@ -24,8 +24,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.settings import Settings
-from tests.support.loopback import LoopbackModel, Request
-from tests.support.loopback_wire import schema_name
+from tests.support.loopback import LoopbackModel, Request, schema_name
 from tests.support.server import Clone
 from tests.support.worlds import MORNING
 

@@ -14,9 +14,9 @@ from langgraph_sdk.client import LangGraphClient
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from tests.support.agents import is_agent
-from tests.support.dev_server import KEY, DevServer, dev_environment, running_dev_server, token
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.scripted import CONSOLIDATION, REFLECTIONS, consolidation, reflection, reflections, turns
+from tests.support.served import KEY, DevServer, dev_environment, running_dev_server, token
 from tests.support.server import Clone, Server, cloned
 from tests.support.worlds import identity
 

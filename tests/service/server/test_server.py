@@ -12,7 +12,6 @@ from langgraph_sdk.client import LangGraphClient
 
 from mnemic.state.identity import Identity
 from tests.support.agents import CANARY, KEPT, is_agent, system_of
-from tests.support.dev_server import running_dev_server, token
 from tests.support.loopback import LoopbackModel, Reply, Request, calling
 from tests.support.served import (
     GUIDE,
@@ -20,10 +19,12 @@ from tests.support.served import (
     metadata,
     new_thread,
     refusal,
+    running_dev_server,
     said,
     serving,
     settings_of,
     talk,
+    token,
     turn,
     words,
 )

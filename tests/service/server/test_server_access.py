@@ -8,8 +8,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.support.dev_server import KEY, running_dev_server, token
-from tests.support.served import ANY_ID, Route, Served, serving
+from tests.support.served import ANY_ID, KEY, Route, Served, running_dev_server, serving, token
 from tests.support.server import Server
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")
