@@ -9,7 +9,7 @@ from mnemic.operations.explicit.forget import forget
 from mnemic.operations.explicit.remember import remember, remember_procedure
 from mnemic.operations.recall.query import list_memories, memory_history, updates_since
 from mnemic.operations.recall.query import query as run_query
-from mnemic.service.base import MemoryBase
+from mnemic.service.conversation import MemoryBase
 from mnemic.state.checking import AnyId, Limit, Seq, check_arguments, to_uuid, validate
 from mnemic.state.formation import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import AnyIdentity, Scope

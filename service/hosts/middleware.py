@@ -17,7 +17,7 @@ from mnemic.operations.formation.form import form_later
 from mnemic.operations.run.graph import run_on_loop
 from mnemic.operations.run.identity import identity_of, session_of
 from mnemic.operations.turn import RecallOptions, observe_turn, recall_turn
-from mnemic.service.base import MemoryBase
+from mnemic.service.conversation import MemoryBase
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import MemoryState
 
