@@ -16,8 +16,8 @@ from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import MnemicError
 from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.loopback import LoopbackModel
-from tests.support.refinements import refined
-from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, protect, saved
+from tests.support.refinements import refined, set_protected
+from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, saved
 from tests.support.scripted import turns
 from tests.support.server import Clone, fast_directory
 from tests.support.worlds import identity, remember
@@ -96,7 +96,7 @@ async def canaries(memory: Mnemic, model: LoopbackModel, resources: Resources, s
     first, second, third = await saved(resources.database, *(f"{CANARY} {number}" for number in range(3)))
     await forgotten(resources.database, first, second)
     await remember(resources.database, ANA, again(first))
-    protect(superuser, third)
+    set_protected(superuser, third)
     await memory.erase(ANA, second.id)
     await refined(memory, model, f"{CANARY}, short.", f"{CANARY}, in English.", into=CANARY)
 

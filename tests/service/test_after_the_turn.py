@@ -7,7 +7,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from langchain_core.messages import HumanMessage
 
 from mnemic.operations.run import resources as run_resources
 from mnemic.operations.run.resources import Background, background
@@ -15,46 +14,48 @@ from mnemic.operations.turn import observe_turn
 from mnemic.service.memory import Mnemic
 from tests.support.worlds import identity
 
-ANA = identity("ana", session="s1")
-
-
-async def test_a_revision_that_is_refused_costs_no_message(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    await observe_turn(memory.resources, ANA, [HumanMessage("Keep me.", id="1")], revision=10**6)
-    assert superuser.execute("select content from mnemic.messages").fetchall() == [("Keep me.",)]
-
-
+NOBODY = identity(None, session="s1")
 NOBODYS = {"role": "user", "content": "Who said this?"}
+OURS = {"role": "user", "content": "Keep me.", "user": "ana"}
+PICTURE = {"role": "user", "content": [{"type": "image_url"}], "user": "ana"}
+ANSWER = {"role": "assistant", "content": "I do."}
 
 
+@pytest.mark.parametrize(
+    ("messages", "revision", "left", "warning"),
+    [
+        pytest.param([OURS], 10**6, ["Keep me."], "", id="a revision that is refused"),
+        pytest.param(
+            [NOBODYS, OURS, 7, ANSWER],
+            10**6,
+            ["Keep me.", "I do."],
+            "messages that cannot be stored are left out: 2, such as message 1: it is a user's",
+            id="some cannot be stored",
+        ),
+        pytest.param([NOBODYS, OURS, PICTURE], None, ["Keep me."], "", id="a picture behind them"),
+        pytest.param(
+            [NOBODYS, ANSWER],
+            None,
+            [],
+            "the messages of this turn cannot be stored: message 1: it is a user's",
+            id="an answer alone",
+        ),
+    ],
+)
 async def test_what_cannot_be_stored_is_left_out_and_the_rest_is_not(
-    memory: Mnemic, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
+    memory: Mnemic,
+    superuser: psycopg.Connection,
+    caplog: pytest.LogCaptureFixture,
+    messages: list[Any],
+    revision: int | None,
+    left: list[str],
+    warning: str,
 ) -> None:
-    nobody = identity(None, session="s1")
-    ours = {"role": "user", "content": "Keep me.", "user": "ana"}
-    said: list[Any] = [NOBODYS, ours, 7, {"role": "assistant", "content": "I do."}]
-    await observe_turn(memory.resources, nobody, said, revision=10**6, several_speakers=True)
+    await observe_turn(memory.resources, NOBODY, messages, revision=revision, several_speakers=True)
     rows = superuser.execute("select content from mnemic.messages order by place").fetchall()
-    assert rows == [("Keep me.",), ("I do.",)]
-    assert "messages that cannot be stored are left out: 2, such as message 1: it is a user's" in caplog.text
+    assert [content for (content,) in rows] == left
+    assert warning in caplog.text
     assert "Who said" not in caplog.text
-
-
-async def test_a_picture_behind_words_that_can_be_stored_costs_none_of_them(
-    memory: Mnemic, superuser: psycopg.Connection
-) -> None:
-    picture = {"role": "user", "content": [{"type": "image_url"}], "user": "ana"}
-    said: list[Any] = [NOBODYS, {"role": "user", "content": "Keep me.", "user": "ana"}, picture]
-    await observe_turn(memory.resources, identity(None, session="s1"), said, revision=None, several_speakers=True)
-    assert superuser.execute("select content from mnemic.messages").fetchall() == [("Keep me.",)]
-
-
-async def test_an_answer_to_words_that_cannot_be_stored_is_not_stored_alone(
-    memory: Mnemic, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
-) -> None:
-    said = [NOBODYS, {"role": "assistant", "content": "You did."}]
-    await observe_turn(memory.resources, identity(None, session="s1"), said, revision=None)
-    assert superuser.execute("select content from mnemic.messages").fetchall() == []
-    assert "the messages of this turn cannot be stored: message 1: it is a user's" in caplog.text
 
 
 async def test_work_that_ends_with_an_unknown_error_is_told_of_without_its_words(

@@ -19,7 +19,7 @@ from mnemic.state.records import ScopeSettings
 from mnemic.storage.database import Database
 from tests.support.erasing import form
 from tests.support.loopback import LoopbackModel
-from tests.support.refinements import BOTH, ENGLISH, SHORT, keep, merge, play, refined
+from tests.support.refinements import BOTH, ENGLISH, SHORT, refined
 from tests.support.rollbacks import ANA, everything, forgotten, saved, states, undo
 from tests.support.scripted import FACTS, fact, facts, say
 from tests.support.server import Clone
@@ -119,25 +119,6 @@ async def test_only_a_living_memory_of_the_agent_is_known(
                 await act(agent, memory_id)
     assert everything(superuser) == before
     assert await administration.protect("harbor", kept.id)  # the control
-
-
-async def test_what_is_protected_no_refinement_merges(
-    memory: Mnemic,
-    administration: Administration,
-    model: LoopbackModel,
-    superuser: psycopg.Connection,
-) -> None:
-    short, english = await keep(memory, SHORT, ENGLISH)
-    assert await administration.protect("harbor", short.id)
-    _, result = await play(memory, model, merge(1, 2, into=BOTH))
-    assert (result["merged"], result["memories_after"]) == (0, 2)
-    with pytest.raises(NotForgottenError):
-        await memory.forget(ANA, short.id)
-
-    assert await administration.unprotect("harbor", short.id)  # the control
-    _, result = await play(memory, model, merge(1, 2, into=BOTH))
-    assert (result["merged"], result["memories_after"]) == (2, 1)
-    assert states(superuser)[english.content] == "soft_deleted"
 
 
 async def test_what_an_agent_protected_an_administrator_lifts(

@@ -22,7 +22,6 @@ from tests.support.rollbacks import everything
 from tests.support.scripted import (
     FACTS,
     REFLECTIONS,
-    asked,
     fact,
     facts,
     reflection,
@@ -71,21 +70,6 @@ async def test_memories_are_listed_by_kind_and_number_the_newest_first(memory: M
     assert {item.kind for item in await memory.memories(ANA)} == {"fact", "reflection", "episode"}
 
 
-async def test_forming_goes_on_until_nothing_is_due(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.observe(ANA, turns(*["Well."] * 60))
-
-    assert [run["formed"] for run in await memory.form(ANA, force=False)] == [50]
-    assert [run["formed"] for run in await memory.form(ANA)] == [10]
-    assert await memory.form(ANA) == []
-
-
-async def test_nothing_observed_is_nothing_formed(memory: Mnemic, model: LoopbackModel) -> None:
-    assert await memory.form(ANA) == []
-    assert (await memory.observe(ANA, [])).pending == 0
-    assert await memory.form(ANA) == []
-    assert asked(model) == []
-
-
 async def test_a_sentence_said_twice_takes_one_line(memory: Mnemic) -> None:
     await memory.observe(ANA, turns(KEPT, "Well.", KEPT, "Good."))
     await memory.configure_agent(ANA, keep_messages="all")
@@ -93,16 +77,6 @@ async def test_a_sentence_said_twice_takes_one_line(memory: Mnemic) -> None:
 
     context = await memory.recall(ANA, "Do you remember the bees on the quay?")
     assert context["context"].count(KEPT) == 1
-
-
-async def test_a_role_without_the_standing_part_is_not_listed_any_of_it(memory: Mnemic) -> None:
-    core = await memory.remember(ANA, "Ana is quitting in May.", category="goals", kind="core")
-    planner = ANA.model_copy(update={"role": "planner"})
-
-    assert core.id
-    assert (await memory.memories(planner), await memory.history(planner, core.id)) == ([], [])
-    assert [row.id for row in await memory.memories(ANA)] == [core.id]
-    assert len(await memory.history(ANA, core.id)) == 1
 
 
 # -- what became of memories since a revision
@@ -139,6 +113,7 @@ async def test_nobody_else_is_told_and_no_role_more_than_it_reads(memory: Mnemic
 
 
 MORE = "refinement_target_tokens: 5,000 is more than refinement_budget_tokens, which is 200: set both"
+LITTLE = {"refinement_budget_tokens": 200, "refinement_target_tokens": 100}
 
 
 def own(superuser: psycopg.Connection) -> dict[str, Any]:
@@ -166,32 +141,25 @@ async def test_two_calls_at_once_lose_neither(memory: Mnemic, superuser: psycopg
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("before", "overrides", "said"),
     [
-        ({"refinement_budget_tokens": 200}, MORE),
-        ({"refinement_target_tokens": 9000}, "9,000 is more than refinement_budget_tokens, which is 8,000"),
-        ({"extraction": "single", "always_in_context": False}, "single forms reflections alone"),
-        ({"pool_size": None}, "an agent cannot override pool_size"),
+        ({}, {"refinement_budget_tokens": 200}, MORE),
+        ({}, {"refinement_target_tokens": 9000}, "9,000 is more than refinement_budget_tokens, which is 8,000"),
+        ({}, {"extraction": "single", "always_in_context": False}, "single forms reflections alone"),
+        ({}, {"pool_size": None}, "an agent cannot override pool_size"),
+        (LITTLE, {"refinement_target_tokens": None}, MORE),
+        (LITTLE, {"refinement_target_tokens": 201}, "201 is more than refinement_budget_tokens, which is 200"),
     ],
 )
 async def test_what_does_not_fit_is_refused_and_writes_nothing(
-    memory: Mnemic, superuser: psycopg.Connection, overrides: dict[str, Any], said: str
+    memory: Mnemic, superuser: psycopg.Connection, before: dict[str, Any], overrides: dict[str, Any], said: str
 ) -> None:
-    before = everything(superuser)
+    await memory.configure_agent(ANA, **before)
+    stored = everything(superuser)
     with pytest.raises(ConfigurationError, match=said):
         await memory.configure_agent(ANA, **overrides)
-    assert everything(superuser) == before
-    assert own(superuser) == {}
-
-
-async def test_it_has_to_fit_what_was_set_before(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    await memory.configure_agent(ANA, refinement_budget_tokens=200, refinement_target_tokens=100)
-    with pytest.raises(ConfigurationError, match=MORE):
-        await memory.configure_agent(ANA, refinement_target_tokens=None)
-    with pytest.raises(ConfigurationError, match="201 is more than refinement_budget_tokens, which is 200"):
-        await memory.configure_agent(ANA, refinement_target_tokens=201)
-    await memory.configure_agent(ANA, refinement_budget_tokens=150)
-    assert own(superuser) == {"refinement_budget_tokens": 150, "refinement_target_tokens": 100}
+    assert everything(superuser) == stored
+    assert own(superuser) == before
 
 
 def test_a_target_above_the_budget_is_refused_of_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:

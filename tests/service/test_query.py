@@ -75,16 +75,6 @@ async def test_what_is_not_allowed_is_named_before_anything_is_embedded_or_read(
 # -- what it costs
 
 
-async def test_a_query_is_one_statement_in_one_transaction(memory: Mnemic, clean_db: Clone) -> None:
-    with recorded_statements(clean_db) as sent:
-        assert await memory.query(ANA, QUESTION)
-    begin, search, commit = sent
-    assert begin.startswith("begin; ")
-    assert commit.lower() == "commit"
-    assert "mnemic.categories" in begin
-    assert "from entries" in search
-
-
 @pytest.mark.parametrize(
     ("arguments", "embedded"),
     [

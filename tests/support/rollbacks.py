@@ -86,11 +86,6 @@ def again(new: NewMemory) -> NewMemory:
     return replace(new, id=memory("").id)
 
 
-def protect(superuser: psycopg.Connection, new: NewMemory) -> None:
-    """As an administrator does."""
-    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (new.id,))
-
-
 def op_ids(superuser: psycopg.Connection, agent: str = "harbor") -> list[UUID]:
     """All operations of an agent, oldest first."""
     rows = superuser.execute(

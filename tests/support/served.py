@@ -27,7 +27,7 @@ from mnemic.state.settings import Settings
 from tests.support.agents import is_agent
 from tests.support.loopback import LoopbackModel
 from tests.support.server import Clone, Server, cloned
-from tests.support.threads import TABLES
+from tests.support.threads import TABLES, said
 
 _STARTED = "Application started up"
 ROOT = Path(__file__).parents[2]
@@ -137,6 +137,12 @@ def token(user: str, *, agents: Sequence[str] = (), groups: Sequence[str] = (), 
 
 #: Some id where a route wants one.
 ANY_ID = "6ba7b811-9dad-11d1-80b4-00c04fd430c8"
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
 _LISTED = "routes.json"
 
 _LISTING = """
@@ -280,10 +286,6 @@ def serving(
         model.answer(is_agent, "I see.")
         with running_dev_server(directory, settings_of(clone, model), **config) as running:
             yield Served(running, routes_of(directory), model, clone)
-
-
-def said(text: str) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": text}]}
 
 
 def words(values: Any) -> list[tuple[str, str]]:

@@ -113,11 +113,8 @@ async def _answer(state: Talk) -> Talk:
 
 def answering(saver: BaseCheckpointSaver[Any] | None) -> Host:
     """A host that answers each message with its words."""
-    graph = StateGraph(Talk, context_schema=Identity)
-    graph.add_node("answer", _answer)
-    graph.add_edge(START, "answer")
-    graph.add_edge("answer", END)
-    return graph.compile(checkpointer=saver)
+    host: Host = in_sequence(Talk, {"answer": _answer}).compile(checkpointer=saver)
+    return host
 
 
 def asking(saver: BaseCheckpointSaver[Any] | None, worked: list[str] | None = None) -> Host:

@@ -16,7 +16,7 @@ from mnemic.state.identity import Identity
 from tests.support.agents import is_agent
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.scripted import CONSOLIDATION, REFLECTIONS, consolidation, reflection, reflections, turns
-from tests.support.served import KEY, DevServer, dev_environment, running_dev_server, token
+from tests.support.served import KEY, UPGRADE, DevServer, dev_environment, running_dev_server, token
 from tests.support.server import Clone, Server, cloned
 from tests.support.worlds import identity
 
@@ -239,13 +239,7 @@ def test_it_says_once_at_its_start_that_it_is_open(opened: DevServer) -> None:
 
 
 def test_no_websocket_is_opened_to_a_page_from_elsewhere(opened: DevServer) -> None:
-    upgrade = {
-        "Connection": "Upgrade",
-        "Upgrade": "websocket",
-        "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-    }
-    assert status(opened, "/threads/1/stream/events", **upgrade, Origin="https://evil.example") == 403
+    assert status(opened, "/threads/1/stream/events", **UPGRADE, Origin="https://evil.example") == 403
 
 
 def test_it_does_not_start_where_others_would_reach_it(database: Clone, tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from tests.support.served import (
     new_thread,
     refusal,
     running_dev_server,
-    said,
     serving,
     settings_of,
     talk,
@@ -29,6 +28,7 @@ from tests.support.served import (
     words,
 )
 from tests.support.server import Server, cloned
+from tests.support.threads import said
 
 ANA = Identity(agent_id="guide", user_id="ana")
 MORNING, NIGHT = "Good morning.", "And good night."

@@ -8,19 +8,13 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.support.served import ANY_ID, KEY, Route, Served, running_dev_server, serving, token
+from tests.support.served import ANY_ID, KEY, UPGRADE, Route, Served, running_dev_server, serving, token
 from tests.support.server import Server
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")
 #: For load balancers.
 OPEN = {("/ok", "GET"), ("/ok", "HEAD")}
 PREFLIGHT = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
-UPGRADE = {
-    "Connection": "Upgrade",
-    "Upgrade": "websocket",
-    "Sec-WebSocket-Version": "13",
-    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-}
 
 
 @pytest.fixture(scope="module")
