@@ -28,9 +28,9 @@ from tests.support.agents import (
     system_of,
     turn,
 )
-from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, Reply, Request, calling
 from tests.support.scripted import FACTS, asked, fact, facts, last_prompt
+from tests.support.scripted import memory as memory
 
 
 async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(

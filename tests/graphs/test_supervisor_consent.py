@@ -16,8 +16,8 @@ from mnemic.nodes import supervisor
 from mnemic.prompts.supervise import DECLINED
 from mnemic.storage import threads
 from tests.support.agents import ANA, CANARY, VISIBLE, answers_of, forgetting, keep, requests, says, thread, turn
-from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, calling
+from tests.support.scripted import memory as memory
 
 
 async def resumed(graph: SupervisorGraph, answer: Any) -> Any:

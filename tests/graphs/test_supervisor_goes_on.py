@@ -13,8 +13,8 @@ from mnemic import Mnemic
 from mnemic.prompts.supervise import WORDLESS
 from mnemic.state.errors import InvalidInputError, ModelOutputError
 from tests.support.agents import ANA, VISIBLE, keep, requests, says, thread, turn
-from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, Request, calling
+from tests.support.scripted import memory as memory
 
 CANARY = "Kaliningrad"
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}

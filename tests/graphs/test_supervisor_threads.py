@@ -32,9 +32,9 @@ from tests.support.agents import (
     thread,
     turn,
 )
-from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, calling
 from tests.support.matrix import few_first
+from tests.support.scripted import memory as memory
 from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
 from tests.support.threads import DURABILITIES, Durability, Everything, in_process, in_sequence

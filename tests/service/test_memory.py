@@ -12,9 +12,6 @@ from mnemic.state.errors import ConfigurationError, DatabaseSetupError, Database
 from mnemic.state.query import Bullet
 from mnemic.storage import doctor, inbox, scopes
 from tests.support.agents import VISIBLE, says, turn
-from tests.support.fixtures import memory as memory
-from tests.support.fixtures import model as model
-from tests.support.fixtures import resources as resources
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.mutating import carry_out
 from tests.support.refinements import keep
@@ -30,6 +27,9 @@ from tests.support.scripted import (
     scripted_memory,
     turns,
 )
+from tests.support.scripted import memory as memory
+from tests.support.scripted import model as model
+from tests.support.scripted import resources as resources
 from tests.support.server import Clone
 from tests.support.worlds import identity, message
 

@@ -1,7 +1,9 @@
-"""The middleware in an agent of `create_agent`, with the real OpenAI client on the wire."""
+"""The middleware in an agent of `create_agent`, with the real OpenAI client on the wire; what a turn leaves behind."""
 
 import asyncio
+import gc
 import json
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +16,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
 from mnemic import Identity, MemoryMiddleware, Mnemic
+from mnemic.operations.run.resources import Background, background
+from mnemic.operations.turn import observe_turn
 from mnemic.service.hosts.middleware import TurnOptions
 from mnemic.state.errors import BlockedLoopError, InvalidInputError, MissingIdentityError
 from tests.support.agents import (
@@ -166,10 +170,10 @@ class Leaky(MemoryMiddleware):
 async def test_control_a_tracked_channel_is_saved(
     fresh_db: Clone, model: LoopbackModel, durability: Durability
 ) -> None:
-    def leaky(memory: Mnemic) -> MemoryMiddleware:
-        return Leaky(memory, memory.tools(), TurnOptions(form=False))
-
-    assert CANARY in await saved_by(leaky, fresh_db, model, in_postgres, durability)
+    saved = await saved_by(
+        lambda memory: Leaky(memory, memory.tools(), TurnOptions(form=False)), fresh_db, model, in_postgres, durability
+    )
+    assert CANARY in saved
 
 
 async def test_after_an_interrupt_the_context_is_fetched_again_once(fresh_db: Clone, model: LoopbackModel) -> None:
@@ -243,8 +247,7 @@ async def test_a_role_is_shown_its_own_allowlist(memory: Mnemic, model: Loopback
     model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
     await say(memory, MONDAY, "I keep bees on the quay.")
     says(model, calling(("memory_query", {"query": "bees on the quay"})), VISIBLE)
-    planner = agent(memory, model, memory.middleware("planner"))
-    await planner.ainvoke(said(QUESTION), context=FRIDAY)
+    await agent(memory, model, memory.middleware("planner")).ainvoke(said(QUESTION), context=FRIDAY)
 
     assert CANARY not in json.dumps(requests(model)[-1]["messages"])
 
@@ -303,3 +306,95 @@ async def test_a_hosts_mistake_shows_before_the_model_is_asked(
     with pytest.raises(error):
         await agent(memory, model).ainvoke(said(GREETING), context=context)
     assert requests(model) == []
+
+
+NOBODY = identity(None, session="s1")
+NOBODYS = {"role": "user", "content": "Who said this?"}
+OURS = {"role": "user", "content": "Keep me.", "user": "ana"}
+PICTURE = {"role": "user", "content": [{"type": "image_url"}], "user": "ana"}
+ANSWER = {"role": "assistant", "content": "I do."}
+
+
+@pytest.mark.parametrize(
+    ("messages", "revision", "left", "warning"),
+    [
+        pytest.param([OURS], 10**6, ["Keep me."], "", id="a revision that is refused"),
+        pytest.param(
+            [NOBODYS, OURS, 7, ANSWER],
+            10**6,
+            ["Keep me.", "I do."],
+            "messages that cannot be stored are left out: 2, such as message 1: it is a user's",
+            id="some cannot be stored",
+        ),
+        pytest.param([NOBODYS, OURS, PICTURE], None, ["Keep me."], "", id="a picture behind them"),
+        pytest.param(
+            [NOBODYS, ANSWER],
+            None,
+            [],
+            "the messages of this turn cannot be stored: message 1: it is a user's",
+            id="an answer alone",
+        ),
+    ],
+)
+async def test_what_cannot_be_stored_is_left_out_and_the_rest_is_not(
+    memory: Mnemic,
+    superuser: psycopg.Connection,
+    caplog: pytest.LogCaptureFixture,
+    messages: list[Any],
+    revision: int | None,
+    left: list[str],
+    warning: str,
+) -> None:
+    await observe_turn(memory.resources, NOBODY, messages, revision=revision, several_speakers=True)
+    rows = superuser.execute("select content from mnemic.messages order by place").fetchall()
+    assert [content for (content,) in rows] == left
+    assert warning in caplog.text
+    assert "Who said" not in caplog.text
+
+
+async def test_work_that_ends_with_an_unknown_error_is_told_of_without_its_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    unseen: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, problem: unseen.append(problem["message"]))
+
+    async def fail() -> None:
+        raise RuntimeError("Ana is in debt")
+
+    async with background() as work:
+        work.begin("work", fail)
+    gc.collect()
+    assert (unseen, "RuntimeError" in caplog.text, "debt" in caplog.text) == ([], True, False)
+    assert {record.levelno for record in caplog.records} == {logging.ERROR}
+
+
+async def test_no_more_works_run_at_once_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mnemic.operations.run.resources.MOST_AT_ONCE", 3)
+    running, most = 0, 0
+
+    async def count() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.001)
+        running -= 1
+
+    async with background() as work:
+        for number in range(20):
+            work.begin(number, count)
+    assert (running, most) == (0, 3)
+
+
+async def test_work_asked_for_on_another_loop_is_done_on_the_one_that_opened_it() -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def note() -> None:
+        loops.append(asyncio.get_running_loop())
+
+    async def elsewhere(work: Background) -> None:
+        work.begin("work", note)
+        await work.finish("work")
+
+    async with background() as work:
+        await asyncio.wait_for(asyncio.to_thread(asyncio.run, elsewhere(work)), 5)
+    assert loops == [asyncio.get_running_loop()]

@@ -12,8 +12,8 @@ from mnemic.state.kinds import Usage
 from mnemic.tools.memory import make_tools
 from mnemic.tools.subagents import MOST_TURNS, subagent
 from tests.support.agents import called, host
-from tests.support.fixtures import memory as memory
 from tests.support.loopback import LoopbackModel, Request, calling, offered
+from tests.support.scripted import memory as memory
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1", groups=["crew"])
