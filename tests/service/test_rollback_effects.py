@@ -11,8 +11,8 @@ import pytest
 from mnemic.operations.governance import retention, rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.state.identity import Identity
-from mnemic.state.records import IndexedText, Message, NewMemory, Relation, Supersession
-from mnemic.storage import inbox, memories
+from mnemic.state.records import Message, NewMemory, Relation, Supersession
+from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.erasing import form
@@ -38,17 +38,6 @@ async def reword(db: Database, new: NewMemory, content: str) -> None:
         await memories.rewrite_consolidation(scoped, old, content)
 
     await operate(db, ANA, in_a_session(new.scope_key, act))
-
-
-async def say(db: Database, said: Message) -> None:
-    """A message that was formed and kept."""
-    texts = [IndexedText(item_id=said.id, piece=0, text=said.content)]
-    await operate(
-        db,
-        ANA,
-        lambda scoped: inbox.observe(scoped, "s1", [said]),
-        lambda scoped: inbox.index_messages(scoped, MODEL, texts),
-    )
 
 
 async def is_searched(db: Database, said: Message, who: Identity = ANA) -> bool:
@@ -112,8 +101,7 @@ async def test_a_message_leaves_search_with_the_last_memory_that_rests_on_it(
     person: Actor, db: Database, superuser: psycopg.Connection
 ) -> None:
     said = message("I keep bees and sail.")
-    await say(db, said)
-    await remember(db, ANA, memory("Ana keeps bees.", sources=[said]))
+    await form(db, ANA, [said], memory("Ana keeps bees.", sources=[said]))
     await remember(db, ANA, memory("Ana sails.", sources=[said]))
     undone = []
     for op_id, searched in zip(op_ids(superuser), (True, False), strict=True):
@@ -130,8 +118,7 @@ async def test_a_message_comes_back_with_a_superseded_memory_that_returns(
     said = message("I keep bees and sail.")
     bees, boats = memory("Ana keeps bees.", sources=[said]), memory("Ana sails.", sources=[said])
     wasps = memory("Ana keeps wasps.")
-    await say(db, said)
-    await remember(db, ANA, bees, boats, wasps)
+    await form(db, ANA, [said], bees, boats, wasps)
     change = Supersession(old_id=bees.id, old_version=1, new_id=wasps.id)
     await operate(db, ANA, lambda scoped: memories.supersede(scoped, [(change, MORNING)]))
     await forgotten(db, boats)
