@@ -27,9 +27,6 @@ from tests.support.scripted import (
     scripted_memory,
     turns,
 )
-from tests.support.scripted import memory as memory
-from tests.support.scripted import model as model
-from tests.support.scripted import resources as resources
 from tests.support.server import Clone
 from tests.support.worlds import identity, message
 

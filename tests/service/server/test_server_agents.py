@@ -121,7 +121,7 @@ async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(
         assert await refusal(client.threads.get(thread)) == 404
         assert thread not in await ids(client)
     await turn(ana.guide, thread, "And on.")
-    copied: Any = await ana.guide.threads.copy(thread)  # type: ignore[func-returns-value]
+    copied: Any = await ana.guide.threads.copy(thread)
     assert len(await words(ana.both, copied["thread_id"])) == 4
     assert await refusal(ana.pilot.threads.get_state(copied["thread_id"])) == 404
     await ana.guide.threads.delete(thread)
