@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -99,27 +100,26 @@ async def busiest(memory: Mnemic, work: Work) -> tuple[float, str]:
     return max(measures)
 
 
-async def observe_talk(memory: Mnemic) -> object:
-    return await memory.observe(ANA, talk(5000))
+async def take_in(memory: Mnemic, messages: list[dict[str, Any]], *, forms: bool) -> None:
+    await memory.observe(ANA, messages)
+    if forms:
+        await memory.form(ANA)
 
 
-async def observe_books(memory: Mnemic) -> object:
-    return await memory.observe(ANA, turns(*(f"{number} {BOOK}" for number in range(200))))
-
-
-async def form_talk(memory: Mnemic) -> object:
-    await memory.observe(ANA, talk(100))
-    return await memory.form(ANA)
-
-
-async def form_books(memory: Mnemic) -> object:
-    await memory.observe(ANA, turns(BOOK, BOOK, "Well.", "Well."))
-    return await memory.form(ANA)
-
-
-@pytest.mark.parametrize("work", [observe_talk, observe_books, form_talk, form_books])
-async def test_taking_in_a_conversation_leaves_the_loop_to_others(memory: Mnemic, work: Work) -> None:
-    assert await busiest(memory, work) < (MOST,)
+@pytest.mark.parametrize(
+    ("messages", "forms"),
+    [
+        (talk(5000), False),
+        (turns(*(f"{number} {BOOK}" for number in range(200))), False),
+        (talk(100), True),
+        (turns(BOOK, BOOK, "Well.", "Well."), True),
+    ],
+    ids=["observe talk", "observe books", "form talk", "form books"],
+)
+async def test_taking_in_a_conversation_leaves_the_loop_to_others(
+    memory: Mnemic, messages: list[dict[str, Any]], forms: bool
+) -> None:
+    assert await busiest(memory, partial(take_in, messages=messages, forms=forms)) < (MOST,)
 
 
 async def know(resources: Resources, count: int) -> None:
@@ -183,12 +183,10 @@ async def at_once(call: Callable[..., object], *given: Any, **named: Any) -> obj
     return call(*given, **named)
 
 
-async def observe_much(memory: Mnemic) -> object:
-    return await memory.observe(ANA, talk(20_000))
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize("work", [observe_much, form_talk])
-async def test_without_threads_it_is_caught(memory: Mnemic, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("count", "forms"), [(20_000, False), (100, True)])
+async def test_without_threads_it_is_caught(
+    memory: Mnemic, count: int, forms: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(asyncio, "to_thread", at_once)
-    assert await busiest(memory, work) > (MOST,)
+    assert await busiest(memory, partial(take_in, messages=talk(count), forms=forms)) > (MOST,)

@@ -131,11 +131,7 @@ def asking(saver: BaseCheckpointSaver[Any] | None, worked: list[str] | None = No
         (worked if worked is not None else []).append("worked")
         return {"work": "worked"}
 
-    within = StateGraph(Consulted)
-    within.add_node("prepare", lambda state: {"count": 7})
-    within.add_node("ask", ask)
-    within.add_edge(START, "prepare")
-    within.add_edge("prepare", "ask")
+    within = in_sequence(Consulted, {"prepare": lambda state: {"count": 7}, "ask": ask}, context=None)
     graph = StateGraph(Talk)
     graph.add_node("greet", _answer)
     graph.add_node("consult", within.compile())
