@@ -74,6 +74,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "with an API key": {"headers": {"x-api-key": "lsv2_pt_0"}},
     "within a prefix": {"headers": {"x-forwarded-prefix": "/noauth"}},
     "with another's token": {"headers": {"Authorization": f"Bearer {token('ana', key='another key of 16 more')}"}},
+    "with an expired token, as Studio": {
+        "headers": {"Authorization": f"Bearer {token('ana', days=-1)}", "x-auth-scheme": "langsmith"}
+    },
     "with the token in the address": {"params": {"token": token("ana"), "authorization": f"Bearer {token('ana')}"}},
     "with the token in a cookie": {"headers": {"Cookie": f"authorization=Bearer {token('ana')}"}},
 }
