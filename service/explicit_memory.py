@@ -9,7 +9,7 @@ from mnemic.operations.governance.retention import forget
 from mnemic.operations.recall import list_memories, memory_history, updates_since
 from mnemic.operations.recall import query as run_query
 from mnemic.operations.remember import remember, remember_procedure
-from mnemic.service.base import MemoryBase
+from mnemic.service.conversation import MemoryBase
 from mnemic.state.checking import AnyId, Limit, Seq, check_arguments, to_uuid, validate
 from mnemic.state.formation import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import AnyIdentity, Scope

@@ -19,11 +19,11 @@ from tests.support.server import (
     Server,
     cloned,
     ensure_template,
+    recorded_statements,
     run_directory,
     running_server,
     wipe,
 )
-from tests.support.statements import recorded_statements
 
 # examples share the databases of their test and use agents of their own, so a fixture need not be made for each
 hypothesis_settings.register_profile(

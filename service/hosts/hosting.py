@@ -13,7 +13,7 @@ from pydantic import Field, SkipValidation
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.threads import copy_threads, owner_of_identity, owner_of_run, require_owner
 from mnemic.operations.turn import RecallOptions, form_later, observe_turn, recall_turn
-from mnemic.service.base import MemoryBase
+from mnemic.service.conversation import MemoryBase
 from mnemic.state.checking import MAX_LISTED, check_arguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import SearchMode

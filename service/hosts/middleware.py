@@ -16,7 +16,7 @@ from langgraph.types import Command
 from mnemic.operations.run.background import run_on_loop
 from mnemic.operations.run.identity import identity_of, session_of
 from mnemic.operations.turn import RecallOptions, form_later, observe_turn, recall_turn
-from mnemic.service.base import MemoryBase
+from mnemic.service.conversation import MemoryBase
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import MemoryState
 
@@ -125,15 +125,13 @@ def _with_update(response: ModelResponse[Any], recalled: MemoryState | None) -> 
 
 
 def _with_context(request: ModelRequest[Any], recalled: MemoryState | None) -> ModelRequest[Any]:
-    state: Mapping[str, Any] = {**request.state, **(recalled or {})}
-    context = state[_CONTEXT]
-    return request.override(system_message=_joined(request.system_message, context)) if context else request
-
-
-def _joined(own: SystemMessage | None, context: str) -> SystemMessage:
     """The host's own prompt first and unchanged, so that a provider's cache still knows it."""
+    state: Mapping[str, Any] = {**request.state, **(recalled or {})}
+    context, own = state[_CONTEXT], request.system_message
+    if not context:
+        return request
     if own is None:
-        return SystemMessage(context)
-    if isinstance(own.content, str):
-        return own.model_copy(update={"content": f"{own.content}\n\n{context}"})
-    return own.model_copy(update={"content": [*own.content, {"type": "text", "text": context}]})
+        return request.override(system_message=SystemMessage(context))
+    is_text = isinstance(own.content, str)
+    joined = f"{own.content}\n\n{context}" if is_text else [*own.content, {"type": "text", "text": context}]
+    return request.override(system_message=own.model_copy(update={"content": joined}))

@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import os
 import sys
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -98,18 +99,15 @@ def _foreign(scope: Scope, headers: Headers) -> str | None:
 
 
 def _at_loopback(url: str) -> bool:
-    try:
-        host = urlsplit(url).hostname or ""
-    except ValueError:
-        return False
-    return host == "localhost" or _is_loopback(host)
+    with suppress(ValueError):
+        return _is_loopback(urlsplit(url).hostname or "")
+    return False
 
 
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
+def _is_loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    return False
 
 
 def _from_within(scope: Scope) -> bool:

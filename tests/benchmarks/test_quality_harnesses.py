@@ -21,7 +21,7 @@ from benchmarks.refinement.cores import OUTGROWN_TOKENS, TARGET_TOKENS, Core, Gi
 from benchmarks.refinement.figures import figures
 from benchmarks.refinement.refining import Refined
 from mnemic.models.embedders.base import HashEmbedder
-from tests.support.ledgers import remembered
+from tests.support.worlds import remembered
 
 DIALOGUE: dict[str, Any] = {
     "sample_id": "tiny",

@@ -13,8 +13,7 @@ import psycopg
 
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from tests.faults.processes import PATIENCE_SECONDS, Worker
-from tests.support.loopback import LoopbackModel, Request
-from tests.support.loopback_wire import offered, schema_name
+from tests.support.loopback import LoopbackModel, Request, offered, schema_name
 from tests.support.server import Clone
 
 #: The step names of an embedding request and of a turn of a refinement; any other request has the name of the output it

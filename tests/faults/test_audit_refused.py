@@ -24,6 +24,7 @@ from tests.support.audited import administration
 from tests.support.erasing import expire
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import mostly_thorough
+from tests.support.refinements import begun
 from tests.support.scripted import (
     CONSOLIDATION,
     FACTS,
@@ -38,7 +39,6 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
-from tests.support.stored_refinements import begun
 from tests.support.worlds import AGENT, MORNING, identity, memory, remember
 
 ANA = identity("ana", session="s1")

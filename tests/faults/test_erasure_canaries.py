@@ -20,7 +20,6 @@ from mnemic.storage.embedded.binaries import find_binaries
 from tests.faults.refining import shown
 from tests.faults.strikes import REFINE
 from tests.support.erasing import problems
-from tests.support.fixtures import model as model  # the plain one, without the jobs of this room
 from tests.support.loopback import LoopbackModel, Request, calling, offering
 from tests.support.mutating import mutate
 from tests.support.scripted import (
@@ -38,6 +37,7 @@ from tests.support.scripted import (
     scripted_memory,
     turns,
 )
+from tests.support.scripted import model as model  # the plain one, without the jobs of this room
 from tests.support.server import Clone, Server, cloned, ensure_template, fast_directory
 from tests.support.threads import answering, asking, said, words
 from tests.support.worlds import identity, remember

@@ -16,9 +16,9 @@ from mnemic.storage import erasure, history, inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.test_erasure_canaries import dumped
-from tests.support import in_one
 from tests.support.audited import problems
 from tests.support.mutating import mutate
+from tests.support.rollbacks import undo_within
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
 
@@ -157,7 +157,7 @@ class History:
         async with self.db.scoped(self.who) as scoped:
             found = await history.operations(scoped, OWN, session_id=None, since=None, most=6)
             op_id = self.random.choice(found).op_id
-            await in_one.undo(scoped, OWN, [op_id], cascade=True, skip_erased=True, apply=True)
+            await undo_within(scoped, OWN, [op_id], cascade=True, skip_erased=True, apply=True)
 
 
 async def histories(db: Database, many: int, *, ties_repeats: bool = True) -> list[History]:

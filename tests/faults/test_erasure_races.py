@@ -10,7 +10,6 @@ from mnemic.state.errors import RefusedError
 from mnemic.storage import inbox, memories
 from tests.faults.strikes import UNFENCED_CONSOLIDATION, UNFENCED_FORMATION
 from tests.support.erasing import ANA, CANARY, places, problems
-from tests.support.fixtures import model as model  # the plain one, without the jobs of this room
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -32,6 +31,7 @@ from tests.support.scripted import (
     scripted_memory,
     turns,
 )
+from tests.support.scripted import model as model  # the plain one, without the jobs of this room
 from tests.support.server import Clone
 from tests.support.worlds import identity
 

@@ -18,9 +18,8 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from tests.faults.processes import StartWorker, Worker
 from tests.faults.strikes import Roadblock, await_no_transaction, wait_until
-from tests.support.savers import Durability
 from tests.support.server import Clone
-from tests.support.threads import Talk, misplaced, said, words
+from tests.support.threads import Durability, Talk, misplaced, said, words
 from tests.support.worlds import identity
 
 pytestmark = pytest.mark.thorough

@@ -18,10 +18,9 @@ from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.chaos import deadlocks, storm
-from tests.support.chain import assert_chain_is_whole
-from tests.support.deadlocks import see_deadlocks_quickly
+from tests.support.audited import assert_chain_is_whole
 from tests.support.mutating import open_beside_the_head
-from tests.support.server import Clone
+from tests.support.server import Clone, see_deadlocks_quickly
 from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, message
 
 pytestmark = pytest.mark.thorough

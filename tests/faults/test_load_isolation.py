@@ -23,7 +23,7 @@ from mnemic.storage import database, inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.chaos import assert_pool_is_whole, storm
-from tests.support.asking import searched
+from tests.support.searching import searched
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, direction, identity, memory, message
 

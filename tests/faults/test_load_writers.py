@@ -18,8 +18,7 @@ from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.identity import Identity
 from mnemic.storage import leases, memories
 from tests.faults.chaos import deadlocks, storm, worsen
-from tests.support.chain import assert_chain_is_whole
-from tests.support.deadlocks import see_deadlocks_quickly
+from tests.support.audited import assert_chain_is_whole
 from tests.support.loopback import Request
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -31,7 +30,7 @@ from tests.support.scripted import (
     scripted_model,
     turns,
 )
-from tests.support.server import Clone
+from tests.support.server import Clone, see_deadlocks_quickly
 from tests.support.worlds import AGENT, identity
 
 pytestmark = pytest.mark.thorough

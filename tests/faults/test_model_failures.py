@@ -16,8 +16,7 @@ from pydantic import BaseModel
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import EmbeddingError, EmbeddingInputError, ModelError, ModelOutputError
 from tests.faults.model_failures import ANSWER_CANARY, ATTEMPTS, CALLED, CANARY, SAID, SENT, Failure
-from tests.support.loopback import Answer, LoopbackModel
-from tests.support.loopback_wire import bag_of_words
+from tests.support.loopback import Answer, LoopbackModel, bag_of_words
 from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
     CONSOLIDATION,

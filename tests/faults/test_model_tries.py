@@ -18,8 +18,7 @@ from mnemic.state.errors import EmbeddingError, ModelError
 from mnemic.storage import leases
 from tests.faults.chaos import worsen
 from tests.faults.model_failures import ANSWER_CANARY, CANARY
-from tests.support.loopback import Answer, LoopbackModel, Reply
-from tests.support.loopback_wire import bag_of_words
+from tests.support.loopback import Answer, LoopbackModel, Reply, bag_of_words
 from tests.support.scripted import (
     DIMENSIONS,
     FACTS,

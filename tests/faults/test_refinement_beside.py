@@ -24,7 +24,7 @@ from tests.support.erasing import CANARY, places, problems
 from tests.support.loopback import Answer, LoopbackModel, Request, calling, offering
 from tests.support.matrix import mostly_thorough
 from tests.support.mutating import mutate
-from tests.support.played_refinements import answers
+from tests.support.refinements import answers
 from tests.support.scripted import scripted_model, scripted_resources
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, identity, memory, operate, remember

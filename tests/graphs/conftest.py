@@ -1,5 +1,5 @@
 """The service with a scripted model, for every test of this folder."""
 
-from tests.support.fixtures import memory as memory
-from tests.support.fixtures import model as model
-from tests.support.fixtures import resources as resources
+from tests.support.scripted import memory as memory
+from tests.support.scripted import model as model
+from tests.support.scripted import resources as resources

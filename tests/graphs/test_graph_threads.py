@@ -23,9 +23,23 @@ from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError, MnemicError
 from mnemic.state.supervisor import SupervisorState
 from mnemic.storage.database import Database
+from tests.support.agents import (
+    ANA,
+    CANARY,
+    KEPT,
+    QUESTION,
+    VISIBLE,
+    answers_of,
+    forgetting,
+    keep,
+    requests,
+    says,
+    system_of,
+    thread,
+    turn,
+)
 from tests.support.loopback import LoopbackModel, calling
 from tests.support.matrix import few_first
-from tests.support.savers import DURABILITIES, Durability, Everything, in_process, in_sequence
 from tests.support.scripted import (
     CONSOLIDATION,
     FACTS,
@@ -40,21 +54,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
-from tests.support.supervised import (
-    ANA,
-    BEES,
-    CANARY,
-    QUESTION,
-    SAID,
-    answers_of,
-    forgetting,
-    keep,
-    requests,
-    says,
-    system_of,
-    thread,
-    turn,
-)
+from tests.support.threads import DURABILITIES, Durability, Everything, in_process, in_sequence
 
 Kept = tuple[BaseCheckpointSaver[Any], Everything]
 Statements = Callable[[Database], AbstractContextManager[list[str]]]
@@ -79,12 +79,12 @@ async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memo
         kept = await keep(memory, importance=5)
         await keep(memory, f"Ana's bees fly over the quay, says {CANARY}.")
         asks = calling(("memory_query", {"query": "bees"}), ("researcher", {"task": "What of the bees?"}))
-        says(model, asks, forgetting(kept), SAID)
+        says(model, asks, forgetting(kept), VISIBLE)
         model.answer(lambda request: "as its researcher" in str(request), f"They are called {CANARY}.")
         graph = memory.graphs.supervisor(saver)
         asked = await turn(graph, durability=durability)
         before, *_ = requests(model)
-        assert BEES in system_of(before)
+        assert KEPT in system_of(before)
         assert [item.value for item in asked["__interrupt__"]] == [
             {"action": "forget", "memories": [{"id": kept, "kind": "fact", "importance": 5}]}
         ]
@@ -93,11 +93,11 @@ async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memo
         done = await again.ainvoke(Command(resume={"approved": True}), thread(), context=ANA, durability=durability)
 
         last = requests(model)[-1]
-        assert (BEES in system_of(last), "over the quay" in system_of(last)) == (False, True)  # asked for again
-        assert done["messages"][-1].text == SAID
+        assert (KEPT in system_of(last), "over the quay" in system_of(last)) == (False, True)  # asked for again
+        assert done["messages"][-1].text == VISIBLE
         assert CANARY not in "".join(answers_of(last))
         found = await everything()
-        assert SAID in found
+        assert VISIBLE in found
         assert CANARY not in found
 
 
@@ -111,7 +111,7 @@ async def test_control_tools_whose_answers_are_kept_would_be_found(
     monkeypatch.setattr(supervisor_nodes, "without_contents", kept)
     async with scripted_memory(fresh_db, model) as memory, of_mnemic(fresh_db, memory) as (saver, everything):
         await keep(memory)
-        says(model, calling(("memory_query", {"query": "bees"})), SAID)
+        says(model, calling(("memory_query", {"query": "bees"})), VISIBLE)
         await turn(memory.graphs.supervisor(saver))
         assert CANARY in await everything()
 
@@ -121,7 +121,7 @@ async def test_a_recall_adds_one_statement_to_what_a_turn_sends(
     memory: Mnemic, resources: Resources, model: LoopbackModel, statements: Statements, kind: Any
 ) -> None:
     await keep(memory)
-    says(model, SAID)
+    says(model, VISIBLE)
     graph = memory.graphs.supervisor(kind() if kind else memory.checkpointer(ANA))
     for _ in range(2):
         await turn(graph)  # from now on the session is known, and that it has used this memory
@@ -134,7 +134,7 @@ async def test_a_recall_adds_one_statement_to_what_a_turn_sends(
         sent.append([item for item in seen if not is_hosts_own(item)])
     assert [sum("from entries" in item for item in seen) for seen in sent] == [0, 1]
     assert len(sent[1]) == len(sent[0]) + 1
-    assert BEES in system_of(requests(model)[-1])
+    assert KEPT in system_of(requests(model)[-1])
 
 
 def is_hosts_own(statement: str) -> bool:
@@ -174,7 +174,7 @@ async def test_a_thread_that_waits_before_such_a_node_can_be_read_and_goes_on(
     memory: Mnemic, model: LoopbackModel, node: str, own: bool
 ) -> None:
     await keep(memory)
-    says(model, SAID)
+    says(model, VISIBLE)
     graph: Any = memory.graphs.supervisor(memory.checkpointer(ANA) if own else InMemorySaver())
     said = {"messages": [HumanMessage(QUESTION)]}
     await graph.ainvoke(said, thread(), context=ANA, interrupt_before=[node])
@@ -183,7 +183,7 @@ async def test_a_thread_that_waits_before_such_a_node_can_be_read_and_goes_on(
     (task,) = state.tasks
     assert (state.next, task.name, task.state.values) == ((node,), node, {})
     done = await graph.ainvoke(None, thread(), context=ANA)
-    assert done["messages"][-1].text == SAID
+    assert done["messages"][-1].text == VISIBLE
     assert CANARY not in str([item async for item in graph.aget_state_history(thread())])
 
 

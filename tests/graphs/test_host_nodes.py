@@ -37,7 +37,6 @@ from tests.support.agents import (
 )
 from tests.support.loopback import LoopbackModel, Reply
 from tests.support.matrix import few_first
-from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_postgres, in_sequence
 from tests.support.scripted import (
     CONSOLIDATION,
     FACTS,
@@ -54,6 +53,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
+from tests.support.threads import DURABILITIES, Durability, Savers, both_savers, in_postgres, in_sequence
 from tests.support.worlds import identity
 
 

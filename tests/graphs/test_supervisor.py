@@ -14,24 +14,24 @@ from mnemic.nodes.supervisor import MOST_CALLING
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
 from mnemic.state.errors import InvalidInputError, ModelError, ModelOutputError
-from tests.support.agents import stored
-from tests.support.loopback import LoopbackModel, Reply, Request, calling
-from tests.support.scripted import FACTS, asked, fact, facts, last_prompt
-from tests.support.supervised import (
+from tests.support.agents import (
     ANA,
-    BEES,
     CANARY,
+    KEPT,
     QUESTION,
-    SAID,
+    VISIBLE,
     answers_of,
     forgetting,
     keep,
     requests,
     says,
+    stored,
     system_of,
     thread,
     turn,
 )
+from tests.support.loopback import LoopbackModel, Reply, Request, calling
+from tests.support.scripted import FACTS, asked, fact, facts, last_prompt
 
 
 async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
@@ -39,16 +39,16 @@ async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
 ) -> None:
     await memory.configure_agent(ANA, persona="You are the harbour master.")
     await keep(memory)
-    says(model, SAID)
+    says(model, VISIBLE)
 
     done = await turn(memory.graphs.supervisor())
 
     (request,) = requests(model)
-    assert BEES in system_of(request)
+    assert KEPT in system_of(request)
     assert "You are the harbour master." in system_of(request)
-    assert [item.text for item in done["messages"]] == [QUESTION, SAID]
+    assert [item.text for item in done["messages"]] == [QUESTION, VISIBLE]
     assert set(done) == {"messages"}
-    assert stored(superuser) == [("user", QUESTION), ("assistant", SAID)]
+    assert stored(superuser) == [("user", QUESTION), ("assistant", VISIBLE)]
 
 
 async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
@@ -56,12 +56,12 @@ async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
 ) -> None:
     await keep(memory)
     model.answer(FACTS, facts(fact("Ana asked.")))
-    says(model, calling(("memory_query", {"query": "bees"})), SAID, SAID)
+    says(model, calling(("memory_query", {"query": "bees"})), VISIBLE, VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
 
     done = await turn(graph, "Well?")
     (answer,) = answers_of(requests(model)[-1])
-    assert BEES in answer
+    assert KEPT in answer
     assert [item.text for item in done["messages"] if isinstance(item, ToolMessage)] == [ANSWERED]
     assert [item.artifact for item in done["messages"] if isinstance(item, ToolMessage)] == [None]
 
@@ -69,25 +69,25 @@ async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
     assert answers_of(requests(model)[-1]) == [ANSWERED]  # of an earlier turn
     await memory.form(ANA)
     assert {role for role, _ in stored(superuser)} == {"assistant", "user"}
-    assert BEES not in last_prompt(model, FACTS)
+    assert KEPT not in last_prompt(model, FACTS)
 
 
 async def test_a_refused_call_says_why_and_the_turn_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, calling(("memory_query", {}), ("no_such_tool", {"query": "bees"})), SAID)
+    says(model, calling(("memory_query", {}), ("no_such_tool", {"query": "bees"})), VISIBLE)
     done = await turn(memory.graphs.supervisor())
     (used,) = [used for used in await memory.usage(ANA) if used.step == "converse"]
     assert (used.calls, used.input_tokens, used.output_tokens) == (2, 200, 20)
     refused, unknown = answers_of(requests(model)[-1])
     assert "query: Field required" in refused
     assert "no_such_tool is not a valid tool" in unknown
-    assert done["messages"][-1].text == SAID
+    assert done["messages"][-1].text == VISIBLE
 
 
 async def test_calls_numbered_alike_in_every_answer_keep_their_own_answers(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     asks = calling(("memory_query", {"query": "bees"}), ("memory_query", {"query": "ferries"}))
-    says(model, asks, asks, SAID)
+    says(model, asks, asks, VISIBLE)
     done = await turn(memory.graphs.supervisor())
 
     ids = [str(call["id"]) for item in done["messages"] if isinstance(item, AIMessage) for call in item.tool_calls]
@@ -97,7 +97,7 @@ async def test_calls_numbered_alike_in_every_answer_keep_their_own_answers(
 
 async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: Mnemic, model: LoopbackModel) -> None:
     kept = await keep(memory, importance=5)
-    says(model, forgetting(kept), SAID)
+    says(model, forgetting(kept), VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
     assert "__interrupt__" in await turn(graph, "Forget my bees.")
 
@@ -110,20 +110,20 @@ async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: 
 
 
 async def test_a_model_that_fails_is_an_error_and_the_thread_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, 500, 500, 500, SAID)
+    says(model, 500, 500, 500, VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
     with pytest.raises(ModelError, match="converse"):
         await turn(graph, "Hello?")
     done = await turn(graph, "Are you there?")
-    assert [item.text for item in done["messages"]] == ["Hello?", "Are you there?", SAID]
+    assert [item.text for item in done["messages"]] == ["Hello?", "Are you there?", VISIBLE]
 
 
 async def test_a_call_of_an_answer_that_was_cut_off_is_not_done(memory: Mnemic, model: LoopbackModel) -> None:
     told = {"content": "Ana sells her boat", "category": "interests", "importance": 3}
-    says(model, Reply(message=calling(("remember", told), text="I keep that."), finish_reason="length"), SAID)
+    says(model, Reply(message=calling(("remember", told), text="I keep that."), finish_reason="length"), VISIBLE)
     done = await turn(memory.graphs.supervisor())
     assert answers_of(requests(model)[-1])[0].startswith("Refused: ")
-    assert done["messages"][-1].text == SAID
+    assert done["messages"][-1].text == VISIBLE
     assert await memory.memories(ANA) == []
 
 
@@ -142,7 +142,7 @@ async def test_a_turn_begins_with_a_user(memory: Mnemic, messages: Any) -> None:
 
 
 async def test_what_it_may_be_asked_for_is_named_in_its_tools(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, SAID)
+    says(model, VISIBLE)
     await turn(memory.graphs.supervisor())
     (request,) = requests(model)
     tools = {tool["function"]["name"]: str(tool) for tool in request["tools"]}
@@ -158,23 +158,23 @@ async def test_the_session_is_the_thread_where_the_identity_names_none(
 ) -> None:
     nowhere = ANA.model_copy(update={"session_id": None})
     kept = await keep(memory)
-    says(model, forgetting(kept), calling(text=SAID))
+    says(model, forgetting(kept), calling(text=VISIBLE))
     await turn(memory.graphs.supervisor(InMemorySaver()), "Forget my bees.", nowhere)
 
     (forgotten,) = [operation for operation in await memory.operations(ANA) if operation.reason == "forget"]
     assert forgotten.session_id == "t"
     rows = superuser.execute("select role, content from mnemic.messages where session_id = 't' order by place")
-    assert rows.fetchall() == [("user", "Forget my bees."), ("assistant", SAID)]
+    assert rows.fetchall() == [("user", "Forget my bees."), ("assistant", VISIBLE)]
 
 
 async def test_a_model_that_never_stops_calling_is_brought_to_an_answer(memory: Mnemic, model: LoopbackModel) -> None:
     def asks_again(request: Request) -> Any:
-        return calling(("memory_query", {"query": "bees"})) if request.get("tools") else SAID
+        return calling(("memory_query", {"query": "bees"})) if request.get("tools") else VISIBLE
 
     model.answer(lambda request: True, asks_again)
     done = await turn(memory.graphs.supervisor(InMemorySaver()))
 
-    assert done["messages"][-1].text == SAID
+    assert done["messages"][-1].text == VISIBLE
     assert sum(isinstance(item, AIMessage) for item in done["messages"]) == MOST_CALLING + 1
 
 
@@ -195,7 +195,7 @@ def delegating(model: LoopbackModel) -> None:
     says(model, asks, WORDS)
     of_researcher = calling(("memory_query", {"query": "bees"}))
     model.answer(lambda request: "as its researcher" in str(request), of_researcher, f"They are called {CANARY}.")
-    model.answer(FACTS, facts(fact(BEES)))
+    model.answer(FACTS, facts(fact(KEPT)))
 
 
 @pytest.mark.parametrize("subgraphs", [pytest.param(False, marks=pytest.mark.thorough), True])
@@ -267,7 +267,7 @@ def sent(model: LoopbackModel) -> list[Any]:
 async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answered(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    says(model, SAID)
+    says(model, VISIBLE)
     graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     bad: list[Any] = [HumanMessage(CANARY, **fields) for fields in UNSTORABLE]
     unreadable = [{"role": "user", "content": [{"type": "text", "text": CANARY}, part]} for part in UNREADABLE]
@@ -278,7 +278,7 @@ async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answer
         assert CANARY not in str(refused.value)
     assert requests(model) == []
     for text in ("My name is Marit.", "I live in Oslo."):
-        assert (await turn(graph, text))["messages"][-1].text == SAID
+        assert (await turn(graph, text))["messages"][-1].text == VISIBLE
     assert [text for role, text in stored(superuser) if role == "user"] == ["My name is Marit.", "I live in Oslo."]
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert f"are left out: {len(UNSTORABLE)}, such as message 1: " in warnings[0]
@@ -286,25 +286,25 @@ async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answer
 
 
 async def test_a_picture_that_the_model_refuses_costs_its_own_turn_alone(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, lambda request: 400 if "image_url" in str(request["messages"]) else SAID)
+    says(model, lambda request: 400 if "image_url" in str(request["messages"]) else VISIBLE)
     graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     with pytest.raises(ModelOutputError, match="refused this request"):
         await graph.ainvoke({"messages": [HumanMessage(list(LOOK))]}, thread(), context=ANA)
     done = await turn(graph, "Never mind.")
-    assert done["messages"][-1].text == SAID
+    assert done["messages"][-1].text == VISIBLE
     assert sent(model) == [f"Look.\n{WORDLESS}", "Never mind."]
     assert done["messages"][0].content == LOOK  # the thread keeps it
 
 
 async def test_a_picture_is_shown_in_every_request_of_its_own_turn(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, calling(("memory_query", {"query": "bees"})), SAID)
+    says(model, calling(("memory_query", {"query": "bees"})), VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
     await graph.ainvoke({"messages": [HumanMessage(list(LOOK))]}, thread(), context=ANA)
     assert [PICTURE in request["messages"][1]["content"] for request in requests(model)] == [True, True]
 
 
 async def test_an_earlier_message_without_words_is_not_sent_empty(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, SAID)
+    says(model, VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
     wordless: list[Any] = ["", " ", [], [PICTURE]]
     for content in wordless:
@@ -314,14 +314,14 @@ async def test_an_earlier_message_without_words_is_not_sent_empty(memory: Mnemic
 
 
 async def test_a_display_name_is_sent_as_providers_take_it(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, SAID)
+    says(model, VISIBLE)
     said = HumanMessage("Hello.", name="Zoë <de> Vries/" + "x" * 100)
     await memory.graphs.supervisor().ainvoke({"messages": [said]}, context=ANA)
     assert requests(model)[-1]["messages"][-1]["name"] == f"Zoë_de_Vries_{'x' * 51}"
 
 
 async def test_a_thread_is_cured_of_what_its_model_refuses(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, lambda request: 400 if CANARY in str(request["messages"]) else SAID)
+    says(model, lambda request: 400 if CANARY in str(request["messages"]) else VISIBLE)
     graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     for text in (CANARY, "Hello?"):
         with pytest.raises(ModelOutputError):
@@ -329,11 +329,11 @@ async def test_a_thread_is_cured_of_what_its_model_refuses(memory: Mnemic, model
     refused = (await graph.aget_state(thread())).values["messages"][0]
     await graph.aupdate_state(memory.thread(ANA), {"messages": [RemoveMessage(refused.id)]}, as_node="observe")
     done = await turn(graph, "Hello again.")
-    assert [item.text for item in done["messages"]] == ["Hello?", "Hello again.", SAID]
+    assert [item.text for item in done["messages"]] == ["Hello?", "Hello again.", VISIBLE]
 
 
 async def test_half_a_character_beside_a_call_to_mend_is_no_error(memory: Mnemic, model: LoopbackModel) -> None:
     await keep(memory)
-    says(model, calling(("memory_query", {"query": "half \ud83d"}), text=f"{CANARY} \ud83d"), SAID)
+    says(model, calling(("memory_query", {"query": "half \ud83d"}), text=f"{CANARY} \ud83d"), VISIBLE)
     done = await turn(memory.graphs.supervisor(memory.checkpointer(ANA)))
-    assert [item.text for item in done["messages"] if isinstance(item, AIMessage)] == [f"{CANARY} ?", SAID]
+    assert [item.text for item in done["messages"] if isinstance(item, AIMessage)] == [f"{CANARY} ?", VISIBLE]

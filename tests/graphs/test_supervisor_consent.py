@@ -14,8 +14,8 @@ from mnemic.graphs.supervisor import SupervisorGraph
 from mnemic.nodes import supervisor
 from mnemic.prompts.supervise import DECLINED
 from mnemic.storage import threads
+from tests.support.agents import ANA, CANARY, VISIBLE, answers_of, forgetting, keep, requests, says, thread, turn
 from tests.support.loopback import LoopbackModel, calling
-from tests.support.supervised import ANA, CANARY, SAID, answers_of, forgetting, keep, requests, says, thread, turn
 
 
 async def resumed(graph: SupervisorGraph, answer: Any) -> Any:
@@ -41,7 +41,7 @@ def questions(done: Any) -> list[Any]:
 
 async def test_an_important_memory_is_forgotten_once_the_user_agrees(memory: Mnemic, model: LoopbackModel) -> None:
     kept = await keep(memory, importance=4)
-    says(model, forgetting(kept.upper()), SAID)  # models copy ids as they like
+    says(model, forgetting(kept.upper()), VISIBLE)  # models copy ids as they like
     graph = memory.graphs.supervisor(InMemorySaver())
     asked = await turn(graph)
 
@@ -52,7 +52,7 @@ async def test_an_important_memory_is_forgotten_once_the_user_agrees(memory: Mne
     assert await living(memory) == {kept}
 
     done = await resumed(graph, {"approved": True})
-    assert done["messages"][-1].text == SAID
+    assert done["messages"][-1].text == VISIBLE
     assert await living(memory) == set()
 
 
@@ -61,7 +61,7 @@ async def test_what_every_prompt_shows_is_important_and_little_things_are_not(
     memory: Mnemic, model: LoopbackModel, kind: Any
 ) -> None:
     kept = await keep(memory, importance=2, kind=kind)
-    says(model, forgetting(kept), SAID)
+    says(model, forgetting(kept), VISIBLE)
     asked = await turn(memory.graphs.supervisor(InMemorySaver()))
     assert [item["id"] for item in questions(asked)] == ([kept] if kind == "core" else [])
     assert await living(memory) == ({kept} if kind == "core" else set())
@@ -69,7 +69,7 @@ async def test_what_every_prompt_shows_is_important_and_little_things_are_not(
 
 async def test_a_wrong_answer_or_none_leaves_the_question_open(memory: Mnemic, model: LoopbackModel) -> None:
     kept = await keep(memory, importance=4)
-    says(model, forgetting(kept), SAID)
+    says(model, forgetting(kept), VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
     await turn(graph)
     assert [item["id"] for item in questions(await resumed(graph, {}))] == [kept]
@@ -91,7 +91,7 @@ async def test_of_several_calls_each_is_done_once_and_the_declined_not_at_all(
     little = await keep(memory, "Ana wears a blue hat.", importance=2)
     told = {"content": "Ana rows on Sundays.", "category": "interests", "importance": 3}
     forgets = [("forget", {"id": item}) for item in (important, little)]
-    says(model, calling(*forgets, ("remember", told), ("forget", {"id": "no id"})), SAID)
+    says(model, calling(*forgets, ("remember", told), ("forget", {"id": "no id"})), VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
     assert [item["id"] for item in questions(await turn(graph))] == [important]
     assert await living(memory) == {important, little}  # nothing is done before the answer
@@ -111,7 +111,7 @@ async def test_of_several_calls_each_is_done_once_and_the_declined_not_at_all(
 async def test_what_the_tool_would_refuse_is_not_asked_for(memory: Mnemic, model: LoopbackModel) -> None:
     foreign = ANA.model_copy(update={"user_id": "bob"})
     bobs = await memory.remember(foreign, "Bob keeps goats.", category="interests", importance=5)
-    says(model, forgetting(bobs.id, "no id", "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"), SAID)
+    says(model, forgetting(bobs.id, "no id", "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"), VISIBLE)
     done = await turn(memory.graphs.supervisor(InMemorySaver()))
     assert "__interrupt__" not in done
     assert [item.content for item in await memory.memories(foreign)] == ["Bob keeps goats."]
@@ -122,7 +122,7 @@ async def test_a_process_that_was_killed_behind_the_answer_does_not_do_what_was_
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     kept = await keep(memory, importance=4)
-    says(model, forgetting(kept), SAID)
+    says(model, forgetting(kept), VISIBLE)
     saver = InMemorySaver()
     graph = memory.graphs.supervisor(saver)
     await turn(graph)
@@ -142,7 +142,7 @@ async def test_the_user_is_asked_whatever_role_the_run_names(
     if not asks:
         monkeypatch.setattr(supervisor, "_IMPORTANT", 6)
     kept = await keep(memory, importance=5)
-    says(model, forgetting(kept), SAID)
+    says(model, forgetting(kept), VISIBLE)
     asked = await turn(memory.graphs.supervisor(InMemorySaver()), who=ANA.model_copy(update={"role": "stylist"}))
 
     assert [item["id"] for item in questions(asked)] == ([kept] if asks else [])
@@ -159,7 +159,7 @@ async def test_an_answer_whose_run_was_rolled_back_does_not_count(
         assert careless != threads._SQL["delete_of_runs"]
         monkeypatch.setattr(threads, "_SQL", {**threads._SQL, "delete_of_runs": careless})
     kept = await keep(memory, importance=5)
-    says(model, forgetting(kept), SAID)
+    says(model, forgetting(kept), VISIBLE)
     saver = memory.checkpointer(ANA)
     graph = memory.graphs.supervisor(saver)
     # each run as a server marks it, which can take its checkpoints away again

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.fixtures import administration as administration
-from tests.support.fixtures import memory as memory
-from tests.support.fixtures import resources as resources
 from tests.support.loopback import LoopbackModel, offering
+from tests.support.scripted import administration as administration
+from tests.support.scripted import memory as memory
+from tests.support.scripted import resources as resources
 from tests.support.scripted import scripted_model
 
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from tests.support.loopback import Reply, Request, calling
-from tests.support.played_refinements import complete, delete, merge, protect, search, update
+from tests.support.refinements import complete, delete, merge, protect, search, update
 
 Call = tuple[str, dict[str, Any] | str]
 Move = Callable[["Misbehaving"], list[Call]]

@@ -13,8 +13,7 @@ from mnemic.prompts.decide import DECIDE
 from mnemic.prompts.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
 from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION
 from tests.hostile.orders import Order
-from tests.support.loopback import Request
-from tests.support.loopback_wire import schema_name
+from tests.support.loopback import Request, schema_name
 
 Row = dict[str, Any]
 Dump = dict[str, dict[str, Row]]

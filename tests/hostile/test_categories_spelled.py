@@ -14,9 +14,9 @@ from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.records import IndexedText, NewMemory, Relation
 from mnemic.storage import inbox
-from tests.support.known import fact, know
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import scripted_resources
+from tests.support.searching import fact, know
 from tests.support.server import Clone
 from tests.support.spellings import spellings
 from tests.support.worlds import identity, message

@@ -19,10 +19,10 @@ from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryFilters
 from mnemic.state.records import Found, IndexedText, NewMemory, Relation
 from mnemic.storage import inbox, search
-from tests.support.known import fact, know
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import few_first
 from tests.support.scripted import scripted_resources
+from tests.support.searching import fact, know
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, message
 

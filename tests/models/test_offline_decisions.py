@@ -15,7 +15,7 @@ from mnemic.prompts.decide import DecideInput, Decision, ShownFact
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.write_consolidation import DatedText, WriteConsolidationInput
 from mnemic.state.refinement import Budget, LedgerEntry, ToolCall, Turn
-from tests.support.ledgers import entry, ledger, tokens_of
+from tests.support.worlds import entry, ledger, tokens_of
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 

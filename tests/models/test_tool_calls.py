@@ -18,9 +18,8 @@ from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
 from mnemic.state.kinds import Usage
 from mnemic.state.refinement import MAX_CALLS, Budget, ToolCall, Turn
 from mnemic.state.settings import Settings
-from tests.support.loopback import Answer, LoopbackModel, Reply, calling, offering
-from tests.support.loopback_wire import offered, schema_name
-from tests.support.loopback_wire import tool_call as wired
+from tests.support.loopback import Answer, LoopbackModel, Reply, calling, offered, offering, schema_name
+from tests.support.loopback import tool_call as wired
 
 SECRET = "Mara's diagnosis"
 INPUT = RefineInput(

@@ -8,8 +8,7 @@ import pytest
 
 from mnemic.policy.categories import load_categories
 from mnemic.service.memory import Mnemic
-from tests.support.loopback import LoopbackModel
-from tests.support.loopback_wire import schema_name
+from tests.support.loopback import LoopbackModel, schema_name
 from tests.support.scripted import (
     FACTS,
     OBSERVATIONS,

@@ -12,7 +12,7 @@ from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, ModelError, RefinementRunningError
 from tests.support.loopback import LoopbackModel, calling, offering
-from tests.support.played_refinements import (
+from tests.support.refinements import (
     ANA,
     BOTH,
     DONE,

@@ -12,7 +12,7 @@ from mnemic.state.records import IndexedText, Memory, NewMemory
 from mnemic.storage import inbox, memories, refinements
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.loopback import LoopbackModel
-from tests.support.played_refinements import (
+from tests.support.refinements import (
     ANA,
     BOTH,
     ENGLISH,

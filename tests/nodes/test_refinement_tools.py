@@ -16,7 +16,7 @@ from mnemic.state.refinement import MAX_CALLS
 from mnemic.storage import memories
 from tests.support import erasing
 from tests.support.loopback import LoopbackModel, calling, offering
-from tests.support.played_refinements import (
+from tests.support.refinements import (
     ANA,
     DONE,
     ENGLISH,

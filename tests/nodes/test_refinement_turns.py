@@ -15,7 +15,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import refinements
 from tests.support.loopback import LoopbackModel, Reply, calling, offering
-from tests.support.played_refinements import (
+from tests.support.refinements import (
     ANA,
     DONE,
     ENGLISH,

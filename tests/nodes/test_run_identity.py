@@ -16,7 +16,6 @@ from mnemic.state.errors import RefusedIdentityError
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
-from tests.support.savers import in_sequence
 from tests.support.scripted import (
     CONSOLIDATION,
     FACTS,
@@ -27,6 +26,7 @@ from tests.support.scripted import (
     reflections,
     turns,
 )
+from tests.support.threads import in_sequence
 
 KEYS = ("user:ana", "user:bo")
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)

@@ -14,10 +14,10 @@ from mnemic.operations.messages import incoming
 from mnemic.operations.messages.incoming import MAX_MESSAGE_CHARS, HostMessage
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, MnemicError, RefusedIdentityError
-from tests.support.agents import agent, answers
+from tests.support.agents import agent, says
 from tests.support.loopback import LoopbackModel
-from tests.support.savers import in_sequence
 from tests.support.scripted import FACTS, contents, fact, facts, last_prompt, reflection, reflections, say, turns
+from tests.support.threads import in_sequence
 from tests.support.worlds import identity
 
 MALLORY, ANA = identity("mallory", session="s1"), identity("ana", session="s1")
@@ -38,7 +38,7 @@ async def by_method(memory: Mnemic, model: LoopbackModel, said: Any, several: bo
 
 
 async def by_middleware(memory: Mnemic, model: LoopbackModel, said: Any, several: bool) -> None:
-    answers(model)
+    says(model)
     middleware = memory.middleware(several_speakers=several, form=False)
     await agent(memory, model, middleware).ainvoke({"messages": [said]}, context=MALLORY)
 

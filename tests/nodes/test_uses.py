@@ -15,10 +15,9 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
 from mnemic.storage import memories
 from mnemic.storage.database import Database
-from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import FACTS, fact, facts, say, scripted_resources, scripted_settings, turns
-from tests.support.server import Clone
+from tests.support.server import PATIENT, Clone, see_deadlocks_quickly
 from tests.support.worlds import identity, memory, remember
 
 HERE = identity("ana", session="here")

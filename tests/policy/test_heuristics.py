@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
 from mnemic.policy.text.words import WORD
 from mnemic.state.records import Standing
-from tests.support.ledgers import remembered
+from tests.support.worlds import remembered
 
 
 @pytest.mark.parametrize(

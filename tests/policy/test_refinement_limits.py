@@ -18,7 +18,7 @@ from mnemic.policy.refinement import (
     removable,
 )
 from mnemic.state.refinement import LedgerEntry
-from tests.support.ledgers import entry, ledger, tokens_of
+from tests.support.worlds import entry, ledger, tokens_of
 
 TEXTS = st.text(alphabet=string.ascii_letters + string.digits + " .,'äßł東京あก", max_size=60)
 COUNTS = st.integers(0, 10_000)

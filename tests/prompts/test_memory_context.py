@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mnemic.prompts.conversation import Line, render_lines
 from mnemic.prompts.memory_context import PREAMBLE, render_context
 from mnemic.state.records import Found, Standing
-from tests.support.ledgers import remembered
+from tests.support.worlds import remembered
 
 MAY = datetime(2026, 5, 8, 22, 30, tzinfo=UTC)
 DECEMBER = datetime(2025, 12, 31, tzinfo=UTC)

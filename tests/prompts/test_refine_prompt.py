@@ -13,7 +13,7 @@ from mnemic.prompts.loader import load_prompt, parse_prompt
 from mnemic.prompts.refine import REFINE, RefineInput, render_found, render_ledger, render_missing
 from mnemic.state.errors import ConfigurationError, InvalidInputError
 from mnemic.state.refinement import Budget, LedgerEntry, ToolCall, Turn
-from tests.support.ledgers import BEGAN, entry
+from tests.support.worlds import BEGAN, entry
 
 GREETING = "# system\nBe kind.\n\n# user\nGreet {{name}} on {{day}}.\n"
 

@@ -1,9 +1,9 @@
 """The service with a scripted model."""
 
-from tests.support.fixtures import administration as administration
-from tests.support.fixtures import memory as memory
-from tests.support.fixtures import model as model
-from tests.support.fixtures import resources as resources
 from tests.support.rollbacks import actor as actor
 from tests.support.rollbacks import administrator as administrator
 from tests.support.rollbacks import person as person
+from tests.support.scripted import administration as administration
+from tests.support.scripted import memory as memory
+from tests.support.scripted import model as model
+from tests.support.scripted import resources as resources

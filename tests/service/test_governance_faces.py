@@ -1,7 +1,12 @@
-"""Governance as methods of `Mnemic` and `Administration`: rollback, protection, erasure, a refinement undone."""
+"""Governance as methods of `Mnemic` and `Administration`, which does it blind: rollback, protection, erasure."""
 
+import json
+import shutil
+import traceback
 import uuid
+from collections.abc import Awaitable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -12,18 +17,25 @@ from mnemic import Administration, Mnemic
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.operations.run.resources import Resources
-from mnemic.state.errors import NotForgottenError, RollbackConflictError, UnknownMemoryError, UnknownOperationError
+from mnemic.state.errors import (
+    MnemicError,
+    NotForgottenError,
+    RollbackConflictError,
+    UnknownMemoryError,
+    UnknownOperationError,
+)
 from mnemic.state.governance import RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
 from mnemic.storage.database import Database
+from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.erasing import form
 from tests.support.loopback import LoopbackModel
-from tests.support.played_refinements import BOTH, ENGLISH, SHORT, keep, merge, play, refined
-from tests.support.rollbacks import ANA, everything, forgotten, saved, states, undo
-from tests.support.scripted import FACTS, fact, facts, say
-from tests.support.server import Clone
-from tests.support.worlds import identity, message
+from tests.support.refinements import BOTH, ENGLISH, SHORT, refined, set_protected
+from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, saved, states, undo
+from tests.support.scripted import FACTS, fact, facts, say, turns
+from tests.support.server import Clone, fast_directory
+from tests.support.worlds import identity, message, remember
 from tests.support.worlds import memory as stored
 
 BEES, BOAT = "Ana keeps bees.", "Ana has a boat."
@@ -64,12 +76,6 @@ async def test_the_same_methods_roll_back_for_a_person_and_an_administrator(
     assert [one.id for one in await machine.as_of(whose, "user:ana", 1)] == [bees.id]
     with pytest.raises(UnknownOperationError):
         await machine.undo_refinement(whose, UNKNOWN)
-
-
-async def test_no_tool_of_any_role_reaches_it(memory: Mnemic) -> None:
-    roles = ["supervisor", "planner", "stylist", "researcher", "executor"]
-    names = {tool.name for role in roles for tool in memory.tools(role)}
-    assert names == {"memory_query", "remember", "remember_procedure", "forget"}
 
 
 # -- protection by administrators
@@ -119,25 +125,6 @@ async def test_only_a_living_memory_of_the_agent_is_known(
                 await act(agent, memory_id)
     assert everything(superuser) == before
     assert await administration.protect("harbor", kept.id)  # the control
-
-
-async def test_what_is_protected_no_refinement_merges(
-    memory: Mnemic,
-    administration: Administration,
-    model: LoopbackModel,
-    superuser: psycopg.Connection,
-) -> None:
-    short, english = await keep(memory, SHORT, ENGLISH)
-    assert await administration.protect("harbor", short.id)
-    _, result = await play(memory, model, merge(1, 2, into=BOTH))
-    assert (result["merged"], result["memories_after"]) == (0, 2)
-    with pytest.raises(NotForgottenError):
-        await memory.forget(ANA, short.id)
-
-    assert await administration.unprotect("harbor", short.id)  # the control
-    _, result = await play(memory, model, merge(1, 2, into=BOTH))
-    assert (result["merged"], result["memories_after"]) == (2, 1)
-    assert states(superuser)[english.content] == "soft_deleted"
 
 
 async def test_what_an_agent_protected_an_administrator_lifts(
@@ -270,3 +257,144 @@ async def test_an_unknown_one_and_somebody_elses_are_refused(
     }
     assert [one.id for one in await memory.refinements(ANA)] == [refinement_id]  # the control
     assert await administration.refinements("harbor") == await memory.refinements(ANA)
+
+
+CANARY = "quincunx"
+#: Functions that act for it, of which none tells what a memory says.
+CALLABLE = {
+    "agent_ids",
+    "as_of_blind",
+    "audit_problems",
+    "forget_messages",
+    "is_held",
+    "plan_rollback",
+    "purge_expired",
+    "roll_back",
+    "seq_at",
+    "set_protection",
+    "tells_of_memory",
+}
+_FUNCTIONS = """
+select distinct p.proname from pg_proc p
+ where p.pronamespace = 'mnemic'::regnamespace and has_function_privilege(%s, p.oid, 'execute')
+   and not exists (select from pg_depend d where d.objid = p.oid and d.deptype = 'e')
+"""
+
+
+def test_the_role_calls_what_is_made_for_it_and_nothing_else(superuser: psycopg.Connection) -> None:
+    assert {name for (name,) in superuser.execute(_FUNCTIONS, (ADMIN_ROLE,)).fetchall()} == CALLABLE
+    of_the_service = {name for (name,) in superuser.execute(_FUNCTIONS, (SERVICE_ROLE,)).fetchall()}
+    assert {"agent_ids", "audit_problems", "chain_links"} & of_the_service == {"chain_links"}  # it exports, no more
+
+
+async def test_the_role_sees_the_agent_that_its_transaction_named(clean_db: Clone, resources: Resources) -> None:
+    await saved(resources.database, "Ana keeps bees.")
+    await saved(resources.database, "Ana paints.", who=identity("ana", agent="museum"))
+    with clean_db.as_role(ADMIN_ROLE) as administrator:
+        for agent, seen in {"harbor": {"harbor"}, "museum": {"museum"}, "": set()}.items():
+            assert _agents(administrator, agent) == seen
+
+
+@pytest.mark.thorough
+async def test_without_its_policy_it_would_see_every_agent(fresh_db: Clone) -> None:
+    """The control."""
+    async with fresh_db.database() as db:
+        await saved(db, "Ana keeps bees.")
+        await saved(db, "Ana paints.", who=identity("ana", agent="museum"))
+    with fresh_db.as_superuser() as superuser:
+        superuser.execute("alter policy administrator on mnemic.history using (true)")
+    with fresh_db.as_role(ADMIN_ROLE) as administrator:
+        assert _agents(administrator, "harbor") == {"harbor", "museum"}
+
+
+def _agents(administrator: psycopg.Connection, agent: str) -> set[str]:
+    administrator.execute("select set_config('mnemic.agent_id', %s, false)", (agent,))
+    return {found for (found,) in administrator.execute("select agent_id from mnemic.history").fetchall()}
+
+
+async def told(*acts: Awaitable[object]) -> str:
+    """All that calls answer and raise, as anybody would print or log it."""
+    said = []
+    for act in acts:
+        try:
+            said.append(repr(await act))
+        except MnemicError as error:
+            said += traceback.format_exception(error)
+            said += [str(error), repr(error), repr(vars(error))]
+    return "\n".join(said)
+
+
+@pytest.fixture
+async def canaries(memory: Mnemic, model: LoopbackModel, resources: Resources, superuser: psycopg.Connection) -> None:
+    """A message, and memories forgotten, doubled, refined, protected and erased, that all say what nobody may read."""
+    await memory.observe(ANA, turns(f"My word is {CANARY}."))
+    first, second, third = await saved(resources.database, *(f"{CANARY} {number}" for number in range(3)))
+    await forgotten(resources.database, first, second)
+    await remember(resources.database, ANA, again(first))
+    set_protected(superuser, third)
+    await memory.erase(ANA, second.id)
+    await refined(memory, model, f"{CANARY}, short.", f"{CANARY}, in English.", into=CANARY)
+
+
+@pytest.mark.usefixtures("canaries")
+async def test_nothing_that_administration_answers_or_raises_says_what_a_memory_says(
+    memory: Mnemic, administration: Administration, superuser: psycopg.Connection
+) -> None:
+    began, ops = datetime.now(UTC) - timedelta(hours=1), op_ids(superuser)
+    assert CANARY in json.dumps(everything(superuser))
+    said = await told(
+        administration.operations("harbor"),
+        *(administration.undo("harbor", op, dry_run=True) for op in ops),
+        *(administration.undo("harbor", op) for op in ops),
+        administration.undo_session("harbor", "s1", began),
+        administration.restore("harbor", "user:ana", 3),
+        administration.restore("harbor", "user:ana", 3, skip_erased=True, dry_run=True),
+        administration.as_of("harbor", "user:ana", 3),
+        administration.refinements("harbor"),
+        *(administration.undo_refinement("harbor", one.id) for one in await memory.refinements(ANA)),
+        *(administration.protect("harbor", one.id) for one in await memory.memories(ANA, with_closed=True)),
+    )
+    assert "RollbackConflictError" in said
+    assert "ContentErasedError" in said
+    assert "PastMemory" in said
+    assert "Refinement(" in said
+    assert "UnknownMemoryError" in said
+    assert CANARY not in said
+    assert CANARY in await told(memory.as_of(ANA, "user:ana", 3))  # the control: the person sees it
+
+
+async def test_what_was_done_is_told_with_who_did_it(
+    clean_db: Clone, resources: Resources, superuser: psycopg.Connection
+) -> None:
+    await saved(resources.database, "Ana keeps bees.", "Ana has a boat.")
+    (op,) = op_ids(superuser)
+    async with Administration.open(admin_url=clean_db.administrator_dsn, actor="keeper") as administration:
+        undone = await administration.undo("harbor", op)
+        newest, oldest = await administration.operations("harbor")
+        assert await administration.operations("harbor", since=newest.ts + timedelta(seconds=1)) == []
+        assert await administration.operations("harbor", limit=1) == [newest]
+        assert await administration.operations("harbor", session_id="s1") == [oldest]
+
+    assert (newest.op_id, newest.undo_of, newest.actor, newest.actor_kind) == (undone.op_id, op, "keeper", "admin")
+    assert (newest.events, newest.reason) == ({"DELETE": 2}, "undo")
+    assert (oldest.op_id, oldest.events, oldest.actor_kind) == (op, {"ADD": 2}, "agent")
+    assert oldest.scope_keys == ("user:ana",)
+    assert newest.token_delta == -oldest.token_delta < 0
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """A directory that the server's account can reach, which pytest's own is not for root."""
+    directory = fast_directory() / f"mnemic-administered-{uuid.uuid4().hex[:12]}"
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.mark.thorough
+async def test_the_embedded_server_lets_administrators_in(base: Path) -> None:
+    async with Mnemic.open(data_dir=base, embedder="hash") as memory:
+        await memory.remember(ANA, "Ana keeps bees.", category="interests")
+        async with Administration.open(data_dir=base) as administration:
+            (op,) = await administration.operations("harbor")
+            assert (await administration.undo("harbor", op.op_id)).changes
+        assert await memory.memories(ANA) == []

@@ -11,16 +11,14 @@ from mnemic import Mnemic, Settings
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError
 from mnemic.state.query import Bullet
 from mnemic.storage import doctor, inbox, scopes
-from tests.support.fixtures import memory as memory
-from tests.support.fixtures import model as model
-from tests.support.fixtures import resources as resources
+from tests.support.agents import VISIBLE, says, turn
 from tests.support.loopback import LoopbackModel, calling, offering
-from tests.support.played_refinements import keep
+from tests.support.mutating import carry_out
+from tests.support.refinements import keep
 from tests.support.rollbacks import everything
 from tests.support.scripted import (
     FACTS,
     REFLECTIONS,
-    asked,
     fact,
     facts,
     reflection,
@@ -30,12 +28,10 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
-from tests.support.set_ups import carry_out
-from tests.support.supervised import SAID, says, turn
 from tests.support.worlds import identity, message
 
 ANA = identity("ana", session="s1")
-BEES = "Ana keeps bees on the north quay."
+KEPT = "Ana keeps bees on the north quay."
 BOAT = "Ana sails a red boat to Horten."
 
 
@@ -62,74 +58,49 @@ async def test_arguments_beat_the_environment(clean_db: Clone, monkeypatch: pyte
 
 
 async def test_memories_are_listed_by_kind_and_number_the_newest_first(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact(BEES, 1), fact(BOAT, 3)))
+    model.answer(FACTS, facts(fact(KEPT, 1), fact(BOAT, 3)))
     model.answer(REFLECTIONS, reflections(user=[reflection("Ana wants short answers.")], episode="Ana spoke of bees."))
     await say(memory, ANA, "Bees.", "Short.", "Boat.", "Well.")
 
-    assert [item.content for item in await memory.memories(ANA, ["fact"])] == [BOAT, BEES]
+    assert [item.content for item in await memory.memories(ANA, ["fact"])] == [BOAT, KEPT]
     assert [item.content for item in await memory.memories(ANA, ["fact"], limit=1)] == [BOAT]
     assert {item.kind for item in await memory.memories(ANA)} == {"fact", "reflection", "episode"}
 
 
-async def test_forming_goes_on_until_nothing_is_due(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.observe(ANA, turns(*["Well."] * 60))
-
-    assert [run["formed"] for run in await memory.form(ANA, force=False)] == [50]
-    assert [run["formed"] for run in await memory.form(ANA)] == [10]
-    assert await memory.form(ANA) == []
-
-
-async def test_nothing_observed_is_nothing_formed(memory: Mnemic, model: LoopbackModel) -> None:
-    assert await memory.form(ANA) == []
-    assert (await memory.observe(ANA, [])).pending == 0
-    assert await memory.form(ANA) == []
-    assert asked(model) == []
-
-
 async def test_a_sentence_said_twice_takes_one_line(memory: Mnemic) -> None:
-    await memory.observe(ANA, turns(BEES, "Well.", BEES, "Good."))
+    await memory.observe(ANA, turns(KEPT, "Well.", KEPT, "Good."))
     await memory.configure_agent(ANA, keep_messages="all")
     await memory.form(ANA)
 
     context = await memory.recall(ANA, "Do you remember the bees on the quay?")
-    assert context["context"].count(BEES) == 1
-
-
-async def test_a_role_without_the_standing_part_is_not_listed_any_of_it(memory: Mnemic) -> None:
-    core = await memory.remember(ANA, "Ana is quitting in May.", category="goals", kind="core")
-    planner = ANA.model_copy(update={"role": "planner"})
-
-    assert core.id
-    assert (await memory.memories(planner), await memory.history(planner, core.id)) == ([], [])
-    assert [row.id for row in await memory.memories(ANA)] == [core.id]
-    assert len(await memory.history(ANA, core.id)) == 1
+    assert context["context"].count(KEPT) == 1
 
 
 # -- what became of memories since a revision
 
 
 OWN = ANA.model_copy(update={"role": "owner"})
-BEES = "Ana keeps bees."
+KEPT = "Ana keeps bees."
 
 
 async def test_what_is_remembered_and_forgotten_is_told_once_each(memory: Mnemic) -> None:
     begun = await memory.updates(OWN)
     assert (begun.revision, begun.bullets) == (0, ())
-    kept = await memory.remember(ANA, BEES, category="interests")
+    kept = await memory.remember(ANA, KEPT, category="interests")
     assert kept.id
     told = await memory.updates(OWN, begun.revision)
-    assert told.bullets == (Bullet(sign="+created", category="interests", text=BEES),)
+    assert told.bullets == (Bullet(sign="+created", category="interests", text=KEPT),)
     assert (await memory.updates(OWN, told.revision)).bullets == ()
     assert (await memory.updates(OWN)).bullets == ()  # where it stands, and nothing else
 
     await memory.forget(ANA, kept.id)
     gone = await memory.updates(OWN, told.revision)
-    assert gone.bullets == (Bullet(sign="~soft-deleted", category="interests", text=BEES),)
+    assert gone.bullets == (Bullet(sign="~soft-deleted", category="interests", text=KEPT),)
     assert gone.revision > told.revision
 
 
 async def test_nobody_else_is_told_and_no_role_more_than_it_reads(memory: Mnemic) -> None:
-    await memory.remember(ANA, BEES, category="interests")
+    await memory.remember(ANA, KEPT, category="interests")
     assert (await memory.updates(identity("bob", session="s1"), 0)).bullets == ()
     assert (await memory.updates(ANA.model_copy(update={"role": "planner"}), 0)).bullets == ()
     assert len((await memory.updates(ANA, 0)).bullets) == 1
@@ -139,6 +110,7 @@ async def test_nobody_else_is_told_and_no_role_more_than_it_reads(memory: Mnemic
 
 
 MORE = "refinement_target_tokens: 5,000 is more than refinement_budget_tokens, which is 200: set both"
+LITTLE = {"refinement_budget_tokens": 200, "refinement_target_tokens": 100}
 
 
 def own(superuser: psycopg.Connection) -> dict[str, Any]:
@@ -166,32 +138,25 @@ async def test_two_calls_at_once_lose_neither(memory: Mnemic, superuser: psycopg
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("before", "overrides", "said"),
     [
-        ({"refinement_budget_tokens": 200}, MORE),
-        ({"refinement_target_tokens": 9000}, "9,000 is more than refinement_budget_tokens, which is 8,000"),
-        ({"extraction": "single", "always_in_context": False}, "single forms reflections alone"),
-        ({"pool_size": None}, "an agent cannot override pool_size"),
+        ({}, {"refinement_budget_tokens": 200}, MORE),
+        ({}, {"refinement_target_tokens": 9000}, "9,000 is more than refinement_budget_tokens, which is 8,000"),
+        ({}, {"extraction": "single", "always_in_context": False}, "single forms reflections alone"),
+        ({}, {"pool_size": None}, "an agent cannot override pool_size"),
+        (LITTLE, {"refinement_target_tokens": None}, MORE),
+        (LITTLE, {"refinement_target_tokens": 201}, "201 is more than refinement_budget_tokens, which is 200"),
     ],
 )
 async def test_what_does_not_fit_is_refused_and_writes_nothing(
-    memory: Mnemic, superuser: psycopg.Connection, overrides: dict[str, Any], said: str
+    memory: Mnemic, superuser: psycopg.Connection, before: dict[str, Any], overrides: dict[str, Any], said: str
 ) -> None:
-    before = everything(superuser)
+    await memory.configure_agent(ANA, **before)
+    stored = everything(superuser)
     with pytest.raises(ConfigurationError, match=said):
         await memory.configure_agent(ANA, **overrides)
-    assert everything(superuser) == before
-    assert own(superuser) == {}
-
-
-async def test_it_has_to_fit_what_was_set_before(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    await memory.configure_agent(ANA, refinement_budget_tokens=200, refinement_target_tokens=100)
-    with pytest.raises(ConfigurationError, match=MORE):
-        await memory.configure_agent(ANA, refinement_target_tokens=None)
-    with pytest.raises(ConfigurationError, match="201 is more than refinement_budget_tokens, which is 200"):
-        await memory.configure_agent(ANA, refinement_target_tokens=201)
-    await memory.configure_agent(ANA, refinement_budget_tokens=150)
-    assert own(superuser) == {"refinement_budget_tokens": 150, "refinement_target_tokens": 100}
+    assert everything(superuser) == stored
+    assert own(superuser) == before
 
 
 def test_a_target_above_the_budget_is_refused_of_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,11 +173,11 @@ async def test_an_operators_later_target_stops_nothing(clean_db: Clone, model: L
     async with scripted_memory(clean_db, model, refinement_target_tokens=100) as memory:
         await memory.configure_agent(ANA, refinement_budget_tokens=200)
     model.answer(offering("complete_refinement"), calling(("complete_refinement", {"summary": "Little to do."})))
-    says(model, calling(("remember", {"content": "Ana rows.", "category": "interests", "importance": 3})), SAID)
+    says(model, calling(("remember", {"content": "Ana rows.", "category": "interests", "importance": 3})), VISIBLE)
     async with scripted_memory(clean_db, model) as memory:
         assert (await memory.recall(ANA, "Do you remember the bees?"))["degraded"] is None
         done = await turn(memory.graphs.supervisor(memory.checkpointer(ANA)), "Remember that I row.", ANA)
-        assert [one.text for one in done["messages"] if one.type != "tool"] == ["Remember that I row.", "", SAID]
+        assert [one.text for one in done["messages"] if one.type != "tool"] == ["Remember that I row.", "", VISIBLE]
         assert done["messages"][2].status == "success"
         await memory.observe(ANA, turns("One.", "Two."))
         assert [run["pending"] for run in await memory.form(ANA)] == [0]

@@ -1,7 +1,9 @@
-"""The middleware in an agent of `create_agent`, with the real OpenAI client on the wire."""
+"""The middleware in an agent of `create_agent`, with the real OpenAI client on the wire; what a turn leaves behind."""
 
 import asyncio
+import gc
 import json
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +16,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
 from mnemic import Identity, MemoryMiddleware, Mnemic
+from mnemic.operations.run.background import Background, background
+from mnemic.operations.turn import observe_turn
 from mnemic.service.hosts.middleware import TurnOptions
 from mnemic.state.errors import BlockedLoopError, InvalidInputError, MissingIdentityError
 from tests.support.agents import (
@@ -28,17 +32,16 @@ from tests.support.agents import (
     VISIBLE,
     WISH,
     agent,
-    answers,
     is_agent,
     remember,
     requests,
     said,
+    says,
     stored,
     system_of,
 )
-from tests.support.loopback import LoopbackModel
+from tests.support.loopback import LoopbackModel, calling
 from tests.support.matrix import few_first
-from tests.support.savers import DURABILITIES, Durability, Savers, both_savers, in_postgres
 from tests.support.scripted import (
     FACTS,
     REFLECTIONS,
@@ -51,13 +54,13 @@ from tests.support.scripted import (
     scripted_memory,
 )
 from tests.support.server import Clone
-from tests.support.tool_calls import calling
+from tests.support.threads import DURABILITIES, Durability, Savers, both_savers, in_postgres
 from tests.support.worlds import identity
 
 
 async def test_the_context_stands_once_behind_the_hosts_own_prompt(memory: Mnemic, model: LoopbackModel) -> None:
     await remember(memory, model)
-    answers(model)
+    says(model)
     turn = await agent(memory, model).ainvoke(said(QUESTION), context=FRIDAY)
 
     (request,) = requests(model)
@@ -73,7 +76,7 @@ async def test_the_context_stands_once_behind_the_hosts_own_prompt(memory: Mnemi
 
 async def test_a_prompt_in_parts_keeps_its_parts(memory: Mnemic, model: LoopbackModel) -> None:
     await remember(memory, model)
-    answers(model)
+    says(model)
     parts: list[Any] = [{"type": "text", "text": PROMPT, "cache_control": {"type": "ephemeral"}}]
     await agent(memory, model, system_prompt=SystemMessage(parts)).ainvoke(said(QUESTION), context=FRIDAY)
 
@@ -83,7 +86,7 @@ async def test_a_prompt_in_parts_keeps_its_parts(memory: Mnemic, model: Loopback
 
 
 async def test_without_a_memory_the_prompt_is_the_hosts_alone(memory: Mnemic, model: LoopbackModel) -> None:
-    answers(model)
+    says(model)
     await agent(memory, model).ainvoke(said(GREETING), context=FRIDAY)
     await agent(memory, model, system_prompt=None).ainvoke(said(GREETING), context=FRIDAY)
 
@@ -94,7 +97,7 @@ async def test_without_a_memory_the_prompt_is_the_hosts_alone(memory: Mnemic, mo
 
 async def test_the_tools_come_along_and_the_unsure_model_is_answered(memory: Mnemic, model: LoopbackModel) -> None:
     await remember(memory, model)
-    answers(model, calling("memory_query", query="bees on the quay"), VISIBLE)
+    says(model, calling(("memory_query", {"query": "bees on the quay"})), VISIBLE)
     turn = await agent(memory, model).ainvoke(said(GREETING), context=FRIDAY)
 
     first, second = requests(model)
@@ -110,7 +113,7 @@ async def test_the_tools_come_along_and_the_unsure_model_is_answered(memory: Mne
 
 
 async def test_the_next_turn_hears_once_what_another_session_changed(memory: Mnemic, model: LoopbackModel) -> None:
-    answers(model)
+    says(model)
     running = agent(memory, model, checkpointer=InMemorySaver())
     await running.ainvoke(said(GREETING), THREAD, context=FRIDAY)
     await remember(memory, model)
@@ -128,7 +131,7 @@ async def saved_by(
     durability: Durability,
 ) -> str:
     """All that a saver wrote down of a turn that was recalled for."""
-    answers(model)
+    says(model)
     async with scripted_memory(clone, model) as memory, savers(clone) as (saver, everything):
         await remember(memory, model)
         running = agent(memory, model, middleware(memory), checkpointer=saver)
@@ -167,15 +170,15 @@ class Leaky(MemoryMiddleware):
 async def test_control_a_tracked_channel_is_saved(
     fresh_db: Clone, model: LoopbackModel, durability: Durability
 ) -> None:
-    def leaky(memory: Mnemic) -> MemoryMiddleware:
-        return Leaky(memory, memory.tools(), TurnOptions(form=False))
-
-    assert CANARY in await saved_by(leaky, fresh_db, model, in_postgres, durability)
+    saved = await saved_by(
+        lambda memory: Leaky(memory, memory.tools(), TurnOptions(form=False)), fresh_db, model, in_postgres, durability
+    )
+    assert CANARY in saved
 
 
 async def test_after_an_interrupt_the_context_is_fetched_again_once(fresh_db: Clone, model: LoopbackModel) -> None:
-    asking = calling("memory_query", query="nothing of that kind", categories=["tone"], search_type="text")
-    answers(model, asking, asking, VISIBLE)
+    asking = calling(("memory_query", {"query": "nothing of that kind", "categories": ["tone"], "search_type": "text"}))
+    says(model, asking, asking, VISIBLE)
     async with scripted_memory(fresh_db, model) as memory, in_postgres(fresh_db) as (saver, everything):
         await remember(memory, model)
         running = agent(memory, model, checkpointer=saver)
@@ -195,7 +198,7 @@ async def test_after_an_interrupt_the_context_is_fetched_again_once(fresh_db: Cl
 
 async def test_a_turn_is_formed_without_being_waited_for(clean_db: Clone, model: LoopbackModel) -> None:
     model.answer(FACTS, facts(fact(KEPT)))
-    answers(model)
+    says(model)
     async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
         await agent(memory, model).ainvoke(said("I keep bees."), context=MONDAY)
     async with scripted_memory(clean_db, model, formation_mode="per_turn") as memory:
@@ -207,7 +210,7 @@ async def test_a_turn_is_formed_without_being_waited_for(clean_db: Clone, model:
 async def test_a_subagents_instructions_are_not_stored(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    answers(model)
+    says(model)
     planner = agent(memory, model, memory.middleware("planner", observe=False))
     await planner.ainvoke(said("Plan the visit."), context=identity("ana"))
 
@@ -218,7 +221,7 @@ async def test_an_agent_may_be_invoked_synchronously_in_another_thread(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await remember(memory, model)
-    answers(model, calling("memory_query", query="bees on the quay"), VISIBLE)
+    says(model, calling(("memory_query", {"query": "bees on the quay"})), VISIBLE)
     running = agent(memory, model)
     turn = await asyncio.to_thread(running.invoke, said(QUESTION), context=FRIDAY)
 
@@ -230,7 +233,7 @@ async def test_an_agent_may_be_invoked_synchronously_in_another_thread(
 
 
 async def test_invoked_on_the_loops_own_thread_it_says_what_to_do(memory: Mnemic, model: LoopbackModel) -> None:
-    answers(model)
+    says(model)
     with pytest.raises(BlockedLoopError, match="ainvoke"):
         agent(memory, model).invoke(said(GREETING), context=FRIDAY)
     assert requests(model) == []
@@ -243,9 +246,8 @@ async def test_a_role_is_shown_its_own_allowlist(memory: Mnemic, model: Loopback
     model.answer(FACTS, facts(fact(KEPT, category="interests")))
     model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
     await say(memory, MONDAY, "I keep bees on the quay.")
-    answers(model, calling("memory_query", query="bees on the quay"), VISIBLE)
-    planner = agent(memory, model, memory.middleware("planner"))
-    await planner.ainvoke(said(QUESTION), context=FRIDAY)
+    says(model, calling(("memory_query", {"query": "bees on the quay"})), VISIBLE)
+    await agent(memory, model, memory.middleware("planner")).ainvoke(said(QUESTION), context=FRIDAY)
 
     assert CANARY not in json.dumps(requests(model)[-1]["messages"])
 
@@ -266,7 +268,7 @@ async def heard(memory: Mnemic, model: LoopbackModel, middleware: MemoryMiddlewa
     for name in names:
         model.answer(FACTS, facts(fact(f"{name.title()} keeps bees at {name}'s own quay.", subject=name.title())))
         await say(memory, identity(name, session=f"{name}-1"), "I keep bees on my quay.")
-    answers(model)
+    says(model)
     running = agent(memory, model, middleware)
     asking = [
         running.ainvoke(said(f"{QUESTION} Yours, {name}"), context=identity(name, session=f"{name}-2"))
@@ -300,7 +302,99 @@ async def test_control_an_identity_that_sticks_is_seen(memory: Mnemic, model: Lo
 async def test_a_hosts_mistake_shows_before_the_model_is_asked(
     memory: Mnemic, model: LoopbackModel, context: Any, error: type[Exception]
 ) -> None:
-    answers(model)
+    says(model)
     with pytest.raises(error):
         await agent(memory, model).ainvoke(said(GREETING), context=context)
     assert requests(model) == []
+
+
+NOBODY = identity(None, session="s1")
+NOBODYS = {"role": "user", "content": "Who said this?"}
+OURS = {"role": "user", "content": "Keep me.", "user": "ana"}
+PICTURE = {"role": "user", "content": [{"type": "image_url"}], "user": "ana"}
+ANSWER = {"role": "assistant", "content": "I do."}
+
+
+@pytest.mark.parametrize(
+    ("messages", "revision", "left", "warning"),
+    [
+        pytest.param([OURS], 10**6, ["Keep me."], "", id="a revision that is refused"),
+        pytest.param(
+            [NOBODYS, OURS, 7, ANSWER],
+            10**6,
+            ["Keep me.", "I do."],
+            "messages that cannot be stored are left out: 2, such as message 1: it is a user's",
+            id="some cannot be stored",
+        ),
+        pytest.param([NOBODYS, OURS, PICTURE], None, ["Keep me."], "", id="a picture behind them"),
+        pytest.param(
+            [NOBODYS, ANSWER],
+            None,
+            [],
+            "the messages of this turn cannot be stored: message 1: it is a user's",
+            id="an answer alone",
+        ),
+    ],
+)
+async def test_what_cannot_be_stored_is_left_out_and_the_rest_is_not(
+    memory: Mnemic,
+    superuser: psycopg.Connection,
+    caplog: pytest.LogCaptureFixture,
+    messages: list[Any],
+    revision: int | None,
+    left: list[str],
+    warning: str,
+) -> None:
+    await observe_turn(memory.resources, NOBODY, messages, revision=revision, several_speakers=True)
+    rows = superuser.execute("select content from mnemic.messages order by place").fetchall()
+    assert [content for (content,) in rows] == left
+    assert warning in caplog.text
+    assert "Who said" not in caplog.text
+
+
+async def test_work_that_ends_with_an_unknown_error_is_told_of_without_its_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    unseen: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, problem: unseen.append(problem["message"]))
+
+    async def fail() -> None:
+        raise RuntimeError("Ana is in debt")
+
+    async with background() as work:
+        work.begin("work", fail)
+    gc.collect()
+    assert (unseen, "RuntimeError" in caplog.text, "debt" in caplog.text) == ([], True, False)
+    assert {record.levelno for record in caplog.records} == {logging.ERROR}
+
+
+async def test_no_more_works_run_at_once_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mnemic.operations.run.background.MOST_AT_ONCE", 3)
+    running, most = 0, 0
+
+    async def count() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.001)
+        running -= 1
+
+    async with background() as work:
+        for number in range(20):
+            work.begin(number, count)
+    assert (running, most) == (0, 3)
+
+
+async def test_work_asked_for_on_another_loop_is_done_on_the_one_that_opened_it() -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def note() -> None:
+        loops.append(asyncio.get_running_loop())
+
+    async def elsewhere(work: Background) -> None:
+        work.begin("work", note)
+        await work.finish("work")
+
+    async with background() as work:
+        await asyncio.wait_for(asyncio.to_thread(asyncio.run, elsewhere(work)), 5)
+    assert loops == [asyncio.get_running_loop()]

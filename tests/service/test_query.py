@@ -16,11 +16,10 @@ from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from mnemic.state.records import Found, IndexedText, NewMemory
 from mnemic.storage import inbox
-from tests.support.known import fact, know
+from tests.support.agents import asked, rows
 from tests.support.loopback import LoopbackModel
-from tests.support.server import Clone
-from tests.support.statements import recorded_statements
-from tests.support.tool_calls import asked, rows
+from tests.support.searching import fact, know
+from tests.support.server import Clone, recorded_statements
 from tests.support.worlds import identity, message
 
 ANA = identity("ana", session="s1")
@@ -74,16 +73,6 @@ async def test_what_is_not_allowed_is_named_before_anything_is_embedded_or_read(
 
 
 # -- what it costs
-
-
-async def test_a_query_is_one_statement_in_one_transaction(memory: Mnemic, clean_db: Clone) -> None:
-    with recorded_statements(clean_db) as sent:
-        assert await memory.query(ANA, QUESTION)
-    begin, search, commit = sent
-    assert begin.startswith("begin; ")
-    assert commit.lower() == "commit"
-    assert "mnemic.categories" in begin
-    assert "from entries" in search
 
 
 @pytest.mark.parametrize(

@@ -11,39 +11,24 @@ import pytest
 from mnemic.operations.governance import retention, rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.state.identity import Identity
-from mnemic.state.records import IndexedText, Message, NewMemory, Relation, Supersession
-from mnemic.storage import inbox, memories
+from mnemic.state.records import Message, NewMemory, Relation, Supersession
+from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.erasing import form
 from tests.support.mutating import mutate
-from tests.support.rollbacks import administrator_of, op_ids, restore, undo
+from tests.support.refinements import in_a_session
+from tests.support.rollbacks import ANA, administrator_of, forgotten, op_ids, restore, undo
 from tests.support.server import Clone
-from tests.support.stored_refinements import in_a_session
 from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, message, operate, remember
 
-ME = identity(session="s1")
 BO = identity("bo", session="s1")
-
-
-@pytest.fixture
-def person(db: Database) -> Actor:
-    return Actor.person(db, ME)
 
 
 async def last_operation(db: Database) -> UUID:
     """The newest that changed memories of Ana's."""
-    found = await rollback.operations(Actor.person(db, ME), limit=100)
+    found = await rollback.operations(Actor.person(db, ANA), limit=100)
     return next(one.op_id for one in found if {*one.events} != {"SESSION"})
-
-
-async def forget(db: Database, new: NewMemory, who: Identity = ME) -> None:
-    async def act(scoped: ScopedTransaction) -> None:
-        old = await memories.find(scoped, new.id)
-        assert old
-        await memories.forget(scoped, old)
-
-    await operate(db, who, act)
 
 
 async def reword(db: Database, new: NewMemory, content: str) -> None:
@@ -52,21 +37,10 @@ async def reword(db: Database, new: NewMemory, content: str) -> None:
         assert old
         await memories.rewrite_consolidation(scoped, old, content)
 
-    await operate(db, ME, in_a_session(new.scope_key, act))
+    await operate(db, ANA, in_a_session(new.scope_key, act))
 
 
-async def say(db: Database, said: Message) -> None:
-    """A message that was formed and kept."""
-    texts = [IndexedText(item_id=said.id, piece=0, text=said.content)]
-    await operate(
-        db,
-        ME,
-        lambda scoped: inbox.observe(scoped, "s1", [said]),
-        lambda scoped: inbox.index_messages(scoped, MODEL, texts),
-    )
-
-
-async def is_searched(db: Database, said: Message, who: Identity = ME) -> bool:
+async def is_searched(db: Database, said: Message, who: Identity = ANA) -> bool:
     async with db.scoped(who) as scoped:
         rows = await scoped.tuples("select distinct living from entries where item_id = %(id)s", {"id": said.id})
     ((living,),) = rows
@@ -74,7 +48,7 @@ async def is_searched(db: Database, said: Message, who: Identity = ME) -> bool:
 
 
 async def states(db: Database, *new: NewMemory) -> list[str]:
-    async with db.scoped(ME) as scoped:
+    async with db.scoped(ANA) as scoped:
         return [found.state for one in new if (found := await memories.find(scoped, one.id))]
 
 
@@ -85,8 +59,8 @@ def adding(*new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:
 async def test_an_undone_consolidation_gives_back_what_it_took_in(person: Actor, db: Database) -> None:
     short, quiet = (memory(text, kind="reflection") for text in ("Ana is brief.", "Ana is quiet."))
     whole = memory("Ana is brief and quiet.", kind="consolidation")
-    await remember(db, ME, short, quiet)
-    await operate(db, ME, adding(whole), lambda scoped: memories.absorb(scoped, whole.id, [short.id, quiet.id]))
+    await remember(db, ANA, short, quiet)
+    await operate(db, ANA, adding(whole), lambda scoped: memories.absorb(scoped, whole.id, [short.id, quiet.id]))
     assert await states(db, short, quiet, whole) == ["absorbed", "absorbed", "active"]
     await undo(person, await last_operation(db))
     assert await states(db, short, quiet, whole) == ["active", "active", "soft_deleted"]
@@ -95,11 +69,11 @@ async def test_an_undone_consolidation_gives_back_what_it_took_in(person: Actor,
 async def test_a_restore_gives_two_memories_back_what_each_of_them_said(person: Actor, db: Database) -> None:
     """One says by now what the other one said."""
     bees, boats = memory("Ana keeps bees."), memory("Ana sails.")
-    await remember(db, ME, bees, boats)
+    await remember(db, ANA, bees, boats)
     for each, content in [(bees, "Nothing."), (boats, bees.content), (bees, boats.content)]:
         await reword(db, each, content)
     await restore(person, "user:ana", 2)
-    async with db.scoped(ME) as scoped:
+    async with db.scoped(ANA) as scoped:
         now = {one.id: one.content for one in await memories.living(scoped, ["fact"], most=9)}
     assert now == {bees.id: "Ana keeps bees.", boats.id: "Ana sails."}
 
@@ -109,8 +83,8 @@ async def test_relations_go_with_what_was_stored_and_come_back_with_it(
 ) -> None:
     bees = memory("Ana keeps bees.")
     honey = replace(memory("Ana sells honey."), relations=(Relation(to_id=bees.id, strength=0.5),))
-    await remember(db, ME, bees)
-    await remember(db, ME, honey)
+    await remember(db, ANA, bees)
+    await remember(db, ANA, honey)
 
     def relations() -> list[tuple[object, ...]]:
         return superuser.execute("select * from mnemic.relations").fetchall()
@@ -127,9 +101,8 @@ async def test_a_message_leaves_search_with_the_last_memory_that_rests_on_it(
     person: Actor, db: Database, superuser: psycopg.Connection
 ) -> None:
     said = message("I keep bees and sail.")
-    await say(db, said)
-    await remember(db, ME, memory("Ana keeps bees.", sources=[said]))
-    await remember(db, ME, memory("Ana sails.", sources=[said]))
+    await form(db, ANA, [said], memory("Ana keeps bees.", sources=[said]))
+    await remember(db, ANA, memory("Ana sails.", sources=[said]))
     undone = []
     for op_id, searched in zip(op_ids(superuser), (True, False), strict=True):
         undone.append((await undo(person, op_id)).op_id)
@@ -145,11 +118,10 @@ async def test_a_message_comes_back_with_a_superseded_memory_that_returns(
     said = message("I keep bees and sail.")
     bees, boats = memory("Ana keeps bees.", sources=[said]), memory("Ana sails.", sources=[said])
     wasps = memory("Ana keeps wasps.")
-    await say(db, said)
-    await remember(db, ME, bees, boats, wasps)
+    await form(db, ANA, [said], bees, boats, wasps)
     change = Supersession(old_id=bees.id, old_version=1, new_id=wasps.id)
-    await operate(db, ME, lambda scoped: memories.supersede(scoped, [(change, MORNING)]))
-    await forget(db, boats)
+    await operate(db, ANA, lambda scoped: memories.supersede(scoped, [(change, MORNING)]))
+    await forgotten(db, boats)
     assert not await is_searched(db, said)
     await undo(person, op_ids(superuser)[1])
     assert await states(db, bees, boats) == ["active", "soft_deleted"]
@@ -158,10 +130,10 @@ async def test_a_message_comes_back_with_a_superseded_memory_that_returns(
 
 async def returns_to_an_erased_consolidation(db: Database, by: str) -> None:
     """What it had taken in stays free."""
-    person = Actor.person(db, ME)
+    person = Actor.person(db, ANA)
     short, whole = memory("Ana is brief.", kind="reflection"), memory("Ana says little.", kind="consolidation")
-    await remember(db, ME, short)
-    await operate(db, ME, adding(whole), lambda scoped: memories.absorb(scoped, whole.id, [short.id]))
+    await remember(db, ANA, short)
+    await operate(db, ANA, adding(whole), lambda scoped: memories.absorb(scoped, whole.id, [short.id]))
     await retention.erase(person, [whole.id], dry_run=False, progress=None)
     assert await states(db, short, whole) == ["active", "purged"]
     if by == "restore":
@@ -179,11 +151,11 @@ async def test_what_an_erased_consolidation_had_taken_in_never_goes_back_into_it
 
 
 async def others_keep_what_they_said(db: Database, administrator: Actor, by: str) -> None:
-    person = Actor.person(db, ME)
+    person = Actor.person(db, ANA)
     said, mine = message("The harbor closes at ten.", user="bo"), memory("Bo told of the harbor.")
     mine = replace(mine, source_message_ids=(said.id,))
-    formation = await form(db, ME, [said], mine, also=["user:bo"])
-    await (undo(person, formation) if by == "undo" else forget(db, mine))
+    formation = await form(db, ANA, [said], mine, also=["user:bo"])
+    await (undo(person, formation) if by == "undo" else forgotten(db, mine))
     assert await states(db, mine) == ["soft_deleted"]
     assert await is_searched(db, said, BO)
     await undo(person, await last_operation(db))
@@ -200,12 +172,12 @@ async def test_what_somebody_else_said_stays_in_their_search(db: Database, admin
 async def others_keep_forgotten_what_they_forgot(db: Database) -> None:
     said = message("Bo keeps a secret.", user="bo")
     mine, his = (memory("Bo told a secret.", key=key, sources=[said]) for key in ("user:ana", "user:bo"))
-    await form(db, ME, [said], mine, his, also=["user:bo"])
-    await forget(db, mine)
-    forgotten = await last_operation(db)
-    await forget(db, his, BO)
+    await form(db, ANA, [said], mine, his, also=["user:bo"])
+    await forgotten(db, mine)
+    forgot = await last_operation(db)
+    await forgotten(db, his, who=BO)
     assert not await is_searched(db, said, BO)
-    await undo(Actor.person(db, ME), forgotten)
+    await undo(Actor.person(db, ANA), forgot)
     assert await states(db, mine) == ["active"]
     assert not await is_searched(db, said, BO)
 

@@ -21,7 +21,7 @@ from mnemic.state.governance import Operation, Rollback
 from mnemic.state.records import NewMemory
 from mnemic.storage import history
 from mnemic.storage.database import Database
-from tests.support.chain import assert_chain_is_whole
+from tests.support.audited import assert_chain_is_whole
 from tests.support.mutating import mutate
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, restore, saved, states, undo
 from tests.support.server import Clone

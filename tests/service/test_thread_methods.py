@@ -15,9 +15,21 @@ from mnemic.service.server.threads import ServerThreads
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import Identity
 from mnemic.storage.threads import ThreadOwner
-from tests.support.savers import DURABILITIES, Durability, Savers, both_savers
 from tests.support.server import Clone
-from tests.support.threads import answering, asking, at, counts, everything, misplaced, said, words
+from tests.support.threads import (
+    DURABILITIES,
+    Durability,
+    Savers,
+    answering,
+    asking,
+    at,
+    both_savers,
+    counts,
+    everything,
+    misplaced,
+    said,
+    words,
+)
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1")
@@ -26,9 +38,14 @@ NOBODY = identity(None, session="s1")
 
 
 def test_the_config_of_a_run_says_whose_thread_it_is() -> None:
+    """One that names another person than the context is refused, such as a client's own that a host passes on."""
     run = {"thread_id": "t", "agent_id": "harbor"}
-    assert owner_of_run({"configurable": {**run, "user_id": "ana"}}) == ("harbor", "ana")
-    assert owner_of_run({"configurable": run}) == ThreadOwner("harbor")
+    mine = {**run, "user_id": "ana", RUNTIME: SimpleNamespace(context=ANA)}
+    for config, user in ((run, ""), ({**run, "user_id": "ana"}, "ana"), (mine, "ana")):
+        assert owner_of_run({"configurable": config}) == ThreadOwner("harbor", user)
+    for other in ({"user_id": "bo"}, {"agent_id": "museum"}, {"user_id": None}):
+        with pytest.raises(RefusedIdentityError, match="agent_id and user_id"):
+            owner_of_run({"configurable": {**mine, **other}})
 
 
 @pytest.mark.parametrize("config", [None, {}, {"configurable": {}}, {"configurable": {"user_id": "ana"}}])
@@ -120,16 +137,6 @@ async def test_pruning_keeps_the_latest_and_what_waits_for_an_answer(
     done = await host.ainvoke(Command(resume="yes"), config)
     assert words(done)[-1] == "Asked: yes"
     assert worked == ["worked"]
-
-
-def test_a_config_that_names_another_person_than_the_context_is_refused() -> None:
-    """Such as that of a host which passes a client's own config on."""
-    run = SimpleNamespace(context=ANA)
-    mine = {"thread_id": "t", "agent_id": "harbor", "user_id": "ana", RUNTIME: run}
-    assert owner_of_run({"configurable": mine}) == ThreadOwner("harbor", "ana")
-    for other in ({"user_id": "bo"}, {"agent_id": "museum"}, {"user_id": None}):
-        with pytest.raises(RefusedIdentityError, match="agent_id and user_id"):
-            owner_of_run({"configurable": {**mine, **other}})
 
 
 async def test_a_run_that_is_nobodys_does_not_take_up_somebodys_thread(memory: Mnemic) -> None:

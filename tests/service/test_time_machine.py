@@ -18,14 +18,14 @@ from mnemic.state.identity import Identity
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support.chain import assert_chain_is_whole
+from tests.support.audited import assert_chain_is_whole
+from tests.support.refinements import set_protected
 from tests.support.rollbacks import (
     ANA,
     again,
     everything,
     forgotten,
     op_ids,
-    protect,
     restore,
     saved,
     states,
@@ -133,7 +133,7 @@ async def test_a_protected_memory_is_rolled_back_by_an_administrator_alone(
     actor: Actor, db: Database, superuser: psycopg.Connection
 ) -> None:
     (bees,) = await saved(db, BEES)
-    protect(superuser, bees)
+    set_protected(superuser, bees)
     before, first = everything(superuser), op_ids(superuser)[0]
     if actor.administers:
         assert (await undo(actor, first, cascade=True)).changes
@@ -243,7 +243,7 @@ async def test_whose_memories_are_a_persons_own_is_held_twice(fresh_db: Clone, f
 async def test_neither_a_role_nor_an_actor_gives_power(db: Database, superuser: psycopg.Connection, role: str) -> None:
     (bees,) = await saved(db, BEES)
     await saved(db, BOAT, key="group:crew")
-    protect(superuser, bees)
+    set_protected(superuser, bees)
     first, shared, _ = op_ids(superuser)
     mighty = Actor.person(db, ANA.model_copy(update={"role": role, "actor_id": "administrator"}))
     assert (await refused(mighty, first, cascade=True)).protected

@@ -15,7 +15,7 @@ from mnemic.state.records import NewMemory, Relation
 from mnemic.storage import history
 from mnemic.storage.database import Database
 from tests.support.loopback import LoopbackModel
-from tests.support.played_refinements import BOTH, ENGLISH, KEY, SHORT, keep, merge, newest, play
+from tests.support.refinements import BOTH, ENGLISH, KEY, SHORT, keep, merge, newest, play
 from tests.support.rollbacks import ANA, op_ids
 from tests.support.scripted import (
     DECISIONS,
@@ -37,20 +37,15 @@ HERE, THERE = identity("ana", session="here"), identity("ana", session="there")
 OSLO, BERGEN = "Ana lives in Oslo with her two cats.", "Ana lives in Bergen with her two cats."
 
 
-async def lives(memory: Mnemic, model: LoopbackModel, text: str, *decided: Any, who: Identity = THERE) -> None:
-    """A formation that keeps one fact and one reflection."""
+async def lives(
+    memory: Mnemic, model: LoopbackModel, text: str, *decided: Any, who: Identity = THERE, thinks: bool = True
+) -> None:
+    """A formation that keeps one fact, and a reflection and an episode."""
     model.answer(FACTS, facts(fact(text, 1)))
     model.answer(DECISIONS, decisions(*decided))
-    model.answer(REFLECTIONS, reflections(user=[reflection(f"Ana means what she says: {text}")], episode=f"So: {text}"))
+    thoughts = reflections(user=[reflection(f"Ana means what she says: {text}")], episode=f"So: {text}")
+    model.answer(REFLECTIONS, thoughts if thinks else reflections())
     await say(memory, who, f"I say {text}", "Well.")
-
-
-async def formed(memory: Mnemic, model: LoopbackModel, text: str) -> None:
-    """A formation that keeps one fact."""
-    model.answer(FACTS, facts(fact(text, 1)))
-    model.answer(DECISIONS, decisions())
-    model.answer(REFLECTIONS, reflections())
-    await say(memory, THERE, text, "Well.")
 
 
 async def answer(memory: Mnemic) -> tuple[str, list[tuple[object, str]]]:
@@ -97,7 +92,7 @@ async def test_all_that_a_session_formed_since_a_moment_is_undone_as_one(
     await lives(memory, model, "Ana paints boats.", who=HERE)
     before = await answer(memory)
     await lives(memory, model, BERGEN, decision(1, "DELETE", 1, text=BERGEN))
-    await formed(memory, model, "Ana sails to Ryd in May.")
+    await lives(memory, model, "Ana sails to Ryd in May.", thinks=False)
     assert await answer(memory) != before
     with pytest.raises(UnknownOperationError):
         await undo("no such session", since)
@@ -118,7 +113,7 @@ async def test_other_sessions_are_told_of_a_rollback(
         return {update["sign"] for update in recalled["updates"]}
 
     await signs()
-    await formed(memory, model, OSLO)
+    await lives(memory, model, OSLO, thinks=False)
     assert await signs() == {"+created"}
 
     undone = await memory.undo(THERE, op_ids(superuser)[-1])
@@ -139,12 +134,12 @@ async def test_words_that_were_not_kept_do_not_come_back(
         return [content for (content,) in rows.fetchall()]
 
     await memory.configure_agent(HERE, keep_messages="sources")
-    await formed(memory, model, OSLO)
+    await lives(memory, model, OSLO, thinks=False)
     superuser.execute("update mnemic.messages set content = null where forget_at is not null")  # as days later
-    assert words() == [OSLO]
+    assert words() == [f"I say {OSLO}"]
     undone = await memory.undo(THERE, op_ids(superuser)[-1])
     assert await memory.query(identity("ana"), "Oslo") == []
-    assert words() == [OSLO]
+    assert words() == [f"I say {OSLO}"]
     assert undone.op_id
     await memory.undo(THERE, undone.op_id)
     assert OSLO in [one.content for one in await memory.query(identity("ana"), "Oslo")]

@@ -15,8 +15,8 @@ from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support.asking import searched
 from tests.support.matrix import few_first
+from tests.support.searching import searched
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
 

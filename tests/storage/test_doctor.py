@@ -12,8 +12,8 @@ from mnemic.storage.database import Database
 from mnemic.storage.doctor import check, require_sound
 from mnemic.storage.migrate import migrate
 from tests.support.matrix import few_first
+from tests.support.mutating import carry_out, refusal
 from tests.support.server import Clone, Server, cloned
-from tests.support.set_ups import carry_out, refusal
 
 #: What no policy may say alone.
 OF_THE_AGENT = "agent_id = current_setting('mnemic.agent_id', true)"

@@ -5,8 +5,8 @@ import pytest
 from mnemic.storage import doctor
 from mnemic.storage.doctor import require_sound
 from tests.support.matrix import few_first
+from tests.support.mutating import carry_out, other_role, refusal
 from tests.support.server import Clone
-from tests.support.set_ups import carry_out, other_role, refusal
 
 #: What a role of the service or of the administrators must not have, and the remedy.
 POWERS = [

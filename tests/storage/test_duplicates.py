@@ -12,11 +12,11 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory
 from mnemic.storage import refinements
 from mnemic.storage.database import Database
-from tests.support import in_one
 from tests.support.erasing import ANA, erase, erase_person, forget, form, problems, states
 from tests.support.mutating import mutate
+from tests.support.refinements import begun, within
+from tests.support.rollbacks import restore_within, undo_within
 from tests.support.server import Clone
-from tests.support.stored_refinements import begun, within
 from tests.support.worlds import MORNING, identity, memory, message
 
 BO = identity("bo", session="s9")
@@ -62,7 +62,7 @@ async def remove(db: Database, key: str, who: Identity = ANA) -> refinements.Cla
 async def undo(db: Database, session: refinements.Claim, who: Identity = ANA) -> None:
     async with db.scoped(who) as scoped:
         made = await refinements.operations(scoped, [session.scope_key], session.id)
-        await in_one.undo(scoped, [session.scope_key], made, cascade=False, skip_erased=False, apply=True)
+        await undo_within(scoped, [session.scope_key], made, cascade=False, skip_erased=False, apply=True)
 
 
 def rows(superuser: psycopg.Connection) -> dict[str, list[tuple[Any, ...]]]:
@@ -113,7 +113,7 @@ async def test_who_takes_the_forgetting_back_finds_both_again(
     last = superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
     assert last
     async with db.scoped(ANA) as scoped:
-        await in_one.undo(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
+        await undo_within(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
 
     assert searched(superuser, first, second) == [True, True]
     assert problems(clean_db) == []
@@ -192,9 +192,9 @@ async def test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more(
 
     async with db.scoped(BO) as scoped:
         if back == "a restore":
-            await in_one.restore(scoped, OFFICE, removed_at, administers=False, skip_erased=True, apply=True)
+            await restore_within(scoped, OFFICE, removed_at, administers=False, skip_erased=True, apply=True)
         else:
-            await in_one.undo(scoped, [OFFICE], [undone], cascade=False, skip_erased=False, apply=True)
+            await undo_within(scoped, [OFFICE], [undone], cascade=False, skip_erased=False, apply=True)
 
     assert states(superuser, hers.id, his.id) == ["purged", "active"]
     assert problems(clean_db) == []
@@ -210,8 +210,8 @@ async def test_a_rollback_keeps_forgotten_what_was_forgotten_after_it(
     await forget(db, his.id)
     forgotten_at = newest(superuser)[0]
     async with db.scoped(BO) as scoped:
-        await in_one.undo(scoped, [OFFICE], [newest(superuser)[1]], cascade=False, skip_erased=False, apply=True)
-        await in_one.restore(scoped, OFFICE, forgotten_at, administers=False, skip_erased=True, apply=True)
+        await undo_within(scoped, [OFFICE], [newest(superuser)[1]], cascade=False, skip_erased=False, apply=True)
+        await restore_within(scoped, OFFICE, forgotten_at, administers=False, skip_erased=True, apply=True)
 
     assert states(superuser, his.id) == ["soft_deleted"]
     assert problems(clean_db) == []

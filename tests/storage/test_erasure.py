@@ -31,9 +31,9 @@ from tests.support.erasing import (
     states,
     told,
 )
+from tests.support.refinements import in_a_session
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
-from tests.support.stored_refinements import in_a_session
 from tests.support.worlds import AGENT, MORNING, identity, memory, message, operate, remember
 
 

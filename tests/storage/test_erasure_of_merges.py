@@ -15,11 +15,11 @@ from mnemic.storage import refinements
 from mnemic.storage.database import Database
 from mnemic.storage.refinements import Claim
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support import in_one
 from tests.support.erasing import ANA, CANARY, erase, erase_person, forget, form, places, problems, states
 from tests.support.mutating import mutate
+from tests.support.refinements import begun, within
+from tests.support.rollbacks import undo_within
 from tests.support.server import Clone
-from tests.support.stored_refinements import begun, within
 from tests.support.worlds import identity, memory, message, remember
 
 BO = identity("bo", session="s9")
@@ -190,7 +190,7 @@ async def test_an_erasure_stands_in_no_undos_way(db: Database, clean_db: Clone, 
     await erase(db, both)
     async with db.scoped(ANA) as scoped:
         made = await refinements.operations(scoped, [MINE], session.id)
-        await in_one.undo(scoped, [MINE], made, cascade=False, skip_erased=False, apply=True)
+        await undo_within(scoped, [MINE], made, cascade=False, skip_erased=False, apply=True)
 
     assert states(superuser, one.id, other.id, both) == ["active", "active", "purged"]
     assert problems(clean_db) == []
@@ -206,7 +206,7 @@ async def test_a_merge_that_was_undone_and_done_again_is_one(
         last = superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
         assert last
         async with db.scoped(ANA) as scoped:
-            await in_one.undo(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
+            await undo_within(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
         assert states(superuser, one.id, other.id) == [expected] * 2
 
     await erase(db, both)

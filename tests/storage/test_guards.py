@@ -15,8 +15,8 @@ from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.mutating import mutate
+from tests.support.refinements import Act, in_a_session
 from tests.support.server import Clone
-from tests.support.stored_refinements import Act, in_a_session
 from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, operate, remember
 
 ME = identity()

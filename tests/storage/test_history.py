@@ -9,9 +9,9 @@ from mnemic.state.errors import InvalidInputError
 from mnemic.state.records import Supersession
 from mnemic.storage import history, memories
 from mnemic.storage.database import Database
-from tests.support.chain import assert_chain_is_whole
+from tests.support.audited import assert_chain_is_whole
+from tests.support.refinements import in_a_session
 from tests.support.server import Clone
-from tests.support.stored_refinements import in_a_session
 from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, operate, remember
 
 ME = identity(session="s1")

@@ -15,7 +15,7 @@ from mnemic.state.records import Memory, NewMemory, ScopeSettings, Supersession
 from mnemic.storage import memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support.asking import searched
+from tests.support.searching import searched
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, operate, remember
 
 ME = identity(groups=["pier"])

@@ -16,8 +16,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction, numbered
-from tests.support.asking import searched
-from tests.support.crowd import DIMENSIONS, ENTRIES_EACH, load_crowd
+from tests.support.searching import DIMENSIONS, ENTRIES_EACH, load_crowd, searched
 from tests.support.server import Clone, Server, cloned
 from tests.support.worlds import MODEL, identity
 

@@ -17,8 +17,8 @@ from mnemic.storage.database import Database
 from mnemic.storage.refinements import Claim
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.mutating import mutate
+from tests.support.refinements import begun, ended, new, take_up, taken_over, within
 from tests.support.server import Clone
-from tests.support.stored_refinements import begun, ended, new, take_up, taken_over, within
 from tests.support.worlds import expire_leases, identity, memory, operate, remember
 
 ANA, MUSEUM = identity("ana"), identity("ana", agent="museum")

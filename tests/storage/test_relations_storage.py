@@ -16,7 +16,7 @@ from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.storage.test_plans import WHO, Explaining
-from tests.support.crowd import load_crowd
+from tests.support.searching import load_crowd
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, identity, memory, operate, remember
 

@@ -14,7 +14,7 @@ from mnemic.state.query import MemoryFilters
 from mnemic.state.records import NewMemory, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
-from tests.support.asking import ME, ask, contents, keep
+from tests.support.searching import ME, ask, contents, keep
 from tests.support.worlds import MORNING, direction, identity, memory, message, remember
 
 QUESTION = "lighthouse"

@@ -21,7 +21,7 @@ from mnemic.storage.transaction import (
     numbered,
     with_parts,
 )
-from tests.support.asking import ME, ask, contents, keep
+from tests.support.searching import ME, ask, contents, keep
 from tests.support.server import Server, cloned
 from tests.support.worlds import MODEL, direction, identity, memory, message, remember
 

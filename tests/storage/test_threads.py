@@ -22,9 +22,21 @@ from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
 from mnemic.storage.threads import ThreadOwner, ThreadSaver
 from tests.support.erasing import places
-from tests.support.savers import DURABILITIES, Durability
 from tests.support.server import Clone
-from tests.support.threads import Host, Talk, answering, asking, at, counts, misplaced, said, saver_of, words
+from tests.support.threads import (
+    DURABILITIES,
+    Durability,
+    Host,
+    Talk,
+    answering,
+    asking,
+    at,
+    counts,
+    misplaced,
+    said,
+    saver_of,
+    words,
+)
 
 SAVERS_TABLES = ["checkpoint_blobs", "checkpoint_migrations", "checkpoint_writes", "checkpoints"]
 

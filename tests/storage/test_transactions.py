@@ -18,8 +18,7 @@ from mnemic.storage import inbox, memories, scopes
 from mnemic.storage import pool as pool_module
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
-from tests.support.server import Clone
+from tests.support.server import PATIENT, Clone, see_deadlocks_quickly
 from tests.support.worlds import MORNING, identity, memory, message, operate, remember
 
 ME = identity(session="s1")

@@ -1,6 +1,15 @@
-"""`mnemic` in this process, as a user types it."""
+"""`mnemic` as a user types it: in this process, where it has a pipe; and at a terminal, where it asks."""
 
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
 from functools import cache
+from typing import Self
 
 import pytest
 from typer.main import get_command
@@ -15,3 +24,76 @@ pytest.MonkeyPatch().setattr("typer.testing._get_command", cache(get_command))
 def invoke(*words: str, catch_exceptions: bool = False, typed: str | bytes | None = None) -> Result:
     """Runs a command; what it does not catch itself is raised, or is the result's. What is typed comes from a pipe."""
     return CliRunner().invoke(app, words, input=typed, catch_exceptions=catch_exceptions)
+
+
+def at_a_terminal(*words: object, answer: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs `mnemic` with these words, and types the answer; what it prints goes into pipes."""
+    ours, theirs = pty.openpty()
+    os.write(ours, answer.encode())
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "mnemic", *map(str, words)],
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={**os.environ, **env},
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+class Terminal:
+    """`mnemic` at a terminal, which shows whatever it prints; a context manager that ends it."""
+
+    def __init__(self, *words: object, env: Mapping[str, str]) -> None:
+        self._ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "mnemic", *map(str, words)]
+        own = {**os.environ, "TERM": "dumb", **env}
+        self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=own)
+        os.close(theirs)
+        self._shown = ""
+
+    def type(self, line: str) -> None:
+        """Types a line."""
+        os.write(self._ours, f"{line}\n".encode())
+
+    def until(self, text: str, *, seconds: float = 60) -> str:
+        """What is shown up to this text and with it, from where the last call ended."""
+        end = time.monotonic() + seconds
+        while text not in self._shown:
+            ready, _, _ = select.select([self._ours], [], [], max(0.0, end - time.monotonic()))
+            piece = self._read() if ready else b""
+            assert piece, f"never shown: {text!r}; but {self._shown!r}"
+            self._shown += piece.decode(errors="replace").replace("\r\n", "\n")
+        shown, _, self._shown = self._shown.partition(text)
+        return shown + text
+
+    def stop(self) -> None:
+        """Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self, line: str = "/quit") -> str:
+        """The last line; what is shown until the command is over."""
+        self.type(line)
+        shown = self._shown
+        while piece := self._read():
+            shown += piece.decode(errors="replace").replace("\r\n", "\n")
+        assert self.process.wait(60) == 0, shown
+        return shown
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._ours, 65_536)
+        except OSError:  # so Linux says that nobody is at the other end any more
+            return b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)

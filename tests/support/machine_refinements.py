@@ -14,7 +14,7 @@ from mnemic.storage.refinements import Claim
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.machine_agent import Act, Pair, added, chosen, draft, linked, same
 from tests.support.machine_past import Row, Subject, are_twins
-from tests.support.stored_refinements import take_up
+from tests.support.refinements import take_up
 from tests.support.worlds import MODEL, direction
 
 MERGEABLE = ("core", "reflection")

@@ -1,12 +1,13 @@
-"""A Mnemic whose models answer from a script, over the real clients, and short ways to write such scripts."""
+"""A Mnemic whose models answer from a script, over the real clients; such scripts; fixtures that a conftest imports."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from threading import Barrier
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
 
 from mnemic.operations.run.resources import Resources, open_resources
@@ -20,12 +21,14 @@ from mnemic.prompts.extraction import (
     ReflectionDraft,
 )
 from mnemic.prompts.write_consolidation import WriteConsolidationOutput
+from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.settings import Settings
-from tests.support.loopback import LoopbackModel, Request
-from tests.support.loopback_wire import schema_name
+from mnemic.storage import opening
+from mnemic.storage.database import Database
+from tests.support.loopback import LoopbackModel, Request, schema_name
 from tests.support.server import Clone
 from tests.support.worlds import MORNING
 
@@ -179,3 +182,44 @@ def meanwhile(act: Callable[[], Coroutine[Any, Any, Any]], answer: BaseModel) ->
         return answer
 
     return reply
+
+
+#: Databases of this process that the doctor has found sound.
+_SOUND: set[str] = set()
+
+
+@pytest.fixture
+def model() -> Iterator[LoopbackModel]:
+    """The scripted model behind `memory`."""
+    with scripted_model() as running:
+        yield running
+
+
+@pytest.fixture
+async def resources(clean_db: Clone, model: LoopbackModel) -> AsyncIterator[Resources]:
+    """What `memory` works with, for tests that store what it is then asked for."""
+    async with AsyncExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            # no test changes the set-up of its worker's database: once is enough for the doctor to look at all of it
+            if clean_db.name in _SOUND:
+                patch.setattr(opening, "require_sound", _is_sound)
+            opened = await stack.enter_async_context(scripted_resources(clean_db, model))
+        _SOUND.add(clean_db.name)
+        yield opened
+
+
+async def _is_sound(_: Database) -> None:
+    return
+
+
+@pytest.fixture
+def memory(resources: Resources) -> Mnemic:
+    """The service on these resources, and so on the worker's database without a row."""
+    return Mnemic(resources)
+
+
+@pytest.fixture
+async def administration(clean_db: Clone) -> AsyncIterator[Administration]:
+    """An administrator of the same database."""
+    async with Administration.open(admin_url=clean_db.administrator_dsn) as opened:
+        yield opened

@@ -7,6 +7,7 @@ All xdist workers share the server: it lies in a directory named after the run, 
 import asyncio
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import LiteralString
 
 import psycopg
+import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -190,3 +192,38 @@ def wipe(connection: psycopg.Connection) -> None:
         connection.execute("set local session_replication_role = replica")
         for schema, table in tables:
             connection.execute(sql.SQL("delete from {}").format(sql.Identifier(schema, table)))
+
+
+#: Waits for a row for so long that Postgres looks for a deadlock first.
+PATIENT = Settings(pool_size=8, lock_timeout_seconds=20)
+
+
+def see_deadlocks_quickly(clone: Clone) -> None:
+    """After 20 ms instead of a second, on connections made from now on."""
+    with clone.as_superuser() as connection:
+        connection.execute(f'alter role mnemic_app in database "{clone.name}" set deadlock_timeout = 20')
+
+
+_STATEMENT = re.compile(r"^@(\S*) (\S*)@ LOG:  (?:statement|execute [^:]+): (.*?)(?=^@|\Z)", re.MULTILINE | re.DOTALL)
+
+
+@contextmanager
+def recorded_statements(clone: Clone) -> Iterator[list[str]]:
+    """Fills its list, at the end of the block, with every statement of the service's role, BEGIN and COMMIT included.
+
+    A backend writes the line before it runs the statement, so nothing that has answered is missing.
+    """
+    log = clone.server.log
+    if log is None:
+        pytest.skip("the log of MNEMIC_TEST_DSN's server cannot be read")
+    start = log.stat().st_size
+    sent: list[str] = []
+    yield sent
+    with log.open("rb") as file:
+        file.seek(start)
+        text = file.read().decode(errors="replace")
+    sent += [
+        statement.replace("\n\t", "\n").strip()  # the log indents a statement's further lines
+        for database, role, statement in _STATEMENT.findall(text)
+        if (database, role) == (clone.name, SERVICE_ROLE)
+    ]

@@ -1,11 +1,10 @@
 """Spellings of a name that a careless comparison would take for the name itself."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 _LOOK_ALIKES = str.maketrans("aceiopsxyj", "асеіорѕхуј")
-_INVISIBLE = ["\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u202e", "\x00", "\u0301", "\ufe0f"]
-_SPACE = [" ", "\t", "\n", "\r\n", "\u00a0", "\u3000", "\u2028"]
+_HIDDEN = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u202e\x00\u0301\ufe0f \t\n\r\u00a0\u3000\u2028"
 _AROUND = ["'{}'", '"{}"', "{{{}}}", "{}%", "%{}", "{}_", "{},profile", "{}|message", "{}; --", "{}/../message", "{}\\"]
 
 
@@ -13,30 +12,19 @@ def _wide(text: str) -> str:
     return "".join(chr(ord(sign) + 0xFEE0) if sign.isascii() and sign.isalnum() else sign for sign in text)
 
 
-def _mixed(text: str, dice: random.Random) -> str:
-    return "".join(sign.upper() if dice.random() < 0.4 else sign for sign in text)
-
-
-def _one_of(text: str, dice: random.Random) -> str:
-    """One sign of it in another alphabet or width."""
+def _otherwise(text: str, dice: random.Random) -> str:
+    """In other cases, or wide; one sign of it so or in another alphabet; something hidden in it, or around it."""
     place = dice.randrange(len(text))
-    sign = text[place]
+    sign, rest = text[place], text[place + 1 :]
     other = dice.choice([_wide(sign), sign.translate(_LOOK_ALIKES), sign.upper()])
-    return text[:place] + other + text[place + 1 :]
-
-
-def _hidden(text: str, dice: random.Random) -> str:
-    place = dice.randrange(len(text) + 1)
-    return text[:place] + dice.choice([*_INVISIBLE, *_SPACE]) + text[place:]
-
-
-_WAYS: list[Callable[[str, random.Random], str]] = [
-    _mixed,
-    _one_of,
-    _hidden,
-    lambda text, _: _wide(text),
-    lambda text, dice: dice.choice(_AROUND).format(text),
-]
+    ways = [
+        "".join(dice.choice([each, each.upper()]) for each in text),
+        _wide(text),
+        text[:place] + other + rest,
+        text[:place] + dice.choice(_HIDDEN) + sign + rest,
+        dice.choice(_AROUND).format(text),
+    ]
+    return dice.choice(ways)
 
 
 def spellings(name: str, count: int, seed: int = 7) -> Iterator[str]:
@@ -45,8 +33,8 @@ def spellings(name: str, count: int, seed: int = 7) -> Iterator[str]:
     made = 0
     while made < count:
         spelling = name
-        for way in dice.choices(_WAYS, k=dice.randint(1, 3)):
-            spelling = way(spelling, dice)
+        for _ in range(dice.randint(1, 3)):
+            spelling = _otherwise(spelling, dice)
         if spelling != name:
             made += 1
             yield spelling

@@ -1,21 +1,74 @@
-"""Hosts whose threads are saved, one of which asks its user from a subgraph, and all that a saver has of a thread."""
+"""Savers for a host's graph, hosts whose threads are saved, and everything that a saver has written down."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Annotated, Any, Literal
 
 import psycopg
+import pytest
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import interrupt
+from psycopg import sql
 from typing_extensions import TypedDict
 
 from mnemic.state.identity import Identity
 from mnemic.storage.database import Database
 from mnemic.storage.threads import ThreadOwner, ThreadSaver
+from tests.support.server import Clone
+
+Durability = Literal["sync", "async", "exit"]
+DURABILITIES: tuple[Durability, ...] = ("sync", "async", "exit")
+Everything = Callable[[], Awaitable[str]]
+Savers = Callable[[Clone], AbstractAsyncContextManager[tuple[BaseCheckpointSaver[str], Everything]]]
+
+
+def in_sequence(state: Any, nodes: Mapping[str, Any], context: Any = Identity) -> Any:
+    """A host's graph to be compiled: these nodes one after the other."""
+    builder = StateGraph(state, context_schema=context)
+    builder.add_sequence([*nodes.items()])
+    builder.add_edge(START, next(iter(nodes)))
+    return builder
+
+
+@asynccontextmanager
+async def in_process(_: Clone) -> AsyncIterator[tuple[BaseCheckpointSaver[str], Everything]]:
+    saver = InMemorySaver()
+
+    async def everything() -> str:
+        return f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"
+
+    yield saver, everything
+
+
+@asynccontextmanager
+async def in_postgres(clone: Clone) -> AsyncIterator[tuple[BaseCheckpointSaver[str], Everything]]:
+    async with AsyncPostgresSaver.from_conn_string(clone.superuser_dsn) as saver:
+        await saver.setup()
+
+        async def everything() -> str:
+            with clone.as_superuser() as connection:
+                return "\n".join(checkpoint_rows(connection))
+
+        yield saver, everything
+
+
+def checkpoint_rows(connection: psycopg.Connection) -> list[str]:
+    """Every row of every table that the saver made, bytes and all."""
+    tables = [name for (name,) in connection.execute("select tablename from pg_tables where schemaname = 'public'")]
+    assert {"checkpoints", "checkpoint_blobs", "checkpoint_writes"} <= set(tables)
+    statements = [sql.SQL("select * from {}").format(sql.Identifier(table)) for table in tables]
+    return [repr(row) for statement in statements for row in connection.execute(statement)]
+
+
+both_savers = pytest.mark.parametrize("savers", [in_process, in_postgres], ids=["memory", "postgres"])
+
 
 #: The saver's tables, and the one that says where threads stand.
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "supervisor_checkpoints")
@@ -60,11 +113,8 @@ async def _answer(state: Talk) -> Talk:
 
 def answering(saver: BaseCheckpointSaver[Any] | None) -> Host:
     """A host that answers each message with its words."""
-    graph = StateGraph(Talk, context_schema=Identity)
-    graph.add_node("answer", _answer)
-    graph.add_edge(START, "answer")
-    graph.add_edge("answer", END)
-    return graph.compile(checkpointer=saver)
+    host: Host = in_sequence(Talk, {"answer": _answer}).compile(checkpointer=saver)
+    return host
 
 
 def asking(saver: BaseCheckpointSaver[Any] | None, worked: list[str] | None = None) -> Host:
@@ -81,11 +131,7 @@ def asking(saver: BaseCheckpointSaver[Any] | None, worked: list[str] | None = No
         (worked if worked is not None else []).append("worked")
         return {"work": "worked"}
 
-    within = StateGraph(Consulted)
-    within.add_node("prepare", lambda state: {"count": 7})
-    within.add_node("ask", ask)
-    within.add_edge(START, "prepare")
-    within.add_edge("prepare", "ask")
+    within = in_sequence(Consulted, {"prepare": lambda state: {"count": 7}, "ask": ask}, context=None)
     graph = StateGraph(Talk)
     graph.add_node("greet", _answer)
     graph.add_node("consult", within.compile())

@@ -8,8 +8,7 @@ from langchain_core.tools import BaseTool
 from langchain_openai import ChatOpenAI
 
 from mnemic.state.identity import Identity
-from tests.support.loopback import LoopbackModel
-from tests.support.tool_calls import calling
+from tests.support.loopback import LoopbackModel, calling
 
 
 def agent(model: LoopbackModel, tools: list[BaseTool]) -> Any:
@@ -28,7 +27,7 @@ async def answered(model: LoopbackModel, tools: list[BaseTool], context: object,
 
 def script(model: LoopbackModel, /, **arguments: Any) -> None:
     """The next request calls `memory_query`, the one after that ends the turn."""
-    model.answer(lambda _: True, calling("memory_query", **arguments), "Done.")
+    model.answer(lambda _: True, calling(("memory_query", arguments)), "Done.")
 
 
 def tool_message(turn: dict[str, Any]) -> ToolMessage:

@@ -14,11 +14,11 @@ from mnemic.state.errors import InvalidInputError, NotForgottenError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.storage import memories
-from tests.support.chain import assert_chain_is_whole
+from tests.support.agents import call
+from tests.support.audited import assert_chain_is_whole
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import DECISIONS, FACTS, contents, decisions, fact, facts, say, scripted_memory, turns
 from tests.support.server import Clone
-from tests.support.tool_calls import call
 from tests.support.worlds import identity, operate
 from tests.support.worlds import memory as new_memory
 from tests.support.worlds import remember as store

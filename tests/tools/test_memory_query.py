@@ -14,9 +14,9 @@ from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError
 from mnemic.state.query import MemoryFilters, MemoryQuery
-from tests.support.known import fact, know
+from tests.support.agents import asked, rows
 from tests.support.loopback import LoopbackModel
-from tests.support.tool_calls import asked, rows
+from tests.support.searching import fact, know
 from tests.support.worlds import MORNING, identity
 from tests.tools.agents import agent, answered, script, tool_message
 

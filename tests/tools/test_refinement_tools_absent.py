@@ -6,9 +6,9 @@ import psycopg
 
 from mnemic.prompts.refinement_tools import TOOLS
 from mnemic.service.memory import Mnemic
+from tests.support.agents import called, host
 from tests.support.loopback import LoopbackModel
-from tests.support.played_refinements import ANA, KEY, SHORT, complete, delete, keep, merge, protect, update
-from tests.support.tool_calls import called, host
+from tests.support.refinements import ANA, KEY, SHORT, complete, delete, keep, merge, protect, update
 
 CALLS = (merge(1, 2), update(1, "Other words."), delete(1), protect(1), complete("Done."))
 

@@ -17,10 +17,10 @@ from mnemic.state.formation import ExplicitScope, Remembered
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from mnemic.storage import memories
+from tests.support.agents import call
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
-from tests.support.tool_calls import call
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1", groups=["crew"])

@@ -9,8 +9,8 @@ from mnemic.operations import remember as remember_module
 from mnemic.operations.formation.drafts import ScopeResolver
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
-from tests.support.loopback import LoopbackModel
-from tests.support.tool_calls import call, calling
+from tests.support.agents import call
+from tests.support.loopback import LoopbackModel, calling
 from tests.support.worlds import identity
 from tests.tools.agents import agent
 
@@ -147,7 +147,7 @@ async def test_control_without_the_gate_a_models_word_would_do(memory: Mnemic, m
 
 
 async def test_in_a_running_agent_the_conversation_so_far_decides(memory: Mnemic, model: LoopbackModel) -> None:
-    wish = calling("remember", content=DEPLOYS, category="projects", scope="group")
+    wish = calling(("remember", {"content": DEPLOYS, "category": "projects", "scope": "group"}))
     for said in ("How do we deploy?", str(SAID.content)):
         model.answer(lambda _: True, wish, "Done.")
         tools = [tool for tool in memory.tools() if tool.name == "remember"]

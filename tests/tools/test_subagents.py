@@ -11,10 +11,9 @@ from mnemic.prompts.supervise import SUBAGENTS, UNFINISHED
 from mnemic.state.kinds import Usage
 from mnemic.tools.memory import make_tools
 from mnemic.tools.subagents import MOST_TURNS, subagent
-from tests.support.fixtures import memory as memory
-from tests.support.loopback import LoopbackModel, Request, calling
-from tests.support.loopback_wire import offered
-from tests.support.tool_calls import called, host
+from tests.support.agents import called, host
+from tests.support.loopback import LoopbackModel, Request, calling, offered
+from tests.support.scripted import memory as memory
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1", groups=["crew"])

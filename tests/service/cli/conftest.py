@@ -6,8 +6,8 @@ import pytest
 from typer.testing import Result
 
 from tests.support.commands import invoke
-from tests.support.fixtures import model as model
 from tests.support.loopback import LoopbackModel
+from tests.support.scripted import model as model
 from tests.support.server import Clone
 
 Command = Callable[..., Result]

@@ -15,10 +15,10 @@ import psycopg
 import pytest
 
 from tests.service.cli.conftest import Command
+from tests.support.agents import not_streaming, says
+from tests.support.commands import Terminal
 from tests.support.loopback import LoopbackModel, Reply, calling
 from tests.support.scripted import FACTS, fact, facts
-from tests.support.supervised import not_streaming, says
-from tests.support.terminal import Terminal
 
 WHO = ("--agent", "guide", "--user", "ana")
 TEA = "I prefer tea to coffee."

@@ -16,8 +16,8 @@ from mnemic import __version__
 from mnemic.policy.auth_tokens import decode_token
 from mnemic.storage.embedded.binaries import find_binaries
 from tests.service.cli.conftest import Command
+from tests.support.mutating import carry_out
 from tests.support.server import Clone, Server, run_directory
-from tests.support.set_ups import carry_out
 from tests.support.wheel import ROOT
 from tests.support.worlds import identity, memory, remember
 

@@ -14,7 +14,7 @@ from mnemic.service.cli import recall as command
 from mnemic.state.records import Explanation, Found, NewMemory, Supersession
 from mnemic.storage import memories as stored_memories
 from tests.service.cli.conftest import Command
-from tests.support.known import fact
+from tests.support.searching import fact
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, memory, remember
 

@@ -11,10 +11,9 @@ import pytest
 
 from tests.service.cli.conftest import Command
 from tests.support.loopback import LoopbackModel
-from tests.support.played_refinements import BOTH, DONE, KEY, keep_in, merge, protect, script
+from tests.support.refinements import BOTH, DONE, KEY, begun, keep_in, merge, protect, script
 from tests.support.rollbacks import ANA, everything
 from tests.support.server import Clone
-from tests.support.stored_refinements import begun
 from tests.support.worlds import expire_leases
 
 PERSON = ("--agent", "harbor", "--user", "ana")

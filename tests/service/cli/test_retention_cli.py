@@ -8,10 +8,10 @@ import psycopg
 import pytest
 
 from tests.service.cli.conftest import Command
+from tests.support.commands import at_a_terminal
 from tests.support.erasing import expire
 from tests.support.rollbacks import everything
 from tests.support.server import Clone
-from tests.support.terminal import at_a_terminal
 from tests.support.worlds import identity, memory, remember
 
 AGENT = ("--agent", "harbor")

@@ -12,11 +12,10 @@ import pytest
 from langgraph_sdk.client import LangGraphClient
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.identity import Identity
 from tests.support.agents import is_agent
-from tests.support.dev_server import KEY, DevServer, dev_environment, running_dev_server, token
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.scripted import CONSOLIDATION, REFLECTIONS, consolidation, reflection, reflections, turns
+from tests.support.served import KEY, UPGRADE, DevServer, dev_environment, running_dev_server, token
 from tests.support.server import Clone, Server, cloned
 from tests.support.worlds import identity
 
@@ -151,9 +150,8 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
     assert "BlockingError" not in "".join(opened.log)
 
 
-async def _run(client: LangGraphClient, graph: str, given: dict[str, Any], who: Identity | None = ANA) -> Any:
-    context: Any = who.model_dump(mode="json") if who else None
-    return await client.runs.wait(None, graph, input=given, context=context)
+async def _run(client: LangGraphClient, graph: str, given: dict[str, Any]) -> Any:
+    return await client.runs.wait(None, graph, input=given, context=ANA.model_dump(mode="json"))
 
 
 def port_of(server: DevServer) -> str:
@@ -170,9 +168,8 @@ def status(server: DevServer, path: str = "/threads/search", **headers: str) -> 
 def test_a_name_that_is_not_this_machines_is_refused(opened: DevServer, path: str) -> None:
     """A page's own name can be resolved to this machine's address, and then the page asks as if from here."""
     port = port_of(opened)
-    for host in ("evil.example", f"evil.example:{port}", "localhost.evil.example", "127.0.0.1.evil.example", "0.0.0.0"):
-        assert status(opened, path, Host=host) == 403, host
-    for host in ("", "[::1", "10.0.0.1", "127.0.0.1@evil.example"):
+    foreign = ("evil.example", f"evil.example:{port}", "localhost.evil.example", "127.0.0.1.evil.example", "0.0.0.0")
+    for host in (*foreign, "", "[::1", "10.0.0.1", "127.0.0.1@evil.example"):
         assert status(opened, path, Host=host) == 403, host
     for host in (f"localhost:{port}", f"LOCALHOST:{port}", "127.0.0.1", "127.0.0.1:8080", "[::1]:2024", "localhost"):
         assert status(opened, path, Host=host) != 403, host
@@ -239,13 +236,7 @@ def test_it_says_once_at_its_start_that_it_is_open(opened: DevServer) -> None:
 
 
 def test_no_websocket_is_opened_to_a_page_from_elsewhere(opened: DevServer) -> None:
-    upgrade = {
-        "Connection": "Upgrade",
-        "Upgrade": "websocket",
-        "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-    }
-    assert status(opened, "/threads/1/stream/events", **upgrade, Origin="https://evil.example") == 403
+    assert status(opened, "/threads/1/stream/events", **UPGRADE, Origin="https://evil.example") == 403
 
 
 def test_it_does_not_start_where_others_would_reach_it(database: Clone, tmp_path: Path) -> None:

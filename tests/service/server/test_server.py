@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from langgraph_sdk.client import LangGraphClient
 
 from mnemic.state.identity import Identity
 from tests.support.agents import CANARY, KEPT, is_agent, system_of
-from tests.support.dev_server import running_dev_server, token
 from tests.support.loopback import LoopbackModel, Reply, Request, calling
 from tests.support.served import (
     GUIDE,
@@ -20,14 +19,16 @@ from tests.support.served import (
     metadata,
     new_thread,
     refusal,
-    said,
+    running_dev_server,
     serving,
     settings_of,
     talk,
+    token,
     turn,
     words,
 )
 from tests.support.server import Server, cloned
+from tests.support.threads import said
 
 ANA = Identity(agent_id="guide", user_id="ana")
 MORNING, NIGHT = "Good morning.", "And good night."
@@ -195,24 +196,6 @@ def without_rules(server: Server, template: str, tmp_path_factory: pytest.TempPa
     directory = tmp_path_factory.mktemp("host")
     with serving(server, template, directory, guarded=False, auth=WITHOUT_RULES, disable_studio_auth=False) as running:
         yield running
-
-
-BAD: dict[str, Callable[[], str | None]] = {
-    "none": lambda: None,
-    "another key": lambda: token("ana", key="another key of many characters"),
-    "expired": lambda: token("ana", days=-1),
-}
-
-
-@pytest.mark.parametrize("kind", BAD)
-async def test_without_a_valid_token_nothing_is_answered(served: Served, kind: str) -> None:
-    for headers in ({}, STUDIO):
-        async with served.server.client(BAD[kind](), **headers) as client:
-            assert await refusal(client.threads.search()) == 401
-            assert await refusal(client.assistants.search()) == 401
-            assert await refusal(client.store.search_items(("ana",))) == 401
-            assert await refusal(turn(client, None)) == 401
-            assert await refusal(client.http.get("/mnemic/health")) == 401
 
 
 @pytest.mark.thorough

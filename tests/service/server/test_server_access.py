@@ -8,20 +8,13 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.support.dev_server import KEY, running_dev_server, token
-from tests.support.served import ANY_ID, Route, Served, serving
+from tests.support.served import ANY_ID, KEY, UPGRADE, Route, Served, running_dev_server, serving, token
 from tests.support.server import Server
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")
 #: For load balancers.
 OPEN = {("/ok", "GET"), ("/ok", "HEAD")}
 PREFLIGHT = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
-UPGRADE = {
-    "Connection": "Upgrade",
-    "Upgrade": "websocket",
-    "Sec-WebSocket-Version": "13",
-    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-}
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +74,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "with an API key": {"headers": {"x-api-key": "lsv2_pt_0"}},
     "within a prefix": {"headers": {"x-forwarded-prefix": "/noauth"}},
     "with another's token": {"headers": {"Authorization": f"Bearer {token('ana', key='another key of 16 more')}"}},
+    "with an expired token, as Studio": {
+        "headers": {"Authorization": f"Bearer {token('ana', days=-1)}", "x-auth-scheme": "langsmith"}
+    },
     "with the token in the address": {"params": {"token": token("ana"), "authorization": f"Bearer {token('ana')}"}},
     "with the token in a cookie": {"headers": {"Cookie": f"authorization=Bearer {token('ana')}"}},
 }

@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,12 +20,12 @@ from tests.support.served import (
     refusal,
     requests_about,
     run_of,
-    said,
     serving,
     talk,
     turn,
 )
 from tests.support.server import Server
+from tests.support.threads import said
 
 #: A control: our rules, for which no token names its agents.
 WITHOUT_AGENTS = """
@@ -35,36 +35,22 @@ rules.token_claim = lambda user, field: ()
 """
 
 
-@dataclass
-class Clients:
-    """One person's tokens: one for every agent, three that name theirs; and another person's."""
-
-    free: LangGraphClient
-    guide: LangGraphClient
-    pilot: LangGraphClient
-    both: LangGraphClient
-    bea: LangGraphClient
-
-
 @pytest.fixture(scope="module")
 def without_agents(server: Server, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with serving(server, template, tmp_path_factory.mktemp("host"), auth=WITHOUT_AGENTS) as running:
         yield running
 
 
-async def _clients(served: Served, stack: AsyncExitStack) -> Clients:
-    clients = {
-        "free": served.client("ana"),
-        "guide": served.client("ana", agents=["guide"]),
-        "pilot": served.client("ana", agents=["pilot"]),
-        "both": served.client("ana", agents=["guide", "pilot"]),
-        "bea": served.client("bea"),
-    }
-    return Clients(**{name: await stack.enter_async_context(client) for name, client in clients.items()})
+async def _clients(served: Served, stack: AsyncExitStack) -> Any:
+    """One person's tokens: one for every agent, three that name theirs; and another person's."""
+    agents = {"free": [], "guide": ["guide"], "pilot": ["pilot"], "both": ["guide", "pilot"]}
+    clients = {name: served.client("ana", agents=named) for name, named in agents.items()}
+    clients["bea"] = served.client("bea")
+    return SimpleNamespace(**{name: await stack.enter_async_context(client) for name, client in clients.items()})
 
 
 @pytest.fixture
-async def ana(served: Served) -> AsyncIterator[Clients]:
+async def ana(served: Served) -> AsyncIterator[Any]:
     async with AsyncExitStack() as stack:
         yield await _clients(served, stack)
 
@@ -81,7 +67,7 @@ async def streamed(client: LangGraphClient, thread: str, run: str) -> list[tuple
 
 
 @pytest.mark.parametrize("stranger", ["guide", "bea"])
-async def test_a_foreign_thread_is_answered_as_one_that_is_not_there(ana: Clients, stranger: str) -> None:
+async def test_a_foreign_thread_is_answered_as_one_that_is_not_there(ana: Any, stranger: str) -> None:
     """Another user's, and the same user's with another agent."""
     thread, client = await talk(ana.free, **PILOT), getattr(ana, stranger)
     run, before = await run_of(ana.free, thread), await ana.free.threads.get_state(thread)
@@ -119,7 +105,7 @@ async def test_control_a_server_whose_rules_know_no_agents_would_be_seen_and_has
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("made", ["before", "with its first run"])
-async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(ana: Clients, made: str) -> None:
+async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(ana: Any, made: str) -> None:
     if made == "before":
         thread = await talk(ana.free)
     else:
@@ -135,7 +121,7 @@ async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(
         assert await refusal(client.threads.get(thread)) == 404
         assert thread not in await ids(client)
     await turn(ana.guide, thread, "And on.")
-    copied: Any = await ana.guide.threads.copy(thread)  # type: ignore[func-returns-value]
+    copied: Any = await ana.guide.threads.copy(thread)
     assert len(await words(ana.both, copied["thread_id"])) == 4
     assert await refusal(ana.pilot.threads.get_state(copied["thread_id"])) == 404
     await ana.guide.threads.delete(thread)
@@ -143,7 +129,7 @@ async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(
 
 
 @pytest.mark.thorough
-async def test_a_thread_that_a_bound_token_makes_is_its_agents_and_does_not_hide_it(ana: Clients) -> None:
+async def test_a_thread_that_a_bound_token_makes_is_its_agents_and_does_not_hide_it(ana: Any) -> None:
     thread = await new_thread(ana.guide, **PILOT)
     assert await metadata(ana.guide, thread) == {"owner": "ana", "agent_id": "guide"}
     assert await refusal(ana.pilot.threads.get(thread)) == 404
@@ -157,7 +143,7 @@ async def test_a_thread_that_a_bound_token_makes_is_its_agents_and_does_not_hide
         assert await refusal(turn(client, empty, "Mine?")) == 404
 
 
-async def test_whose_agents_a_thread_is_does_not_change(ana: Clients) -> None:
+async def test_whose_agents_a_thread_is_does_not_change(ana: Any) -> None:
     thread = await talk(ana.free, **PILOT)
     for client in (ana.free, ana.pilot):
         await client.threads.update(thread, metadata={**GUIDE, "note": "mine"})
@@ -172,7 +158,7 @@ async def test_whose_agents_a_thread_is_does_not_change(ana: Clients) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("place", ["context", "config", "assistant", "assistant of a config"])
-async def test_another_agents_run_is_refused_wherever_it_is_named(ana: Clients, served: Served, place: str) -> None:
+async def test_another_agents_run_is_refused_wherever_it_is_named(ana: Any, served: Served, place: str) -> None:
     asked: Any = {"context": PILOT} if place in ("context", "assistant") else {"config": {"configurable": PILOT}}
     assistant = "supervisor"
     if place.startswith("assistant"):
@@ -187,7 +173,7 @@ async def test_another_agents_run_is_refused_wherever_it_is_named(ana: Clients, 
 
 
 @pytest.mark.thorough
-async def test_a_run_that_names_no_agent_is_told_so_before_it_is_made(ana: Clients) -> None:
+async def test_a_run_that_names_no_agent_is_told_so_before_it_is_made(ana: Any) -> None:
     thread = await new_thread(ana.guide)
     for client in (ana.free, ana.guide):
         for context in ({}, {"agent_id": 7}):
@@ -198,7 +184,7 @@ async def test_a_run_that_names_no_agent_is_told_so_before_it_is_made(ana: Clien
 
 @pytest.mark.thorough
 async def test_assistants_are_read_by_all_and_changed_by_tokens_of_who_made_them(
-    ana: Clients,
+    ana: Any,
 ) -> None:
     mine = (await ana.guide.assistants.create("supervisor", context=GUIDE))["assistant_id"]
     free = (await ana.free.assistants.create("supervisor", context=PILOT, metadata={"owner": "bea"}))["assistant_id"]
@@ -215,7 +201,7 @@ async def test_assistants_are_read_by_all_and_changed_by_tokens_of_who_made_them
         await client.assistants.update(mine, name="still mine")
 
 
-async def test_crons_are_their_owners_and_closed_to_tokens_that_name_their_agents(ana: Clients) -> None:
+async def test_crons_are_their_owners_and_closed_to_tokens_that_name_their_agents(ana: Any) -> None:
     schedule: Any = {"schedule": "0 4 1 1 *", "input": said("Happy new year."), "context": PILOT}
     cron: Any = await ana.free.crons.create("supervisor", **schedule)
     assert cron["cron_id"] in [found["cron_id"] for found in await ana.free.crons.search()]
@@ -233,7 +219,7 @@ async def test_crons_are_their_owners_and_closed_to_tokens_that_name_their_agent
 
 
 @pytest.mark.slow  # the server looks for due crons every five seconds
-async def test_the_threads_of_a_cron_are_its_agents(ana: Clients) -> None:
+async def test_the_threads_of_a_cron_are_its_agents(ana: Any) -> None:
     before = await ids(ana.free)
     cron: Any = await ana.free.crons.create(
         "supervisor", schedule="* * * * * *", input=said("On time."), context=PILOT, on_run_completed="keep"
@@ -249,7 +235,7 @@ async def test_the_threads_of_a_cron_are_its_agents(ana: Clients) -> None:
         assert await refusal(ana.guide.threads.get(thread)) == 404
 
 
-async def test_items_of_the_store_lie_below_the_agent(ana: Clients) -> None:
+async def test_items_of_the_store_lie_below_the_agent(ana: Any) -> None:
     await ana.pilot.store.put_item(["notes"], "one", {"text": "mine"})
     (found,) = (await ana.pilot.store.search_items([]))["items"]
     for client in (ana.pilot, ana.both, ana.free):
@@ -271,7 +257,7 @@ async def test_items_of_the_store_lie_below_the_agent(ana: Clients) -> None:
 
 
 @pytest.mark.thorough
-async def test_other_protocols_of_the_server_go_by_the_same_rules(ana: Clients) -> None:
+async def test_other_protocols_of_the_server_go_by_the_same_rules(ana: Any) -> None:
     """MCP asks the server again from within it, on behalf of its caller."""
 
     call = {"name": "supervisor", "arguments": said("Good morning."), "context": PILOT}
@@ -284,7 +270,7 @@ async def test_other_protocols_of_the_server_go_by_the_same_rules(ana: Clients) 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("token", ["guide", "bea"])
-async def test_a_threads_events_and_commands_are_its_agents(ana: Clients, token: str) -> None:
+async def test_a_threads_events_and_commands_are_its_agents(ana: Any, token: str) -> None:
     """The later protocol of streaming, by which a thread's past events come again."""
     text = f"Quittengelb {uuid.uuid4()}"
     thread = await talk(ana.pilot, text, **PILOT)

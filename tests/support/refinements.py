@@ -1,11 +1,11 @@
-"""Refinements as a scripted agent plays them, through the service: what it calls turn by turn and is answered."""
+"""Refinements: as the service's own role stores them, and as a scripted agent plays them, call by call."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 
@@ -13,9 +13,74 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
 from mnemic.state.refinement import RefinementResult
+from mnemic.state.settings import Settings
+from mnemic.storage import leases, refinements
 from mnemic.storage.database import Database
+from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.loopback import LoopbackModel, Request, calling, offering
 from tests.support.worlds import MORNING, identity, memory, remember
+
+Act = Callable[[ScopedTransaction], Awaitable[object]]
+
+
+def new(key: str = "user:ana") -> Claim:
+    """One that nobody has begun."""
+    return Claim(id=uuid4(), scope_key=key, holder=uuid4())
+
+
+async def begun(db: Database, who: Identity, key: str = "user:ana", *, seconds: int = 60) -> Claim:
+    """One that runs, held for so long."""
+    claim = new(key)
+    async with db.scoped(who, only=key) as scoped:
+        await scoped.begin_operation("refinement")
+        await take_up(scoped, claim, seconds=seconds)
+        await refinements.begin(scoped, claim, await refinements.ledger(scoped), target=10)
+    return claim
+
+
+async def take_up(scoped: ScopedTransaction, claim: Claim, *, seconds: int = 60) -> bool:
+    """Takes the lease of its scope key, where nobody holds it."""
+    return await leases.claim(scoped, claim.lease, Settings(lease_seconds=seconds), forced=True) is not None
+
+
+async def taken_over(db: Database, who: Identity, claim: Claim) -> Claim:
+    """The same session as another run resumes it; who had it cannot take it back."""
+    resumed = claim._replace(holder=uuid4())
+    async with db.scoped(who, only=claim.scope_key) as scoped:
+        assert await take_up(scoped, resumed)
+        assert not await take_up(scoped, claim)
+    return resumed
+
+
+async def within(db: Database, who: Identity, claim: Claim, *acts: Act, reason: str = "update") -> None:
+    """One operation of it."""
+    async with db.scoped(who, only=claim.scope_key) as scoped:
+        await refinements.begin_act(scoped, claim, reason)
+        for act in acts:
+            await act(scoped)
+
+
+async def ended(db: Database, who: Identity, claim: Claim) -> None:
+    """It is over."""
+    async with db.scoped(who, only=claim.scope_key) as scoped:
+        await refinements.begin_act(scoped, claim, "refinement")
+        await refinements.finish(scoped, claim, "completed", await refinements.ledger(scoped), {}, None)
+
+
+def in_a_session(key: str, act: Act) -> Act:
+    """The act inside one that begins and ends in the same transaction, for tests that are about something else."""
+
+    async def acts(scoped: ScopedTransaction) -> None:
+        claim = new(key)
+        await take_up(scoped, claim)
+        await refinements.begin(scoped, claim, [], target=1)
+        await refinements.begin_act(scoped, claim, "update")
+        await act(scoped)
+        await refinements.finish(scoped, claim, "completed", [], {}, None)
+
+    return acts
+
 
 ANA = identity("ana")
 KEY = "user:ana"
