@@ -167,7 +167,7 @@ async def as_of(scoped: ScopedTransaction, key: str, moment: int | datetime, *, 
 async def as_of_blind(scoped: ScopedTransaction, key: str, moment: int | datetime) -> list[PastMemory]:
     """The same for an administrator, closed ones too, without what they say."""
     seq = await seq_of(scoped, key, moment)
-    return await scoped.rows(PastMemory, _SQL["as_of_blind"], {"key": key, "seq": seq})
+    return await scoped.rows(PastMemory, "select * from as_of_blind(%(key)s, %(seq)s)", {"key": key, "seq": seq})
 
 
 def _operation(row: dict[str, Any]) -> Operation:
