@@ -135,6 +135,14 @@ def test_a_change_of_any_column_is_named(world: World, table: str) -> None:
             assert found(world) == special.get(column, otherwise), column
 
 
+def test_control_a_column_that_the_hash_does_not_know_changes_unnamed(world: World) -> None:
+    with tampering(world):
+        world.connection.execute("alter table history add column note text")
+        assert "note" in dict(columns(world, "history"))
+        change(world, f"update history set note = 'x' where agent_id = '{AGENT}' and seq = 4")
+        assert found(world) == set()
+
+
 def test_a_deleted_row_is_named_by_the_next_one(world: World) -> None:
     with tampering(world):
         change(

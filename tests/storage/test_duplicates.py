@@ -1,6 +1,5 @@
 """What an exact duplicate leaves behind when it is removed: what it rests on, undone, forgotten and erased."""
 
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,8 +12,8 @@ from mnemic.state.records import Message, NewMemory
 from mnemic.storage import refinements
 from mnemic.storage.database import Database
 from tests.support import in_one
-from tests.support.erasing import ANA, erase, erase_person, forget, form, problems, states
-from tests.support.mutating import mutate
+from tests.support.erasing import ANA, Rule, World, assert_is_needed, erase, erase_person, forget, form
+from tests.support.erasing import world as world
 from tests.support.server import Clone
 from tests.support.stored_refinements import begun, within
 from tests.support.worlds import MORNING, identity, memory, message
@@ -27,7 +26,6 @@ ROWS = {
     "relations": "select to_jsonb(r) from mnemic.relations r order by from_id, to_id",
     "entries": "select to_jsonb(e) from mnemic.entries e order by item_id, piece",
 }
-Shown = Callable[[Database, Clone, psycopg.Connection], Awaitable[None]]
 
 
 def said_twice(
@@ -75,146 +73,130 @@ def searched(superuser: psycopg.Connection, *said: Message) -> list[bool]:
     return [(one.id,) in found for one in said]
 
 
-async def test_undone_all_rows_are_as_they_were(db: Database, clean_db: Clone, superuser: psycopg.Connection) -> None:
+async def test_undone_all_rows_are_as_they_were(world: World) -> None:
     (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await settle(db, (ANA, first, kept), (ANA, second, gone))
-    before = rows(superuser)
-    session = await remove(db, MINE)
-    assert states(superuser, kept.id, gone.id) == ["active", "soft_deleted"]
+    await settle(world.db, (ANA, first, kept), (ANA, second, gone))
+    before = rows(world.superuser)
+    session = await remove(world.db, MINE)
+    assert world.states(kept.id, gone.id) == ["active", "soft_deleted"]
 
-    await undo(db, session)
+    await undo(world.db, session)
 
-    assert rows(superuser) == before
-    assert problems(clean_db) == []
+    assert rows(world.superuser) == before
+    assert world.problems() == []
 
 
-async def test_who_forgets_the_one_that_stayed_forgets_what_was_said_both_times(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_who_forgets_the_one_that_stayed_forgets_what_was_said_both_times(world: World) -> None:
     (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await settle(db, (ANA, first, kept), (ANA, second, gone))
-    await remove(db, MINE)
-    assert searched(superuser, first, second) == [True, True]
+    await settle(world.db, (ANA, first, kept), (ANA, second, gone))
+    await remove(world.db, MINE)
+    assert searched(world.superuser, first, second) == [True, True]
 
-    await forget(db, kept.id)
+    await forget(world.db, kept.id)
 
-    assert searched(superuser, first, second) == [False, False]
-    assert states(superuser, kept.id, gone.id) == ["soft_deleted"] * 2
-    assert problems(clean_db) == []
+    assert searched(world.superuser, first, second) == [False, False]
+    assert world.states(kept.id, gone.id) == ["soft_deleted"] * 2
+    assert world.problems() == []
 
 
-async def test_who_takes_the_forgetting_back_finds_both_again(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_who_takes_the_forgetting_back_finds_both_again(world: World) -> None:
     (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await settle(db, (ANA, first, kept), (ANA, second, gone))
-    await remove(db, MINE)
-    await forget(db, kept.id)
-    last = superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
+    await settle(world.db, (ANA, first, kept), (ANA, second, gone))
+    await remove(world.db, MINE)
+    await forget(world.db, kept.id)
+    last = world.superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
     assert last
-    async with db.scoped(ANA) as scoped:
+    async with world.db.scoped(ANA) as scoped:
         await in_one.undo(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
 
-    assert searched(superuser, first, second) == [True, True]
-    assert problems(clean_db) == []
+    assert searched(world.superuser, first, second) == [True, True]
+    assert world.problems() == []
 
 
-async def test_what_the_living_one_rests_on_through_it_stays_searched(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_what_the_living_one_rests_on_through_it_stays_searched(world: World) -> None:
     (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await form(db, ANA, [first], kept)
-    await form(db, ANA, [second], gone, also_from := memory("Ana asks again.", sources=[second]))
-    await remove(db, MINE)
+    await form(world.db, ANA, [first], kept)
+    await form(world.db, ANA, [second], gone, also_from := memory("Ana asks again.", sources=[second]))
+    await remove(world.db, MINE)
 
-    await forget(db, also_from.id)
+    await forget(world.db, also_from.id)
 
-    assert searched(superuser, first, second) == [True, True]
+    assert searched(world.superuser, first, second) == [True, True]
 
 
-async def test_erased_by_its_id_the_duplicate_goes_with_it(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_erased_by_its_id_the_duplicate_goes_with_it(world: World) -> None:
     (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await settle(db, (ANA, first, kept), (ANA, second, gone))
-    await remove(db, MINE)
+    await settle(world.db, (ANA, first, kept), (ANA, second, gone))
+    await remove(world.db, MINE)
 
-    assert {*await erase(db, kept.id)} == {kept.id, gone.id}
+    assert {*await erase(world.db, kept.id)} == {kept.id, gone.id}
 
-    assert states(superuser, kept.id, gone.id) == ["purged"] * 2
-    assert superuser.execute("select count(*) from mnemic.messages where content is not null").fetchone() == (0,)
-    assert problems(clean_db) == []
+    assert world.states(kept.id, gone.id) == ["purged"] * 2
+    assert world.superuser.execute("select count(*) from mnemic.messages where content is not null").fetchone() == (0,)
+    assert world.problems() == []
 
 
-async def test_what_another_person_said_in_the_same_words_comes_back_when_the_first_is_erased(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_what_another_person_said_in_the_same_words_comes_back_when_the_first_is_erased(world: World) -> None:
     (first, hers), (second, his) = said_twice(ANA, BO, key=OFFICE)
-    await settle(db, (ANA, first, hers), (BO, second, his))
-    await remove(db, OFFICE, BO)
-    assert states(superuser, hers.id, his.id) == ["active", "soft_deleted"]
+    await settle(world.db, (ANA, first, hers), (BO, second, his))
+    await remove(world.db, OFFICE, BO)
+    assert world.states(hers.id, his.id) == ["active", "soft_deleted"]
 
-    await erase_person(db)
+    await erase_person(world.db)
 
-    assert states(superuser, hers.id, his.id) == ["purged", "active"]
-    assert problems(clean_db) == []
+    assert world.states(hers.id, his.id) == ["purged", "active"]
+    assert world.problems() == []
 
 
 @pytest.mark.parametrize("is_undone", [False, True])
-async def test_what_another_person_said_first_stays_when_the_second_is_erased(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection, is_undone: bool
-) -> None:
+async def test_what_another_person_said_first_stays_when_the_second_is_erased(world: World, is_undone: bool) -> None:
     (first, his), (second, hers) = said_twice(BO, ANA, key=OFFICE)
-    await settle(db, (BO, first, his), (ANA, second, hers))
-    session = await remove(db, OFFICE, BO)
+    await settle(world.db, (BO, first, his), (ANA, second, hers))
+    session = await remove(world.db, OFFICE, BO)
     if is_undone:
-        await undo(db, session, BO)
+        await undo(world.db, session, BO)
 
-    await erase_person(db)
+    await erase_person(world.db)
 
-    assert states(superuser, his.id, hers.id) == ["active", "purged"]
-    assert problems(clean_db) == []
+    assert world.states(his.id, hers.id) == ["active", "purged"]
+    assert world.problems() == []
 
 
 @pytest.mark.parametrize("back", ["an undo of the undo", "a restore"])
-async def test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection, back: str
-) -> None:
+async def test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more(world: World, back: str) -> None:
     (first, hers), (second, his) = said_twice(ANA, BO, key=OFFICE)
-    await settle(db, (ANA, first, hers), (BO, second, his))
-    session = await remove(db, OFFICE, BO)
-    removed_at = newest(superuser)[0]
+    await settle(world.db, (ANA, first, hers), (BO, second, his))
+    session = await remove(world.db, OFFICE, BO)
+    removed_at = newest(world.superuser)[0]
     if back == "an undo of the undo":
-        await undo(db, session, BO)
-    undone = newest(superuser)[1]
-    await erase_person(db)
-    assert states(superuser, hers.id, his.id) == ["purged", "active"]
+        await undo(world.db, session, BO)
+    undone = newest(world.superuser)[1]
+    await erase_person(world.db)
+    assert world.states(hers.id, his.id) == ["purged", "active"]
 
-    async with db.scoped(BO) as scoped:
+    async with world.db.scoped(BO) as scoped:
         if back == "a restore":
             await in_one.restore(scoped, OFFICE, removed_at, administers=False, skip_erased=True, apply=True)
         else:
             await in_one.undo(scoped, [OFFICE], [undone], cascade=False, skip_erased=False, apply=True)
 
-    assert states(superuser, hers.id, his.id) == ["purged", "active"]
-    assert problems(clean_db) == []
+    assert world.states(hers.id, his.id) == ["purged", "active"]
+    assert world.problems() == []
 
 
-async def test_a_rollback_keeps_forgotten_what_was_forgotten_after_it(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_a_rollback_keeps_forgotten_what_was_forgotten_after_it(world: World) -> None:
     (first, hers), (second, his) = said_twice(ANA, BO, key=OFFICE)
-    await settle(db, (ANA, first, hers), (BO, second, his))
-    await remove(db, OFFICE, BO)
-    await erase_person(db)
-    await forget(db, his.id)
-    forgotten_at = newest(superuser)[0]
-    async with db.scoped(BO) as scoped:
-        await in_one.undo(scoped, [OFFICE], [newest(superuser)[1]], cascade=False, skip_erased=False, apply=True)
+    await settle(world.db, (ANA, first, hers), (BO, second, his))
+    await remove(world.db, OFFICE, BO)
+    await erase_person(world.db)
+    await forget(world.db, his.id)
+    forgotten_at = newest(world.superuser)[0]
+    async with world.db.scoped(BO) as scoped:
+        await in_one.undo(scoped, [OFFICE], [newest(world.superuser)[1]], cascade=False, skip_erased=False, apply=True)
         await in_one.restore(scoped, OFFICE, forgotten_at, administers=False, skip_erased=True, apply=True)
 
-    assert states(superuser, his.id) == ["soft_deleted"]
-    assert problems(clean_db) == []
+    assert world.states(his.id) == ["soft_deleted"]
+    assert world.problems() == []
 
 
 def newest(superuser: psycopg.Connection) -> tuple[int, Any]:
@@ -224,8 +206,8 @@ def newest(superuser: psycopg.Connection) -> tuple[int, Any]:
     return row[0], row[1]
 
 
-#: A rule: the test that shows it, the function, its text, what stands there without it.
-RULES: dict[str, tuple[Shown, str, str, str]] = {
+#: A rule.
+RULES: dict[str, Rule] = {
     "what is forgotten takes what it holds along": (
         test_who_forgets_the_one_that_stayed_forgets_what_was_said_both_times,
         "rests_on", "'same_as'", "''",
@@ -252,9 +234,4 @@ RULES: dict[str, tuple[Shown, str, str, str]] = {
 @pytest.mark.thorough
 @pytest.mark.parametrize("rule", RULES)
 async def test_each_rule_about_duplicates_is_needed(fresh_db: Clone, rule: str) -> None:
-    shown_by, function, text, wrong = RULES[rule]
-    with fresh_db.as_superuser() as superuser:
-        mutate(superuser, function, text, wrong)
-        async with fresh_db.database() as db:
-            with pytest.raises(AssertionError):
-                await shown_by(db, fresh_db, superuser)
+    await assert_is_needed(fresh_db, RULES[rule])

@@ -10,7 +10,7 @@ from tests.support.server import Clone
 
 #: What the rollbacks of few machines have to have met, and those of many, or the comparison would say little.
 OFTEN = {
-    *(f"undo: done with {part}" for part in ("changes", "later", "links")),
+    *(f"undo: done with {part}" for part in ("changes", "links")),
     *(f"undo: refused with {part}" for part in ("later", "twins")),
     *(f"restore: done with {part}" for part in ("changes", "links")),
     "undo: unknown",
@@ -21,6 +21,7 @@ SELDOM = {
     *(
         f"undo: {part}"
         for part in (
+            "done with later",
             "done with erased",
             "done with links that come back",
             "refused with protected",

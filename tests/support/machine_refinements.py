@@ -67,7 +67,7 @@ class RefinementSteps:
         self._running[key] = _Running(session)
         self.ids.append(session.id)
         after: dict[Subject, Row | None] = {str(session.id): {"scope_key": key, "ended": False}}
-        self._both.done("refinement", "agent", "s1", after, refinement=session.id, events={"SESSION": 1})
+        self._both.done("refinement", after, refinement=session.id, events={"SESSION": 1})
 
     def finish(self, key: str) -> None:
         """Ends it, with figures and a journal."""
@@ -91,7 +91,7 @@ class RefinementSteps:
             str(session.id): {"scope_key": key, "ended": True},
         }
         events = {"SESSION": 1, "ADD": 1}
-        self._both.done("refinement", "agent", None, after, refinement=session.id, events=events)
+        self._both.done("refinement", after, refinement=session.id, events=events)
 
     def lapse(self, erased: Mapping[Subject, Row]) -> None:
         """Whoever may have read what is erased holds its session no more; somebody takes it up."""
@@ -239,7 +239,7 @@ class RefinementSteps:
 
         self._serve(key, "protect", act)
         after: dict[Subject, Row | None] = {} if row["private"] else {row["id"]: {**row, "private": True}}
-        self._both.done("privacy", "agent", "s1", after)
+        self._both.done("privacy", after)
 
     # -- what all of them do
 
@@ -282,7 +282,7 @@ class RefinementSteps:
     ) -> None:
         running = self._running[key]
         told = {**events, **(beside or {})}
-        self._both.done(reason, "agent", None, after, gone=gone, refinement=running.session.id, events=told)
+        self._both.done(reason, after, gone=gone, refinement=running.session.id, events=told)
         running.done.update(events)
         self._met.update(events)
 
