@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from mnemic.state.records import IndexedText, Message, NewMemory, Relation, Supersession
 from mnemic.state.settings import Settings
@@ -53,18 +53,6 @@ class TimeMachine(RuleBasedStateMachine):
         self.both = Pair(real)
         self.rollback = RollbackSteps(self.both, met)
         self.refinement = RefinementSteps(self.both, met)
-
-    def _can_change(self) -> bool:
-        return bool(self._kept())
-
-    def _kept(self) -> list[Row]:
-        return self.both.rows(lambda row: row["state"] in KEPT and not row["protected"])
-
-    def _has_refinement(self) -> bool:
-        return bool(self.refinement.ids)
-
-    def _has_past(self) -> bool:
-        return bool(self.both.past.changes)
 
     # -- what the service does
 
@@ -164,23 +152,17 @@ class TimeMachine(RuleBasedStateMachine):
         acts.append(lambda scoped: memories.absorb(scoped, consolidation_id, ids))
         self.both.operate("consolidation", None, after, acts)
 
-    @precondition(_can_change)
     @rule(which=CHOICE)
     def forget(self, which: int) -> None:
-        row = chosen(self._kept(), which)
+        kept = self.both.rows(lambda row: row["state"] in KEPT and not row["protected"])
+        if not kept:
+            return
+        row = chosen(kept, which)
         memory = self.both.read(row)
         gone = {**row, "state": "soft_deleted", "consolidated_into": None}
         self.both.operate(
             "forget", "s1", {row["id"]: gone}, [lambda scoped: memories.forget(scoped, memory)], gone=[row["id"]]
         )
-
-    @precondition(_can_change)
-    @rule(which=CHOICE)
-    def make_private(self, which: int) -> None:
-        row = chosen(self._kept(), which)
-        changes = row["state"] == "active" and not row["private"]
-        after: dict[Subject, Row | None] = {row["id"]: {**row, "private": True}} if changes else {}
-        self.both.operate("privacy", None, after, [lambda scoped: memories.make_private(scoped, row["id"])])
 
     # -- what an agent does to its own memory
 
@@ -216,7 +198,6 @@ class TimeMachine(RuleBasedStateMachine):
 
     # -- what others do
 
-    @precondition(_has_past)
     @rule(which=CHOICE)
     def protect(self, which: int) -> None:
         """An administrator sets a protection, or lifts it."""
@@ -228,7 +209,6 @@ class TimeMachine(RuleBasedStateMachine):
         self.both.real.administer(lambda scoped: memories.set_protection(scoped, row["id"], protected=to))
         self.both.done("protection", {row["id"]: {**row, "protected": to}})
 
-    @precondition(_has_past)
     @rule(which=st.lists(CHOICE, min_size=1, max_size=2))
     def erase(self, which: list[int]) -> None:
         """A person erases memories; those in the agent's scope key are none of theirs.
@@ -250,7 +230,6 @@ class TimeMachine(RuleBasedStateMachine):
 
     # -- rollback, and looks at the past
 
-    @precondition(_has_past)
     @rule(ops=st.lists(CHOICE, min_size=1, max_size=2), person=YES_OR_NO, cascade=YES_OR_NO, skip=YES_OR_NO)
     def undo(self, ops: list[int], person: bool, cascade: bool, skip: bool) -> None:
         """Any operations, one that is none of a person's own now and then."""
@@ -260,27 +239,23 @@ class TimeMachine(RuleBasedStateMachine):
         wanted = list(dict.fromkeys(chosen(open_to, number) for number in ops))
         self.rollback.undo(wanted, person=person, cascade=cascade, skip_erased=skip)
 
-    @precondition(_has_past)
     @rule(skip=YES_OR_NO)
     def undo_the_last(self, skip: bool) -> None:
         """A rollback too: what it undid is done again."""
         self.rollback.undo([list(self.both.past.operations)[-1]], person=False, cascade=False, skip_erased=skip)
 
-    @precondition(_has_refinement)
     @rule(which=CHOICE, person=YES_OR_NO, cascade=YES_OR_NO, skip=YES_OR_NO)
     def undo_refinement(self, which: int, person: bool, cascade: bool, skip: bool) -> None:
         ops = self.refinement.operations(chosen(self.refinement.ids, which), OWN if person else None)
         if ops:
             self.rollback.undo(ops, person=person, cascade=cascade, skip_erased=skip, met_as="undo refinement")
 
-    @precondition(_has_past)
     @rule(which=CHOICE, key=KEY, person=YES_OR_NO, skip=YES_OR_NO)
     def restore(self, which: int, key: int, person: bool, skip: bool) -> None:
         scope_key = self.both.real.keys[0 if person else key]
         seq = chosen(range(len(self.both.past.changes) + 1), which)
         self.rollback.restore(scope_key, seq, administers=not person, skip_erased=skip)
 
-    @precondition(_has_past)
     @rule(which=CHOICE, key=KEY, closed=YES_OR_NO)
     def look_back(self, which: int, key: int, closed: bool) -> None:
         self.rollback.look_back(
