@@ -6,7 +6,7 @@ more.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from mnemic.state.errors import ConcurrentChangeError, RefinementOverError
@@ -65,7 +65,8 @@ async def running(scoped: ScopedTransaction, key: str) -> Running | None:
 async def begin(scoped: ScopedTransaction, claim: Claim, ledger: Sequence[LedgerEntry], *, target: int) -> None:
     """Stores a new session, whose lease the run holds; within an operation, whose history tells of it."""
     values = {
-        **_values(claim),
+        "id": claim.id,
+        "key": claim.scope_key,
         "actor": scoped.identity.actor,
         "target": target,
         "tokens": sum(entry.tokens for entry in ledger),
@@ -193,15 +194,11 @@ async def finish(
 ) -> None:
     """Ends a session with its outcome, and its lease; within an operation, whose history tells of it."""
     values = {
-        **_values(claim),
+        "id": claim.id,
         "ended": ended,
         "tokens": sum(entry.tokens for entry in ledger_after),
         "memories": len(ledger_after),
-        "duplicates": counts.get("DEDUP", 0),
-        "merged": counts.get("MERGE", 0),
-        "updated": counts.get("UPDATE", 0),
-        "deleted": counts.get("DELETE", 0),
-        "protected": counts.get("PROTECT", 0),
+        **{event: counts.get(event, 0) for event in ("DEDUP", "MERGE", "UPDATE", "DELETE", "PROTECT")},
         "journal_id": journal_id,
     }
     await scoped.execute(_SQL["finish"], values)
@@ -219,7 +216,3 @@ async def operations(scoped: ScopedTransaction, keys: Sequence[str] | None, refi
     """What a session did to memories of these scope keys, or of all, as operations."""
     found = await scoped.tuples(_SQL["operations"], {"keys": keys, "id": refinement_id})
     return [op_id for (op_id,) in found]
-
-
-def _values(claim: Claim) -> dict[str, Any]:
-    return {"id": claim.id, "key": claim.scope_key, "holder": claim.holder}

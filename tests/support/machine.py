@@ -223,7 +223,7 @@ class TimeMachine(RuleBasedStateMachine):
         self.both.past.erase(erased)
         gone: dict[Subject, Row] = {one: {**theirs[one], **BARE} for one in erased}
         changed = {row["subject"] for row in self.both.real.told(len(self.both.past.changes))}
-        freed = {row["id"]: {**row, **FREED} for row in every if row["id"] in changed - gone.keys()}
+        freed: dict[Subject, Row] = {row["id"]: {**row, **FREED} for row in every if row["id"] in changed - gone.keys()}
         same("in use before", [row for row in every if row["id"] in freed and row["state"] == "active"], [])
         self.both.done("erasure", gone | freed)
         self.refinement.lapse(gone)
