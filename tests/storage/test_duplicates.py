@@ -16,7 +16,7 @@ from tests.support.erasing import ANA, Rule, World, assert_is_needed, erase, era
 from tests.support.erasing import world as world
 from tests.support.server import Clone
 from tests.support.stored_refinements import begun, within
-from tests.support.worlds import MORNING, identity, memory, message
+from tests.support.worlds import MORNING, identity, memory, message, remember
 
 BO = identity("bo", session="s9")
 OFFICE, MINE = "agent:harbor", "user:ana"
@@ -28,20 +28,17 @@ ROWS = {
 }
 
 
-def said_twice(
-    kept_by: Identity, gone_by: Identity, *, key: str
-) -> tuple[tuple[Message, NewMemory], tuple[Message, NewMemory]]:
-    """A core memory and a younger one that says the same, each with the message that it was formed from."""
+async def said_twice(
+    world: World, kept_by: Identity = ANA, gone_by: Identity = ANA, *, key: str = MINE
+) -> tuple[NewMemory, NewMemory, list[Message]]:
+    """A core memory and a younger one that says the same, each with the message that it was formed from before it."""
     first = message("I go sailing.", session=kept_by.session_id or "", user=kept_by.user_id)
     second = message("Did I say that I sail?", session=gone_by.session_id or "", user=gone_by.user_id)
     kept = memory("Someone sails.", kind="core", key=key, sources=[first])
     gone = memory("Someone  sails.", kind="core", key=key, sources=[second], valid_from=MORNING + timedelta(days=1))
-    return (first, kept), (second, gone)
-
-
-async def settle(db: Database, *given: tuple[Identity, Message, NewMemory]) -> None:
-    for who, said, new in given:
-        await form(db, who, [said], new)
+    await form(world.db, kept_by, [first], kept)
+    await form(world.db, gone_by, [second], gone)
+    return kept, gone, [first, second]
 
 
 async def remove(db: Database, key: str, who: Identity = ANA) -> refinements.Claim:
@@ -74,8 +71,7 @@ def searched(superuser: psycopg.Connection, *said: Message) -> list[bool]:
 
 
 async def test_undone_all_rows_are_as_they_were(world: World) -> None:
-    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await settle(world.db, (ANA, first, kept), (ANA, second, gone))
+    kept, gone, _ = await said_twice(world)
     before = rows(world.superuser)
     session = await remove(world.db, MINE)
     assert world.states(kept.id, gone.id) == ["active", "soft_deleted"]
@@ -86,47 +82,34 @@ async def test_undone_all_rows_are_as_they_were(world: World) -> None:
     assert world.problems() == []
 
 
-async def test_who_forgets_the_one_that_stayed_forgets_what_was_said_both_times(world: World) -> None:
-    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await settle(world.db, (ANA, first, kept), (ANA, second, gone))
+async def test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_back(world: World) -> None:
+    kept, gone, said = await said_twice(world)
     await remove(world.db, MINE)
-    assert searched(world.superuser, first, second) == [True, True]
+    assert searched(world.superuser, *said) == [True, True]
 
     await forget(world.db, kept.id)
 
-    assert searched(world.superuser, first, second) == [False, False]
+    assert searched(world.superuser, *said) == [False, False]
     assert world.states(kept.id, gone.id) == ["soft_deleted"] * 2
-    assert world.problems() == []
-
-
-async def test_who_takes_the_forgetting_back_finds_both_again(world: World) -> None:
-    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await settle(world.db, (ANA, first, kept), (ANA, second, gone))
-    await remove(world.db, MINE)
-    await forget(world.db, kept.id)
-    last = world.superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
-    assert last
     async with world.db.scoped(ANA) as scoped:
-        await in_one.undo(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
+        await in_one.undo(scoped, [MINE], [newest(world.superuser)[1]], cascade=False, skip_erased=False, apply=True)
 
-    assert searched(world.superuser, first, second) == [True, True]
+    assert searched(world.superuser, *said) == [True, True]
     assert world.problems() == []
 
 
 async def test_what_the_living_one_rests_on_through_it_stays_searched(world: World) -> None:
-    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await form(world.db, ANA, [first], kept)
-    await form(world.db, ANA, [second], gone, also_from := memory("Ana asks again.", sources=[second]))
+    _, _, said = await said_twice(world)
+    await remember(world.db, ANA, also_from := memory("Ana asks again.", sources=[said[1]]))
     await remove(world.db, MINE)
 
     await forget(world.db, also_from.id)
 
-    assert searched(world.superuser, first, second) == [True, True]
+    assert searched(world.superuser, *said) == [True, True]
 
 
 async def test_erased_by_its_id_the_duplicate_goes_with_it(world: World) -> None:
-    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await settle(world.db, (ANA, first, kept), (ANA, second, gone))
+    kept, gone, _ = await said_twice(world)
     await remove(world.db, MINE)
 
     assert {*await erase(world.db, kept.id)} == {kept.id, gone.id}
@@ -137,8 +120,7 @@ async def test_erased_by_its_id_the_duplicate_goes_with_it(world: World) -> None
 
 
 async def test_what_another_person_said_in_the_same_words_comes_back_when_the_first_is_erased(world: World) -> None:
-    (first, hers), (second, his) = said_twice(ANA, BO, key=OFFICE)
-    await settle(world.db, (ANA, first, hers), (BO, second, his))
+    hers, his, _ = await said_twice(world, ANA, BO, key=OFFICE)
     await remove(world.db, OFFICE, BO)
     assert world.states(hers.id, his.id) == ["active", "soft_deleted"]
 
@@ -150,8 +132,7 @@ async def test_what_another_person_said_in_the_same_words_comes_back_when_the_fi
 
 @pytest.mark.parametrize("is_undone", [False, True])
 async def test_what_another_person_said_first_stays_when_the_second_is_erased(world: World, is_undone: bool) -> None:
-    (first, his), (second, hers) = said_twice(BO, ANA, key=OFFICE)
-    await settle(world.db, (BO, first, his), (ANA, second, hers))
+    his, hers, _ = await said_twice(world, BO, ANA, key=OFFICE)
     session = await remove(world.db, OFFICE, BO)
     if is_undone:
         await undo(world.db, session, BO)
@@ -164,8 +145,7 @@ async def test_what_another_person_said_first_stays_when_the_second_is_erased(wo
 
 @pytest.mark.parametrize("back", ["an undo of the undo", "a restore"])
 async def test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more(world: World, back: str) -> None:
-    (first, hers), (second, his) = said_twice(ANA, BO, key=OFFICE)
-    await settle(world.db, (ANA, first, hers), (BO, second, his))
+    hers, his, _ = await said_twice(world, ANA, BO, key=OFFICE)
     session = await remove(world.db, OFFICE, BO)
     removed_at = newest(world.superuser)[0]
     if back == "an undo of the undo":
@@ -185,8 +165,7 @@ async def test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more(wor
 
 
 async def test_a_rollback_keeps_forgotten_what_was_forgotten_after_it(world: World) -> None:
-    (first, hers), (second, his) = said_twice(ANA, BO, key=OFFICE)
-    await settle(world.db, (ANA, first, hers), (BO, second, his))
+    _, his, _ = await said_twice(world, ANA, BO, key=OFFICE)
     await remove(world.db, OFFICE, BO)
     await erase_person(world.db)
     await forget(world.db, his.id)
@@ -209,11 +188,11 @@ def newest(superuser: psycopg.Connection) -> tuple[int, Any]:
 #: A rule.
 RULES: dict[str, Rule] = {
     "what is forgotten takes what it holds along": (
-        test_who_forgets_the_one_that_stayed_forgets_what_was_said_both_times,
+        test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_back,
         "rests_on", "'same_as'", "''",
     ),
     "and gives it back": (
-        test_who_takes_the_forgetting_back_finds_both_again,
+        test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_back,
         "roll_back", "rests_on(agent, shown)", "rests_on(agent, '{}')",
     ),
     "a living memory holds what it rests on through others": (

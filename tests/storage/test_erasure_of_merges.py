@@ -42,6 +42,14 @@ async def merged(db: Database, session: Claim, text: str, *ids: UUID) -> UUID:
     return made[0]
 
 
+async def merged_once(world: World) -> tuple[UUID, UUID, UUID, Claim]:
+    """Two memories of Ana's and the one that they became, in a refinement that runs."""
+    one, other = core("nine forks"), core("six cups")
+    await remember(world.db, ANA, one, other)
+    session = await begun(world.db, ANA)
+    return one.id, other.id, await merged(world.db, session, "much cutlery", one.id, other.id), session
+
+
 async def test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with(world: World) -> None:
     hers = memory(f"nine {CANARY} forks", kind="core", key=OFFICE, sources=[said := message(f"nine {CANARY}")])
     his = core("six cups", key=OFFICE)
@@ -62,19 +70,17 @@ async def test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merge
 
 async def test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id(world: World) -> None:
     """Only what became that very memory, and only where nobody says it by now; of a core memory and a thought, both."""
-    one, other, again = core("nine forks"), core("six cups"), core("two pans")
-    thought = memory("two pans", kind="reflection")
-    await remember(world.db, ANA, one, other, again, thought)
-    session = await begun(world.db, ANA)
-    first = await merged(world.db, session, "much cutlery", one.id, other.id)
+    one, other, first, session = await merged_once(world)
+    again, thought = core("two pans"), memory("two pans", kind="reflection")
+    await remember(world.db, ANA, again, thought)
     second = await merged(world.db, session, "the whole kitchen", first, again.id, thought.id)
     await remember(world.db, ANA, twin := core("two pans"))
 
     assert await erase(world.db, second) == [second]
-    assert world.states(one.id, other.id, first) == ["soft_deleted", "soft_deleted", "active"]
+    assert world.states(one, other, first) == ["soft_deleted", "soft_deleted", "active"]
     assert world.states(again.id, twin.id, thought.id) == ["soft_deleted", "active", "active"]
     assert await erase(world.db, first) == [first]
-    assert world.states(one.id, other.id, second) == ["active", "active", "purged"]
+    assert world.states(one, other, second) == ["active", "active", "purged"]
     assert world.problems() == []
 
 
@@ -97,14 +103,12 @@ async def test_of_what_was_merged_twice_in_the_same_words_one_comes_back(world: 
 
 
 async def test_what_was_forgotten_merged_stays_so_when_that_is_erased(world: World) -> None:
-    one, other = core("nine forks"), core("six cups")
-    await remember(world.db, ANA, one, other)
-    both = await merged(world.db, await begun(world.db, ANA), "much cutlery", one.id, other.id)
+    one, other, both, _ = await merged_once(world)
     await forget(world.db, both)
 
     await erase(world.db, both)
 
-    assert world.states(one.id, other.id, both) == ["soft_deleted", "soft_deleted", "purged"]
+    assert world.states(one, other, both) == ["soft_deleted", "soft_deleted", "purged"]
     assert world.problems() == []
 
 
@@ -128,17 +132,15 @@ async def test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_era
 
 
 async def test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between(world: World) -> None:
-    one, other, again = core("nine forks"), core("six cups"), core("two pans")
-    await remember(world.db, ANA, one, other, again)
-    session = await begun(world.db, ANA)
-    first = await merged(world.db, session, "much cutlery", one.id, other.id)
+    one, other, first, session = await merged_once(world)
+    await remember(world.db, ANA, again := core("two pans"))
     second = await merged(world.db, session, "the whole kitchen", first, again.id)
 
     assert await erase(world.db, first) == [first]
 
-    assert world.states(one.id, other.id, second) == ["soft_deleted", "soft_deleted", "active"]
+    assert world.states(one, other, second) == ["soft_deleted", "soft_deleted", "active"]
     assert await erase(world.db, second) == [second]
-    assert world.states(one.id, other.id, again.id) == ["active"] * 3
+    assert world.states(one, other, again.id) == ["active"] * 3
     assert world.problems() == []
 
 
@@ -168,33 +170,28 @@ async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it
 
 
 async def test_an_erasure_stands_in_no_undos_way(world: World) -> None:
-    one, other = core("nine forks"), core("six cups")
-    await remember(world.db, ANA, one, other)
-    session = await begun(world.db, ANA)
-    both = await merged(world.db, session, "much cutlery", one.id, other.id)
+    one, other, both, session = await merged_once(world)
     await erase(world.db, both)
     async with world.db.scoped(ANA) as scoped:
         made = await refinements.operations(scoped, [MINE], session.id)
         await in_one.undo(scoped, [MINE], made, cascade=False, skip_erased=False, apply=True)
 
-    assert world.states(one.id, other.id, both) == ["active", "active", "purged"]
+    assert world.states(one, other, both) == ["active", "active", "purged"]
     assert world.problems() == []
 
 
 async def test_a_merge_that_was_undone_and_done_again_is_one(world: World) -> None:
-    one, other = core("nine forks"), core("six cups")
-    await remember(world.db, ANA, one, other)
-    both = await merged(world.db, await begun(world.db, ANA), "much cutlery", one.id, other.id)
+    one, other, both, _ = await merged_once(world)
     for expected in ("active", "soft_deleted"):
         last = world.superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
         assert last
         async with world.db.scoped(ANA) as scoped:
             await in_one.undo(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
-        assert world.states(one.id, other.id) == [expected] * 2
+        assert world.states(one, other) == [expected] * 2
 
     await erase(world.db, both)
 
-    assert world.states(one.id, other.id, both) == ["active", "active", "purged"]
+    assert world.states(one, other, both) == ["active", "active", "purged"]
     assert world.problems() == []
 
 
