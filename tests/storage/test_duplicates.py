@@ -64,10 +64,10 @@ def rows(superuser: psycopg.Connection) -> dict[str, list[tuple[Any, ...]]]:
     return {name: superuser.execute(query.encode()).fetchall() for name, query in ROWS.items()}
 
 
-def searched(superuser: psycopg.Connection, *said: Message) -> list[bool]:
+def searched(superuser: psycopg.Connection, *messages: Message) -> list[bool]:
     """Whether each is found by a search."""
     found = superuser.execute("select item_id from mnemic.entries where living").fetchall()
-    return [(one.id,) in found for one in said]
+    return [(message.id,) in found for message in messages]
 
 
 async def test_undone_all_rows_are_as_they_were(world: World) -> None:
@@ -83,29 +83,29 @@ async def test_undone_all_rows_are_as_they_were(world: World) -> None:
 
 
 async def test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_back(world: World) -> None:
-    kept, gone, said = await said_twice(world)
+    kept, gone, sources = await said_twice(world)
     await remove(world.db, MINE)
-    assert searched(world.superuser, *said) == [True, True]
+    assert searched(world.superuser, *sources) == [True, True]
 
     await forget(world.db, kept.id)
 
-    assert searched(world.superuser, *said) == [False, False]
+    assert searched(world.superuser, *sources) == [False, False]
     assert world.states(kept.id, gone.id) == ["soft_deleted"] * 2
     async with world.db.scoped(ANA) as scoped:
         await in_one.undo(scoped, [MINE], [newest(world.superuser)[1]], cascade=False, skip_erased=False, apply=True)
 
-    assert searched(world.superuser, *said) == [True, True]
+    assert searched(world.superuser, *sources) == [True, True]
     assert world.problems() == []
 
 
 async def test_what_the_living_one_rests_on_through_it_stays_searched(world: World) -> None:
-    _, _, said = await said_twice(world)
-    await remember(world.db, ANA, also_from := memory("Ana asks again.", sources=[said[1]]))
+    _, _, sources = await said_twice(world)
+    await remember(world.db, ANA, also_from := memory("Ana asks again.", sources=[sources[1]]))
     await remove(world.db, MINE)
 
     await forget(world.db, also_from.id)
 
-    assert searched(world.superuser, *said) == [True, True]
+    assert searched(world.superuser, *sources) == [True, True]
 
 
 async def test_erased_by_its_id_the_duplicate_goes_with_it(world: World) -> None:

@@ -35,7 +35,7 @@ async def merged(db: Database, session: Claim, text: str, *ids: UUID) -> UUID:
 
     async def act(scoped: ScopedTransaction) -> None:
         ledger = await refinements.ledger(scoped)
-        made.append(await refinements.merge(scoped, [one for one in ledger if one.id in ids], "profile", text))
+        made.append(await refinements.merge(scoped, [entry for entry in ledger if entry.id in ids], "profile", text))
 
     await within(db, ANA, session, act, reason="merge")
     assert made[0]
@@ -44,17 +44,17 @@ async def merged(db: Database, session: Claim, text: str, *ids: UUID) -> UUID:
 
 async def merged_once(world: World) -> tuple[UUID, UUID, UUID, Claim]:
     """Two memories of Ana's and the one that they became, in a refinement that runs."""
-    one, other = core("nine forks"), core("six cups")
-    await remember(world.db, ANA, one, other)
+    forks, cups = core("nine forks"), core("six cups")
+    await remember(world.db, ANA, forks, cups)
     session = await begun(world.db, ANA)
-    return one.id, other.id, await merged(world.db, session, "much cutlery", one.id, other.id), session
+    return forks.id, cups.id, await merged(world.db, session, "much cutlery", forks.id, cups.id), session
 
 
 async def test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with(world: World) -> None:
-    hers = memory(f"nine {CANARY} forks", kind="core", key=OFFICE, sources=[said := message(f"nine {CANARY}")])
+    hers = memory(f"nine {CANARY} forks", kind="core", key=OFFICE, sources=[sent := message(f"nine {CANARY}")])
     his = core("six cups", key=OFFICE)
     third = core("two pans", key=OFFICE)
-    await form(world.db, ANA, [said], hers)
+    await form(world.db, ANA, [sent], hers)
     await remember(world.db, BO, his, third)
     session = await begun(world.db, ANA, OFFICE)
     first = await merged(world.db, session, f"nine {CANARY} forks, six cups", hers.id, his.id)
@@ -70,17 +70,17 @@ async def test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merge
 
 async def test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id(world: World) -> None:
     """Only what became that very memory, and only where nobody says it by now; of a core memory and a thought, both."""
-    one, other, first, session = await merged_once(world)
+    forks, cups, first, session = await merged_once(world)
     again, thought = core("two pans"), memory("two pans", kind="reflection")
     await remember(world.db, ANA, again, thought)
     second = await merged(world.db, session, "the whole kitchen", first, again.id, thought.id)
     await remember(world.db, ANA, twin := core("two pans"))
 
     assert await erase(world.db, second) == [second]
-    assert world.states(one, other, first) == ["soft_deleted", "soft_deleted", "active"]
+    assert world.states(forks, cups, first) == ["soft_deleted", "soft_deleted", "active"]
     assert world.states(again.id, twin.id, thought.id) == ["soft_deleted", "active", "active"]
     assert await erase(world.db, first) == [first]
-    assert world.states(one, other, second) == ["active", "active", "purged"]
+    assert world.states(forks, cups, second) == ["active", "active", "purged"]
     assert world.problems() == []
 
 
@@ -89,26 +89,26 @@ async def test_of_what_was_merged_twice_in_the_same_words_one_comes_back(world: 
     await remember(world.db, ANA, core("Ana sails."))
     session = await begun(world.db, ANA)
     for text in ("much cutlery", "cutlery galore"):
-        one, other = core("nine forks"), core("six cups")
-        await remember(world.db, ANA, one, other)
-        made.append(await merged(world.db, session, text, one.id, other.id))
+        forks, cups = core("nine forks"), core("six cups")
+        await remember(world.db, ANA, forks, cups)
+        made.append(await merged(world.db, session, text, forks.id, cups.id))
 
     assert {*await erase(world.db, *made)} == {*made}
 
-    said = world.superuser.execute(
+    sent = world.superuser.execute(
         "select content from mnemic.memories where state = 'active' order by content"
     ).fetchall()
-    assert said == [("Ana sails.",), ("nine forks",), ("six cups",)]
+    assert sent == [("Ana sails.",), ("nine forks",), ("six cups",)]
     assert world.problems() == []
 
 
 async def test_what_was_forgotten_merged_stays_so_when_that_is_erased(world: World) -> None:
-    one, other, both, _ = await merged_once(world)
+    forks, cups, both, _ = await merged_once(world)
     await forget(world.db, both)
 
     await erase(world.db, both)
 
-    assert world.states(one, other, both) == ["soft_deleted", "soft_deleted", "purged"]
+    assert world.states(forks, cups, both) == ["soft_deleted", "soft_deleted", "purged"]
     assert world.problems() == []
 
 
@@ -132,24 +132,24 @@ async def test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_era
 
 
 async def test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between(world: World) -> None:
-    one, other, first, session = await merged_once(world)
+    forks, cups, first, session = await merged_once(world)
     await remember(world.db, ANA, again := core("two pans"))
     second = await merged(world.db, session, "the whole kitchen", first, again.id)
 
     assert await erase(world.db, first) == [first]
 
-    assert world.states(one, other, second) == ["soft_deleted", "soft_deleted", "active"]
+    assert world.states(forks, cups, second) == ["soft_deleted", "soft_deleted", "active"]
     assert await erase(world.db, second) == [second]
-    assert world.states(one, other, again.id) == ["active"] * 3
+    assert world.states(forks, cups, again.id) == ["active"] * 3
     assert world.problems() == []
 
 
 async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it_instead(world: World) -> None:
     hers = memory(
-        f"Ana keeps a {CANARY} in the shed", kind="core", key=OFFICE, sources=[said := message(f"my {CANARY}")]
+        f"Ana keeps a {CANARY} in the shed", kind="core", key=OFFICE, sources=[sent := message(f"my {CANARY}")]
     )
     his, third = core("The shed key hangs by the door", key=OFFICE), core("The door is green", key=OFFICE)
-    await form(world.db, ANA, [said], hers)
+    await form(world.db, ANA, [sent], hers)
     await remember(world.db, BO, his, third)
     session = await begun(world.db, ANA, OFFICE)
     both = await merged(
@@ -157,7 +157,7 @@ async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it
     )
 
     async def rewrite(scoped: ScopedTransaction) -> None:
-        (entry,) = [one for one in await refinements.ledger(scoped) if one.id == third.id]
+        (entry,) = [found for found in await refinements.ledger(scoped) if found.id == third.id]
         assert await refinements.rewrite(scoped, entry, f"Green door, {CANARY}", model="", vector=None)
 
     await within(world.db, ANA, session, rewrite)
@@ -170,28 +170,28 @@ async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it
 
 
 async def test_an_erasure_stands_in_no_undos_way(world: World) -> None:
-    one, other, both, session = await merged_once(world)
+    forks, cups, both, session = await merged_once(world)
     await erase(world.db, both)
     async with world.db.scoped(ANA) as scoped:
         made = await refinements.operations(scoped, [MINE], session.id)
         await in_one.undo(scoped, [MINE], made, cascade=False, skip_erased=False, apply=True)
 
-    assert world.states(one, other, both) == ["active", "active", "purged"]
+    assert world.states(forks, cups, both) == ["active", "active", "purged"]
     assert world.problems() == []
 
 
 async def test_a_merge_that_was_undone_and_done_again_is_one(world: World) -> None:
-    one, other, both, _ = await merged_once(world)
+    forks, cups, both, _ = await merged_once(world)
     for expected in ("active", "soft_deleted"):
         last = world.superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
         assert last
         async with world.db.scoped(ANA) as scoped:
             await in_one.undo(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
-        assert world.states(one, other) == [expected] * 2
+        assert world.states(forks, cups) == [expected] * 2
 
     await erase(world.db, both)
 
-    assert world.states(one, other, both) == ["active", "active", "purged"]
+    assert world.states(forks, cups, both) == ["active", "active", "purged"]
     assert world.problems() == []
 
 

@@ -71,26 +71,28 @@ class TimeMachine(RuleBasedStateMachine):
     ) -> None:
         """Memories with what they rest on and what they lie near, one of them in the place of a fact."""
         scope_key = self.both.real.keys[key]
-        said = [numbered(message("Yes."), 10_000 + self.both.new_id().int) for _ in range(spoken)]
+        sent = [numbered(message("Yes."), 10_000 + self.both.new_id().int) for _ in range(spoken)]
         neighbours = self.both.rows(lambda row: row["state"] == "active")
         near = chosen(neighbours, beside) if neighbours and beside is not None else None
         relations = (Relation(to_id=near["id"], strength=0.5),) if near else ()
         new = [
-            draft(self.both.new_id(), kind, scope_key, content, said[place % 3 :], relations)
+            draft(self.both.new_id(), kind, scope_key, content, sent[place % 3 :], relations)
             for place, (kind, content) in enumerate(drafts)
         ]
         stored = self.both.storable(new)
-        after: dict[Subject, Row | None] = {one.id: added(one, self.both.real.who()) for one in stored}
+        after: dict[Subject, Row | None] = {item.id: added(item, self.both.real.who()) for item in stored}
         agent = self.both.real.agent
-        after |= {(one.id, near["id"], "related_to"): linked(agent, one.id, scope_key, near) for one in stored if near}
-        acts = self._storing(new, said)
-        old, facts = self.both.open(scope_key, "fact"), [one for one in stored if one.kind == "fact"]
+        after |= {
+            (item.id, near["id"], "related_to"): linked(agent, item.id, scope_key, near) for item in stored if near
+        }
+        acts = self._storing(new, sent)
+        old, facts = self.both.open(scope_key, "fact"), [item for item in stored if item.kind == "fact"]
         if old and facts and replaced is not None:
             act, closed = self._replacing(replaced, old, facts[0])
             acts.append(act)
             after |= closed
-        self.both.past.sources |= {one.id: list(one.source_message_ids) for one in stored}
-        self.both.past.searched |= {one.id: True for one in said}
+        self.both.past.sources |= {item.id: list(item.source_message_ids) for item in stored}
+        self.both.past.searched |= {item.id: True for item in sent}
         self.both.operate("formation", "s1" if spoken else None, after, acts)
 
     @rule(which=CHOICE)
@@ -112,13 +114,13 @@ class TimeMachine(RuleBasedStateMachine):
         return lambda scoped: memories.supersede(scoped, [(change, until)]), {row["id"]: closed}
 
     @staticmethod
-    def _storing(new: list[NewMemory], said: list[Message]) -> list[Act]:
+    def _storing(new: list[NewMemory], sent: list[Message]) -> list[Act]:
         store: list[Act] = [lambda scoped: memories.insert(scoped, new, model=MODEL, vectors={}, run_id=None)]
-        if not said:
+        if not sent:
             return store
-        texts = [IndexedText(item_id=one.id, piece=0, text=one.content) for one in said]
+        texts = [IndexedText(item_id=item.id, piece=0, text=item.content) for item in sent]
         return [
-            lambda scoped: inbox.observe(scoped, "s1", said),
+            lambda scoped: inbox.observe(scoped, "s1", sent),
             *store,
             lambda scoped: inbox.index_messages(scoped, MODEL, texts),
         ]
@@ -221,7 +223,7 @@ class TimeMachine(RuleBasedStateMachine):
         erased = self.both.real.erase(sorted(ids))
         assert ids & theirs.keys() <= {*erased} <= theirs.keys(), "erased"
         self.both.past.erase(erased)
-        gone: dict[Subject, Row] = {one: {**theirs[one], **BARE} for one in erased}
+        gone: dict[Subject, Row] = {item: {**theirs[item], **BARE} for item in erased}
         changed = {row["subject"] for row in self.both.real.told(len(self.both.past.changes))}
         freed: dict[Subject, Row] = {row["id"]: {**row, **FREED} for row in every if row["id"] in changed - gone.keys()}
         same("in use before", [row for row in every if row["id"] in freed and row["state"] == "active"], [])

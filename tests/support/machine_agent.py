@@ -171,12 +171,12 @@ def draft(
     kind: Kind,
     key: str,
     content: str,
-    said: Sequence[Message] = (),
+    sent: Sequence[Message] = (),
     relations: tuple[Relation, ...] = (),
 ) -> NewMemory:
     """A new memory with an id that is known beforehand."""
     return replace(
-        memory(content, kind=kind, key=key, sources=said, valid_from=MORNING - timedelta(hours=memory_id.int % 5)),
+        memory(content, kind=kind, key=key, sources=sent, valid_from=MORNING - timedelta(hours=memory_id.int % 5)),
         id=memory_id,
         relations=relations,
         importance=1 + memory_id.int % 4,
@@ -234,11 +234,11 @@ class Pair:
         """Those without a living twin, which may be another new one."""
         living = self.rows(lambda row: row["state"] == "active")
         stored = []
-        for one in new:
-            row = added(one, self.real.who())
+        for item in new:
+            row = added(item, self.real.who())
             if not any(are_twins(row, other) for other in living):
                 living.append(row)
-                stored.append(one)
+                stored.append(item)
         return stored
 
     def twins_of(self, row: Row) -> bool:
@@ -314,10 +314,10 @@ class Pair:
         same("relations", self.real.links(), self.past.links())
         indexed = {memory_id: row for memory_id, row in model.items() if _has_entry(row)}
         of_memories, of_messages = self.real.entries({memory_id: row["content"] for memory_id, row in indexed.items()})
-        searched = {one: Entry(_is_searched(row), True, one in self.past.vectors) for one, row in indexed.items()}
+        searched = {item: Entry(_is_searched(row), True, item in self.past.vectors) for item, row in indexed.items()}
         same("searched memories", of_memories, searched)
         same("searched messages", of_messages, self.past.searched)
-        pairs = {(memory_id, said) for memory_id, messages in self.past.sources.items() for said in messages}
+        pairs = {(memory_id, sent) for memory_id, messages in self.past.sources.items() for sent in messages}
         same("sources", self.real.sources(), pairs)
 
 

@@ -133,16 +133,16 @@ class Past:
         ways = [ends(link) for link in self.links() if link[2] in ("merged_from", "same_as")]
         found, waiting = set[UUID](), [*memory_ids]
         while waiting:
-            one = waiting.pop()
-            if one not in found:
-                found.add(one)
-                waiting += [end for start, end in ways if start == one]
+            item = waiting.pop()
+            if item not in found:
+                found.add(item)
+                waiting += [end for start, end in ways if start == item]
         return found
 
     def rests(self, message_id: UUID) -> Iterator[Row]:
         """The memories that rest on a message."""
         now = self.memories()
-        return (now[one] for one in self.whole(one for one, said in self.sources.items() if message_id in said))
+        return (now[item] for item in self.whole(item for item, sent in self.sources.items() if message_id in sent))
 
     def hide(self, memory_ids: Iterable[UUID]) -> None:
         """What was said goes out of search where no kept memory rests on it."""
@@ -165,18 +165,18 @@ class Past:
         return [message_id for memory_id in memory_ids for message_id in self.sources.get(memory_id, ())]
 
 
-def are_twins(one: Row, other: Row) -> bool:
+def are_twins(item: Row, other: Row) -> bool:
     """Whether two memories cannot live side by side."""
-    if one["id"] == other["id"] or (one["scope_key"], one["kind"]) != (other["scope_key"], other["kind"]):
+    if item["id"] == other["id"] or (item["scope_key"], item["kind"]) != (other["scope_key"], other["kind"]):
         return False
-    said = (one["content"], one["subject_user_id"]) == (other["content"], other["subject_user_id"])
-    return said or one["kind"] == "consolidation"
+    is_same = (item["content"], item["subject_user_id"]) == (other["content"], other["subject_user_id"])
+    return is_same or item["kind"] == "consolidation"
 
 
 def stands(past: Past, memory_id: UUID) -> bool:
     """Whether a memory, or one that it went into, is in use, or was forgotten."""
     now = past.memories()
-    return any(now[one]["state"] == "active" or _is_forgotten(past, one) for one in past.whole([memory_id]))
+    return any(now[item]["state"] == "active" or _is_forgotten(past, item) for item in past.whole([memory_id]))
 
 
 def _is_forgotten(past: Past, memory_id: UUID) -> bool:

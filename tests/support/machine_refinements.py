@@ -138,7 +138,7 @@ class RefinementSteps:
         self._serve(key, "merge", act)
         (new_id,) = made
         past = self._both.past
-        past.sources[new_id] = sorted({said for part in past.parts(closed) for said in past.sources[part]})
+        past.sources[new_id] = sorted({sent for part in past.parts(closed) for sent in past.sources[part]})
         after: dict[Subject, Row | None] = {**closed, new_id: self._merged(new_id, merged, content)}
         after |= {
             (new_id, row["id"], "merged_from"): linked(self._both.real.agent, new_id, key, row, "merged_from", 1)
@@ -209,8 +209,8 @@ class RefinementSteps:
         alike: dict[tuple[object, ...], list[Row]] = {}
         for row in self._both.rows(lambda row: row["scope_key"] == key and row["state"] == "active"):
             if row["kind"] in MERGEABLE:
-                said = " ".join(row["content"].split())
-                alike.setdefault((row["subject_user_id"], row["category"], row["private"], said), []).append(row)
+                sent = " ".join(row["content"].split())
+                alike.setdefault((row["subject_user_id"], row["category"], row["private"], sent), []).append(row)
         gone: dict[Subject, Row | None] = {}
         links: dict[Subject, Row | None] = {}
         for rows in alike.values():

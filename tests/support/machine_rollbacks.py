@@ -130,8 +130,8 @@ def _is_orphaned(past: Past, memory_id: UUID, was: Row) -> bool:
         if change.op_id in closings and isinstance(change.subject, tuple) and change.after
         if change.subject[1:] in ((memory_id, "merged_from"), (memory_id, "same_as"))
     }
-    erased = (one for one in into if past.memories()[one]["state"] == "purged")
-    return was["state"] == "soft_deleted" and not all(stands(past, one) for one in erased)
+    erased = (each for each in into if past.memories()[each]["state"] == "purged")
+    return was["state"] == "soft_deleted" and not all(stands(past, each) for each in erased)
 
 
 def _in_the_way(now: World, changed: Mapping[UUID, Row]) -> set[UUID]:
@@ -232,8 +232,8 @@ class RollbackSteps:
         return self._both.done(
             reason,
             expected.after,
-            gone=[one for one, (was, to) in moved.items() if was != to == "soft_deleted"],
-            back=[one for one, (was, to) in moved.items() if was != to and (to in KEPT or was == "soft_deleted")],
+            gone=[each for each, (was, to) in moved.items() if was != to == "soft_deleted"],
+            back=[each for each, (was, to) in moved.items() if was != to and (to in KEPT or was == "soft_deleted")],
         )
 
     # -- looks at the past
@@ -252,12 +252,14 @@ class RollbackSteps:
             if with_closed or row["state"] == "active" or memory_id in erased
         }
         as_of = self._real.serve(lambda scoped: history.as_of(scoped, key, seq, with_closed=with_closed))
-        found = {one.id: one for one in as_of}
+        found = {each.id: each for each in as_of}
         same(
-            "past contents", {i: _plain(asdict(one)) for i, one in found.items()}, {i: _plain(shown[i]) for i in shown}
+            "past contents",
+            {i: _plain(asdict(each)) for i, each in found.items()},
+            {i: _plain(shown[i]) for i in shown},
         )
         as_of_blind = self._real.administer(lambda scoped: history.as_of_blind(scoped, key, seq))
-        blind = {one.id: (one.state, one.tokens, one.protected) for one in as_of_blind}
+        blind = {each.id: (each.state, each.tokens, each.protected) for each in as_of_blind}
         sizes = {i: ("purged", 0, False) if i in erased else _blind(row) for i, row in then.items()}
         same("past states", blind, sizes)
         if seq:
