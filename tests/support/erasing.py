@@ -80,18 +80,6 @@ def places(superuser: psycopg.Connection, text: str = CANARY) -> set[str]:
     return {name for name, row in found.items() if row != (0,)}
 
 
-def states(superuser: psycopg.Connection, *ids: uuid.UUID) -> list[str]:
-    rows = superuser.execute("select id, state from mnemic.memories where agent_id = %s", (AGENT,)).fetchall()
-    known: dict[uuid.UUID, str] = dict(rows)
-    return [known[memory_id] for memory_id in ids]
-
-
-def told(superuser: psycopg.Connection, messages: Iterable[Message]) -> list[Message]:
-    """Those of the messages that still say something."""
-    rows = superuser.execute("select id from mnemic.messages where content is not null and author <> ''").fetchall()
-    return [item for item in messages if (item.id,) in rows]
-
-
 def problems(clone: Clone) -> list[tuple[object, ...]]:
     """What the audit finds wrong."""
     with clone.as_role("mnemic_admin") as admin:
@@ -107,10 +95,15 @@ class World(NamedTuple):
     superuser: psycopg.Connection
 
     def states(self, *ids: uuid.UUID) -> list[str]:
-        return states(self.superuser, *ids)
+        rows = self.superuser.execute("select id, state from mnemic.memories where agent_id = %s", (AGENT,)).fetchall()
+        known: dict[uuid.UUID, str] = dict(rows)
+        return [known[memory_id] for memory_id in ids]
 
     def told(self, messages: Iterable[Message]) -> list[Message]:
-        return told(self.superuser, messages)
+        """Those of the messages that still say something."""
+        query = "select id from mnemic.messages where content is not null and author <> ''"
+        rows = self.superuser.execute(query).fetchall()
+        return [item for item in messages if (item.id,) in rows]
 
     def places(self) -> set[str]:
         return places(self.superuser)
