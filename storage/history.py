@@ -97,7 +97,10 @@ async def plan_undo(
     Raises:
         UnknownOperationError: there are none, or one that changed no memory of these scope keys.
     """
-    request = {"undone": _named(ops), "cascade": cascade} | ({} if keys is None else {"keys": list(keys)})
+    names = sorted(str(op_id) for op_id in ops)
+    # as the history names what was undone, in each of its rows: many by a digest
+    undone = names if len(names) <= MOST_NAMED else hashlib.sha256(",".join(names).encode()).hexdigest()
+    request = {"undone": undone, "cascade": cascade} | ({} if keys is None else {"keys": list(keys)})
     plan = await _plan(scoped, keys, ops, request)
     if not ops or {row.op_id for row in plan.rows if row.part == "operation"} != set(ops):
         raise UnknownOperationError
@@ -167,15 +170,9 @@ async def as_of(scoped: ScopedTransaction, key: str, moment: int | datetime, *, 
 async def as_of_blind(scoped: ScopedTransaction, key: str, moment: int | datetime) -> list[PastMemory]:
     """The same for an administrator, closed ones too, without what they say."""
     seq = await seq_of(scoped, key, moment)
-    return await scoped.rows(PastMemory, _SQL["as_of_blind"], {"key": key, "seq": seq})
+    return await scoped.rows(PastMemory, "select * from as_of_blind(%(key)s, %(seq)s)", {"key": key, "seq": seq})
 
 
 def _operation(row: dict[str, Any]) -> Operation:
     lists = {name: tuple(row[name] or ()) for name in ("scope_keys", "brought_by")}
     return Operation(**{**row, **lists, "events": dict(Counter(row["events"]))})
-
-
-def _named(ops: Sequence[UUID]) -> list[str] | str:
-    """Operations as the history names what was undone, in each of its rows: many by a digest."""
-    names = sorted(str(op_id) for op_id in ops)
-    return names if len(names) <= MOST_NAMED else hashlib.sha256(",".join(names).encode()).hexdigest()

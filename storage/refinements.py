@@ -198,11 +198,7 @@ async def finish(
         "ended": ended,
         "tokens": sum(entry.tokens for entry in ledger_after),
         "memories": len(ledger_after),
-        "duplicates": counts.get("DEDUP", 0),
-        "merged": counts.get("MERGE", 0),
-        "updated": counts.get("UPDATE", 0),
-        "deleted": counts.get("DELETE", 0),
-        "protected": counts.get("PROTECT", 0),
+        **{event: counts.get(event, 0) for event in ("DEDUP", "MERGE", "UPDATE", "DELETE", "PROTECT")},
         "journal_id": journal_id,
     }
     await scoped.execute(_SQL["finish"], values)

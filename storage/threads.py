@@ -225,9 +225,11 @@ async def owners(database: Database, *, thread_id: str | None = None, run_ids: S
     Raises:
         DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
     """
-    statement = _SQL["owners_of_runs" if thread_id is None else "owners"]
     async with database.catalog() as connection:
-        found = await connection.execute(statement, {"thread_id": thread_id, "run_ids": list(run_ids)})
+        if thread_id is None:
+            found = await connection.execute("select * from owners_of_runs(%s)", (list(run_ids),))
+        else:
+            found = await connection.execute("select * from owners_of_thread(%s)", (thread_id,))
         return [ThreadOwner(*row) for row in await found.fetchall()]
 
 

@@ -16,17 +16,11 @@ with recursive tables as (
       join pg_roles r on r.rolname = k.role
 ), apart(role) as (
     values (%(owner)s::text), (%(service)s::text), (%(admin)s::text), ('pg_read_all_data'), ('pg_write_all_data')
-), needed as ( -- triggers
-    select * from unnest(%(trigger_tables)s::text[], %(trigger_names)s::text[], %(trigger_functions)s::text[])
-                  as n(table_name, trigger_name, function_name)
 ), compared as ( -- the settings with which each policy compares a row
     select * from unnest(%(policy_tables)s::text[], %(policy_names)s::text[], %(policy_roles)s::text[],
                          %(policy_settings)s::text[]) as c(table_name, policy, kind, setting)
 ), made as ( -- functions and their bodies
     select * from unnest(%(functions)s::text[], %(bodies)s::text[]) as m(name, body)
-), granted as (
-    select *
-      from unnest(%(grantees)s::text[], %(privileges)s::text[], %(objects)s::text[]) as g(grantee, privilege, object)
 ), grants as ( -- as they are; of columns those that were granted by themselves
     select t.relname::text as whole, t.relname::text as object, lower(a.privilege_type) as privilege, t.named as place,
            a.grantee
@@ -131,7 +125,8 @@ select 'privileges', concat(g.privilege, ' on ', g.whole, ' to ', w.grantee),
  cross join lateral (select case g.grantee when 0 then 'public' else g.grantee::regrole::text end) as w(grantee)
  where g.grantee = 0
     or exists (select from roles r where not r.rolsuper and pg_has_role(r.oid, g.grantee, 'member')
-                  and not exists (select from granted e
+                  and not exists (select from unnest(%(grantees)s::text[], %(privileges)s::text[], %(objects)s::text[])
+                                                as e(grantee, privilege, object)
                                    where e.grantee in (w.grantee, r.kind) and e.object in (g.whole, g.object)
                                      and e.privilege = split_part(g.privilege, ' ', 1)))
 union all
@@ -152,7 +147,9 @@ select 'triggers',
        concat(n.trigger_name, ' on ', n.table_name, ' calls ' || nullif(f.named, 'mnemic.' || n.function_name)),
        case when f.named = 'mnemic.' || n.function_name
             then format('alter table %%s enable trigger %%I', t.named, n.trigger_name) end
-  from needed n left join tables t on t.relname = n.table_name
+  from unnest(%(trigger_tables)s::text[], %(trigger_names)s::text[], %(trigger_functions)s::text[])
+            as n(table_name, trigger_name, function_name)
+  left join tables t on t.relname = n.table_name
   left join pg_trigger g on g.tgrelid = t.oid and g.tgname = n.trigger_name
   left join lateral (select format('%%I.%%I', s.nspname, p.proname)
                        from pg_proc p join pg_namespace s on s.oid = p.pronamespace where p.oid = g.tgfoid)

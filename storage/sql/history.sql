@@ -90,6 +90,3 @@ select id, kind, scope_key, category, content, subject, subject_user_id, importa
          order by h.memory_id, h.seq desc) as past
  where past.state_then is distinct from 'purged' and (past.state in ('active', 'purged') or %(with_closed)s)
  order by past.valid_from desc, past.id;
-
--- as_of_blind --
-select * from as_of_blind(%(key)s, %(seq)s);

@@ -105,8 +105,8 @@ select event, count(*)::integer from history
 -- The session ends, with its outcome.
 update refinements
    set ended = %(ended)s, ended_at = clock_timestamp(), tokens_after = %(tokens)s, memories_after = %(memories)s,
-       duplicates = %(duplicates)s, merged = %(merged)s, updated = %(updated)s, deleted = %(deleted)s,
-       protected = %(protected)s, journal_id = %(journal_id)s
+       duplicates = %(DEDUP)s, merged = %(MERGE)s, updated = %(UPDATE)s, deleted = %(DELETE)s,
+       protected = %(PROTECT)s, journal_id = %(journal_id)s
  where agent_id = %(agent_id)s and id = %(id)s and ended is null;
 
 -- listed --

@@ -84,11 +84,3 @@ select thread_id, checkpoint_data ->> 'checkpoint_id' as checkpoint_id, (checkpo
        created_at, updated_at
   from supervisor_checkpoints where agent_id = %(agent_id)s and user_id = %(user_id)s
  order by updated_at desc, thread_id;
-
--- owners --
--- Who has a thread of this id, who moved it last first.
-select agent_id, user_id from owners_of_thread(%(thread_id)s);
-
--- owners_of_runs --
--- Who has checkpoints of these runs.
-select agent_id, user_id from owners_of_runs(%(run_ids)s);

@@ -1,6 +1,5 @@
 """What an exact duplicate leaves behind when it is removed: what it rests on, undone, forgotten and erased."""
 
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -12,12 +11,12 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory
 from mnemic.storage import refinements
 from mnemic.storage.database import Database
-from tests.support.erasing import ANA, erase, erase_person, forget, form, problems, states
-from tests.support.mutating import mutate
+from tests.support.erasing import ANA, Rule, World, assert_is_needed, erase, erase_person, forget, form
+from tests.support.erasing import world as world
 from tests.support.refinements import begun, within
 from tests.support.rollbacks import restore_within, undo_within
 from tests.support.server import Clone
-from tests.support.worlds import MORNING, identity, memory, message
+from tests.support.worlds import MORNING, identity, memory, message, remember
 
 BO = identity("bo", session="s9")
 OFFICE, MINE = "agent:harbor", "user:ana"
@@ -27,23 +26,19 @@ ROWS = {
     "relations": "select to_jsonb(r) from mnemic.relations r order by from_id, to_id",
     "entries": "select to_jsonb(e) from mnemic.entries e order by item_id, piece",
 }
-Shown = Callable[[Database, Clone, psycopg.Connection], Awaitable[None]]
 
 
-def said_twice(
-    kept_by: Identity, gone_by: Identity, *, key: str
-) -> tuple[tuple[Message, NewMemory], tuple[Message, NewMemory]]:
-    """A core memory and a younger one that says the same, each with the message that it was formed from."""
+async def said_twice(
+    world: World, kept_by: Identity = ANA, gone_by: Identity = ANA, *, key: str = MINE
+) -> tuple[NewMemory, NewMemory, list[Message]]:
+    """A core memory and a younger one that says the same, each with the message that it was formed from before it."""
     first = message("I go sailing.", session=kept_by.session_id or "", user=kept_by.user_id)
     second = message("Did I say that I sail?", session=gone_by.session_id or "", user=gone_by.user_id)
     kept = memory("Someone sails.", kind="core", key=key, sources=[first])
     gone = memory("Someone  sails.", kind="core", key=key, sources=[second], valid_from=MORNING + timedelta(days=1))
-    return (first, kept), (second, gone)
-
-
-async def settle(db: Database, *given: tuple[Identity, Message, NewMemory]) -> None:
-    for who, said, new in given:
-        await form(db, who, [said], new)
+    await form(world.db, kept_by, [first], kept)
+    await form(world.db, gone_by, [second], gone)
+    return kept, gone, [first, second]
 
 
 async def remove(db: Database, key: str, who: Identity = ANA) -> refinements.Claim:
@@ -69,152 +64,118 @@ def rows(superuser: psycopg.Connection) -> dict[str, list[tuple[Any, ...]]]:
     return {name: superuser.execute(query.encode()).fetchall() for name, query in ROWS.items()}
 
 
-def searched(superuser: psycopg.Connection, *said: Message) -> list[bool]:
+def searched(superuser: psycopg.Connection, *messages: Message) -> list[bool]:
     """Whether each is found by a search."""
     found = superuser.execute("select item_id from mnemic.entries where living").fetchall()
-    return [(one.id,) in found for one in said]
+    return [(message.id,) in found for message in messages]
 
 
-async def test_undone_all_rows_are_as_they_were(db: Database, clean_db: Clone, superuser: psycopg.Connection) -> None:
-    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await settle(db, (ANA, first, kept), (ANA, second, gone))
-    before = rows(superuser)
-    session = await remove(db, MINE)
-    assert states(superuser, kept.id, gone.id) == ["active", "soft_deleted"]
+async def test_undone_all_rows_are_as_they_were(world: World) -> None:
+    kept, gone, _ = await said_twice(world)
+    before = rows(world.superuser)
+    session = await remove(world.db, MINE)
+    assert world.states(kept.id, gone.id) == ["active", "soft_deleted"]
 
-    await undo(db, session)
+    await undo(world.db, session)
 
-    assert rows(superuser) == before
-    assert problems(clean_db) == []
-
-
-async def test_who_forgets_the_one_that_stayed_forgets_what_was_said_both_times(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await settle(db, (ANA, first, kept), (ANA, second, gone))
-    await remove(db, MINE)
-    assert searched(superuser, first, second) == [True, True]
-
-    await forget(db, kept.id)
-
-    assert searched(superuser, first, second) == [False, False]
-    assert states(superuser, kept.id, gone.id) == ["soft_deleted"] * 2
-    assert problems(clean_db) == []
+    assert rows(world.superuser) == before
+    assert world.problems() == []
 
 
-async def test_who_takes_the_forgetting_back_finds_both_again(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await settle(db, (ANA, first, kept), (ANA, second, gone))
-    await remove(db, MINE)
-    await forget(db, kept.id)
-    last = superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
-    assert last
-    async with db.scoped(ANA) as scoped:
-        await undo_within(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
+async def test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_back(world: World) -> None:
+    kept, gone, sources = await said_twice(world)
+    await remove(world.db, MINE)
+    assert searched(world.superuser, *sources) == [True, True]
 
-    assert searched(superuser, first, second) == [True, True]
-    assert problems(clean_db) == []
+    await forget(world.db, kept.id)
 
+    assert searched(world.superuser, *sources) == [False, False]
+    assert world.states(kept.id, gone.id) == ["soft_deleted"] * 2
+    async with world.db.scoped(ANA) as scoped:
+        await undo_within(scoped, [MINE], [newest(world.superuser)[1]], cascade=False, skip_erased=False, apply=True)
 
-async def test_what_the_living_one_rests_on_through_it_stays_searched(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await form(db, ANA, [first], kept)
-    await form(db, ANA, [second], gone, also_from := memory("Ana asks again.", sources=[second]))
-    await remove(db, MINE)
-
-    await forget(db, also_from.id)
-
-    assert searched(superuser, first, second) == [True, True]
+    assert searched(world.superuser, *sources) == [True, True]
+    assert world.problems() == []
 
 
-async def test_erased_by_its_id_the_duplicate_goes_with_it(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    (first, kept), (second, gone) = said_twice(ANA, ANA, key=MINE)
-    await settle(db, (ANA, first, kept), (ANA, second, gone))
-    await remove(db, MINE)
+async def test_what_the_living_one_rests_on_through_it_stays_searched(world: World) -> None:
+    _, _, sources = await said_twice(world)
+    await remember(world.db, ANA, also_from := memory("Ana asks again.", sources=[sources[1]]))
+    await remove(world.db, MINE)
 
-    assert {*await erase(db, kept.id)} == {kept.id, gone.id}
+    await forget(world.db, also_from.id)
 
-    assert states(superuser, kept.id, gone.id) == ["purged"] * 2
-    assert superuser.execute("select count(*) from mnemic.messages where content is not null").fetchone() == (0,)
-    assert problems(clean_db) == []
+    assert searched(world.superuser, *sources) == [True, True]
 
 
-async def test_what_another_person_said_in_the_same_words_comes_back_when_the_first_is_erased(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    (first, hers), (second, his) = said_twice(ANA, BO, key=OFFICE)
-    await settle(db, (ANA, first, hers), (BO, second, his))
-    await remove(db, OFFICE, BO)
-    assert states(superuser, hers.id, his.id) == ["active", "soft_deleted"]
+async def test_erased_by_its_id_the_duplicate_goes_with_it(world: World) -> None:
+    kept, gone, _ = await said_twice(world)
+    await remove(world.db, MINE)
 
-    await erase_person(db)
+    assert {*await erase(world.db, kept.id)} == {kept.id, gone.id}
 
-    assert states(superuser, hers.id, his.id) == ["purged", "active"]
-    assert problems(clean_db) == []
+    assert world.states(kept.id, gone.id) == ["purged"] * 2
+    assert world.superuser.execute("select count(*) from mnemic.messages where content is not null").fetchone() == (0,)
+    assert world.problems() == []
+
+
+async def test_what_another_person_said_in_the_same_words_comes_back_when_the_first_is_erased(world: World) -> None:
+    hers, his, _ = await said_twice(world, ANA, BO, key=OFFICE)
+    await remove(world.db, OFFICE, BO)
+    assert world.states(hers.id, his.id) == ["active", "soft_deleted"]
+
+    await erase_person(world.db)
+
+    assert world.states(hers.id, his.id) == ["purged", "active"]
+    assert world.problems() == []
 
 
 @pytest.mark.parametrize("is_undone", [False, True])
-async def test_what_another_person_said_first_stays_when_the_second_is_erased(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection, is_undone: bool
-) -> None:
-    (first, his), (second, hers) = said_twice(BO, ANA, key=OFFICE)
-    await settle(db, (BO, first, his), (ANA, second, hers))
-    session = await remove(db, OFFICE, BO)
+async def test_what_another_person_said_first_stays_when_the_second_is_erased(world: World, is_undone: bool) -> None:
+    his, hers, _ = await said_twice(world, BO, ANA, key=OFFICE)
+    session = await remove(world.db, OFFICE, BO)
     if is_undone:
-        await undo(db, session, BO)
+        await undo(world.db, session, BO)
 
-    await erase_person(db)
+    await erase_person(world.db)
 
-    assert states(superuser, his.id, hers.id) == ["active", "purged"]
-    assert problems(clean_db) == []
+    assert world.states(his.id, hers.id) == ["active", "purged"]
+    assert world.problems() == []
 
 
 @pytest.mark.parametrize("back", ["an undo of the undo", "a restore"])
-async def test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection, back: str
-) -> None:
-    (first, hers), (second, his) = said_twice(ANA, BO, key=OFFICE)
-    await settle(db, (ANA, first, hers), (BO, second, his))
-    session = await remove(db, OFFICE, BO)
-    removed_at = newest(superuser)[0]
+async def test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more(world: World, back: str) -> None:
+    hers, his, _ = await said_twice(world, ANA, BO, key=OFFICE)
+    session = await remove(world.db, OFFICE, BO)
+    removed_at = newest(world.superuser)[0]
     if back == "an undo of the undo":
-        await undo(db, session, BO)
-    undone = newest(superuser)[1]
-    await erase_person(db)
-    assert states(superuser, hers.id, his.id) == ["purged", "active"]
+        await undo(world.db, session, BO)
+    undone = newest(world.superuser)[1]
+    await erase_person(world.db)
+    assert world.states(hers.id, his.id) == ["purged", "active"]
 
-    async with db.scoped(BO) as scoped:
+    async with world.db.scoped(BO) as scoped:
         if back == "a restore":
             await restore_within(scoped, OFFICE, removed_at, administers=False, skip_erased=True, apply=True)
         else:
             await undo_within(scoped, [OFFICE], [undone], cascade=False, skip_erased=False, apply=True)
 
-    assert states(superuser, hers.id, his.id) == ["purged", "active"]
-    assert problems(clean_db) == []
+    assert world.states(hers.id, his.id) == ["purged", "active"]
+    assert world.problems() == []
 
 
-async def test_a_rollback_keeps_forgotten_what_was_forgotten_after_it(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    (first, hers), (second, his) = said_twice(ANA, BO, key=OFFICE)
-    await settle(db, (ANA, first, hers), (BO, second, his))
-    await remove(db, OFFICE, BO)
-    await erase_person(db)
-    await forget(db, his.id)
-    forgotten_at = newest(superuser)[0]
-    async with db.scoped(BO) as scoped:
-        await undo_within(scoped, [OFFICE], [newest(superuser)[1]], cascade=False, skip_erased=False, apply=True)
+async def test_a_rollback_keeps_forgotten_what_was_forgotten_after_it(world: World) -> None:
+    _, his, _ = await said_twice(world, ANA, BO, key=OFFICE)
+    await remove(world.db, OFFICE, BO)
+    await erase_person(world.db)
+    await forget(world.db, his.id)
+    forgotten_at = newest(world.superuser)[0]
+    async with world.db.scoped(BO) as scoped:
+        await undo_within(scoped, [OFFICE], [newest(world.superuser)[1]], cascade=False, skip_erased=False, apply=True)
         await restore_within(scoped, OFFICE, forgotten_at, administers=False, skip_erased=True, apply=True)
 
-    assert states(superuser, his.id) == ["soft_deleted"]
-    assert problems(clean_db) == []
+    assert world.states(his.id) == ["soft_deleted"]
+    assert world.problems() == []
 
 
 def newest(superuser: psycopg.Connection) -> tuple[int, Any]:
@@ -224,14 +185,14 @@ def newest(superuser: psycopg.Connection) -> tuple[int, Any]:
     return row[0], row[1]
 
 
-#: A rule: the test that shows it, the function, its text, what stands there without it.
-RULES: dict[str, tuple[Shown, str, str, str]] = {
+#: A rule.
+RULES: dict[str, Rule] = {
     "what is forgotten takes what it holds along": (
-        test_who_forgets_the_one_that_stayed_forgets_what_was_said_both_times,
+        test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_back,
         "rests_on", "'same_as'", "''",
     ),
     "and gives it back": (
-        test_who_takes_the_forgetting_back_finds_both_again,
+        test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_back,
         "roll_back", "rests_on(agent, shown)", "rests_on(agent, '{}')",
     ),
     "a living memory holds what it rests on through others": (
@@ -252,9 +213,4 @@ RULES: dict[str, tuple[Shown, str, str, str]] = {
 @pytest.mark.thorough
 @pytest.mark.parametrize("rule", RULES)
 async def test_each_rule_about_duplicates_is_needed(fresh_db: Clone, rule: str) -> None:
-    shown_by, function, text, wrong = RULES[rule]
-    with fresh_db.as_superuser() as superuser:
-        mutate(superuser, function, text, wrong)
-        async with fresh_db.database() as db:
-            with pytest.raises(AssertionError):
-                await shown_by(db, fresh_db, superuser)
+    await assert_is_needed(fresh_db, RULES[rule])

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import LiteralString
 
-import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
@@ -17,20 +16,8 @@ from mnemic.state.settings import Settings
 from mnemic.storage import erasure, inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support.erasing import (
-    ANA,
-    CANARY,
-    MINE,
-    erase,
-    erase_person,
-    expire,
-    forget,
-    form,
-    places,
-    problems,
-    states,
-    told,
-)
+from tests.support.erasing import ANA, CANARY, MINE, World, erase, erase_person, expire, forget, form, places
+from tests.support.erasing import world as world
 from tests.support.refinements import in_a_session
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
@@ -51,30 +38,28 @@ async def told_and_changed(db: Database, clone: Clone) -> uuid.UUID:
     return kept.id
 
 
-async def test_of_an_erased_memory_no_more_than_a_skeleton_is_left(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    memory_id = await told_and_changed(db, clean_db)
-    assert places(superuser) == {"memories", "messages", "entries", "history_contents"}
-    assert await erase(db, memory_id) == [memory_id]
-    assert places(superuser) == set()
-    row = superuser.execute(
+async def test_of_an_erased_memory_no_more_than_a_skeleton_is_left(world: World) -> None:
+    memory_id = await told_and_changed(world.db, world.clone)
+    assert world.places() == {"memories", "messages", "entries", "history_contents"}
+    assert await erase(world.db, memory_id) == [memory_id]
+    assert world.places() == set()
+    row = world.superuser.execute(
         "select state, content, subject, tags, protected, pinned, scope_key from mnemic.memories"
     ).fetchall()
     assert row == [("purged", "", "", None, False, False, "user:ana")]
     for table in ("entries", "memory_use"):
-        assert superuser.execute(f"select count(*) from mnemic.{table}".encode()).fetchone() == (0,)
-    (source,) = superuser.execute("select to_jsonb(s) from mnemic.sources s").fetchone() or ({},)
-    (message_id,) = superuser.execute("select id from mnemic.messages").fetchone() or ("",)
+        assert world.superuser.execute(f"select count(*) from mnemic.{table}".encode()).fetchone() == (0,)
+    (source,) = world.superuser.execute("select to_jsonb(s) from mnemic.sources s").fetchone() or ({},)
+    (message_id,) = world.superuser.execute("select id from mnemic.messages").fetchone() or ("",)
     ids = {"agent_id": AGENT, "memory_id": str(memory_id), "message_id": str(message_id), "scope_key": "user:ana"}
     assert source == ids  # what rested on what: who is erased later is found by it
-    events = superuser.execute(
+    events = world.superuser.execute(
         "select event, actor, actor_kind, reason from mnemic.history order by seq desc"
     ).fetchall()
     assert events[0] == ("ERASE", "ana", "person", "erasure")
-    assert problems(clean_db) == []
-    assert await erase(db, memory_id) == []
-    assert len(events) == superuser.execute("select count(*) from mnemic.history").fetchone()[0]  # type: ignore[index]
+    assert world.problems() == []
+    assert await erase(world.db, memory_id) == []
+    assert len(events) == world.superuser.execute("select count(*) from mnemic.history").fetchone()[0]  # type: ignore[index]
 
 
 #: Beginning and end of a part of the function, and where its loss is noticed.
@@ -106,44 +91,42 @@ async def test_without_any_part_of_it_something_would_be_left(
         assert left_in in places(superuser)
 
 
-async def test_other_memories_live_on_and_lose_the_shared_message(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_other_memories_live_on_and_lose_the_shared_message(world: World) -> None:
     said, others = message(f"I have a {CANARY} and bees"), message("So do I", user="bo")
     first, second = memory(f"Ana has a {CANARY}.", sources=[said, others]), memory("Ana keeps bees.", sources=[said])
-    await form(db, ANA, [said, others], first, second, also=["user:bo"])
-    assert await erase(db, first.id) == [first.id]
-    assert states(superuser, first.id, second.id) == ["purged", "active"]
-    assert told(superuser, [said, others]) == [others]
-    assert places(superuser) == set()
-    rests = superuser.execute("select memory_id, message_id from mnemic.sources").fetchall()
+    await form(world.db, ANA, [said, others], first, second, also=["user:bo"])
+    assert await erase(world.db, first.id) == [first.id]
+    assert world.states(first.id, second.id) == ["purged", "active"]
+    assert world.told([said, others]) == [others]
+    assert world.places() == set()
+    rests = world.superuser.execute("select memory_id, message_id from mnemic.sources").fetchall()
     assert {*rests} == {(first.id, said.id), (first.id, others.id), (second.id, said.id)}
-    assert problems(clean_db) == []
+    assert world.problems() == []
 
 
-async def test_nobody_erases_what_is_not_their_own(db: Database, superuser: psycopg.Connection) -> None:
+async def test_nobody_erases_what_is_not_their_own(world: World) -> None:
     crew = identity(groups=["crew"], session="s1")
     own, bos, shared, wide = (memory(CANARY, key=key) for key in ("user:ana", "user:bo", "group:crew", "agent:harbor"))
-    await remember(db, crew, own, bos, shared, wide, also=["user:bo"])
+    await remember(world.db, crew, own, bos, shared, wide, also=["user:bo"])
     ids = [bos.id, shared.id, wide.id, uuid.uuid4()]
-    assert await erase(db, *ids, who=crew) == []
-    assert await erase(db, *ids, who=crew, keys=["user:ana", "user:bo"]) == []
-    assert await erase(db, own.id, who=identity("bo"), keys=["user:ana", "user:bo"]) == []
-    assert await erase(db, own.id, who=identity(agent="museum")) == []
-    assert states(superuser, own.id, *ids[:3]) == ["active"] * 4
-    assert await erase_person(db, user="bo") == set()
-    assert states(superuser, own.id, *ids[:3]) == ["active"] * 4
+    assert await erase(world.db, *ids, who=crew) == []
+    assert await erase(world.db, *ids, who=crew, keys=["user:ana", "user:bo"]) == []
+    assert await erase(world.db, own.id, who=identity("bo"), keys=["user:ana", "user:bo"]) == []
+    assert await erase(world.db, own.id, who=identity(agent="museum")) == []
+    assert world.states(own.id, *ids[:3]) == ["active"] * 4
+    assert await erase_person(world.db, user="bo") == set()
+    assert world.states(own.id, *ids[:3]) == ["active"] * 4
 
 
-async def test_an_erased_memory_is_never_brought_back(db: Database, clean_db: Clone) -> None:
+async def test_an_erased_memory_is_never_brought_back(world: World) -> None:
     kept = memory(CANARY)
-    await remember(db, ANA, kept)
+    await remember(world.db, ANA, kept)
     for state in ("purged", "active"):
         change = f"update memories set state = '{state}', superseded_by = null"
         with pytest.raises(RefusedError):
-            await operate(db, ANA, lambda scoped, sent=change: scoped.execute(sent, {}))  # type: ignore[misc]
-        await erase(db, kept.id)
-    with clean_db.as_superuser() as owner:
+            await operate(world.db, ANA, lambda scoped, sent=change: scoped.execute(sent, {}))  # type: ignore[misc]
+        await erase(world.db, kept.id)
+    with world.clone.as_superuser() as owner:
         owner.execute("set role mnemic_owner; set search_path = mnemic")
         with pytest.raises(InsufficientPrivilege, match="an erased memory does not change"):
             owner.execute("update memories set content = 'back'")
@@ -159,26 +142,24 @@ async def _erase_under(db: Database, op_id: uuid.UUID, memory_id: uuid.UUID) -> 
         await scoped.tuples("select * from erase_step(%(erasure_id)s, %(op_id)s, 'ana', 9)", values)
 
 
-async def test_no_erasure_hides_as_a_part_of_the_operation_that_it_erases(
-    db: Database, superuser: psycopg.Connection
-) -> None:
+async def test_no_erasure_hides_as_a_part_of_the_operation_that_it_erases(world: World) -> None:
     said = message(CANARY)
     kept = memory(CANARY, sources=[said])
-    op_id = await form(db, ANA, [said], kept)
+    op_id = await form(world.db, ANA, [said], kept)
     with pytest.raises(RefusedError, match="an operation has an id of its own"):
-        await _erase_under(db, op_id, kept.id)
-    assert states(superuser, kept.id) == ["active"]
-    await _erase_under(db, uuid.uuid4(), kept.id)
-    assert places(superuser) == set()
+        await _erase_under(world.db, op_id, kept.id)
+    assert world.states(kept.id) == ["active"]
+    await _erase_under(world.db, uuid.uuid4(), kept.id)
+    assert world.places() == set()
 
 
-async def test_contents_of_the_history_go_by_an_erasure_alone(db: Database, clean_db: Clone) -> None:
-    await remember(db, ANA, memory(CANARY))
+async def test_contents_of_the_history_go_by_an_erasure_alone(world: World) -> None:
+    await remember(world.db, ANA, memory(CANARY))
     trick = "select set_config('mnemic.erasing', 'yes', false)"
     for statement in ("delete from history_contents", "select erase_contents('harbor', '{}', '{}', gen_random_uuid())"):
         with pytest.raises(RefusedError, match="permission denied"):
-            await operate(db, ANA, lambda scoped, sent=statement: _after(scoped, trick, sent))  # type: ignore[misc]
-    with clean_db.as_superuser() as owner:
+            await operate(world.db, ANA, lambda scoped, sent=statement: _after(scoped, trick, sent))  # type: ignore[misc]
+    with world.clone.as_superuser() as owner:
         owner.execute("set role mnemic_owner; set search_path = mnemic")
         owner.execute(trick)
         for statement in ("update history_contents set seq = seq", "truncate history_contents"):
@@ -214,51 +195,51 @@ async def test_the_planners_samples_keep_nothing_of_what_was_said(fresh_db: Clon
         assert superuser.execute(samples, (f"%{CANARY}%",)).fetchone() == (3,)
 
 
-async def test_the_purge_takes_what_expired_long_ago_and_nothing_else(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_the_purge_takes_what_expired_long_ago_and_nothing_else(world: World) -> None:
     shared, own = message(f"shared {CANARY}"), message(f"own {CANARY}")
     expired = [memory(f"{kind} {CANARY}", kind=kind, sources=[own, shared]) for kind in ("fact", "episode", "insight")]
     others = {name: memory(f"{name} says {CANARY}") for name in ("pinned", "protected", "forgotten", "living", "back")}
     others["living"] = replace(others["living"], source_message_ids=(shared.id,))
     kinds = [memory(f"{kind} {CANARY}", kind=kind) for kind in ("reflection", "core", "procedure", "journal")]
-    await form(db, ANA, [shared, own], *expired, *others.values(), *kinds)
+    await form(world.db, ANA, [shared, own], *expired, *others.values(), *kinds)
     await operate(
-        db, ANA, lambda scoped: scoped.execute("update memories set pinned = true where content like 'pinned%%'", {})
+        world.db,
+        ANA,
+        lambda scoped: scoped.execute("update memories set pinned = true where content like 'pinned%%'", {}),
     )
-    with clean_db.as_role("mnemic_admin") as admin:
+    with world.clone.as_role("mnemic_admin") as admin:
         admin.execute("select set_protection(%s, %s, true, 'admin')", (AGENT, others["protected"].id))
-    expire(superuser, *(one.id for one in [*expired, *kinds, others["pinned"], others["back"]]))
-    await forget(db, others["forgotten"].id)
-    await operate(db, ANA, lambda scoped: _twice(scoped, others["back"].id))
+    expire(world.superuser, *(one.id for one in [*expired, *kinds, others["pinned"], others["back"]]))
+    await forget(world.db, others["forgotten"].id)
+    await operate(world.db, ANA, lambda scoped: _twice(scoped, others["back"].id))
 
     async def purge(after: timedelta) -> list[uuid.UUID]:
-        async with administration(clean_db) as office:
+        async with administration(world.clone) as office:
             return await erasure.purge_expired(office, AGENT, "the administrator", after)
 
     assert await purge(timedelta(days=1)) == []
     assert await purge(timedelta(0)) == sorted(one.id for one in expired)
-    assert "purged" not in states(superuser, *(one.id for one in [*others.values(), *kinds]))
-    assert told(superuser, [shared, own]) == [shared]
-    events = superuser.execute("select distinct event, actor_kind, reason from mnemic.history where event = 'PURGE'")
+    assert "purged" not in world.states(*(one.id for one in [*others.values(), *kinds]))
+    assert world.told([shared, own]) == [shared]
+    events = world.superuser.execute(
+        "select distinct event, actor_kind, reason from mnemic.history where event = 'PURGE'"
+    )
     assert events.fetchall() == [("PURGE", "admin", "retention")]
-    assert problems(clean_db) == []
+    assert world.problems() == []
 
 
-async def test_the_purge_takes_a_message_that_besides_only_the_erased_rests_on(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_the_purge_takes_a_message_that_besides_only_the_erased_rests_on(world: World) -> None:
     bos, also_living = message(f"I have a {CANARY}", user="bo"), message(f"Two {CANARY}s", user="bo")
     erased, expired = (memory(f"{text} {CANARY}", sources=[bos, also_living]) for text in ("erased", "expired"))
     living = memory("Bo is well off.", sources=[also_living])
-    await form(db, ANA, [bos, also_living], erased, expired, living, also=["user:bo"])
-    await erase(db, erased.id)
-    assert told(superuser, [bos, also_living]) == [bos, also_living]  # what somebody else said stays theirs
-    expire(superuser, expired.id)
-    async with administration(clean_db) as office:
+    await form(world.db, ANA, [bos, also_living], erased, expired, living, also=["user:bo"])
+    await erase(world.db, erased.id)
+    assert world.told([bos, also_living]) == [bos, also_living]  # what somebody else said stays theirs
+    expire(world.superuser, expired.id)
+    async with administration(world.clone) as office:
         assert await erasure.purge_expired(office, AGENT, "the administrator", timedelta(0)) == [expired.id]
-    assert told(superuser, [bos, also_living]) == [also_living]
-    assert problems(clean_db) == []
+    assert world.told([bos, also_living]) == [also_living]
+    assert world.problems() == []
 
 
 async def _twice(scoped: ScopedTransaction, memory_id: uuid.UUID) -> None:
@@ -287,63 +268,55 @@ def crews(content: str, *sources: Message) -> NewMemory:
     return memory(content, key="group:crew", sources=sources)
 
 
-async def test_messages_that_say_the_same_go_formed_or_not(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_messages_that_say_the_same_go_formed_or_not(world: World) -> None:
     said, echo = message(f"I keep a {CANARY}"), message(f"You keep a {CANARY}?", user=None, role="assistant")
     again, other = message(f"Well, I keep one {CANARY} at home", session="s2"), message("I keep bees")
     kept = memory(f"Ana keeps a {CANARY}.", sources=[said])
-    await form(db, ANA, [said, echo, other], kept)
-    await form(db, identity(session="s2"), [again])
+    await form(world.db, ANA, [said, echo, other], kept)
+    await form(world.db, identity(session="s2"), [again])
     waiting = [message(f"I keep a {CANARY}, did you know?", session="s3"), message("Yes", session="s3")]
-    async with db.scoped(identity(session="s3")) as scoped:
+    async with world.db.scoped(identity(session="s3")) as scoped:
         await scopes.enter_agent(scoped)
         await inbox.observe(scoped, "s3", waiting)
         await inbox.set_aside(scoped, [waiting[0].id])
-    assert await erase(db, kept.id) == [kept.id]
-    assert told(superuser, [said, echo, again, other, *waiting]) == [other, waiting[1]]
-    assert places(superuser) == set()
-    assert problems(clean_db) == []
+    assert await erase(world.db, kept.id) == [kept.id]
+    assert world.told([said, echo, again, other, *waiting]) == [other, waiting[1]]
+    assert world.places() == set()
+    assert world.problems() == []
 
 
-async def test_what_was_drawn_from_the_same_message_goes_even_after_the_message_went(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_what_was_drawn_from_the_same_message_goes_even_after_the_message_went(world: World) -> None:
     said = message(f"I am well, and keep a {CANARY}")
     well, kept = memory("Ana is well.", sources=[said]), memory(f"Ana keeps a {CANARY}.", sources=[said])
     drawn = memory(f"Ana is calm since she keeps a {CANARY}.", kind="reflection", sources=[said])
-    await form(db, ANA, [said], well, kept, drawn)
-    assert await erase(db, well.id) == [well.id]
-    assert {*await erase(db, kept.id)} == {kept.id, drawn.id}
-    assert places(superuser) == set()
-    assert problems(clean_db) == []
+    await form(world.db, ANA, [said], well, kept, drawn)
+    assert await erase(world.db, well.id) == [well.id]
+    assert {*await erase(world.db, kept.id)} == {kept.id, drawn.id}
+    assert world.places() == set()
+    assert world.problems() == []
 
 
-async def test_an_update_goes_with_what_it_renewed_and_the_other_way_round(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_an_update_goes_with_what_it_renewed_and_the_other_way_round(world: World) -> None:
     for chosen in (0, 1):
         old, new = memory(f"Ana keeps a {CANARY} {chosen}."), memory(f"Ana keeps a {CANARY} called Bob {chosen}.")
         apart = memory(f"Number {chosen} sails often.")
         change = Supersession(old_id=old.id, old_version=1, new_id=new.id)
-        await remember(db, ANA, old, apart)
-        await remember(db, ANA, new)
-        await operate(db, ANA, lambda scoped, one=change: memories.supersede(scoped, [(one, MORNING)]))  # type: ignore[misc]
-        assert {*await erase(db, (old, new)[chosen].id)} == {old.id, new.id}
-        assert states(superuser, old.id, new.id, apart.id) == ["purged", "purged", "active"]
-    assert places(superuser) == set()
-    assert problems(clean_db) == []
+        await remember(world.db, ANA, old, apart)
+        await remember(world.db, ANA, new)
+        await operate(world.db, ANA, lambda scoped, one=change: memories.supersede(scoped, [(one, MORNING)]))  # type: ignore[misc]
+        assert {*await erase(world.db, (old, new)[chosen].id)} == {old.id, new.id}
+        assert world.states(old.id, new.id, apart.id) == ["purged", "purged", "active"]
+    assert world.places() == set()
+    assert world.problems() == []
 
 
-async def test_a_dry_run_tells_what_goes_and_what_stays_and_the_act_does_that(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_a_dry_run_tells_what_goes_and_what_stays_and_the_act_does_that(world: World) -> None:
     hers, his = message(f"I keep a {CANARY}"), message(f"Ana keeps a {CANARY}", user="bo")
     own, shared = memory(f"Ana keeps a {CANARY}.", sources=[hers, his]), crews(f"Ana keeps a {CANARY} for all.", his)
-    await form(db, CREW, [hers, his], own, shared, also=["user:bo"])
-    before = superuser.execute("select count(*) from mnemic.history").fetchone()
+    await form(world.db, CREW, [hers, his], own, shared, also=["user:bo"])
+    before = world.superuser.execute("select count(*) from mnemic.history").fetchone()
     with scripted_model() as model:
-        async with scripted_memory(clean_db, model) as memory_service:
+        async with scripted_memory(world.clone, model) as memory_service:
             told_first = await memory_service.erase(CREW, own.id, dry_run=True)
             assert [(one.id, one.content) for one in told_first.going] == [
                 (own.id, own.content),
@@ -353,11 +326,11 @@ async def test_a_dry_run_tells_what_goes_and_what_stays_and_the_act_does_that(
                 (his.id, None, "said by another"),
                 (shared.id, shared.content, "shared"),
             }
-            assert superuser.execute("select count(*) from mnemic.history").fetchone() == before
-            assert superuser.execute("select count(*) from mnemic.erasures").fetchone() == (0,)
+            assert world.superuser.execute("select count(*) from mnemic.history").fetchone() == before
+            assert world.superuser.execute("select count(*) from mnemic.erasures").fetchone() == (0,)
             whole = await memory_service.erase_person(CREW, dry_run=True)
             assert {one.id for one in whole.going} == {own.id, hers.id}
             done = await memory_service.erase(CREW, own.id)
             assert (done.erased, done.messages) == ((own.id,), 1)
-            assert states(superuser, own.id, shared.id) == ["purged", "active"]
-            assert told(superuser, [hers, his]) == [his]
+            assert world.states(own.id, shared.id) == ["purged", "active"]
+            assert world.told([hers, his]) == [his]

@@ -4,15 +4,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
-import psycopg
 import pytest
 
 from mnemic.state.records import Message, NewMemory, Supersession
 from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support.erasing import ANA, CANARY, erase, erase_person, expire, form, places, problems, states, told
-from tests.support.mutating import mutate
+from tests.support.erasing import ANA, CANARY, Rule, World, assert_is_needed, erase, erase_person, expire, form, places
+from tests.support.erasing import world as world
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, message, operate, remember
 
@@ -88,30 +87,28 @@ class Shared:
         return self
 
 
-async def test_erasing_a_person_takes_what_is_theirs_and_leaves_what_others_said(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    world = await Shared().stored(db)
+async def test_erasing_a_person_takes_what_is_theirs_and_leaves_what_others_said(world: World) -> None:
+    shared = await Shared().stored(world.db)
     elsewhere = memory("Ana paints.")
-    await remember(db, identity(agent="museum"), elsewhere)
-    gone = await erase_person(db)
-    assert {name for name, one in world.going.items() if one.id in gone} == {*world.going}
-    assert gone == {one.id for one in world.going.values()}
-    assert states(superuser, *(one.id for one in world.staying.values())) == ["active"] * len(world.staying)
-    theirs = [world.ana, world.to_ana, world.pending, *world.alone]
-    assert told(superuser, [*theirs, world.bo, world.to_bo, world.bos_alone]) == [
-        world.bo,
-        world.to_bo,
-        world.bos_alone,
+    await remember(world.db, identity(agent="museum"), elsewhere)
+    gone = await erase_person(world.db)
+    assert {name for name, one in shared.going.items() if one.id in gone} == {*shared.going}
+    assert gone == {one.id for one in shared.going.values()}
+    assert world.states(*(one.id for one in shared.staying.values())) == ["active"] * len(shared.staying)
+    theirs = [shared.ana, shared.to_ana, shared.pending, *shared.alone]
+    assert world.told([*theirs, shared.bo, shared.to_bo, shared.bos_alone]) == [
+        shared.bo,
+        shared.to_bo,
+        shared.bos_alone,
     ]
-    assert places(superuser) == set()
-    names = superuser.execute("select scope_key, name from mnemic.scopes where name is not null").fetchall()
+    assert world.places() == set()
+    names = world.superuser.execute("select scope_key, name from mnemic.scopes where name is not null").fetchall()
     assert names == [("group:crew", "quo")]
-    assert superuser.execute("select content from mnemic.memories where agent_id = 'museum'").fetchone() == (
+    assert world.superuser.execute("select content from mnemic.memories where agent_id = 'museum'").fetchone() == (
         "Ana paints.",
     )
-    assert problems(clean_db) == []
-    assert await erase_person(db) == set()
+    assert world.problems() == []
+    assert await erase_person(world.db) == set()
 
 
 @pytest.mark.thorough
@@ -133,101 +130,93 @@ async def test_each_look_up_of_what_is_a_persons_is_needed(fresh_db: Clone, name
         assert places(superuser) > set()
 
 
-async def test_a_pending_message_of_an_erased_person_is_nobodys_work(
-    db: Database, superuser: psycopg.Connection
-) -> None:
+async def test_a_pending_message_of_an_erased_person_is_nobodys_work(world: World) -> None:
     hers, his = message(f"I have a {CANARY}"), message("I sail.", user="bo")
-    async with db.scoped(BO, also=["user:ana"]) as scoped:
+    async with world.db.scoped(BO, also=["user:ana"]) as scoped:
         await scopes.enter_agent(scoped)
         await inbox.observe(scoped, "s1", [hers, his])
         await inbox.set_aside(scoped, [hers.id])
-    await erase_person(db)
-    async with db.scoped(BO) as scoped:
+    await erase_person(world.db)
+    async with world.db.scoped(BO) as scoped:
         box = await inbox.read_inbox(scoped, "s1", most=10)
     assert ([one.id for one in box.messages], box.pending, box.set_aside) == ([his.id], 1, 0)
-    async with db.scoped(ANA) as scoped:  # the host sends all of it again, and one new message
+    async with world.db.scoped(ANA) as scoped:  # the host sends all of it again, and one new message
         new = message("Good morning")
         observed = await inbox.observe(scoped, "s1", [hers, new])
         box = await inbox.read_inbox(scoped, "s1", most=10)
     assert (observed.accepted, [one.id for one in box.messages]) == (1, [his.id, new.id])
-    assert places(superuser) == set()
+    assert world.places() == set()
 
 
 @pytest.mark.parametrize("erased_before", [True, False])
-async def test_an_erased_message_still_tells_what_else_rests_on_it(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection, erased_before: bool
-) -> None:
+async def test_an_erased_message_still_tells_what_else_rests_on_it(world: World, erased_before: bool) -> None:
     hers, his = message(f"a {CANARY}"), message("b", user="bo")
     own, crews = memory("own", sources=[hers]), memory(f"told {CANARY}", key="group:crew", sources=[hers])
-    await form(db, CREW, [hers, his], own, crews, also=["user:bo"])
+    await form(world.db, CREW, [hers, his], own, crews, also=["user:bo"])
     if erased_before:
-        await erase(db, own.id)
-    await erase_person(db)
-    assert states(superuser, own.id, crews.id) == ["purged", "purged"]
-    assert places(superuser) == set()
-    assert problems(clean_db) == []
+        await erase(world.db, own.id)
+    await erase_person(world.db)
+    assert world.states(own.id, crews.id) == ["purged", "purged"]
+    assert world.places() == set()
+    assert world.problems() == []
 
 
 @pytest.mark.parametrize("erased_before", [True, False])
 async def test_a_consolidation_goes_whether_or_not_what_it_repeats_was_erased_before(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection, erased_before: bool
+    world: World, erased_before: bool
 ) -> None:
     hers, his = message(f"a {CANARY}"), message("b", user="bo")
     from_hers = memory("told everything plainly", kind="reflection", key="session:s1", sources=[hers])
     from_his = memory("from b", kind="reflection", key="session:s1", sources=[his])
     whole = memory(f"whole {CANARY}", kind="consolidation", key="session:s1")
-    await form(db, ANA, [hers, his], from_hers, from_his, also=["user:bo"])
+    await form(world.db, ANA, [hers, his], from_hers, from_his, also=["user:bo"])
     taken = [from_hers.id, from_his.id]
-    await operate(db, ANA, _storing(whole), lambda scoped: memories.absorb(scoped, whole.id, taken))
+    await operate(world.db, ANA, _storing(whole), lambda scoped: memories.absorb(scoped, whole.id, taken))
     if erased_before:
-        await erase(db, from_hers.id)
-    await erase_person(db)
-    assert states(superuser, from_hers.id, from_his.id, whole.id) == ["purged", "active", "purged"]
-    assert places(superuser) == set()
-    assert problems(clean_db) == []
+        await erase(world.db, from_hers.id)
+    await erase_person(world.db)
+    assert world.states(from_hers.id, from_his.id, whole.id) == ["purged", "active", "purged"]
+    assert world.places() == set()
+    assert world.problems() == []
 
 
 @pytest.mark.parametrize("purged_before", [True, False])
-async def test_a_fact_goes_whether_or_not_what_it_replaced_was_purged_before(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection, purged_before: bool
-) -> None:
+async def test_a_fact_goes_whether_or_not_what_it_replaced_was_purged_before(world: World, purged_before: bool) -> None:
     hers, his = message(f"a {CANARY}"), message("b", user="bo")
     old = memory(f"told {CANARY}", key="group:crew", sources=[hers])
     merged = memory(f"merged {CANARY}", key="group:crew", sources=[his])
     beside = memory("Berth 12 is free.", key="group:crew", sources=[his])
-    await form(db, CREW, [hers, his], old, also=["user:bo"])
+    await form(world.db, CREW, [hers, his], old, also=["user:bo"])
     closing = Supersession(old_id=old.id, old_version=1, new_id=merged.id)
-    await operate(db, CREW, _storing(merged), lambda scoped: memories.supersede(scoped, [(closing, MORNING)]))
-    await operate(db, CREW, _storing(beside))
+    await operate(world.db, CREW, _storing(merged), lambda scoped: memories.supersede(scoped, [(closing, MORNING)]))
+    await operate(world.db, CREW, _storing(beside))
     if purged_before:
-        expire(superuser, old.id)
-        with clean_db.as_role("mnemic_admin") as admin:
+        expire(world.superuser, old.id)
+        with world.clone.as_role("mnemic_admin") as admin:
             admin.execute(f"set mnemic.agent_id = '{AGENT}'")
             beyond = "'00000000-0000-0000-0000-000000000000'"
             admin.execute(f"select purge_expired('0', gen_random_uuid(), 'the administrator', {beyond}, 9)".encode())
-        assert states(superuser, old.id, merged.id) == ["purged", "active"]
-    await erase_person(db)
-    assert states(superuser, old.id, merged.id, beside.id) == ["purged", "purged", "active"]
-    assert places(superuser) == set()
-    assert problems(clean_db) == []
+        assert world.states(old.id, merged.id) == ["purged", "active"]
+    await erase_person(world.db)
+    assert world.states(old.id, merged.id, beside.id) == ["purged", "purged", "active"]
+    assert world.places() == set()
+    assert world.problems() == []
 
 
-async def test_what_somebody_remembered_for_themselves_in_a_session_of_the_persons_alone_stays(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
+async def test_what_somebody_remembered_for_themselves_in_a_session_of_the_persons_alone_stays(world: World) -> None:
     """A session that both may enter, and in which the other one said nothing."""
     hers = message(f"a {CANARY}", session="s9")
     formed = memory(f"own {CANARY}", kind="reflection", key="session:s9", sources=[hers])
-    await form(db, identity(session="s9"), [hers], formed)
+    await form(world.db, identity(session="s9"), [hers], formed)
     bos, anas = (
         replace(memory(f"{key} likes tea", key=key), source_session_id="s9") for key in ("user:bo", "user:ana")
     )
     for user, new in (("bo", bos), ("ana", anas)):
-        await operate(db, identity(user, session="s9"), _storing(new))
-    await erase_person(db)
-    assert states(superuser, formed.id, anas.id, bos.id) == ["purged", "purged", "active"]
-    assert places(superuser) == set()
-    assert problems(clean_db) == []
+        await operate(world.db, identity(user, session="s9"), _storing(new))
+    await erase_person(world.db)
+    assert world.states(formed.id, anas.id, bos.id) == ["purged", "purged", "active"]
+    assert world.places() == set()
+    assert world.problems() == []
 
 
 def _storing(new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:
@@ -239,8 +228,8 @@ _WITH_SOURCES = (
     " delete from memory_use"
 )
 _OWN = "and (m.scope_key not like 'user:%' or m.scope_key = 'user:' || p_user)\n"
-#: A rule about what is tied to a person: the test that shows it, the function, its text, what stands there without it.
-RULES: dict[str, tuple[Callable[[Database, Clone, psycopg.Connection], Awaitable[None]], str, str, str]] = {
+#: A rule about what is tied to a person.
+RULES: dict[str, Rule] = {
     "sources stay": (
         partial(test_an_erased_message_still_tells_what_else_rests_on_it, erased_before=True),
         "erase_contents", "delete from memory_use", _WITH_SOURCES,
@@ -263,9 +252,4 @@ RULES: dict[str, tuple[Callable[[Database, Clone, psycopg.Connection], Awaitable
 @pytest.mark.thorough
 @pytest.mark.parametrize("rule", RULES)
 async def test_each_rule_about_what_is_tied_to_a_person_is_needed(fresh_db: Clone, rule: str) -> None:
-    shown_by, function, text, wrong = RULES[rule]
-    with fresh_db.as_superuser() as superuser:
-        mutate(superuser, function, text, wrong)
-        async with fresh_db.database() as db:
-            with pytest.raises(AssertionError, match="purged"):
-                await shown_by(db, fresh_db, superuser)
+    await assert_is_needed(fresh_db, RULES[rule], match="purged")

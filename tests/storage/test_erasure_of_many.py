@@ -15,7 +15,8 @@ from mnemic.state.governance import RollbackOptions
 from mnemic.state.settings import Settings
 from mnemic.storage import erasure
 from mnemic.storage.database import Database
-from tests.support.erasing import ANA, CANARY, places, problems, states
+from tests.support.erasing import ANA, CANARY, World, places, problems
+from tests.support.erasing import world as world
 from tests.support.server import Clone
 from tests.support.worlds import identity, memory, remember
 
@@ -137,9 +138,8 @@ class KilledError(Exception):
 @pytest.mark.parametrize(
     "ids", [pytest.param(True, marks=pytest.mark.thorough), False], ids=["by their ids", "a person"]
 )
-async def test_an_erasure_that_was_broken_off_goes_on(
-    db: Database, clean_db: Clone, superuser: psycopg.Connection, ids: bool
-) -> None:
+async def test_an_erasure_that_was_broken_off_goes_on(world: World, ids: bool) -> None:
+    db, clean_db, superuser = world
     await grow(db, clean_db, 900)
     every = [one for (one,) in superuser.execute("select id from mnemic.memories where scope_key = 'user:ana'")]
 
@@ -153,13 +153,13 @@ async def test_an_erasure_that_was_broken_off_goes_on(
     assert begun
     assert begun[0] > 0
     assert begun[1] is None
-    assert places(superuser) > set()
+    assert world.places() > set()
     done = await erasure.erase(db, ANA, KEYS, every[:1] if ids else None)
     assert done.goes_on_from
     assert done.is_complete
-    assert {*states(superuser, *every)} == {"purged"}
-    assert places(superuser) == set()
-    assert problems(clean_db) == []
+    assert {*world.states(*every)} == {"purged"}
+    assert world.places() == set()
+    assert world.problems() == []
     counted = superuser.execute("select memories, messages from mnemic.erasures where ended_at is not null").fetchall()
     assert counted == [(900, 900)]
     assert (await erasure.erase(db, ANA, KEYS, None)).goes_on_from is None

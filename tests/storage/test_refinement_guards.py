@@ -1,7 +1,8 @@
 """Outside of a refinement SQL refuses what its tools do, to the service's own role and whatever it pretends."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,14 +18,13 @@ from mnemic.storage.database import Database
 from mnemic.storage.refinements import Claim
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.mutating import mutate
-from tests.support.refinements import begun, ended, new, take_up, taken_over, within
+from tests.support.refinements import Act, begun, ended, in_a_session, new, take_up, taken_over, within
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases, identity, memory, operate, remember
 
 ANA, MUSEUM = identity("ana"), identity("ana", agent="museum")
 KEY, SHARED = "user:ana", "agent:harbor"
 KINDS: tuple[Kind, ...] = ("fact", "reflection", "consolidation", "episode", "journal", "insight", "procedure")
-Act = Callable[[ScopedTransaction], Awaitable[object]]
 REFUSED = "in a running refinement alone"
 
 
@@ -228,25 +228,6 @@ async def test_a_merge_of_what_somebody_changed_meanwhile_is_to_be_done_again(db
 Pretence = Callable[[Act], Act]
 
 
-def _in_a_session(key: str, before: Callable[[ScopedTransaction, Claim], Awaitable[object]] | None = None) -> Pretence:
-    """The act in a transaction that has begun a session on this key, and has done that with it."""
-
-    def pretending_so(act: Act) -> Act:
-        async def acts(scoped: ScopedTransaction) -> None:
-            session = new(key)
-            await take_up(scoped, session)
-            await refinements.begin(scoped, session, [], target=1)
-            await refinements.begin_act(scoped, session, "update")
-            if before:
-                await before(scoped, session)
-            await act(scoped)
-            await refinements.finish(scoped, session, "completed", [], {}, None)
-
-        return acts
-
-    return pretending_so
-
-
 async def _expire(scoped: ScopedTransaction, _: Claim) -> None:
     await executing("update leases set until = clock_timestamp()")(scoped)
 
@@ -259,12 +240,12 @@ async def _end(scoped: ScopedTransaction, session: Claim) -> None:
 
 CONTROLS: dict[str, tuple[Pretence, tuple[str, str, str]]] = {
     "no session": (lambda act: act, ("guard_memory", "not in_refinement(new.agent_id, new.scope_key)", "false")),
-    "an ended session": (_in_a_session(KEY, _end), ("in_refinement", "and r.ended is null", "")),
+    "an ended session": (partial(in_a_session, KEY, before=_end), ("in_refinement", "and r.ended is null", "")),
     "an expired lease": (
-        _in_a_session(KEY, _expire),
+        partial(in_a_session, KEY, before=_expire),
         ("in_refinement", "and l.until > clock_timestamp()", ""),
     ),
-    "another scope key's session": (_in_a_session(SHARED), ("in_refinement", "and r.scope_key = p_key", "")),
+    "another scope key's session": (partial(in_a_session, SHARED), ("in_refinement", "and r.scope_key = p_key", "")),
 }
 
 

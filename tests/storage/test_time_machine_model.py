@@ -1,16 +1,27 @@
-"""All operations on memories, the Time Machine among them, in any order: what a model in plain Python says, happens."""
+"""All operations on memories, the Time Machine among them, in any order: what a model in plain Python says, happens.
+
+The controls: statements of the Time Machine made wrong on purpose are each found out.
+"""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import psycopg
 import pytest
 from hypothesis import Phase, settings
 
 from mnemic.operations.governance import rollback
+from mnemic.storage import history, refinements
 from tests.support.machine import run_machines
+from tests.support.mutating import mutate
 from tests.support.server import Clone
+
+pytestmark = pytest.mark.thorough
 
 #: What the rollbacks of few machines have to have met, and those of many, or the comparison would say little.
 OFTEN = {
-    *(f"undo: done with {part}" for part in ("changes", "later", "links")),
+    *(f"undo: done with {part}" for part in ("changes", "links")),
     *(f"undo: refused with {part}" for part in ("later", "twins")),
     *(f"restore: done with {part}" for part in ("changes", "links")),
     "undo: unknown",
@@ -21,6 +32,7 @@ SELDOM = {
     *(
         f"undo: {part}"
         for part in (
+            "done with later",
             "done with erased",
             "done with links that come back",
             "refused with protected",
@@ -32,12 +44,11 @@ SELDOM = {
 }
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("machines", "steps", "expected"),
     [
         (2, 25, set()),
-        pytest.param(40, 50, OFTEN, marks=pytest.mark.thorough),
+        (40, 50, OFTEN),
         pytest.param(300, 30, OFTEN | SELDOM, marks=pytest.mark.slow),
     ],
 )
@@ -53,7 +64,6 @@ def test_the_time_machine_does_what_its_model_says(
     assert met.keys() >= expected
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("step", [1, 2])
 def test_rollbacks_in_steps_do_what_the_model_says_of_them_as_one(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, step: int
@@ -65,3 +75,131 @@ def test_rollbacks_in_steps_do_what_the_model_says_of_them_as_one(
         settings(max_examples=20, stateful_step_count=50, derandomize=True, phases=[Phase.generate]),
     )
     assert met.keys() >= {f"{name}: done with {part}" for name in ("undo", "restore") for part in ("changes", "links")}
+
+
+#: At most so many machines; each mutant is gone after a few of them.
+MOST = settings(
+    max_examples=100, stateful_step_count=50, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False
+)
+#: What is wrong: the function, its text, what stands there instead, and the promise that the machine finds broken.
+MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
+    "later changes are no conflict": (
+        "operations_after",
+        "exit when cardinality(later) = 0;",
+        "exit;",
+        r"dry run of undo: .*later=\(\)",
+    ),
+    "what was stored later survives a restore": (
+        "plan_rollback",
+        "left join lateral",
+        "join lateral",
+        r"dry run of \w+: ",
+    ),
+    "a past state lacks its last change": ("as_of_blind", "h.seq <= p_seq", "h.seq < p_seq", "past states: "),
+    "a moment lies before what happened in it": ("seq_at", "h.ts <= p_ts", "h.ts < p_ts", "moment: "),
+    "a living twin is no conflict": (
+        "plan_rollback",
+        "where f.takes is not null",
+        "where false",
+        r"dry run of \w+: ",
+    ),
+    "a rollback does not say what was erased": (
+        "plan_rollback",
+        "where t.is_erased or (m.state = 'purged' and t.was is not null)",
+        "where false",
+        r"dry run of \w+: .*erased=\(\)",
+    ),
+    "what was said stays searched": (
+        "roll_back",
+        "set living = s.is_shown",
+        "set living = true",
+        "searched messages: ",
+    ),
+    "relations do not come back": ("roll_back", "l.before is not null", "false", "what changed: "),
+    "what comes back is searched by other words": (
+        "keep_entries",
+        "new.content <> old.content and new.state <> 'purged'",
+        "false",
+        "searched memories: ",
+    ),
+    "another operation passes for a refinement's": (
+        "open_operation",
+        "refinement_id = null",
+        "refinement_id = h.refinement_id",
+        "the refinement of what changed: ",
+    ),
+    "a refinement begins and ends untold": (
+        "record_session",
+        "insert into history select * from unnest(array[h]);",
+        "",
+        r"audit: .*head",
+    ),
+    "a merge looks like deletions": ("record_history", "h.reason = 'merge'", "false", "what happened: "),
+    "what was removed as a duplicate looks deleted": (
+        "record_history",
+        "h.reason = 'dedup'",
+        "false",
+        "what happened: ",
+    ),
+    "who read what was erased goes on": (
+        "lapse_session",
+        "and work = 'refinement'",
+        "and false",
+        "a session of what was erased is free",
+    ),
+}
+#: The same of the statements of refinements: what is wrong with them, by their names.
+STATEMENTS: Mapping[str, tuple[str, str, str, str]] = {
+    "a merge rests on nothing": (
+        "insert_merged",
+        "from stored n cross join rests_on(%(agent_id)s, %(ids)s) as s",
+        "from stored n cross join rests_on(%(agent_id)s, %(ids)s) as s where false",
+        "sources: ",
+    ),
+    "a merge is not tied to what it was made of": (
+        "insert_merged",
+        "m.scope_key from stored n cross join merged m",
+        "m.scope_key from stored n cross join merged m where false",
+        "what changed: ",
+    ),
+    "what is kept of duplicates does not lead to the others": (
+        "duplicates",
+        "scope_key, scope_key from gone",
+        "scope_key, scope_key from gone where false",
+        "what changed: ",
+    ),
+    "new words have no vector": ("set_vector", "model = ''", "false", "searched memories: "),
+    "a refinement's figures leave merges out": ("done", "'MERGE', ", "", "what the refinement did: "),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_statement_is_found_out(fresh_db: Clone, name: str) -> None:
+    function, text, wrong, broken = MUTANTS[name]
+    with fresh_db.as_superuser() as superuser:
+        mutate(superuser, function, text, wrong)
+        with pytest.raises(AssertionError, match=re.compile(f"^{broken}", re.DOTALL)):
+            run_machines(fresh_db, superuser, MOST)
+
+
+def test_a_look_at_the_past_that_stops_too_early_is_found_out(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = history._SQL["as_of"]
+    wrong = right.replace("h.seq <= %(seq)s", "h.seq < %(seq)s")
+    assert wrong != right
+    monkeypatch.setattr(history, "_SQL", MappingProxyType({**history._SQL, "as_of": wrong}))
+    with fresh_db.as_superuser() as superuser, pytest.raises(AssertionError, match=r"^past contents: "):
+        run_machines(fresh_db, superuser, MOST)
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_wrong_statement_of_refinements_is_found_out(
+    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    statement, text, wrong, broken = STATEMENTS[name]
+    right = refinements._SQL[statement]
+    assert text in right
+    changed = {**refinements._SQL, statement: right.replace(text, wrong)}
+    monkeypatch.setattr(refinements, "_SQL", MappingProxyType(changed))
+    expected = re.compile(f"^{broken}", re.DOTALL)
+    with fresh_db.as_superuser() as superuser, pytest.raises(AssertionError, match=expected):
+        run_machines(fresh_db, superuser, MOST)

@@ -1,15 +1,18 @@
 """Formations stored the short way, erasures of them, and what is left afterwards, seen from behind the policies."""
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Message, NewMemory
 from mnemic.storage import erasure, inbox, memories, scopes
 from mnemic.storage.database import Database
+from tests.support.mutating import mutate
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, direction, identity
 
@@ -77,20 +80,53 @@ def places(superuser: psycopg.Connection, text: str = CANARY) -> set[str]:
     return {name for name, row in found.items() if row != (0,)}
 
 
-def states(superuser: psycopg.Connection, *ids: uuid.UUID) -> list[str]:
-    rows = superuser.execute("select id, state from mnemic.memories where agent_id = %s", (AGENT,)).fetchall()
-    known: dict[uuid.UUID, str] = dict(rows)
-    return [known[memory_id] for memory_id in ids]
-
-
-def told(superuser: psycopg.Connection, messages: Iterable[Message]) -> list[Message]:
-    """Those of the messages that still say something."""
-    rows = superuser.execute("select id from mnemic.messages where content is not null and author <> ''").fetchall()
-    return [item for item in messages if (item.id,) in rows]
-
-
 def problems(clone: Clone) -> list[tuple[object, ...]]:
     """What the audit finds wrong."""
     with clone.as_role("mnemic_admin") as admin:
         admin.execute(f"set mnemic.agent_id = '{AGENT}'")
         return admin.execute("select * from audit_problems()").fetchall()
+
+
+class World(NamedTuple):
+    """A database as the service uses it, and as it is seen from behind the policies."""
+
+    db: Database
+    clone: Clone
+    superuser: psycopg.Connection
+
+    def states(self, *ids: uuid.UUID) -> list[str]:
+        rows = self.superuser.execute("select id, state from mnemic.memories where agent_id = %s", (AGENT,)).fetchall()
+        known: dict[uuid.UUID, str] = dict(rows)
+        return [known[memory_id] for memory_id in ids]
+
+    def told(self, messages: Iterable[Message]) -> list[Message]:
+        """Those of the messages that still say something."""
+        query = "select id from mnemic.messages where content is not null and author <> ''"
+        rows = self.superuser.execute(query).fetchall()
+        return [item for item in messages if (item.id,) in rows]
+
+    def places(self) -> set[str]:
+        return places(self.superuser)
+
+    def problems(self) -> list[tuple[object, ...]]:
+        return problems(self.clone)
+
+
+@pytest.fixture
+def world(db: Database, clean_db: Clone, superuser: psycopg.Connection) -> World:
+    """The worker's database without a row."""
+    return World(db, clean_db, superuser)
+
+
+#: The test that shows a rule, the function that keeps it, its text, what stands there without it.
+Rule = tuple[Callable[[World], Awaitable[None]], str, str, str]
+
+
+async def assert_is_needed(clone: Clone, rule: Rule, *errors: type[Exception], match: str | None = None) -> None:
+    """The control: without its rule a test fails, with an assertion or one of these errors."""
+    shown_by, function, text, wrong = rule
+    with clone.as_superuser() as superuser:
+        mutate(superuser, function, text, wrong)
+        async with clone.database() as db:
+            with pytest.raises((AssertionError, *errors), match=match):
+                await shown_by(World(db, clone, superuser))

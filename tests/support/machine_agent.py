@@ -4,23 +4,21 @@ from asyncio import Runner
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, LiteralString, NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
 from psycopg.rows import dict_row
 
-from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
-from mnemic.state.governance import PastMemory, Rollback, RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Memory, Message, NewMemory, Relation
-from mnemic.storage import erasure, history, memories
+from mnemic.storage import erasure, memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support.machine_past import CLOSED, FREED, Done, Link, Past, Row, Subject, are_twins, taken_in
+from tests.support.machine_past import CLOSED, Done, Link, Past, Row, Subject, are_twins
 from tests.support.worlds import MORNING, memory
 
 Item = TypeVar("Item")
@@ -51,18 +49,6 @@ class Entry(NamedTuple):
     is_living: bool
     says: bool
     has_vector: bool
-
-
-@dataclass(frozen=True)
-class Told:
-    """A row of the real history."""
-
-    op_id: UUID
-    event: str
-    subject: Subject
-    ts: datetime
-    undo_of: UUID | None
-    refinement: UUID | None
 
 
 @dataclass(frozen=True)
@@ -102,46 +88,13 @@ class Real:
 
         return self.runner.run(run())
 
-    def protect(self, memory_id: UUID, protected: bool) -> None:
-        async def act(scoped: ScopedTransaction) -> None:
-            await scoped.execute(
-                "select set_protection(%(agent_id)s, %(id)s, %(protected)s, 'keeper')",
-                {"id": memory_id, "protected": protected},
-            )
-
-        self.administer(act)
-
     def actor(self, administers: bool) -> Actor:
         if administers:
             return Actor.administrator(self.administration, self.agent, "keeper")
         return Actor.person(self.service, self.who())
 
-    def undo(self, ops: Sequence[UUID], options: RollbackOptions, *, administers: bool) -> Rollback:
-        return self.runner.run(rollback.undo(self.actor(administers), ops, options))
-
-    def restore(self, key: str, seq: int, options: RollbackOptions, *, administers: bool) -> Rollback:
-        return self.runner.run(rollback.restore(self.actor(administers), key, seq, options))
-
     def erase(self, ids: Sequence[UUID]) -> list[UUID]:
         return [*self.runner.run(erasure.erase(self.service, self.who(), ["user:ana"], ids)).erased]
-
-    def as_of(self, key: str, seq: int, with_closed: bool) -> list[Memory]:
-        return self.serve(lambda scoped: history.as_of(scoped, key, seq, with_closed=with_closed))
-
-    def as_of_blind(self, key: str, seq: int) -> list[PastMemory]:
-        return self.administer(lambda scoped: history.as_of_blind(scoped, key, seq))
-
-    def seq_at(self, key: str, moment: datetime) -> tuple[int, int]:
-        """As the person and as the administrator are told it."""
-
-        async def act(scoped: ScopedTransaction) -> int:
-            return await history.seq_of(scoped, key, moment)
-
-        return self.serve(act), self.administer(act)
-
-    def problems(self) -> list[tuple[Any, ...]]:
-        """What is wrong with the history, as the administrators see it."""
-        return self.administer(lambda scoped: scoped.tuples("select * from audit_problems()", {}))
 
     # -- looks behind the policies
 
@@ -149,14 +102,11 @@ class Real:
         with self.superuser.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(statement, {"agent": self.agent, **values}).fetchall()
 
-    def told(self, after: int) -> list[Told]:
-        """The rows of history after a seq."""
+    def told(self, after: int) -> list[dict[str, Any]]:
+        """The rows of history after a seq, each with its subject."""
         rows = self._look(_HISTORY, after=after)
         assert [row["seq"] for row in rows] == list(range(after + 1, after + 1 + len(rows))), "history has gaps"
-        return [
-            Told(row["op_id"], row["event"], _subject(row), row["ts"], row["undo_of"], row["refinement_id"])
-            for row in rows
-        ]
+        return [{**row, "subject": _subject(row)} for row in rows]
 
     def memories(self) -> tuple[dict[UUID, Row], dict[UUID, int]]:
         """Rows without what is automatic, and versions."""
@@ -221,12 +171,12 @@ def draft(
     kind: Kind,
     key: str,
     content: str,
-    said: Sequence[Message] = (),
+    sent: Sequence[Message] = (),
     relations: tuple[Relation, ...] = (),
 ) -> NewMemory:
     """A new memory with an id that is known beforehand."""
     return replace(
-        memory(content, kind=kind, key=key, sources=said, valid_from=MORNING - timedelta(hours=memory_id.int % 5)),
+        memory(content, kind=kind, key=key, sources=sent, valid_from=MORNING - timedelta(hours=memory_id.int % 5)),
         id=memory_id,
         relations=relations,
         importance=1 + memory_id.int % 4,
@@ -284,27 +234,16 @@ class Pair:
         """Those without a living twin, which may be another new one."""
         living = self.rows(lambda row: row["state"] == "active")
         stored = []
-        for one in new:
-            row = added(one, self.real.who())
+        for item in new:
+            row = added(item, self.real.who())
             if not any(are_twins(row, other) for other in living):
                 living.append(row)
-                stored.append(one)
+                stored.append(item)
         return stored
 
     def twins_of(self, row: Row) -> bool:
         """Whether a living memory stands where this one would."""
         return any(are_twins(row, other) for other in self.rows(lambda other: bool(other["state"] == "active")))
-
-    def freed(self, erased: Mapping[Subject, Row]) -> dict[Subject, Row]:
-        """What erased memories had taken in stands for itself again, but for what a living memory says."""
-        living = self.rows(lambda row: row["state"] == "active" and row["id"] not in erased)
-        freed: dict[Subject, Row] = {}
-        waiting = taken_in(self.past, erased)
-        for row in sorted(self.rows(lambda row: row["id"] in waiting), key=lambda row: str(row["id"])):
-            if not any(are_twins(row, other) for other in living):
-                freed[row["id"]] = {**row, **FREED}
-                living.append(freed[row["id"]])
-        return freed
 
     def operate(
         self,
@@ -326,13 +265,11 @@ class Pair:
                 await act(scoped)
 
         self.real.serve(operation, session)
-        self.done(reason, "agent", session, after, gone=gone)
+        self.done(reason, after, gone=gone)
 
     def done(
         self,
         reason: str,
-        actor_kind: str,
-        session: str | None,
         after: After,
         *,
         gone: Sequence[UUID] = (),
@@ -347,15 +284,15 @@ class Pair:
             events: how often what happens, where that is not told by what changed.
         """
         told = self.real.told(len(self.past.changes))
-        same("what changed", {row.subject for row in told}, set(after))
-        same("the refinement of what changed", {row.refinement for row in told}, {refinement} if told else set())
+        same("what changed", {row["subject"] for row in told}, set(after))
+        same("the refinement of what changed", {row["refinement_id"] for row in told}, {refinement} if told else set())
         if events is not None:
-            same("what happened", Counter(row.event for row in told), Counter(events))
-        op_ids = {row.op_id for row in told}
+            same("what happened", Counter(row["event"] for row in told), Counter(events))
+        op_ids = {row["op_id"] for row in told}
         assert len(op_ids) <= 1, "one operation"
         for op_id in op_ids:
-            done = Done(op_id, reason, actor_kind, session, refinement)
-            self.past.write(done, self._timed(after), [(row.subject, row.ts) for row in told])
+            done = Done(op_id, reason, refinement)
+            self.past.write(done, self._timed(after), [(row["subject"], row["ts"]) for row in told])
         self.past.hide(gone)
         self.past.show(back)
         self.compare()
@@ -377,10 +314,10 @@ class Pair:
         same("relations", self.real.links(), self.past.links())
         indexed = {memory_id: row for memory_id, row in model.items() if _has_entry(row)}
         of_memories, of_messages = self.real.entries({memory_id: row["content"] for memory_id, row in indexed.items()})
-        searched = {one: Entry(_is_searched(row), True, one in self.past.vectors) for one, row in indexed.items()}
+        searched = {item: Entry(_is_searched(row), True, item in self.past.vectors) for item, row in indexed.items()}
         same("searched memories", of_memories, searched)
         same("searched messages", of_messages, self.past.searched)
-        pairs = {(memory_id, said) for memory_id, messages in self.past.sources.items() for said in messages}
+        pairs = {(memory_id, sent) for memory_id, messages in self.past.sources.items() for sent in messages}
         same("sources", self.real.sources(), pairs)
 
 

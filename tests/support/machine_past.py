@@ -1,10 +1,10 @@
-"""What happened to an agent's memories, in plain Python, and what an erasure of them has to take.
+"""What happened to an agent's memories, in plain Python.
 
 The model of the Time Machine's tests: a list of changes, from which every past state is read off. It knows nothing of
 the database's statements.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -53,8 +53,6 @@ class Done:
 
     op_id: UUID
     reason: str
-    actor_kind: str
-    session_id: str | None
     #: The refinement it is part of.
     refinement: UUID | None = None
 
@@ -135,16 +133,16 @@ class Past:
         ways = [ends(link) for link in self.links() if link[2] in ("merged_from", "same_as")]
         found, waiting = set[UUID](), [*memory_ids]
         while waiting:
-            one = waiting.pop()
-            if one not in found:
-                found.add(one)
-                waiting += [end for start, end in ways if start == one]
+            item = waiting.pop()
+            if item not in found:
+                found.add(item)
+                waiting += [end for start, end in ways if start == item]
         return found
 
     def rests(self, message_id: UUID) -> Iterator[Row]:
         """The memories that rest on a message."""
         now = self.memories()
-        return (now[one] for one in self.whole(one for one, said in self.sources.items() if message_id in said))
+        return (now[item] for item in self.whole(item for item, sent in self.sources.items() if message_id in sent))
 
     def hide(self, memory_ids: Iterable[UUID]) -> None:
         """What was said goes out of search where no kept memory rests on it."""
@@ -167,104 +165,18 @@ class Past:
         return [message_id for memory_id in memory_ids for message_id in self.sources.get(memory_id, ())]
 
 
-def are_twins(one: Row, other: Row) -> bool:
+def are_twins(item: Row, other: Row) -> bool:
     """Whether two memories cannot live side by side."""
-    if one["id"] == other["id"] or (one["scope_key"], one["kind"]) != (other["scope_key"], other["kind"]):
+    if item["id"] == other["id"] or (item["scope_key"], item["kind"]) != (other["scope_key"], other["kind"]):
         return False
-    said = (one["content"], one["subject_user_id"]) == (other["content"], other["subject_user_id"])
-    return said or one["kind"] == "consolidation"
+    is_same = (item["content"], item["subject_user_id"]) == (other["content"], other["subject_user_id"])
+    return is_same or item["kind"] == "consolidation"
 
 
-def lineage(past: Past, memory_ids: Iterable[UUID]) -> set[UUID]:
-    """With these where their words live on: what they came from and what any of that went into, if it shares a word."""
-    found = set()
-    for origin in memory_ids:
-        said = _ever(past, origin)
-        for kin in _closure(past, _closure(past, [origin], _came_from), _repeating):
-            words = _ever(past, kin)
-            if kin == origin or said & words or min(len(said), len(words)) < 2:
-                found.add(kin)
-    return found
-
-
-def drawn_alike(past: Past, memory_ids: Collection[UUID]) -> set[UUID]:
-    """What rests on the same messages and holds all words of one of these."""
-    rows = past.memories()
-    said = {message for one in memory_ids for message in past.sources[one]}
-    told = [words for one in memory_ids if len(words := _words(rows[one])) > 1]
-    return {
-        one
-        for one, row in rows.items()
-        if said.intersection(past.sources[one]) and any(_words(row) | {"ana"} >= words for words in told)
-    }
-
-
-def _closure(past: Past, origins: Iterable[UUID], step: Callable[[Past, UUID], Iterator[UUID]]) -> set[UUID]:
-    found: set[UUID] = set()
-    waiting = [*origins]
-    while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found.add(one)
-            waiting += step(past, one)
-            waiting += [end for link in past.links() if link[2] == "same_as" and one in link[:2] for end in link[:2]]
-    return found
-
-
-def _came_from(past: Past, memory_id: UUID) -> Iterator[UUID]:
-    yield from (one for one, row in past.memories().items() if row["superseded_by"] == memory_id)
-    yield from (link[1] for link in past.links() if link[0] == memory_id and link[2] == "merged_from")
-    born = {change.op_id for change in past.changes if change.subject == memory_id and change.before is None}
-    for change in past.changes:
-        if change.op_id not in born or not isinstance(change.subject, UUID):
-            continue
-        is_merged = past.operations[change.op_id].reason == "merge" and _moves(change, "soft_deleted")
-        is_replaced = _moves(change, "superseded") and not _is_gone(past, change)
-        if is_merged or (is_replaced and change.after and change.after["superseded_by"] == memory_id):
-            yield change.subject
-
-
-def _ever(past: Past, memory_id: UUID) -> set[str]:
-    """All words that it ever had, but for the name of whom it is about."""
-    if past.memories()[memory_id]["state"] == "purged":
-        return set()
-    rows = (row for change in past.changes if change.subject == memory_id for row in (change.before, change.after))
-    return set().union(*(_words(row) for row in rows)) - {"ana"}
-
-
-def taken_in(past: Past, erased: Collection[object]) -> set[UUID]:
-    """What these stood for: reflections of consolidations, and what was merged into one that nobody had forgotten."""
-    return {
-        memory_id
-        for memory_id, row in past.memories().items()
-        if memory_id not in erased
-        and (row["consolidated_into"] in erased or (row["state"] == "soft_deleted" and _is_merged(past, row, erased)))
-    }
-
-
-def _is_merged(past: Past, row: Row, erased: Collection[object]) -> bool:
-    """Whether it was merged into one of these, or removed for its sake, and no more is known of what that became."""
-    into = [link[0] for link in past.links() if link[1] == row["id"] and link[2] in ("merged_from", "same_as")]
-    return any(_is_under(past, one, erased) and not stands(past, one, erased) for one in into)
-
-
-def _is_under(past: Past, memory_id: UUID, erased: Collection[object]) -> bool:
-    """Whether it is one of these, or was erased before and had gone into one of them."""
-    if memory_id in erased:
-        return True
-    if past.memories()[memory_id]["state"] != "purged":
-        return False
-    links = [link for link in past.links() if link[1] == memory_id and link[2] in ("merged_from", "same_as")]
-    return any(_is_under(past, link[0], erased) for link in links)
-
-
-def stands(past: Past, memory_id: UUID, erased: Collection[object] = ()) -> bool:
+def stands(past: Past, memory_id: UUID) -> bool:
     """Whether a memory, or one that it went into, is in use, or was forgotten."""
     now = past.memories()
-    return any(
-        (now[one]["state"] == "active" and one not in erased) or _is_forgotten(past, one)
-        for one in past.whole([memory_id])
-    )
+    return any(now[item]["state"] == "active" or _is_forgotten(past, item) for item in past.whole([memory_id]))
 
 
 def _is_forgotten(past: Past, memory_id: UUID) -> bool:
@@ -273,75 +185,5 @@ def _is_forgotten(past: Past, memory_id: UUID) -> bool:
     return is_closed and past.operations[closings[-1].op_id].reason not in ("merge", "dedup")
 
 
-def _repeating(past: Past, memory_id: UUID) -> Iterator[UUID]:
-    """What replaced it, took it in or was merged from it, and the journals of refinements that may have seen it."""
-    erasures = (at for at, change in enumerate(past.changes) if change.subject == memory_id and _is_erasure(change))
-    erased_at = max(erasures, default=-1)
-    for at, change in enumerate(past.changes):
-        if change.subject != memory_id or change.after is None:
-            continue
-        beside = [other for other in past.changes if other.op_id == change.op_id and isinstance(other.subject, UUID)]
-        if past.operations[change.op_id].reason == "merge" and change.after["state"] == "soft_deleted":
-            yield from (_id(other) for other in beside if other.before is None)
-        if change.before is None:
-            yield from _journals(past, change, at)
-        yield from _taken_over(past, change)
-        if at >= erased_at:
-            yield from (change.after[name] for name in ("superseded_by", "consolidated_into") if change.after[name])
-        elif _moves(change, "absorbed"):  # its contents are gone, and the operation alone tells of it
-            yield from (_id(other) for other in beside if _is_like(other, change, "consolidation"))
-        elif _moves(change, "superseded"):
-            yield from (_id(other) for other in beside if _is_like(other, change, "fact") and other.before is None)
-
-
-def _taken_over(past: Past, change: Change) -> Iterator[UUID]:
-    """What the same refinement wrote with words that it took away here, and that were not in what it replaced."""
-    done = past.operations[change.op_id]
-    if done.refinement is None or done.reason not in ("delete", "merge", "update") or _is_gone(past, change):
-        return
-    lost = _words(change.before) - (_words(change.after) if done.reason == "update" else set())
-    for other in past.changes:
-        beside = past.operations[other.op_id]
-        is_memory = isinstance(other.subject, UUID) and other.subject != change.subject
-        if not is_memory or beside.refinement != done.refinement or _is_gone(past, other):
-            continue
-        if other.before is None or beside.reason == "update":
-            replaced = (one for one in past.changes if one.op_id == other.op_id and not _is_gone(past, one))
-            if lost & (_words(other.after) - set().union(*(_words(one.before) for one in replaced))):
-                yield _id(other)
-
-
-def _is_gone(past: Past, change: Change) -> bool:
-    """Whether its contents were erased since."""
-    return isinstance(change.subject, UUID) and past.memories()[change.subject]["state"] == "purged"
-
-
-def _words(row: Row | None) -> set[str]:
-    """Without those that the text search drops; a relation has none."""
-    said = row.get("content", "") if row else ""
-    return set(said.lower().rstrip(".").split()) - {"and", "is", "in", "to", "a", "of"}
-
-
-def _journals(past: Past, born: Change, at: int) -> Iterator[UUID]:
-    for other in past.changes[at:]:
-        is_new = other.before is None and other.after and other.after.get("kind") == "journal"
-        if is_new and other.scope_key == born.scope_key:
-            yield _id(other)
-
-
 def _moves(change: Change, state: str) -> bool:
     return bool(change.before and change.after and change.before["state"] != state == change.after["state"])
-
-
-def _is_erasure(change: Change) -> bool:
-    return _moves(change, "purged")
-
-
-def _is_like(other: Change, change: Change, kind: str) -> bool:
-    row = other.after or other.before
-    return bool(row and row["kind"] == kind and other.scope_key == change.scope_key)
-
-
-def _id(change: Change) -> UUID:
-    assert isinstance(change.subject, UUID)
-    return change.subject

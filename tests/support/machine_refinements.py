@@ -67,7 +67,7 @@ class RefinementSteps:
         self._running[key] = _Running(session)
         self.ids.append(session.id)
         after: dict[Subject, Row | None] = {str(session.id): {"scope_key": key, "ended": False}}
-        self._both.done("refinement", "agent", "s1", after, refinement=session.id, events={"SESSION": 1})
+        self._both.done("refinement", after, refinement=session.id, events={"SESSION": 1})
 
     def finish(self, key: str) -> None:
         """Ends it, with figures and a journal."""
@@ -91,7 +91,7 @@ class RefinementSteps:
             str(session.id): {"scope_key": key, "ended": True},
         }
         events = {"SESSION": 1, "ADD": 1}
-        self._both.done("refinement", "agent", None, after, refinement=session.id, events=events)
+        self._both.done("refinement", after, refinement=session.id, events=events)
 
     def lapse(self, erased: Mapping[Subject, Row]) -> None:
         """Whoever may have read what is erased holds its session no more; somebody takes it up."""
@@ -138,7 +138,7 @@ class RefinementSteps:
         self._serve(key, "merge", act)
         (new_id,) = made
         past = self._both.past
-        past.sources[new_id] = sorted({said for part in past.parts(closed) for said in past.sources[part]})
+        past.sources[new_id] = sorted({sent for part in past.parts(closed) for sent in past.sources[part]})
         after: dict[Subject, Row | None] = {**closed, new_id: self._merged(new_id, merged, content)}
         after |= {
             (new_id, row["id"], "merged_from"): linked(self._both.real.agent, new_id, key, row, "merged_from", 1)
@@ -209,8 +209,8 @@ class RefinementSteps:
         alike: dict[tuple[object, ...], list[Row]] = {}
         for row in self._both.rows(lambda row: row["scope_key"] == key and row["state"] == "active"):
             if row["kind"] in MERGEABLE:
-                said = " ".join(row["content"].split())
-                alike.setdefault((row["subject_user_id"], row["category"], row["private"], said), []).append(row)
+                sent = " ".join(row["content"].split())
+                alike.setdefault((row["subject_user_id"], row["category"], row["private"], sent), []).append(row)
         gone: dict[Subject, Row | None] = {}
         links: dict[Subject, Row | None] = {}
         for rows in alike.values():
@@ -239,7 +239,7 @@ class RefinementSteps:
 
         self._serve(key, "protect", act)
         after: dict[Subject, Row | None] = {} if row["private"] else {row["id"]: {**row, "private": True}}
-        self._both.done("privacy", "agent", "s1", after)
+        self._both.done("privacy", after)
 
     # -- what all of them do
 
@@ -282,7 +282,7 @@ class RefinementSteps:
     ) -> None:
         running = self._running[key]
         told = {**events, **(beside or {})}
-        self._both.done(reason, "agent", None, after, gone=gone, refinement=running.session.id, events=told)
+        self._both.done(reason, after, gone=gone, refinement=running.session.id, events=told)
         running.done.update(events)
         self._met.update(events)
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
+from mnemic.operations.governance import rollback
 from mnemic.state.errors import (
     ContentErasedError,
     InvalidInputError,
@@ -15,6 +16,7 @@ from mnemic.state.errors import (
     UnknownOperationError,
 )
 from mnemic.state.governance import LaterOperation, Rollback, RollbackOptions, StateChange
+from mnemic.storage import history
 from tests.support.machine_agent import Pair, same
 from tests.support.machine_past import CLOSED, FREED, KEPT, Past, Row, Subject, World, are_twins, stands
 
@@ -128,8 +130,8 @@ def _is_orphaned(past: Past, memory_id: UUID, was: Row) -> bool:
         if change.op_id in closings and isinstance(change.subject, tuple) and change.after
         if change.subject[1:] in ((memory_id, "merged_from"), (memory_id, "same_as"))
     }
-    erased = (one for one in into if past.memories()[one]["state"] == "purged")
-    return was["state"] == "soft_deleted" and not all(stands(past, one) for one in erased)
+    erased = (each for each in into if past.memories()[each]["state"] == "purged")
+    return was["state"] == "soft_deleted" and not all(stands(past, each) for each in erased)
 
 
 def _in_the_way(now: World, changed: Mapping[UUID, Row]) -> set[UUID]:
@@ -185,11 +187,11 @@ class RollbackSteps:
 
         def real(apply: bool) -> Rollback:
             options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=not apply)
-            return self._real.undo(ops, options, administers=not person)
+            return self._real.runner.run(rollback.undo(self._real.actor(not person), ops, options))
 
-        undone = self._roll_back("undo", expected, real, person=person, met_as=met_as)
+        undone = self._roll_back("undo", expected, real, met_as)
         if undone and len(ops) == 1:
-            (undo_of,) = {told.undo_of for told in self._real.told(0) if told.op_id == undone}
+            (undo_of,) = {row["undo_of"] for row in self._real.told(0) if row["op_id"] == undone}
             same("what was undone", undo_of, ops[0])
 
     def restore(self, key: str, seq: int, *, administers: bool, skip_erased: bool) -> None:
@@ -198,9 +200,9 @@ class RollbackSteps:
 
         def real(apply: bool) -> Rollback:
             options = RollbackOptions(skip_erased=skip_erased, dry_run=not apply)
-            return self._real.restore(key, seq, options, administers=administers)
+            return self._real.runner.run(rollback.restore(self._real.actor(administers), key, seq, options))
 
-        self._roll_back("restore", expected, real, person=not administers, met_as="restore")
+        self._roll_back("restore", expected, real, "restore")
 
     def _whole(self, key: str, seq: int) -> int:
         """The seq, or that before the operation which it would divide; such a one is refused."""
@@ -210,16 +212,14 @@ class RollbackSteps:
         if not seqs or seqs[-1] <= seq:
             return seq
         dry = RollbackOptions(skip_erased=True, dry_run=True)
-        _, error = _outcome(lambda: self._real.restore(key, seq, dry, administers=True))
+        _, error = _outcome(lambda: self._real.runner.run(rollback.restore(self._real.actor(True), key, seq, dry)))
         same("refusal of half an operation", error, InvalidInputError)
         return seqs[0] - 1
 
-    def _roll_back(
-        self, reason: str, expected: Expected, real: Callable[[bool], Rollback], *, person: bool, met_as: str
-    ) -> UUID | None:
+    def _roll_back(self, reason: str, expected: Expected, real: Callable[[bool], Rollback], met_as: str) -> UUID | None:
         told, _ = _outcome(lambda: real(False))
         same(f"dry run of {reason}", told, expected.told)
-        self._both.done(reason, "", None, {})
+        self._both.done(reason, {})
         done, error = _outcome(lambda: real(True))
         same(f"refusal of {reason}", error, expected.error)
         same(f"what {reason} tells", done, expected.told)
@@ -231,11 +231,9 @@ class RollbackSteps:
         }
         return self._both.done(
             reason,
-            "person" if person else "admin",
-            None,
             expected.after,
-            gone=[one for one, (was, to) in moved.items() if was != to == "soft_deleted"],
-            back=[one for one, (was, to) in moved.items() if was != to and (to in KEPT or was == "soft_deleted")],
+            gone=[each for each, (was, to) in moved.items() if was != to == "soft_deleted"],
+            back=[each for each, (was, to) in moved.items() if was != to and (to in KEPT or was == "soft_deleted")],
         )
 
     # -- looks at the past
@@ -253,11 +251,15 @@ class RollbackSteps:
             for memory_id, row in then.items()
             if with_closed or row["state"] == "active" or memory_id in erased
         }
-        found = {one.id: one for one in self._real.as_of(key, seq, with_closed)}
+        as_of = self._real.serve(lambda scoped: history.as_of(scoped, key, seq, with_closed=with_closed))
+        found = {each.id: each for each in as_of}
         same(
-            "past contents", {i: _plain(asdict(one)) for i, one in found.items()}, {i: _plain(shown[i]) for i in shown}
+            "past contents",
+            {i: _plain(asdict(each)) for i, each in found.items()},
+            {i: _plain(shown[i]) for i in shown},
         )
-        blind = {one.id: (one.state, one.tokens, one.protected) for one in self._real.as_of_blind(key, seq)}
+        as_of_blind = self._real.administer(lambda scoped: history.as_of_blind(scoped, key, seq))
+        blind = {each.id: (each.state, each.tokens, each.protected) for each in as_of_blind}
         sizes = {i: ("purged", 0, False) if i in erased else _blind(row) for i, row in then.items()}
         same("past states", blind, sizes)
         if seq:
@@ -272,7 +274,8 @@ class RollbackSteps:
             for seq, change in enumerate(past.changes, 1)
             if change.scope_key == key and change.ts <= ts and change.op_id not in open_still
         ]
-        same("moment", self._real.seq_at(key, ts)[1], max(whole, default=0))
+        moment = self._real.administer(lambda scoped: history.seq_of(scoped, key, ts))
+        same("moment", moment, max(whole, default=0))
 
 
 def _met(reason: str, expected: Expected) -> list[str]:

@@ -68,14 +68,18 @@ async def ended(db: Database, who: Identity, claim: Claim) -> None:
         await refinements.finish(scoped, claim, "completed", await refinements.ledger(scoped), {}, None)
 
 
-def in_a_session(key: str, act: Act) -> Act:
-    """The act inside one that begins and ends in the same transaction, for tests that are about something else."""
+def in_a_session(
+    key: str, act: Act, *, before: Callable[[ScopedTransaction, Claim], Awaitable[object]] | None = None
+) -> Act:
+    """The act inside one that begins and ends in the same transaction, after what is to be done with it before."""
 
     async def acts(scoped: ScopedTransaction) -> None:
         claim = new(key)
         await take_up(scoped, claim)
         await refinements.begin(scoped, claim, [], target=1)
         await refinements.begin_act(scoped, claim, "update")
+        if before:
+            await before(scoped, claim)
         await act(scoped)
         await refinements.finish(scoped, claim, "completed", [], {}, None)
 

@@ -23,12 +23,13 @@ set search_path = mnemic, pg_temp set timezone = 'UTC' set extra_float_digits = 
          where t.event = 'LINK'
          order by l.link ->> 'from_id', l.link ->> 'to_id', l.link ->> 'relation_type', t.seq desc
     )
-    select 'hash', c.seq, c.memory_id from chain c where c.hash is distinct from history_hash(c.whole)
-    union all
-    select 'chain', c.seq, c.memory_id from chain c, agent a
-     where c.prev is distinct from coalesce(c.earlier, sha256(convert_to(a.id, 'UTF8')))
-    union all
-    select 'gap', c.seq, c.memory_id from chain c where c.seq <> c.before + 1
+    select p.problem, c.seq, c.memory_id
+      from chain c cross join agent a
+     cross join lateral (values ('hash', c.hash is distinct from history_hash(c.whole)),
+                                ('chain', c.prev is distinct
+                                          from coalesce(c.earlier, sha256(convert_to(a.id, 'UTF8')))),
+                                ('gap', c.seq <> c.before + 1)) as p(problem, is_so)
+     where p.is_so
     union all
     select 'head', coalesce(h.seq, l.seq), null
       from (select max(c.seq) as seq, (array_agg(c.hash order by c.seq desc))[1] as hash from chain c) as l

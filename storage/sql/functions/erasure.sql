@@ -184,19 +184,6 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      where r.agent_id = p_agent and p_memory in (r.from_id, r.to_id) and r.relation_type = 'same_as'
 $$;
 
--- All words that memories ever had, but for the name of whom they are about.
-create function words_ever(p_agent text, p_memory uuid) returns text[]
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select array(select unnest(words_in(m.content))
-                 union
-                 select word from history h join history_contents c on c.agent_id = p_agent and c.seq = h.seq
-                               cross join unnest(words_in(c.before ->> 'content') || words_in(c.after ->> 'content')) as word
-                  where h.agent_id = p_agent and h.memory_id = p_memory and tells_of_memory(h)
-                 except
-                 select unnest(words_in(m.subject)))
-      from memories m where m.agent_id = p_agent and m.id = p_memory
-$$;
-
 -- Memories, and where their words live on: what they came from, what they and that went into, what is exactly the same, with
 -- whatever lies between. Nothing is taken that shares no word with them; of a text that is one word, all of it.
 create function lineage(p_agent text, p_memories uuid[]) returns setof uuid
@@ -211,8 +198,16 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         union
         select k.origin, n.id from kin k
          cross join lateral (select went_into(p_agent, array[k.id]) union select same_as(p_agent, k.id)) as n(id)
-    ), told as materialized (
-        select id, words_ever(p_agent, id) as words from (select distinct id from kin) as k
+    ), told as materialized ( -- all words that each of them ever had, but for the name of whom it is about
+        select m.id, array(
+               select unnest(words_in(m.content))
+               union
+               select word from history h join history_contents c on c.agent_id = p_agent and c.seq = h.seq
+                cross join unnest(words_in(c.before ->> 'content') || words_in(c.after ->> 'content')) as word
+                where h.agent_id = p_agent and h.memory_id = m.id and tells_of_memory(h)
+               except
+               select unnest(words_in(m.subject))) as words
+          from (select distinct id from kin) as k join memories m on m.agent_id = p_agent and m.id = k.id
     )
     select distinct k.id from kin k join told o on o.id = k.origin join told t on t.id = k.id
      where k.id = k.origin or o.words && t.words or least(cardinality(o.words), cardinality(t.words)) < 2
@@ -270,15 +265,11 @@ end $$;
 
 -- The erasure of that id, if it runs and is one of the transaction's own.
 create function own_erasure(p_erasure uuid) returns erasures
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
-declare
-    found_one erasures;
-begin
-    select * into found_one from erasures e
+language sql security definer set search_path = mnemic, pg_temp as $$
+    select e from erasures e
      where e.agent_id = current_setting('mnemic.agent_id') and e.id = p_erasure and e.ended_at is null
-       and cardinality(own_keys(array[e.scope_key])) = 1 for update;
-    return found_one;
-end $$;
+       and cardinality(own_keys(array[e.scope_key])) = 1 for update
+$$;
 create function owner_of(e erasures) returns text
 language sql immutable
 return case when e.scope_key like 'user:%' then substr(e.scope_key, 6) end;
@@ -530,14 +521,24 @@ end $$;
 create function purge_expired(p_after interval, p_op uuid, p_actor text, p_beyond uuid, p_most integer) returns setof uuid
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
-    agent text := current_setting('mnemic.agent_id');
-    ids   uuid[] := array(select expired(agent, p_after, p_beyond, null, p_most));
+    agent   text := current_setting('mnemic.agent_id');
+    expired memories[] := array(
+        select m from memories m
+         cross join lateral (select h.reason, h.ts from history h
+                              where h.agent_id = agent and h.memory_id = m.id and tells_of_memory(h)
+                              order by h.seq desc limit 1) as l
+         where m.agent_id = agent and m.id > p_beyond and m.kind in ('fact', 'episode', 'insight')
+           and m.state = 'soft_deleted' and not m.protected and not m.pinned
+           and l.reason = 'ttl' and l.ts <= clock_timestamp() - p_after
+         order by m.id limit p_most);
+    ids     uuid[];
 begin
-    if cardinality(ids) = 0 then
+    if cardinality(expired) = 0 then
         return;
     end if;
     perform open_operation(agent, p_op, p_actor, 'admin', 'retention', null, null, '{}');
-    ids := array(select expired(agent, p_after, p_beyond, ids, p_most)); -- as they are now
+    ids := array(select m.id from unnest(expired) as e join memories m on m.agent_id = agent and m.id = e.id
+                  where m.version = e.version order by m.id); -- nothing happened to them meanwhile
     -- a message that another memory rests on is not the expired one's alone
     perform erase_contents(agent, ids, array(
         select s.message_id from sources s where s.agent_id = agent and s.memory_id = any(ids)
@@ -547,14 +548,3 @@ begin
     perform close_operation(agent);
     return query select unnest(ids);
 end $$;
-create function expired(p_agent text, p_after interval, p_beyond uuid, p_ids uuid[], p_most integer) returns setof uuid
-language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select m.id from memories m
-     cross join lateral (select h.reason, h.ts from history h
-                          where h.agent_id = p_agent and h.memory_id = m.id and tells_of_memory(h)
-                          order by h.seq desc limit 1) as l
-     where m.agent_id = p_agent and m.id > p_beyond and (p_ids is null or m.id = any(p_ids))
-       and m.state = 'soft_deleted' and m.kind in ('fact', 'episode', 'insight')
-       and not m.protected and not m.pinned and l.reason = 'ttl' and l.ts <= clock_timestamp() - p_after
-     order by m.id limit p_most
-$$;

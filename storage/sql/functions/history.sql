@@ -1,21 +1,3 @@
--- What happened to a memory, by its rows before and after. As an expression it becomes part of what asks.
-create function history_event(before jsonb, after jsonb) returns text
-language sql immutable
-return case
-    when before is null then 'ADD'
-    when after is null then 'DELETE'
-    when after -> 'state' = before -> 'state' and (after -> 'protected')::boolean and not (before -> 'protected')::boolean
-        then 'PROTECT'
-    when after -> 'state' = before -> 'state' and (before -> 'protected')::boolean and not (after -> 'protected')::boolean
-        then 'UNPROTECT'
-    when after -> 'state' = before -> 'state' then 'UPDATE'
-    when after ->> 'state' = 'absorbed' then 'ABSORB'
-    when after ->> 'state' = 'superseded' then 'SUPERSEDE'
-    when after ->> 'state' = 'soft_deleted' then 'DELETE'
-    when after ->> 'state' = 'purged' then 'PURGE'
-    else 'RESTORE'
-end;
-
 -- What a row of the chain is hashed by, version h1: every column but the hash itself, in the table's order.
 create function history_text(h history) returns text
 language sql stable
@@ -71,11 +53,22 @@ begin
         end if;
         h.seq := h.seq + 1;
         h.prev := h.hash;
-        h.event := case when tg_table_name = 'relations' then 'LINK'
-                        when h.reason = 'erasure' and change.later ->> 'state' = 'purged' then 'ERASE'
-                        when h.reason = 'merge' and change.later ->> 'state' = 'soft_deleted' then 'MERGE'
-                        when h.reason = 'dedup' and change.later ->> 'state' = 'soft_deleted' then 'DEDUP'
-                        else history_event(change.earlier, change.later) end;
+        h.event := case
+            when tg_table_name = 'relations' then 'LINK'
+            when h.reason = 'erasure' and change.later ->> 'state' = 'purged' then 'ERASE'
+            when h.reason = 'merge' and change.later ->> 'state' = 'soft_deleted' then 'MERGE'
+            when h.reason = 'dedup' and change.later ->> 'state' = 'soft_deleted' then 'DEDUP'
+            when change.earlier is null then 'ADD'
+            when change.later is null then 'DELETE'
+            when change.later -> 'state' = change.earlier -> 'state' then
+                case when change.later -> 'protected' = change.earlier -> 'protected' then 'UPDATE'
+                     when (change.later -> 'protected')::boolean then 'PROTECT' else 'UNPROTECT' end
+            when change.later ->> 'state' = 'absorbed' then 'ABSORB'
+            when change.later ->> 'state' = 'superseded' then 'SUPERSEDE'
+            when change.later ->> 'state' = 'soft_deleted' then 'DELETE'
+            when change.later ->> 'state' = 'purged' then 'PURGE'
+            else 'RESTORE'
+        end;
         h.memory_id := coalesce(subject ->> 'id', subject ->> 'from_id');
         h.scope_key := subject ->> 'scope_key';
         h.category := subject ->> 'category';
