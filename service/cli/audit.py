@@ -103,7 +103,7 @@ async def export(agent: Agent, user: User, session: Session = None, output: Outp
                 async for line in memory.export_audit(who):
                     file.write(line + "\n")
         except OSError as error:
-            raise InvalidInputError(f"{output or 'standard output'} cannot be written: {_reason(error)}") from None
+            raise InvalidInputError(f"{output or 'standard output'} cannot be written: {error.strerror}") from None
 
 
 async def check(file: Export, as_json: AsJson = False) -> None:
@@ -112,13 +112,9 @@ async def check(file: Export, as_json: AsJson = False) -> None:
         with file.open("rb") as lines:
             checked = check_export(lines)
     except OSError as error:
-        raise InvalidInputError(f"{file} cannot be read: {_reason(error)}") from None
+        raise InvalidInputError(f"{file} cannot be read: {error.strerror}") from None
     report(checked, _describe(checked), as_json=as_json)
     exit_if_wrong(checked.problems)
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or type(error).__name__
 
 
 def _describe(checked: CheckedExport) -> Iterator[RenderableType]:

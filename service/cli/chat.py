@@ -3,9 +3,9 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Self, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID, uuid4
 
 import typer
@@ -18,7 +18,7 @@ from mnemic.operations.messages.transcript import spoken
 from mnemic.policy.categories import OWNER
 from mnemic.policy.text.shape import clean_text, says_nothing
 from mnemic.service.cli.chat_terminal import ChatTerminal
-from mnemic.service.cli.form import FormedSession
+from mnemic.service.cli.form import Counts
 from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
 from mnemic.service.cli.terminal import command_line, plain, report, say, table
 from mnemic.service.memory import Mnemic
@@ -52,8 +52,7 @@ async def chat(agent: Agent, user: User, group: Groups = None, session: Conversa
         if session is None:
             go_on = command_line("chat", agent=agent, user=user, group=who.group_ids, session=new)
             say(f"to go on with this conversation later: {go_on}")
-        async with ChatSession.open(memory, who) as chat_session:
-            await chat_session.run()
+        await ChatSession(memory, who).run()
 
 
 async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:
@@ -93,24 +92,24 @@ class ChatSession:
         #: Rules take no time: what they form is shown before the next line is asked for.
         self._forms_at_once = all(memory.settings.model_for(tier) == OFFLINE for tier in _FORMING)
 
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, memory: Mnemic, who: Identity) -> AsyncIterator[Self]:
-        """The conversation; leaving the block forms what is left of it."""
-        session = cls(memory, who)
-        await session._show_updates()
-        with _on_interrupt(lambda: session._on_interrupt()):
-            background = asyncio.create_task(session._form_in_background())
-            try:
-                yield session
-                await session._interruptible(session._form())
-            finally:
-                background.cancel()
-                with suppress(asyncio.CancelledError):
-                    await background
-
     async def run(self) -> None:
-        """Line by line until the end. A question that an earlier process left open comes first."""
+        """Line by line until the end; then what is left of the conversation is formed."""
+        await self._show_updates()
+        loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+        loop.add_signal_handler(signal.SIGINT, lambda: self._on_interrupt())
+        background = asyncio.create_task(self._form_in_background())
+        try:
+            await self._talk()
+            await self._interruptible(self._form())
+        finally:
+            background.cancel()
+            with suppress(asyncio.CancelledError):
+                await background
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)
+
+    async def _talk(self) -> None:
+        """Turn by turn. A question that an earlier process left open comes first."""
         thread = await self._graph.aget_state(self._memory.thread(self._who))
         if thread.interrupts:
             await self._turn(await self._ask_consent(thread.interrupts))
@@ -136,7 +135,7 @@ class ChatSession:
         stream: AsyncIterator[Any] = self._graph.astream(
             turn_input, self._memory.thread(self._who), context=self._who, stream_mode=["messages", "custom", "updates"]
         )
-        try:
+        with self._shown_errors():
             async for mode, part in stream:
                 if mode == "updates":
                     interrupts += part.get("__interrupt__", ())
@@ -145,20 +144,14 @@ class ChatSession:
                         self._terminal.show_notes([f"· {', '.join(tools)}"])
                 elif isinstance(part[0], AIMessage):
                     self._terminal.show_piece(part[0].text)
-        except MnemicError as error:
-            self._show_error(error)
-            return None
-        finally:
-            self._terminal.end_line()
-        return interrupts
+            return interrupts
+        return None
 
     async def _observe_failed_turn(self) -> None:
         """Stores what was said in a turn that did not come to its end, where that is done."""
-        try:
+        with self._shown_errors():
             thread = await self._graph.aget_state(self._memory.thread(self._who))
             await self._memory.observe(self._who, spoken(thread.values.get("messages", [])))
-        except MnemicError as error:
-            self._show_error(error)
 
     async def _ask_consent(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
         questions: list[Question] = [question for item in interrupts for question in item.value["memories"]]
@@ -181,26 +174,25 @@ class ChatSession:
 
     async def _form(self) -> None:
         async with self._forming:
-            try:
-                formed = FormedSession(await self._memory.form(self._who))
-            except MnemicError as error:
-                self._show_error(error)
-            else:
-                self._terminal.show_notes(formed.counts.losses())
+            with self._shown_errors():
+                runs = await self._memory.form(self._who)
+                self._terminal.show_notes(Counts().add(runs).losses())
         await self._show_updates()
 
     async def _show_updates(self) -> None:
         """Shows what became of memories since the last look."""
-        try:
+        with self._shown_errors():
             updates = await self._memory.updates(self._person, self._revision)
-        except MnemicError as error:
-            self._show_error(error)
-            return
-        self._revision = updates.revision
-        self._terminal.show_updates(updates.bullets)
+            self._revision = updates.revision
+            self._terminal.show_updates(updates.bullets)
 
-    def _show_error(self, error: MnemicError) -> None:
-        self._terminal.show_notes([f"mnemic: {error}"])
+    @contextmanager
+    def _shown_errors(self) -> Iterator[None]:
+        """An error ends the block and is shown; the conversation goes on."""
+        try:
+            yield
+        except MnemicError as error:
+            self._terminal.show_notes([f"mnemic: {error}"])
 
     async def _interruptible(self, work: Coroutine[Any, Any, Result]) -> Result | None:
         """The work's result; None where Ctrl-C ended it."""
@@ -217,15 +209,3 @@ class ChatSession:
             return None
         finally:
             self._on_interrupt = self._terminal.end_input
-
-
-@contextmanager
-def _on_interrupt(act: Callable[[], object]) -> Iterator[None]:
-    """Meanwhile Ctrl-C does this."""
-    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
-    loop.add_signal_handler(signal.SIGINT, act)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, before)

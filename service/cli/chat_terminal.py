@@ -2,13 +2,11 @@
 
 import asyncio
 import io
-import os
 import select
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -49,7 +47,7 @@ class ChatTerminal:
         #: What was typed; None: nothing more comes.
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         # neither a terminal nor a file may be read otherwise, and a thread that waits must not keep the process
-        threading.Thread(target=self._read_all, args=(_reader(),), daemon=True).start()
+        threading.Thread(target=self._read_all, daemon=True).start()
 
     async def ask(self, prompt: str = PROMPT) -> str | None:
         """The next line, asked for at a terminal; None: there are no more."""
@@ -102,9 +100,11 @@ class ChatTerminal:
         sys.stderr.write(self._prompt)
         sys.stderr.flush()
 
-    def _read_all(self, read: Callable[[], bytes]) -> None:
+    def _read_all(self) -> None:
+        # without Python's buffer: whoever waits in it when the process ends makes that end a crash
+        source = sys.stdin and getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         rest = b""
-        while piece := read():
+        while piece := source and _read(source):
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
                 self._put(line)
@@ -119,24 +119,11 @@ class ChatTerminal:
             self._loop.call_soon_threadsafe(self._lines.put_nowait, text)
 
 
-def _reader() -> Callable[[], bytes]:
-    """Without Python's buffer: whoever waits in it when the process ends makes that end a crash."""
-    if sys.stdin is None:  # closed before the process began
-        return bytes
-    try:
-        descriptor = sys.stdin.fileno()
-    except io.UnsupportedOperation:
-        return lambda: sys.stdin.buffer.read(_PIECE)  # what stands in for it in a test
-    return partial(_read, descriptor)
-
-
-def _read(descriptor: int) -> bytes:
+def _read(source: io.RawIOBase) -> bytes:
     """The next piece; what cannot be read, such as a terminal that is gone, is at its end."""
-    while True:
-        try:
-            select.select([descriptor], [], [])  # it may have been set not to block, by whoever shares the terminal
-            return os.read(descriptor, _PIECE)
-        except BlockingIOError:
-            continue  # another reader was faster
-        except OSError:
-            return b""
+    try:
+        while (piece := source.read(_PIECE)) is None:  # whoever shares the terminal has set it not to block
+            select.select([source], [], [])
+    except OSError:
+        return b""
+    return piece

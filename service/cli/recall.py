@@ -1,7 +1,6 @@
 """`mnemic query`, `recall`, `memories` and `history`: memories come out, and how they came about."""
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from itertools import groupby
 from typing import Annotated, Any, Final, cast
 from uuid import UUID
@@ -51,8 +50,7 @@ Threshold = Annotated[float | None, typer.Option("--threshold", help="The least 
 Budget = Annotated[int | None, typer.Option("--budget", help="Tokens the results may take in a prompt.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Say how each score came about.")]
 OptionalQuestion = Annotated[str, typer.Argument(help="The message that is about to be answered.")]
-KindName = StrEnum("KindName", {kind: kind for kind in ALL_KINDS})  # type: ignore[misc]  # made of the library's list
-Kinds = Annotated[list[KindName] | None, typer.Option("--kind", help="Only this kind; may be given repeatedly.")]
+Kinds = Annotated[list[str] | None, typer.Option("--kind", help=f"Only this kind; repeatable: {', '.join(ALL_KINDS)}.")]
 Closed = Annotated[bool, typer.Option("--all", help="Closed and erased ones too.")]
 MemoryId = Annotated[UUID, typer.Argument(metavar="ID", help="As `mnemic memories` prints it.")]
 
@@ -164,7 +162,7 @@ async def memories(
     as_json: AsJson = False,
 ) -> None:
     """List the memories of a person, newest first."""
-    kinds: list[Kind] = [name for name in ALL_KINDS if kind is None or name in kind]
+    kinds = cast("list[Kind] | None", kind) or ALL_KINDS
     async with Mnemic.open() as memory:
         found = await memory.memories(person(agent, user, group, session), kinds, with_closed=closed)
     report(found, list_memories(found), as_json=as_json, nothing="no memories")

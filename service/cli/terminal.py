@@ -6,10 +6,10 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import wraps
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import typer
 from pydantic_core import to_jsonable_python
@@ -158,18 +158,15 @@ def withheld(question: str, *, yes: bool, as_json: bool) -> str | None:
     return None if typer.confirm(question, err=True) else "as you say"
 
 
-def blocking(command: Callable[Parameters, Awaitable[None]]) -> Callable[Parameters, None]:
+def blocking(command: Callable[Parameters, Coroutine[Any, Any, None]]) -> Callable[Parameters, None]:
     """The command as typer wants it, with the same name, arguments and help."""
 
     @wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        async def work() -> None:
-            await command(*args, **kwargs)
-
         # a pool that cannot connect says so once a second; the error at its end says it once, and what to do
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
         try:
-            asyncio.run(work())
+            asyncio.run(command(*args, **kwargs))
         except MnemicError as error:
             say(f"mnemic: {error}")
             raise typer.Exit(EXIT_FAILED) from None

@@ -324,7 +324,7 @@ def peak(path: Path, reader: Reader) -> int:
     """Most bytes that Python held while the file was read."""
     tracemalloc.start()
     with closing(reader):
-        assert all(isinstance(found, Line) for found in reader.read(path))
+        assert all(isinstance(found, Line) for found in reader.read([path]))
     _, highest = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return highest
