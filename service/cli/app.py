@@ -11,11 +11,11 @@ import typer
 from mnemic import __version__
 from mnemic.policy.auth_tokens import encode_token, new_claims
 from mnemic.service.cli import audit
-from mnemic.service.cli.chat import chat, threads
+from mnemic.service.cli.chat import chat
 from mnemic.service.cli.demo import demo
 from mnemic.service.cli.form import form
 from mnemic.service.cli.options import AsJson, Groups
-from mnemic.service.cli.recall import history, memories, query, recall
+from mnemic.service.cli.recall import history, memories, query, recall, threads
 from mnemic.service.cli.terminal import blocking, exit_if_wrong, plain, report, say, table, verbatim
 from mnemic.service.cli.time_machine import as_of, restore, undo
 from mnemic.service.cli.upkeep import erase, protect, purge, refine, refinements, unprotect

@@ -1,4 +1,4 @@
-"""`mnemic query`, `recall`, `memories` and `history`: memories come out, and how they came about."""
+"""`mnemic query`, `recall`, `memories`, `history` and `threads`: what is stored comes out, and how it came about."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -31,6 +31,7 @@ from mnemic.state.identity import Scope
 from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K
 from mnemic.state.records import Found, HistoryEvent, Memory
+from mnemic.state.supervisor import ThreadStatus
 
 Question = Annotated[str, typer.Argument(help="What is looked for, in plain words.")]
 Role = Annotated[str, typer.Option("--role", help="The role whose allowlist holds; `owner` reads everything.")]
@@ -56,6 +57,7 @@ MemoryId = Annotated[UUID, typer.Argument(metavar="ID", help="As `mnemic memorie
 
 #: In place of the words that an erased memory no longer has.
 _ERASED: Final = "what it said was erased"
+_THREADS: Final = ("last moved (UTC)", "conversation", "began", "steps", "next")
 
 #: Filters whose values are not text, and what such values are written as.
 _NOT_TEXT: Final = frozenset({"pinned", "importance_min", "importance_max"})
@@ -215,3 +217,20 @@ def _describe(event: HistoryEvent) -> Iterator[RenderableType]:
     into = [f"merged into: {event.merged_into}"] if event.merged_into else []
     merges = [plain(line, "dim") for line in (*into, *(f"merged from: {part}" for part in event.merged_from))]
     yield from (Padding(line, (0, 0, 0, 3)) for line in (change, *merges))
+
+
+async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:
+    """List the conversations of a person with an agent, the one that moved last first; nothing of what was said."""
+    who = identity(agent, user)
+    async with Mnemic.open() as memory:
+        found = await memory.threads(who)
+    report(found, table(map(_thread_row, found), *_THREADS), as_json=as_json, nothing="no conversations")
+    if found and not as_json:
+        go_on = command_line("chat", agent=agent, user=user, session=found[0].thread_id)
+        say(f"to go on with the latest: {go_on}")
+
+
+def _thread_row(thread: ThreadStatus) -> tuple[RenderableType, ...]:
+    moved, began = to_the_second(thread.updated_at), to_the_second(thread.created_at)
+    steps = "?" if thread.step is None else str(thread.step + 1)  # the first one is -1
+    return moved, plain(thread.thread_id), began, steps, plain(", ".join(thread.next))
