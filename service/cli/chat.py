@@ -1,6 +1,7 @@
 """`mnemic chat`: the supervisor in the terminal turn by turn, with formation beside it."""
 
 import asyncio
+import io
 import select
 import signal
 import sys
@@ -287,7 +288,7 @@ def _line(bullet: Bullet) -> str:
     return f"{_WORDS[bullet.sign]}{notes}: {bullet.text or 'a memory whose words are not shown'}"
 
 
-def _read(source: Any) -> bytes:
+def _read(source: io.RawIOBase) -> bytes:
     """The next piece; what cannot be read, such as a terminal that is gone, is at its end."""
     try:
         while (piece := source.read(_PIECE)) is None:  # whoever shares the terminal has set it not to block

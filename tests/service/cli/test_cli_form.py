@@ -54,6 +54,13 @@ def test_the_same_file_again_forms_nothing_twice(mnemic: Command, tmp_path: Path
     assert json.loads(mnemic("memories", *WHO, "--all", "--json").stdout) == before
 
 
+def test_the_same_words_of_another_person_are_theirs(mnemic: Command, tmp_path: Path) -> None:
+    file = write(tmp_path / "talk.jsonl", [line("My sister Lea is allergic to nuts.")])
+    for user in ("ana", "bo"):
+        document = json.loads(mnemic("form", file, "--agent", "guide", "--user", user, "--json").stdout)
+        assert accepted(document) == {"monday": 1}
+
+
 def test_a_mended_and_continued_file_brings_only_what_is_new(mnemic: Command, tmp_path: Path) -> None:
     lines = [line("I keep bees."), line("I keep bees.")[:-1], line("My cat is called Miso.")]
     file = write(tmp_path / "talk.jsonl", lines)
@@ -96,17 +103,6 @@ def test_an_array_of_messages_is_one_session_named_after_its_file(mnemic: Comman
     assert [found["line"] for found in document["malformed"]] == [5, 6, 7, 8]
     assert document["malformed"][0]["reason"] == "role: Field required"
     assert "Ilse" in mnemic("query", "piano teacher", *WHO).stdout
-
-
-def test_two_arrays_of_one_name_are_refused_before_anything_is_read(mnemic: Command, tmp_path: Path) -> None:
-    files = [tmp_path / folder / "chat.json" for folder in ("old", "new")]
-    for file in files:
-        file.parent.mkdir()
-        file.write_text('[{"role": "user", "content": "Hello."}]', encoding="utf-8")
-    result = mnemic("form", *files, *WHO)
-    assert result.exit_code == 2
-    assert "chat" in result.stderr
-    assert json.loads(mnemic("memories", *WHO, "--json").stdout) == []
 
 
 @pytest.mark.parametrize(
@@ -158,13 +154,6 @@ def test_words_of_others_in_the_operators_files_are_theirs_and_the_log_says_who_
     assert "brought by ana" in " ".join(mnemic("audit", "log", "--agent", "guide", "--user", "bo").stdout.split())
 
 
-def test_the_same_words_of_another_person_are_theirs(mnemic: Command, tmp_path: Path) -> None:
-    file = write(tmp_path / "talk.jsonl", [line("My sister Lea is allergic to nuts.")])
-    formed(mnemic, file)
-    document: dict[str, Any] = json.loads(mnemic("form", file, "--agent", "guide", "--user", "bo", "--json").stdout)
-    assert accepted(document) == {"monday": 1}
-
-
 # -- files as they should not be
 
 CANARY = "squeamish ossifrage"
@@ -185,7 +174,6 @@ MALFORMED: dict[str, bytes] = {
     "not UTF-8": b'{"session": "monday", "role": "user", "content": "\xff\xfe"}',
     "UTF-16": bad().decode().encode("utf-16-le"),
     "nothing but null": b"null",
-    "a number": b"5",
     "a string": b'"squeamish ossifrage"',
     "an array": b'["squeamish ossifrage"]',
     "deep nesting": b"[" * 100_000,
@@ -201,15 +189,11 @@ MALFORMED: dict[str, bytes] = {
     "a long session": bad(session="x" * 129),
     "an unknown role": bad(role="robot"),
     "content of another type": bad(content=7),
-    "a part of another type": bad(content=[7]),
     "a part's text of another type": bad(content=[{"text": {"value": CANARY}}]),
     "a hidden name": bad(author="a\u202eb"),
     "no date": bad(time="yesterday"),
     "a far year": bad(time="294277-01-09T04:00:54Z"),
-    "the year 1": bad(time="0001-01-01"),
-    "a time as a number": bad(time=1e300),
     "a long id": bad(id="x" * 1001),
-    "an id of another type": bad(id=[CANARY]),
 }
 
 
@@ -249,31 +233,24 @@ def test_of_very_many_malformed_lines_the_first_are_named_and_all_are_counted(mn
     assert result.stderr.count("not JSON") == 20
 
 
-@pytest.mark.parametrize("content", [b"", b"[", b"{}", b"null", b"\xff", b"[" * 100_000, b"NaN"])
-def test_a_file_that_is_no_array_is_one_line(mnemic: Command, tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_cannot_be_read_as_its_name_says_is_one_line(mnemic: Command, tmp_path: Path) -> None:
     file = tmp_path / "talk.json"
-    file.write_bytes(content)
-
-    result = mnemic("form", file, *WHO)
-
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "one array of messages" in result.stderr
-
-
-def test_an_array_too_large_to_be_read_whole_is_refused(mnemic: Command, tmp_path: Path) -> None:
-    file = tmp_path / "talk.json"
-    with file.open("wb") as sparse:
+    for content in (b"", b"[", b"{}", b"null", b"\xff", b"[" * 100_000, b"NaN"):
+        file.write_bytes(content)
+        result = mnemic("form", file, *WHO)
+        assert (result.exit_code, result.stdout, "one array of messages" in result.stderr) == (2, "", True), content
+    with file.open("wb") as sparse:  # too large to be read whole
         sparse.truncate(message_files.MAX_ARRAY_BYTES + 1)
-
     result = mnemic("form", file, *WHO)
-
-    assert result.exit_code == 2
-    assert "one message a line" in result.stderr
-
-
-def test_what_is_no_file_is_refused(mnemic: Command, tmp_path: Path) -> None:
+    assert (result.exit_code, "one message a line" in result.stderr) == (2, True)
     for path in (tmp_path, tmp_path / "nowhere.jsonl"):
         assert mnemic("form", path, *WHO).exit_code == 2
+    twin = tmp_path / "old" / "talk.json"
+    twin.parent.mkdir()
+    for each in (file, twin):
+        each.write_text('[{"role": "user", "content": "Hello."}]', encoding="utf-8")
+    result = mnemic("form", file, twin, *WHO)
+    assert (result.exit_code, "talk: rename them" in result.stderr) == (2, True)
 
 
 def test_a_pipe_is_read_to_its_end(mnemic: Command, tmp_path: Path) -> None:

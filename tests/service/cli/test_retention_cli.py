@@ -9,7 +9,6 @@ import pytest
 
 from tests.service.cli.conftest import Command
 from tests.support.erasing import expire
-from tests.support.rollbacks import everything
 from tests.support.server import Clone
 from tests.support.terminal import at_a_terminal
 from tests.support.worlds import identity, memory, remember
@@ -95,10 +94,10 @@ def test_what_goes_is_listed_and_what_is_not_theirs_is_named(
     assert states(superuser, ids) == ["purged", "purged", "soft_deleted"]
 
 
-@pytest.mark.parametrize("words", [(), ("--everything", uuid4())])
-def test_what_to_erase_has_to_be_said(mnemic: Command, words: tuple[object, ...]) -> None:
-    result = mnemic("erase", *WHO, "--yes", *words)
-    assert (result.exit_code, "--everything" in result.stderr) == (2, True)
+def test_what_to_erase_has_to_be_said(mnemic: Command) -> None:
+    for words in ((), ("--everything", uuid4())):
+        result = mnemic("erase", *WHO, "--yes", *words)
+        assert (result.exit_code, "--everything" in result.stderr) == (2, True)
 
 
 def test_a_purge_takes_what_expired_and_the_audit_names_who_did_it(
@@ -106,26 +105,18 @@ def test_a_purge_takes_what_expired_and_the_audit_names_who_did_it(
 ) -> None:
     monkeypatch.setenv("MNEMIC_RETENTION_PURGE_AFTER_DAYS", "3")
     assert json.loads(mnemic(*PURGE, "--yes", "--json").stdout) == {"erased": [], "messages": 0}
+    monkeypatch.delenv("MNEMIC_RETENTION_PURGE_AFTER_DAYS")
+    off = mnemic(*PURGE, "--yes")
+    assert (off.exit_code, "MNEMIC_RETENTION_PURGE_AFTER_DAYS" in off.stderr) == (0, True)
+    assert states(superuser, ids) == ["active", "active", "soft_deleted"]
     monkeypatch.setenv("MNEMIC_RETENTION_PURGE_AFTER_DAYS", "1")
     result = mnemic(*PURGE, "--yes", "--actor", "keeper")
     assert (result.exit_code, result.stdout.split()[:4]) == (0, [str(ids[2]), "erased:", "1", "memory"])
     (newest, *_) = json.loads(mnemic("audit", "log", *AGENT, "--json").stdout)
     assert (newest["actor"], newest["actor_kind"], newest["events"]) == ("keeper", "admin", {"PURGE": 1})
-
-
-@pytest.mark.parametrize(("setting", "code"), [("MNEMIC_RETENTION_PURGE_AFTER_DAYS", 0), ("MNEMIC_ADMIN_URL", 2)])
-def test_a_purge_says_which_setting_it_lacks(
-    mnemic: Command,
-    ids: list[UUID],
-    superuser: psycopg.Connection,
-    monkeypatch: pytest.MonkeyPatch,
-    setting: str,
-    code: int,
-) -> None:
-    monkeypatch.delenv(setting)
-    result = mnemic(*PURGE, "--yes")
-    assert (result.exit_code, setting in result.stderr) == (code, True)
-    assert states(superuser, ids) == ["active", "active", "soft_deleted"]
+    monkeypatch.delenv("MNEMIC_ADMIN_URL")
+    lacking = mnemic(*PURGE, "--yes")
+    assert (lacking.exit_code, "MNEMIC_ADMIN_URL" in lacking.stderr) == (2, True)
 
 
 # -- protect and unprotect
@@ -162,12 +153,7 @@ def test_an_unknown_one_is_named_and_the_others_change(
     assert (result.exit_code, [*json.loads(result.stdout)]) == (1, [f"{command}ed"])
     assert str(unknown) in result.stderr
     assert protected(superuser) == ({ids[0]} if command == "protect" else set())
-    before = everything(superuser)
-    elsewhere = mnemic(command, ids[1], "--agent", "museum")
-    assert (elsewhere.exit_code, str(ids[1]) in elsewhere.stderr) == (1, True)
     assert mnemic(command, *AGENT).exit_code == mnemic(command, "bees", *AGENT).exit_code == 2
     monkeypatch.delenv("MNEMIC_ADMIN_URL")
-    assert mnemic(command, ids[0], *AGENT).exit_code == 2
-    assert {name: rows for name, rows in everything(superuser).items() if name != "heads"} == {
-        name: rows for name, rows in before.items() if name != "heads"
-    }
+    assert mnemic(command, ids[1], *AGENT).exit_code == 2
+    assert ids[1] not in protected(superuser)

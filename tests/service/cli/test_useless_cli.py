@@ -52,13 +52,6 @@ def talk(tmp_path: Path, online: dict[str, str], model: LoopbackModel) -> Path:
     return file
 
 
-@pytest.fixture
-def of_ana(talk: Path) -> Path:
-    """The folder of the conversation, in which the speaker is named as a demo needs it."""
-    talk.write_text(talk.read_text("utf-8").replace('"role": "user"', '"role": "user", "author": "ana"'), "utf-8")
-    return talk.parent
-
-
 def test_an_answer_without_drafts_forms_nothing_and_refused_drafts_and_unaccounted_messages_are_counted(
     mnemic: Command, model: LoopbackModel, talk: Path
 ) -> None:
@@ -100,68 +93,39 @@ def test_a_refused_consolidation_is_named(
     assert "stored: 1 facts, 1 reflections" in result.stdout
 
 
-def test_the_demo_goes_on_and_says_it(mnemic: Command, model: LoopbackModel, of_ana: Path) -> None:
-    other = [{"session": "tuesday", "role": "user", "author": "bo", "content": f"Tuesday {n}"} for n in "abcd"]
-    (of_ana / "02-tuesday.jsonl").write_text("\n".join(map(json.dumps, other)), encoding="utf-8")
-    model.answer(FACTS, lambda request: GOOD[FACTS] if "Tuesday" in str(request) else facts(nothing_else=False))
-    result = mnemic("demo", of_ana)
-
-    assert result.exit_code == 1
-    shown = " ".join(result.stdout.split())
-    assert "monday: openai:gpt-fast gave no usable answer for extract_facts, twice" in shown
-    assert BEES in shown
-
-
-@pytest.mark.parametrize("words", [(), ("--json",)])
-def test_the_demo_counts_what_was_refused(
-    mnemic: Command, model: LoopbackModel, of_ana: Path, words: tuple[str, ...]
-) -> None:
-    model.answer(FACTS, facts(fact(BEES), fact("I sell honey.", 2), nothing_else=False))
-    shown = mnemic("demo", of_ana, *words).stdout
-    if not words:
-        assert "drafts refused: 1 (1 first_person)" in shown
-        return
-    (session,) = json.loads(shown)["sessions"]
-    (run,) = [run for run in session["runs"] if run["formed"]]
-    assert (run["refused"], run["unaccounted"]) == ({"first_person": 1}, 3)
-
-
 # -- `mnemic demo`
 
 
-SOLO = [
-    ("ana", "Hello, I need a plan for the garden."),
-    ("assistant", "Tell me about it."),
-    ("ana", "My sister Lea is allergic to walnuts, so no walnut tree."),
-    ("ana", "thanks, that is all"),
-]
-TEAM = [
-    ("ana", "Bo, when do we open the greenhouse?"),
-    ("bo", "We open it on 4 May, I asked the town."),
-    ("ana", "good"),
-    ("bo", "see you there"),
+TALKS = {
+    "01-garden": [
+        ("ana", "Hello, I need a plan for the garden."),
+        ("assistant", "Tell me about it."),
+        ("ana", "My sister Lea is allergic to walnuts, so no walnut tree."),
+        ("ana", "thanks, that is all"),
+    ],
+    "02-greenhouse": [
+        ("ana", "Bo, when do we open the greenhouse?"),
+        ("bo", "We open it on 4 May, I asked the town."),
+        ("ana", "good"),
+        ("bo", "see you there"),
+    ],
+}
+QUESTIONS = [
+    {"question": "What is my sister allergic to?", "user": "ana", "group": None, "answer": [["walnuts"]]},
+    {"question": "When does the greenhouse open?", "user": "bo", "group": "harbor", "answer": [["4 May"]]},
 ]
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    for name, talk in (("01-garden", SOLO), ("02-greenhouse", TEAM)):
-        lines = [
-            {
-                "session": name,
-                "role": "assistant" if author == "assistant" else "user",
-                "author": author,
-                "content": content,
-                "time": f"2026-03-02T09:{minute:02}:00Z",
-            }
+    for name, talk in TALKS.items():
+        rows = [
+            {"session": name, "role": "assistant" if author == "assistant" else "user", "author": author}
+            | {"content": content, "time": f"2026-03-02T09:{minute:02}:00Z"}
             for minute, (author, content) in enumerate(talk)
         ]
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    questions = [
-        {"question": "What is my sister allergic to?", "user": "ana", "group": None, "answer": [["walnuts"]]},
-        {"question": "When does the greenhouse open?", "user": "bo", "group": "harbor", "answer": [["4 May"]]},
-    ]
-    (tmp_path / "expected.json").write_text(json.dumps({"questions": questions}), encoding="utf-8")
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (tmp_path / "expected.json").write_text(json.dumps({"questions": QUESTIONS}), encoding="utf-8")
     return tmp_path
 
 
@@ -191,6 +155,26 @@ def test_every_demo_has_an_agent_and_one_document_of_its_own(mnemic: Command, co
     assert [answer["question"]["user"] for answer in document["answers"]] == ["ana", "bo"]
     assert all(answer["tokens"] > 0 for answer in document["answers"])
     assert any("walnut" in found["content"] for found in document["answers"][0]["memories"])
+
+
+@pytest.mark.usefixtures("online")
+def test_the_demo_goes_on_and_says_what_was_refused_and_what_nothing_came_of(
+    mnemic: Command, model: LoopbackModel, corpus: Path
+) -> None:
+    for output, good in GOOD.items():
+        model.answer(output, good)
+    some = facts(fact(BEES), fact("I sell honey.", 2), nothing_else=False)
+    model.answer(FACTS, lambda request: some if "greenhouse" in str(request) else facts(nothing_else=False))
+    result = mnemic("demo", corpus)
+
+    assert result.exit_code == 1
+    shown = " ".join(result.stdout.split())
+    assert "01-garden: openai:gpt-fast gave no usable answer for extract_facts, twice" in shown
+    assert BEES in shown
+    assert "drafts refused: 1 (1 first_person)" in shown
+    garden, greenhouse = json.loads(mnemic("demo", corpus, "--json").stdout)["sessions"]
+    assert (garden["runs"], "extract_facts" in garden["problem"]) == ([], True)
+    assert (greenhouse["runs"][0]["refused"], greenhouse["runs"][0]["unaccounted"]) == ({"first_person": 1}, 3)
 
 
 def test_a_directory_without_conversations_is_one_line(mnemic: Command, tmp_path: Path) -> None:
