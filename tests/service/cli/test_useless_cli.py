@@ -25,77 +25,11 @@ from tests.support.scripted import (
 
 WHO = ("--agent", "guide", "--user", "ana")
 BEES = "Ana keeps bees."
-SAID = ("I keep forty hives of bees.", "I sell the honey on Saturdays.", "assistant: Noted.", "We moved in March.")
 GOOD: dict[str, BaseModel] = {
     FACTS: facts(fact(BEES)),
     REFLECTIONS: reflections(user=[reflection("Ana wants short answers.")]),
     OBSERVATIONS: observations(observation(BEES)),
 }
-
-
-@pytest.fixture
-def talk(tmp_path: Path, online: dict[str, str], model: LoopbackModel) -> Path:
-    """A file of one conversation; everything is answered well."""
-    for output, good in GOOD.items():
-        model.answer(output, good)
-    rows = [
-        {
-            "session": "monday",
-            "role": "assistant" if text.startswith("assistant: ") else "user",
-            "content": text.removeprefix("assistant: "),
-            "time": f"2026-03-02T09:0{minute}:00Z",
-        }
-        for minute, text in enumerate(SAID)
-    ]
-    file = tmp_path / "01-talk.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return file
-
-
-def test_an_answer_without_drafts_forms_nothing_and_refused_drafts_and_unaccounted_messages_are_counted(
-    mnemic: Command, model: LoopbackModel, talk: Path
-) -> None:
-    model.answer(FACTS, facts(nothing_else=False))
-    shown, document = mnemic("form", talk, *WHO), mnemic("form", talk, *WHO, "--json")
-    assert (shown.exit_code, "stored: nothing new" in shown.stdout) == (1, True)
-    assert "no usable answer for extract_facts, twice: " in shown.stderr
-    assert not any(text in shown.stderr for text in SAID)
-    (session,) = json.loads(document.stdout)["sessions"]
-    assert (session["runs"], "extract_facts" in session["problem"]) == ([], True)
-
-    model.answer(FACTS, facts(fact(BEES), fact("I sell honey.", 2), nothing_else=False))
-    again = mnemic("form", talk, *WHO)
-    assert again.exit_code == 0
-    assert "drafts refused: 1 (1 first_person)" in again.stdout
-    assert "messages that no memory accounts for: 3" in again.stdout
-
-
-def test_nothing_came_of_it_and_nobody_said_that_there_is_nothing(
-    mnemic: Command, talk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("RAG", "ALWAYS_IN_CONTEXT"):
-        monkeypatch.setenv(f"MNEMIC_{name}", "false")
-    result = mnemic("form", talk, *WHO)
-
-    assert result.exit_code == 1
-    assert "session monday: nothing came of 4 messages" in result.stderr
-
-
-def test_a_refused_consolidation_is_named(
-    mnemic: Command, model: LoopbackModel, talk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MNEMIC_USER_THRESHOLD", "1")
-    model.answer(CONSOLIDATION, consolidation("bees " * 300))
-    result = mnemic("form", talk, *WHO)
-
-    assert result.exit_code == 1
-    assert "the consolidation of user:ana ended as: refused (degenerate)" in result.stderr
-    assert "stored: 1 facts, 1 reflections" in result.stdout
-
-
-# -- `mnemic demo`
-
-
 TALKS = {
     "01-garden": [
         ("ana", "Hello, I need a plan for the garden."),
@@ -129,6 +63,58 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def talk(corpus: Path, online: dict[str, str], model: LoopbackModel) -> Path:
+    """The file of the first conversation; everything is answered well."""
+    for output, good in GOOD.items():
+        model.answer(output, good)
+    return corpus / "01-garden.jsonl"
+
+
+def test_an_answer_without_drafts_forms_nothing_and_refused_drafts_and_unaccounted_messages_are_counted(
+    mnemic: Command, model: LoopbackModel, talk: Path
+) -> None:
+    model.answer(FACTS, facts(nothing_else=False))
+    shown, document = mnemic("form", talk, *WHO), mnemic("form", talk, *WHO, "--json")
+    assert (shown.exit_code, "stored: nothing new" in shown.stdout) == (1, True)
+    assert "no usable answer for extract_facts, twice: " in shown.stderr
+    assert not any(text in shown.stderr for _, text in TALKS["01-garden"])
+    (session,) = json.loads(document.stdout)["sessions"]
+    assert (session["runs"], "extract_facts" in session["problem"]) == ([], True)
+
+    model.answer(FACTS, facts(fact(BEES), fact("I sell honey.", 2), nothing_else=False))
+    again = mnemic("form", talk, *WHO)
+    assert again.exit_code == 0
+    assert "drafts refused: 1 (1 first_person)" in again.stdout
+    assert "messages that no memory accounts for: 3" in again.stdout
+
+
+def test_nothing_came_of_it_and_nobody_said_that_there_is_nothing(
+    mnemic: Command, talk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RAG", "ALWAYS_IN_CONTEXT"):
+        monkeypatch.setenv(f"MNEMIC_{name}", "false")
+    result = mnemic("form", talk, *WHO)
+
+    assert result.exit_code == 1
+    assert "session 01-garden: nothing came of 4 messages" in result.stderr
+
+
+def test_a_refused_consolidation_is_named(
+    mnemic: Command, model: LoopbackModel, talk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNEMIC_USER_THRESHOLD", "1")
+    model.answer(CONSOLIDATION, consolidation("bees " * 300))
+    result = mnemic("form", talk, *WHO)
+
+    assert result.exit_code == 1
+    assert "the consolidation of user:ana ended as: refused (degenerate)" in result.stderr
+    assert "stored: 1 facts, 1 reflections" in result.stdout
+
+
+# -- `mnemic demo`
+
+
 def test_the_demo_shows_what_it_ran_on_what_was_formed_and_what_is_found(mnemic: Command, corpus: Path) -> None:
     result = mnemic("demo", corpus)
     assert result.exit_code == 0
@@ -157,22 +143,19 @@ def test_every_demo_has_an_agent_and_one_document_of_its_own(mnemic: Command, co
     assert any("walnut" in found["content"] for found in document["answers"][0]["memories"])
 
 
-@pytest.mark.usefixtures("online")
 def test_the_demo_goes_on_and_says_what_was_refused_and_what_nothing_came_of(
-    mnemic: Command, model: LoopbackModel, corpus: Path
+    mnemic: Command, model: LoopbackModel, talk: Path
 ) -> None:
-    for output, good in GOOD.items():
-        model.answer(output, good)
     some = facts(fact(BEES), fact("I sell honey.", 2), nothing_else=False)
     model.answer(FACTS, lambda request: some if "greenhouse" in str(request) else facts(nothing_else=False))
-    result = mnemic("demo", corpus)
+    result = mnemic("demo", talk.parent)
 
     assert result.exit_code == 1
     shown = " ".join(result.stdout.split())
     assert "01-garden: openai:gpt-fast gave no usable answer for extract_facts, twice" in shown
     assert BEES in shown
     assert "drafts refused: 1 (1 first_person)" in shown
-    garden, greenhouse = json.loads(mnemic("demo", corpus, "--json").stdout)["sessions"]
+    garden, greenhouse = json.loads(mnemic("demo", talk.parent, "--json").stdout)["sessions"]
     assert (garden["runs"], "extract_facts" in garden["problem"]) == ([], True)
     assert (greenhouse["runs"][0]["refused"], greenhouse["runs"][0]["unaccounted"]) == ({"first_person": 1}, 3)
 
