@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from mnemic import __version__
 from mnemic.policy.auth_tokens import encode_token, new_claims
@@ -27,7 +28,7 @@ from mnemic.storage.opening import open_database, set_up_database
 
 #: Long enough for a deployment's own clients, short enough that a lost one ends by itself.
 DAYS = 30
-_MARKS = {True: "[green]ok[/]", False: "[red]BROKEN[/]"}
+_MARKS = {True: Text("ok", "green"), False: Text("BROKEN", "red")}
 
 Target = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="Where to write it.")]
 Holder = Annotated[str, typer.Option("--user", help="Whom its holder is to the server.")]
@@ -41,7 +42,7 @@ async def doctor(as_json: AsJson = False) -> None:
     """Check the database's set-up and say what to do where it is broken; the exit code is 1 then."""
     async with open_database(Settings(), sound=False) as database:  # one that every other command refuses
         findings = await check(database)
-    rows = [(_MARKS[finding.ok], plain(finding.name), plain(finding.remedy or finding.note)) for finding in findings]
+    rows = [(_MARKS[finding.ok], finding.name, finding.remedy or finding.note) for finding in findings]
     report(findings, table(rows), as_json=as_json, nothing="no checks")
     exit_if_wrong(not all(finding.ok for finding in findings))
 

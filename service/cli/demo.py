@@ -217,12 +217,12 @@ def _heading(title: str) -> tuple[str, str]:
 
 
 def _describe_sessions(sessions: Sequence[FormedSession]) -> Iterator[RenderableType]:
-    rows: list[tuple[RenderableType, ...]] = []
+    rows = []
     total = Counts()
     for session in sessions:
         counts = Counts().add(session.runs)
         figures = (session.accepted, counts.stored["fact"], counts.superseded, *map(counts.stored.get, _OTHER_KINDS))
-        rows.append((plain(session.session), *(str(figure or "·") for figure in figures)))
+        rows.append((session.session, *(figure or "·" for figure in figures)))
         total.add(session.runs)
     yield from table(rows, *_SESSIONS)
     yield from total.losses()

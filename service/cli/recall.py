@@ -20,7 +20,6 @@ from mnemic.service.cli.terminal import (
     plain,
     report,
     say,
-    stack,
     table,
     to_the_second,
     verbatim,
@@ -101,10 +100,10 @@ async def query(
 
 
 def _list(found: Sequence[Found], *, explain: bool) -> Sequence[RenderableType]:
-    rows: list[tuple[RenderableType, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for item in found:
         text = f"{display_name(item.subject)}: {item.content}" if item.kind == "message" else item.content
-        rows.append((day(item.dated), f"{item.score:.2f}", item.kind, plain(item.category), plain(text)))
+        rows.append((day(item.dated), f"{item.score:.2f}", item.kind, item.category, text))
         if explain:
             rows.append(("", "", "", "", plain(grounds(item), style="dim")))
     return table(rows, "date", "score", "kind", "category", "")
@@ -180,14 +179,14 @@ def list_memories(found: Sequence[Memory]) -> Iterator[RenderableType]:
         yield from table(map(_row, group))
 
 
-def _row(memory: Memory) -> tuple[RenderableType, ...]:
-    what = [memory.kind, *(mark for mark in ("protected", "pinned") if getattr(memory, mark))]
-    if memory.state != "active":
-        until = f"\nuntil {day(memory.valid_until)}" if memory.valid_until else ""
-        now = f", now\n{memory.superseded_by}" if memory.valid_until and memory.superseded_by else ""
-        what.append(f"{memory.state}{until}{now}")
-    text = plain(memory.content) if memory.state != "purged" else plain(_ERASED, "dim")
-    return day(memory.valid_from), ", ".join(what), stack(text, plain(memory.id, "dim"))
+def _row(memory: Memory) -> tuple[object, ...]:
+    marks = [mark for mark in ("protected", "pinned") if getattr(memory, mark)]
+    what = [", ".join([memory.kind, *marks, *([memory.state] if memory.state != "active" else [])])]
+    if memory.state != "active" and memory.valid_until:
+        what.append(f"until {day(memory.valid_until)}{', now' if memory.superseded_by else ''}")
+        what += [str(memory.superseded_by)] if memory.superseded_by else []
+    text = memory.content if memory.state != "purged" else plain(_ERASED, "dim")
+    return day(memory.valid_from), what, [text, plain(memory.id, "dim")]
 
 
 async def history(
@@ -230,7 +229,7 @@ async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:
         say(f"to go on with the latest: {go_on}")
 
 
-def _thread_row(thread: ThreadStatus) -> tuple[RenderableType, ...]:
+def _thread_row(thread: ThreadStatus) -> tuple[object, ...]:
     moved, began = to_the_second(thread.updated_at), to_the_second(thread.created_at)
     steps = "?" if thread.step is None else str(thread.step + 1)  # the first one is -1
-    return moved, plain(thread.thread_id), began, steps, plain(", ".join(thread.next))
+    return moved, thread.thread_id, began, steps, ", ".join(thread.next)

@@ -43,16 +43,16 @@ def verbatim(text: str) -> Text:
     return Text(clean_text(text), no_wrap=True)
 
 
-def stack(*lines: Text) -> Text:
-    """The lines of one cell."""
-    return Text("\n").join(lines)
+def stack(lines: Iterable[object]) -> Text:
+    """Values below each other; what is no text yet becomes plain."""
+    return Text("\n").join(line if isinstance(line, Text) else plain(line) for line in lines)
 
 
-def table(rows: Iterable[Iterable[RenderableType]], *titles: str, ids: int | None = None) -> list[Table]:
+def table(rows: Iterable[Iterable[object]], *titles: str, ids: int | None = None) -> list[Table]:
     """An open table for lines with several values; nothing where there are none.
 
     Args:
-        rows: the cells of each line.
+        rows: the cells of each line; a list is the lines of one cell.
         titles: of the columns; none: a table without a head.
         ids: the number of a column whose lines are not folded, for the ids in it are to be copied.
     """
@@ -60,7 +60,7 @@ def table(rows: Iterable[Iterable[RenderableType]], *titles: str, ids: int | Non
     for number, title in enumerate(titles):
         made.add_column(title, overflow="fold", no_wrap=number == ids)
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*(stack(cell if isinstance(cell, list) else [cell]) for cell in row))
     return [made] if made.row_count else []
 
 

@@ -166,7 +166,7 @@ def _describe(planned: Rollback) -> Iterator[RenderableType]:
     if planned.later:
         many = counted(len(planned.later), "later operation", "later operations")
         yield plain(f"{many} on the same memories (--cascade undoes them too)", "bold")
-        yield stack(*(plain(f"{later.op_id} {later.reason}") for later in planned.later))
+        yield stack(f"{later.op_id} {later.reason}" for later in planned.later)
     yield from _list_changes(
         "cannot come back, for what was said is erased (--skip-erased leaves it so)", planned.erased
     )
@@ -185,7 +185,7 @@ def _list_changes(what: str, changes: Sequence[StateChange]) -> Iterator[Rendera
     if changes:
         yield plain(f"{counted(len(changes), 'memory', 'memories')} {what}", "bold")
     found = sorted(groups.items())
-    yield from table((str(len(ids)), kind, states, plain(key), stack(*ids)) for (key, kind, states), ids in found)
+    yield from table((len(ids), kind, states, key, ids) for (key, kind, states), ids in found)
 
 
 async def as_of(
@@ -202,6 +202,6 @@ async def as_of(
     moment = to_moment(at, "--at")
     async with governing(agent, user, session, group=group, blind=_ALONE) as (machine, whose):
         found: list[Any] = await machine.as_of(whose, scope_key, moment, with_closed=closed)
-    rows = ([plain(getattr(item, title)) for title in _BLIND] for item in found)
+    rows = ([getattr(item, title) for title in _BLIND] for item in found)
     lines = list_memories(found) if user else table(rows, *_BLIND, ids=_BLIND.index("id"))
     report(found, lines, as_json=as_json, nothing="no memories at that moment")

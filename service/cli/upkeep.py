@@ -5,7 +5,6 @@ from typing import Annotated, Final
 from uuid import UUID
 
 import typer
-from rich.console import RenderableType
 from rich.text import Text
 
 from mnemic.service.cli.options import (
@@ -32,7 +31,6 @@ from mnemic.service.cli.terminal import (
     progress,
     report,
     say,
-    stack,
     table,
     to_the_second,
     verbatim,
@@ -241,13 +239,14 @@ async def refinements(
     report(rows, table(map(_row, rows), *_TITLES, ids=0), as_json=as_json, nothing="no refinements")
 
 
-def _row(row: Refinement) -> tuple[RenderableType, ...]:
+def _row(row: Refinement) -> tuple[object, ...]:
     memories, tokens = ("?" if after is None else f"{after:,}" for after in (row.memories_after, row.tokens_after))
     what = [f"{name} {count}" for name in _CHANGES if (count := getattr(row, name))]
     state = row.ended or ("running" if row.is_held else "broken off")
+    figures = [f"{row.memories_before:,} → {memories}", f"{row.tokens_before:,} → {tokens}"]
     return (
-        stack(plain(f"{to_the_second(row.started_at)} {row.scope_key}"), plain(row.id, "dim")),
-        f"{row.memories_before:,} → {memories}\n{row.tokens_before:,} → {tokens}\ntarget {row.target_tokens:,}",
-        "\n".join([*what, f"turns {row.steps}"]),
-        stack(plain(state), plain(row.actor)),
+        [f"{to_the_second(row.started_at)} {row.scope_key}", plain(row.id, "dim")],
+        [*figures, f"target {row.target_tokens:,}"],
+        [*what, f"turns {row.steps}"],
+        [state, row.actor],
     )
