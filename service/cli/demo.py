@@ -19,7 +19,7 @@ from rich.text import Text
 
 from mnemic.policy.text.shape import clip_text, display_name
 from mnemic.service.cli.form import Counts, FormedSession, form_session
-from mnemic.service.cli.message_files import Line, Reader
+from mnemic.service.cli.message_files import FileMessage, Reader
 from mnemic.service.cli.options import AsJson
 from mnemic.service.cli.terminal import (
     command_line,
@@ -127,8 +127,8 @@ def _read_conversations(directory: Path) -> dict[str, list[dict[str, Any]]]:
     conversations: dict[str, list[dict[str, Any]]] = {}
     with closing(Reader()) as reader:
         for line in reader.read(sorted(directory.glob("*.jsonl"))):
-            if isinstance(line, Line):
-                conversations.setdefault(line.session, []).append(line.message)
+            if isinstance(line, FileMessage):
+                conversations.setdefault(line.session, []).append(line.fields())
             else:
                 say(str(line))
     if not conversations:

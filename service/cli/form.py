@@ -167,8 +167,8 @@ async def _take_in(memory: Mnemic, who: Identity, files: Sequence[Path]) -> _Int
                     say(str(line))
                 continue
             intake.read += 1
-            held.setdefault(line.session, []).append(line.message)
-            size += len(line.message["content"])
+            held.setdefault(line.session, []).append(line.fields())
+            size += len(line.text)
             if intake.read % HELD_MESSAGES == 0 or size > _HELD_CHARS:
                 await _store(memory, who, held, intake)
                 size = 0

@@ -28,7 +28,7 @@ def _known_role(role: str) -> str:
     return role
 
 
-class _FileMessage(IncomingMessage):
+class FileMessage(IncomingMessage):
     """One message as files have it."""
 
     session: HostId
@@ -37,13 +37,9 @@ class _FileMessage(IncomingMessage):
     #: None: a tool call without words.
     content: StrictStr | list[StrictStr | Part] | None
 
-
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """A message that can be observed."""
-
-    session: str
-    message: dict[str, Any]
+    def fields(self) -> dict[str, Any]:
+        """The message as it is observed."""
+        return self.model_dump(exclude={"session"}, exclude_none=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +74,7 @@ class Reader:
         """Forgets what was read."""
         self._seen.close()
 
-    def read(self, paths: Iterable[Path]) -> Iterator[Line | Malformed]:
+    def read(self, paths: Iterable[Path]) -> Iterator[FileMessage | Malformed]:
         """The messages and the malformed lines of files, in order; no file is held as a whole.
 
         Raises:
@@ -94,14 +90,14 @@ class Reader:
             except OSError as error:
                 raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from error
 
-    def _read_item(self, item: object, path: Path, number: int) -> Line | Malformed:
+    def _read_item(self, item: object, path: Path, number: int) -> FileMessage | Malformed:
         try:
             if isinstance(item, bytes) and len(item) > MAX_LINE_BYTES:
                 raise InvalidInputError(f"longer than {MAX_LINE_BYTES:,} bytes")
             found = _parse(item) if isinstance(item, bytes) else item
             if not isinstance(found, dict):
                 raise InvalidInputError("not a message: a JSON object with role and content is")
-            parsed = _FileMessage.of({**found, "session": path.stem} if path.suffix == ARRAY_SUFFIX else found)
+            parsed = FileMessage.of({**found, "session": path.stem} if path.suffix == ARRAY_SUFFIX else found)
         except InvalidInputError as error:
             return Malformed(file=str(path), line=number, reason=str(error))
         if parsed.id is None:
@@ -109,7 +105,7 @@ class Reader:
             times = self._count(f"{parsed.session}\x1f{fingerprint}")
             parsed.id = f"{fingerprint}-{times}"
         parsed.content = parsed.text
-        return Line(session=parsed.session, message=parsed.model_dump(exclude={"session"}, exclude_none=True))
+        return parsed
 
     def _count(self, text: str) -> int:
         """How often this text was seen, this time included."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mnemic.service.cli import message_files
-from mnemic.service.cli.message_files import Line, Reader
+from mnemic.service.cli.message_files import FileMessage, Reader
 from tests.service.cli.conftest import Command
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import FACTS, fact, facts
@@ -42,8 +42,8 @@ def accepted(document: dict[str, Any]) -> dict[str, int]:
 
 
 def test_the_same_file_again_forms_nothing_twice(mnemic: Command, tmp_path: Path) -> None:
-    said = ["My sister Lea is allergic to nuts.", "ok", "ok", "ok"]
-    file = write(tmp_path / "talk.jsonl", [line(content, author="ana") for content in said])
+    texts = ["My sister Lea is allergic to nuts.", "ok", "ok", "ok"]
+    file = write(tmp_path / "talk.jsonl", [line(content, author="ana") for content in texts])
     assert accepted(formed(mnemic, file)) == {"monday": 4}
     before = json.loads(mnemic("memories", *WHO, "--all", "--json").stdout)
 
@@ -290,7 +290,7 @@ def peak(path: Path, reader: Reader) -> int:
     """Most bytes that Python held while the file was read."""
     tracemalloc.start()
     with closing(reader):
-        assert all(isinstance(found, Line) for found in reader.read([path]))
+        assert all(isinstance(found, FileMessage) for found in reader.read([path]))
     _, highest = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return highest

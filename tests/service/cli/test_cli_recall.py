@@ -207,9 +207,9 @@ def test_context_is_the_text_for_the_prompt_and_its_price(mnemic: Command, world
     assert result.stdout.startswith("<MemoryContext>")
     assert "Ana is direct.\nShe wants short answers." in result.stdout
     assert "searched: no" in result.stderr
-    asked = json.loads(mnemic("recall", "Do you remember who I work for?", *WHO, "--json").stdout)
-    assert asked["searched"]
-    assert "ferry line" in asked["context"]
+    recalled = json.loads(mnemic("recall", "Do you remember who I work for?", *WHO, "--json").stdout)
+    assert recalled["searched"]
+    assert "ferry line" in recalled["context"]
 
 
 @pytest.mark.parametrize(
