@@ -1,22 +1,80 @@
-"""All commands in the order of `mnemic --help`."""
+"""All commands in the order of `mnemic --help`, and those for who runs the service: `doctor`, `db` and `token`."""
 
 import io
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from mnemic import __version__
+from mnemic.policy.auth_tokens import encode_token, new_claims
 from mnemic.service.cli import audit
-from mnemic.service.cli.chat import chat, threads
+from mnemic.service.cli.chat import chat
 from mnemic.service.cli.demo import demo
 from mnemic.service.cli.form import form
-from mnemic.service.cli.operate import doctor, dump, migrate, token
-from mnemic.service.cli.recall import history, memories, query, recall
-from mnemic.service.cli.refinement import refine, refinements
-from mnemic.service.cli.retention import erase, protect, purge, unprotect
-from mnemic.service.cli.terminal import blocking
+from mnemic.service.cli.options import AsJson, Groups
+from mnemic.service.cli.recall import history, memories, query, recall, threads
+from mnemic.service.cli.terminal import blocking, exit_if_wrong, plain, report, say, table, verbatim
 from mnemic.service.cli.time_machine import as_of, restore, undo
+from mnemic.service.cli.upkeep import erase, protect, purge, refine, refinements, unprotect
+from mnemic.state.errors import ConfigurationError
+from mnemic.state.settings import Settings
+from mnemic.storage.doctor import check
+from mnemic.storage.dump import dump_database
+from mnemic.storage.opening import open_database, set_up_database
+
+#: Long enough for a deployment's own clients, short enough that a lost one ends by itself.
+DAYS = 30
+_MARKS = {True: Text("ok", "green"), False: Text("BROKEN", "red")}
+
+Target = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="Where to write it.")]
+Holder = Annotated[str, typer.Option("--user", help="Whom its holder is to the server.")]
+Agents = Annotated[
+    list[str] | None, typer.Option("--agent", help="The only agents it may name; repeatable. None: all.")
+]
+Days = Annotated[int, typer.Option("--days", help="Days it holds.")]
+
+
+async def doctor(as_json: AsJson = False) -> None:
+    """Check the database's set-up and say what to do where it is broken; the exit code is 1 then."""
+    async with open_database(Settings(), sound=False) as database:  # one that every other command refuses
+        findings = await check(database)
+    rows = [(_MARKS[finding.ok], finding.name, finding.remedy or finding.note) for finding in findings]
+    report(findings, table(rows), as_json=as_json, nothing="no checks")
+    exit_if_wrong(not all(finding.ok for finding in findings))
+
+
+async def migrate(as_json: AsJson = False) -> None:
+    """Set up the database, or bring it up to date: MNEMIC_MIGRATION_URL or, without it, the embedded server."""
+    ran = await set_up_database(Settings())
+    lines = [plain(f"ran {name}") for name in ran] or [plain("the database is up to date")]
+    report({"ran": ran}, lines, as_json=as_json)
+
+
+async def dump(file: Target, as_json: AsJson = False) -> None:
+    """Dump the whole database into a file for `pg_restore`."""
+    size = await dump_database(Settings(), file)
+    report({"file": file, "bytes": size}, [plain(f"{file}: {size:,} bytes")], as_json=as_json)
+
+
+async def token(
+    user: Holder, agent: Agents = None, group: Groups = None, days: Days = DAYS, as_json: AsJson = False
+) -> None:
+    """Print a bearer token for the server, signed with MNEMIC_SERVER_KEY; whoever has it is that person there."""
+    key = Settings().server_key
+    if key is None:
+        raise ConfigurationError(
+            "tokens are signed: set MNEMIC_SERVER_KEY to a secret of at least 16 characters, the server's own"
+        )
+    claims = new_claims(user, tuple(agent or ()), tuple(group or ()), days=days, now=datetime.now(UTC))
+    signed, ends = encode_token(claims, key.get_secret_value()), datetime.fromtimestamp(claims.expires, UTC)
+    report({"token": signed, "expires": ends}, [verbatim(signed)], as_json=as_json)
+    if not as_json:
+        say(f"it holds until {ends:%Y-%m-%d %H:%M} UTC")
+
 
 app = typer.Typer(
     name="mnemic",

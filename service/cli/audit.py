@@ -31,7 +31,6 @@ from mnemic.service.cli.terminal import (
     report,
     say,
     show,
-    stack,
     table,
     to_the_second,
     verbatim,
@@ -70,10 +69,10 @@ def _list_problems(problems: Sequence[AuditProblem]) -> Iterator[RenderableType]
         return
     rows = []
     for problem in problems[:_NAMED]:
-        where = [plain(f"line {problem.line} of the anchors", "dim")] if problem.line else []
-        which = [plain(f"memory {problem.memory_id}", "dim")] if problem.memory_id else []
-        what = stack(plain(f"{problem.problem}: {problem.explanation}"), *where, *which)
-        rows.append((plain(problem.agent_id or ""), plain(problem.seq or ""), what))
+        what = [f"{problem.problem}: {problem.explanation}"]
+        what += [f"line {problem.line} of the anchors"] if problem.line else []
+        what += [f"memory {problem.memory_id}"] if problem.memory_id else []
+        rows.append((problem.agent_id or "", problem.seq or "", what))
     yield f"[red]{counted(len(problems), 'problem', 'problems')}[/]"
     yield from table(rows, "agent", "seq", "what")
     yield from _more(len(problems))
@@ -103,7 +102,7 @@ async def export(agent: Agent, user: User, session: Session = None, output: Outp
                 async for line in memory.export_audit(who):
                     file.write(line + "\n")
         except OSError as error:
-            raise InvalidInputError(f"{output or 'standard output'} cannot be written: {_reason(error)}") from None
+            raise InvalidInputError(f"{output or 'standard output'} cannot be written: {error.strerror}") from None
 
 
 async def check(file: Export, as_json: AsJson = False) -> None:
@@ -112,13 +111,9 @@ async def check(file: Export, as_json: AsJson = False) -> None:
         with file.open("rb") as lines:
             checked = check_export(lines)
     except OSError as error:
-        raise InvalidInputError(f"{file} cannot be read: {_reason(error)}") from None
+        raise InvalidInputError(f"{file} cannot be read: {error.strerror}") from None
     report(checked, _describe(checked), as_json=as_json)
     exit_if_wrong(checked.problems)
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or type(error).__name__
 
 
 def _describe(checked: CheckedExport) -> Iterator[RenderableType]:
@@ -148,13 +143,9 @@ async def log(
     report(found, table(map(_row, found), *_TITLES, ids=0), as_json=as_json, nothing="no operations")
 
 
-def _row(operation: Operation) -> tuple[RenderableType, ...]:
+def _row(operation: Operation) -> tuple[object, ...]:
     events = ", ".join(f"{count} {event}" for event, count in sorted(operation.events.items()))
     if operation.left:
         events += f"; {operation.left} changes left, the same call goes on"
-    return (
-        stack(plain(to_the_second(operation.ts)), plain(operation.op_id, "dim")),
-        f"{operation.first_seq}-{operation.last_seq}",
-        plain(f"{operation.reason}, {acting(operation)}"),
-        plain(events),
-    )
+    when, why = to_the_second(operation.ts), f"{operation.reason}, {acting(operation)}"
+    return [when, plain(operation.op_id, "dim")], f"{operation.first_seq}-{operation.last_seq}", why, events

@@ -1,31 +1,36 @@
-"""`mnemic chat` and `mnemic threads`: the supervisor in the terminal turn by turn, with formation beside it."""
+"""`mnemic chat`: the supervisor in the terminal turn by turn, with formation beside it."""
 
 import asyncio
+import io
+import select
 import signal
+import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Self, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID, uuid4
 
 import typer
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.types import Command, Interrupt
-from rich.console import RenderableType
+from rich.console import Console
+from rich.text import Text
 
 from mnemic.models.chat import OFFLINE_LABEL
 from mnemic.operations.messages.transcript import spoken
 from mnemic.policy.categories import OWNER
-from mnemic.policy.text.shape import clean_text, says_nothing
-from mnemic.service.cli.chat_terminal import ChatTerminal
-from mnemic.service.cli.form import FormedSession
-from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
-from mnemic.service.cli.terminal import command_line, plain, report, say, table
+from mnemic.policy.text.shape import clean_text, says_nothing, visible
+from mnemic.service.cli.form import Counts
+from mnemic.service.cli.options import Agent, Groups, User, identity
+from mnemic.service.cli.terminal import command_line, counted, plain, say
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
+from mnemic.state.query import Bullet, Sign
 from mnemic.state.settings import OFFLINE, Tier
-from mnemic.state.supervisor import Question, ThreadStatus
+from mnemic.state.supervisor import Question
 
 Result = TypeVar("Result")
 Conversation = Annotated[
@@ -33,10 +38,22 @@ Conversation = Annotated[
 ]
 
 QUIT: Final = "/quit"
+PROMPT: Final = "you> "
+#: Nobody types so much, and no line fills the memory.
+MAX_LINE_BYTES: Final = 1 << 20
+_PIECE: Final = 65_536
+#: What became of a memory, in the person's words.
+_WORDS: Final[dict[Sign, str]] = {
+    "+created": "+ remembered",
+    "↑updated": "↑ updated",
+    "↔merged": "↔ merged",
+    "~soft-deleted": "~ forgotten",
+    "−deleted": "− deleted",
+    "⟲restored": "⟲ restored",
+}
 _FORGET: Final = "forget it? [y/N] "
 _YES: Final = frozenset({"y", "yes"})
 _FORMING: Final[tuple[Tier, ...]] = ("fast", "slow")
-_THREADS: Final = ("last moved (UTC)", "conversation", "began", "steps", "next")
 
 
 async def chat(agent: Agent, user: User, group: Groups = None, session: Conversation = None) -> None:
@@ -52,26 +69,7 @@ async def chat(agent: Agent, user: User, group: Groups = None, session: Conversa
         if session is None:
             go_on = command_line("chat", agent=agent, user=user, group=who.group_ids, session=new)
             say(f"to go on with this conversation later: {go_on}")
-        async with ChatSession.open(memory, who) as chat_session:
-            await chat_session.run()
-
-
-async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:
-    """List the conversations of a person with an agent, the one that moved last first; nothing of what was said."""
-    who = identity(agent, user)
-    async with Mnemic.open() as memory:
-        found = await memory.threads(who)
-    report(found, table(map(_row, found), *_THREADS), as_json=as_json, nothing="no conversations")
-    if found and not as_json:
-        go_on = command_line("chat", agent=agent, user=user, session=found[0].thread_id)
-        say(f"to go on with the latest: {go_on}")
-
-
-def _row(thread: ThreadStatus) -> tuple[RenderableType, ...]:
-    times = (thread.updated_at, thread.created_at)
-    moved, began = (time.astimezone(UTC).strftime("%Y-%m-%d %H:%M") for time in times)
-    steps = "?" if thread.step is None else str(thread.step + 1)  # the first one is -1
-    return moved, plain(thread.thread_id), began, steps, plain(", ".join(thread.next))
+        await ChatSession(memory, who).run()
 
 
 class ChatSession:
@@ -93,24 +91,24 @@ class ChatSession:
         #: Rules take no time: what they form is shown before the next line is asked for.
         self._forms_at_once = all(memory.settings.model_for(tier) == OFFLINE for tier in _FORMING)
 
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, memory: Mnemic, who: Identity) -> AsyncIterator[Self]:
-        """The conversation; leaving the block forms what is left of it."""
-        session = cls(memory, who)
-        await session._show_updates()
-        with _on_interrupt(lambda: session._on_interrupt()):
-            background = asyncio.create_task(session._form_in_background())
-            try:
-                yield session
-                await session._interruptible(session._form())
-            finally:
-                background.cancel()
-                with suppress(asyncio.CancelledError):
-                    await background
-
     async def run(self) -> None:
-        """Line by line until the end. A question that an earlier process left open comes first."""
+        """Line by line until the end; then what is left of the conversation is formed."""
+        await self._show_updates()
+        loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+        loop.add_signal_handler(signal.SIGINT, lambda: self._on_interrupt())
+        background = asyncio.create_task(self._form_in_background())
+        try:
+            await self._talk()
+            await self._interruptible(self._form())
+        finally:
+            background.cancel()
+            with suppress(asyncio.CancelledError):
+                await background
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)
+
+    async def _talk(self) -> None:
+        """Turn by turn. A question that an earlier process left open comes first."""
         thread = await self._graph.aget_state(self._memory.thread(self._who))
         if thread.interrupts:
             await self._turn(await self._ask_consent(thread.interrupts))
@@ -123,7 +121,9 @@ class ChatSession:
         while interrupts := await self._interruptible(self._answer(turn_input)):
             turn_input = await self._ask_consent(interrupts)
         if interrupts is None:
-            await self._observe_failed_turn()
+            with self._shown_errors():  # what was said in a turn that failed is stored all the same
+                thread = await self._graph.aget_state(self._memory.thread(self._who))
+                await self._memory.observe(self._who, spoken(thread.values.get("messages", [])))
         if self._forms_at_once:
             await self._interruptible(self._form())
         else:
@@ -132,11 +132,11 @@ class ChatSession:
 
     async def _answer(self, turn_input: Any) -> Sequence[Interrupt] | None:
         """Shows the answer as it comes; what the turn asks before it goes on. None: it failed."""
-        interrupts: list[Interrupt] = []
+        interrupts, done = list[Interrupt](), False
         stream: AsyncIterator[Any] = self._graph.astream(
             turn_input, self._memory.thread(self._who), context=self._who, stream_mode=["messages", "custom", "updates"]
         )
-        try:
+        with self._shown_errors():
             async for mode, part in stream:
                 if mode == "updates":
                     interrupts += part.get("__interrupt__", ())
@@ -145,20 +145,8 @@ class ChatSession:
                         self._terminal.show_notes([f"· {', '.join(tools)}"])
                 elif isinstance(part[0], AIMessage):
                     self._terminal.show_piece(part[0].text)
-        except MnemicError as error:
-            self._show_error(error)
-            return None
-        finally:
-            self._terminal.end_line()
-        return interrupts
-
-    async def _observe_failed_turn(self) -> None:
-        """Stores what was said in a turn that did not come to its end, where that is done."""
-        try:
-            thread = await self._graph.aget_state(self._memory.thread(self._who))
-            await self._memory.observe(self._who, spoken(thread.values.get("messages", [])))
-        except MnemicError as error:
-            self._show_error(error)
+            done = True
+        return interrupts if done else None
 
     async def _ask_consent(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
         questions: list[Question] = [question for item in interrupts for question in item.value["memories"]]
@@ -181,26 +169,25 @@ class ChatSession:
 
     async def _form(self) -> None:
         async with self._forming:
-            try:
-                formed = FormedSession(await self._memory.form(self._who))
-            except MnemicError as error:
-                self._show_error(error)
-            else:
-                self._terminal.show_notes(formed.counts.losses())
+            with self._shown_errors():
+                runs = await self._memory.form(self._who)
+                self._terminal.show_notes(Counts().add(runs).losses())
         await self._show_updates()
 
     async def _show_updates(self) -> None:
         """Shows what became of memories since the last look."""
-        try:
+        with self._shown_errors():
             updates = await self._memory.updates(self._person, self._revision)
-        except MnemicError as error:
-            self._show_error(error)
-            return
-        self._revision = updates.revision
-        self._terminal.show_updates(updates.bullets)
+            self._revision = updates.revision
+            self._terminal.show_notes([_line(bullet) for bullet in updates.bullets])
 
-    def _show_error(self, error: MnemicError) -> None:
-        self._terminal.show_notes([f"mnemic: {error}"])
+    @contextmanager
+    def _shown_errors(self) -> Iterator[None]:
+        """An error ends the block and is shown; the conversation goes on."""
+        try:
+            yield
+        except MnemicError as error:
+            self._terminal.show_notes([f"mnemic: {error}"])
 
     async def _interruptible(self, work: Coroutine[Any, Any, Result]) -> Result | None:
         """The work's result; None where Ctrl-C ended it."""
@@ -219,13 +206,93 @@ class ChatSession:
             self._on_interrupt = self._terminal.end_input
 
 
-@contextmanager
-def _on_interrupt(act: Callable[[], object]) -> Iterator[None]:
-    """Meanwhile Ctrl-C does this."""
-    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
-    loop.add_signal_handler(signal.SIGINT, act)
+class ChatTerminal:
+    """The terminal, or a pipe, where nothing asks for input. All but the answer goes to standard error."""
+
+    def __init__(self) -> None:
+        #: Whether somebody types.
+        self.is_watched = sys.stdin is not None and sys.stdin.isatty()
+        #: Whether the answer's last line is still open.
+        self._is_open = False
+        self._prompt = ""
+        self._loop = asyncio.get_running_loop()
+        #: What was typed; None: nothing more comes.
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        # neither a terminal nor a file may be read otherwise, and a thread that waits must not keep the process
+        threading.Thread(target=self._read_all, daemon=True).start()
+
+    async def ask(self, prompt: str = PROMPT) -> str | None:
+        """The next line, asked for at a terminal; None: there are no more."""
+        self.end_line()
+        self._prompt = prompt if self.is_watched else ""
+        self._show_prompt()
+        line = await self._lines.get()
+        self._prompt = ""
+        if line is None:
+            self.end_input()  # and so it stays
+        return line
+
+    def end_input(self) -> None:
+        """Nothing more is wanted."""
+        self._lines.put_nowait(None)
+
+    def show_piece(self, text: str) -> None:
+        """The next piece of the answer."""
+        shown = visible(text)
+        sys.stdout.write(shown)
+        sys.stdout.flush()
+        self._is_open = not shown.endswith("\n") if shown else self._is_open
+
+    def show_notes(self, lines: Sequence[str]) -> None:
+        """Lines beside the conversation, if there are any; where somebody is being asked, the prompt comes again."""
+        if not lines:
+            return
+        self.end_line()
+        if self._prompt:
+            sys.stderr.write("\n")
+        console = Console(stderr=True, soft_wrap=True)
+        for line in lines:
+            console.print(Text("  ") + plain(line, "dim"), highlight=False)
+        self._show_prompt()
+
+    def end_line(self) -> None:
+        """What follows begins on a line of its own."""
+        if self._is_open:
+            self.show_piece("\n")
+
+    def _show_prompt(self) -> None:
+        sys.stderr.write(self._prompt)
+        sys.stderr.flush()
+
+    def _read_all(self) -> None:
+        # without Python's buffer: whoever waits in it when the process ends makes that end a crash
+        source: Any = sys.stdin and getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
+        rest = b""
+        with suppress(RuntimeError):  # the chat is over
+            while piece := source and _read(source):
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    self._put(line[:MAX_LINE_BYTES].decode(errors="replace"))
+                rest = rest[:MAX_LINE_BYTES]
+            if rest:
+                self._put(rest.decode(errors="replace"))
+            self._put(None)
+
+    def _put(self, line: str | None) -> None:
+        self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
+
+
+def _line(bullet: Bullet) -> str:
+    """What became of a memory."""
+    notes = f" {counted(bullet.combined, 'note', 'notes')}" if bullet.combined else ""
+    return f"{_WORDS[bullet.sign]}{notes}: {bullet.text or 'a memory whose words are not shown'}"
+
+
+def _read(source: io.RawIOBase) -> bytes:
+    """The next piece; what cannot be read, such as a terminal that is gone, is at its end."""
     try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, before)
+        while (piece := source.read(_PIECE)) is None:  # whoever shares the terminal has set it not to block
+            select.select([source], [], [])
+    except OSError:
+        return b""
+    return piece

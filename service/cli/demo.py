@@ -1,6 +1,5 @@
 """`mnemic demo`: the example conversations, from raw messages to answered questions, on at most about 120 lines."""
 
-import json
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,14 +12,14 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import typer
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from mnemic.policy.text.shape import clip_text, display_name
-from mnemic.service.cli.form import Counts, form_session
-from mnemic.service.cli.message_files import Line, Reader
+from mnemic.service.cli.form import Counts, FormedSession, form_session
+from mnemic.service.cli.message_files import FileMessage, Reader
 from mnemic.service.cli.options import AsJson
 from mnemic.service.cli.terminal import (
     command_line,
@@ -48,7 +47,8 @@ _LINE_CHARS = 180
 _RESULTS = 3
 _CHANGES = 8
 _FACTS = 8
-_SESSIONS = ("conversation", "messages", "facts", "superseded", "reflections", "episode", "consolidated")
+_SESSIONS = ("conversation", "messages", "facts", "superseded", "reflections", "episode")
+_OTHER_KINDS = ("reflection", "episode")
 
 Directory = Annotated[
     Path | None,
@@ -65,8 +65,6 @@ Directory = Annotated[
 class Question(BaseModel):
     """Something that a person asks months later."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
     question: str
     user: HostId
     group: HostId | None = None
@@ -77,26 +75,10 @@ class _Expected(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoSession:
-    """What one conversation became."""
-
-    session: str
-    #: Who speaks in it, in the order of their first words.
-    people: tuple[str, ...]
-    messages: int
-    #: What its runs stored and refused.
-    counts: Counts
-    consolidated: list[str]
-    #: Why nothing came of it, or something waits.
-    complaints: list[str]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What was recalled for a question."""
+    """What was recalled for a question: results, best first, and their tokens in a prompt."""
 
     question: Question
-    #: The memories found, best first, as the recall graph returns them.
     memories: list[dict[str, Any]]
     tokens: int
 
@@ -106,7 +88,9 @@ class Demo:
     """All that the demo shows."""
 
     agent_id: str
-    sessions: list[DemoSession]
+    #: All who speak, in the order of their first words.
+    people: tuple[str, ...]
+    sessions: list[FormedSession]
     #: All that is stored then, closed ones too, oldest first.
     memories: list[Memory]
     answers: list[Answer]
@@ -123,13 +107,12 @@ async def demo(directory: Directory = None, as_json: AsJson = False) -> None:
     agent_id = f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     async with Mnemic.open() as memory:
         if not as_json:
-            messages = sum(len(talk) for talk in conversations.values())
-            people = {person for talk in conversations.values() for person in _people(talk)}
+            messages, people = sum(map(len, conversations.values())), len(_people(*conversations.values()))
             show(verbatim(memory.describe()))
-            show(f"Forming memories: {messages} messages, {len(conversations)} conversations, {len(people)} people.")
+            show(f"Forming memories: {messages} messages, {len(conversations)} conversations, {people} people.")
         found = await _run(memory, agent_id, conversations, questions)
     report(found, _describe(found), as_json=as_json)
-    exit_if_wrong(any(session.complaints for session in found.sessions))
+    exit_if_wrong(any(session.complaints() for session in found.sessions))
 
 
 # -- what is formed and asked
@@ -143,11 +126,11 @@ def _read_conversations(directory: Path) -> dict[str, list[dict[str, Any]]]:
     """
     conversations: dict[str, list[dict[str, Any]]] = {}
     with closing(Reader()) as reader:
-        for line in (line for path in sorted(directory.glob("*.jsonl")) for line in reader.read(path)):
-            if isinstance(line, Line):
-                conversations.setdefault(line.session, []).append(line.message)
+        for line in reader.read(sorted(directory.glob("*.jsonl"))):
+            if isinstance(line, FileMessage):
+                conversations.setdefault(line.session, []).append(line.fields())
             else:
-                say(f"{line.file}:{line.line}: {line.reason}")
+                say(str(line))
     if not conversations:
         raise InvalidInputError(f"{directory} holds no conversation: put *.jsonl files there, one message a line")
     for session, talk in conversations.items():
@@ -156,8 +139,9 @@ def _read_conversations(directory: Path) -> dict[str, list[dict[str, Any]]]:
     return conversations
 
 
-def _people(talk: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(line["author"] for line in talk if line["role"] == "user" and "author" in line))
+def _people(*talks: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    lines = (line for talk in talks for line in talk if line["role"] == "user" and "author" in line)
+    return tuple(dict.fromkeys(line["author"] for line in lines))
 
 
 def _read_questions(directory: Path) -> tuple[Question, ...]:
@@ -166,8 +150,8 @@ def _read_questions(directory: Path) -> tuple[Question, ...]:
     if not path.exists():
         return ()
     try:
-        return _Expected.model_validate(json.loads(path.read_text(encoding="utf-8"))).questions
-    except (ValidationError, ValueError, RecursionError):
+        return _Expected.model_validate_json(path.read_bytes()).questions
+    except ValidationError:
         raise InvalidInputError(f"{path} holds no questions: each needs a question and a user") from None
 
 
@@ -180,7 +164,8 @@ async def _run(
             people = _people(talk)
             groups = (TEAM,) if len(people) > 1 else ()
             who = Identity(agent_id=agent_id, user_id=people[0], group_ids=groups, session_id=session)
-            sessions.append(await _form(memory, who, talk))
+            observed = await memory.observe(who, talk, several_speakers=True)
+            sessions.append(await form_session(memory, who, session, observed.accepted))
             for person in people:  # each sees their own, so each is asked
                 found = await memory.memories(who.model_copy(update={"user_id": person}), with_closed=True)
                 stored.update({item.id: item for item in found})
@@ -191,20 +176,8 @@ async def _run(
         recalled = await memory.recall(who, question.question, search="always")
         answers.append(Answer(question=question, memories=recalled["memories"], tokens=recalled["tokens"]))
     memories = sorted(stored.values(), key=lambda item: item.valid_from)
-    return Demo(agent_id=agent_id, sessions=sessions, memories=memories, answers=answers)
-
-
-async def _form(memory: Mnemic, who: Identity, talk: Sequence[dict[str, Any]]) -> DemoSession:
-    await memory.observe(who, talk, several_speakers=True)
-    formed = await form_session(memory, who)
-    return DemoSession(
-        session=who.session_id or "",
-        people=_people(talk),
-        messages=len(talk),
-        counts=formed.counts,
-        consolidated=[result["scope_key"] for result in formed.consolidations if result["outcome"] == "saved"],
-        complaints=formed.complaints() if formed.is_wrong else [],
-    )
+    people = _people(*conversations.values())
+    return Demo(agent_id=agent_id, people=people, sessions=sessions, memories=memories, answers=answers)
 
 
 # -- how it looks
@@ -235,7 +208,7 @@ def _describe(found: Demo) -> Iterator[RenderableType]:
     program = sys.argv[0] if Path(sys.argv[0]).name == "mnemic" and not shutil.which("mnemic") else "mnemic"
     yield from ("", "Look around:")
     for words in (("memories",), ("recall", "What did I tell you last time?")):
-        line = command_line(*words, agent=found.agent_id, user=found.sessions[0].people[0])
+        line = command_line(*words, agent=found.agent_id, user=found.people[0])
         yield verbatim(f"  {program}{line.removeprefix('mnemic')}")
 
 
@@ -243,20 +216,18 @@ def _heading(title: str) -> tuple[str, str]:
     return "", f"[bold cyan]{title}[/]"
 
 
-def _describe_sessions(sessions: Sequence[DemoSession]) -> Iterator[RenderableType]:
-    rows: list[tuple[RenderableType, ...]] = []
-    losses = Counts()
+def _describe_sessions(sessions: Sequence[FormedSession]) -> Iterator[RenderableType]:
+    rows = []
+    total = Counts()
     for session in sessions:
-        stored, counts = session.counts.stored, session.counts
-        figures = (session.messages, stored["fact"], counts.superseded, stored["reflection"], stored["episode"])
-        consolidated = ", ".join(map(_owner, dict.fromkeys(session.consolidated)))
-        rows.append((plain(session.session), *(str(figure or "·") for figure in figures), plain(consolidated)))
-        losses.refused.update(counts.refused)
-        losses.unaccounted += counts.unaccounted
+        counts = Counts().add(session.runs)
+        figures = (session.accepted, counts.stored["fact"], counts.superseded, *map(counts.stored.get, _OTHER_KINDS))
+        rows.append((session.session, *(figure or "·" for figure in figures)))
+        total.add(session.runs)
     yield from table(rows, *_SESSIONS)
-    yield from losses.losses()
+    yield from total.losses()
     for session in sessions:
-        yield from (plain(f"{session.session}: {complaint}") for complaint in session.complaints)
+        yield from (plain(f"{session.session}: {complaint}") for complaint in session.complaints())
 
 
 def _describe_changes(memories: Sequence[Memory]) -> Iterator[RenderableType]:

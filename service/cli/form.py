@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 from rich.console import RenderableType
@@ -16,7 +16,7 @@ from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
 from mnemic.service.cli.terminal import exit_if_wrong, progress, report, say
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, ModelOutputError
-from mnemic.state.graphs import ConsolidationResult, FormationOutput
+from mnemic.state.graphs import FormationOutput
 from mnemic.state.identity import Identity
 
 #: Messages, and characters of them, that are held before they are stored, so that a file may be longer than the memory.
@@ -52,14 +52,15 @@ class Counts:
     #: Messages that neither a memory nor the model's word accounts for.
     unaccounted: int = 0
 
-    def add(self, runs: Iterable[FormationOutput]) -> None:
-        """Adds what these runs did."""
+    def add(self, runs: Iterable[FormationOutput]) -> Self:
+        """These, with what the runs did."""
         for run in runs:
             self.stored.update(run.get("stored", {}))
             self.refused.update(run.get("refused", {}))
             self.superseded += run.get("superseded", 0)
             self.repeated += run.get("repeated", 0)
             self.unaccounted += run.get("unaccounted", 0)
+        return self
 
     def losses(self) -> list[str]:
         """What was refused and why, and what nothing accounts for, a line each."""
@@ -71,40 +72,17 @@ class Counts:
 
 @dataclass(frozen=True)
 class FormedSession:
-    """The runs of one session."""
+    """What became of one session; `--json` prints these fields."""
 
-    runs: list[FormationOutput] = field(default_factory=list)
+    session: str
+    #: New messages.
+    accepted: int
     #: Why no usable answer could be had, if none could.
     problem: str | None = None
-
-    @property
-    def counts(self) -> Counts:
-        """Of all its runs."""
-        counts = Counts()
-        counts.add(self.runs)
-        return counts
-
-    @property
-    def consolidations(self) -> list[ConsolidationResult]:
-        """What became of scope keys that were due."""
-        return [result for run in self.runs for result in run.get("consolidations", [])]
-
-    @property
-    def is_wrong(self) -> bool:
-        """Whether something waits, or nothing came of something."""
-        refused = any(result["outcome"] in ("refused", "failed") for result in self.consolidations)
-        return refused or bool(self._shortfalls())
+    runs: list[FormationOutput] = field(default_factory=list)
 
     def complaints(self) -> list[str]:
-        """What is not as it should be, a line each; of consolidations also what another run does, or a later one."""
-        lines = self._shortfalls()
-        for result in self.consolidations:
-            if result["outcome"] != "saved":
-                why = f" ({result['problem']})" if result.get("problem") else ""
-                lines.append(f"the consolidation of {result['scope_key']} ended as: {result['outcome']}{why}")
-        return lines
-
-    def _shortfalls(self) -> list[str]:
+        """Why something waits, or nothing came of something, a line each."""
         lines = [self.problem] if self.problem else []
         last: FormationOutput = self.runs[-1] if self.runs else {}
         if waits := last.get("waits"):
@@ -113,36 +91,24 @@ class FormedSession:
             lines.append(f"no usable answer to {last['set_aside']} messages; they stay pending")
         elif last.get("pending"):
             lines.append(f"{last['pending']} messages wait")
-        counts = self.counts
+        counts = Counts().add(self.runs)
         # nothing was stored or known, and nobody said that there is nothing
         if counts.unaccounted and not counts.stored and not counts.repeated:
             lines.append(f"nothing came of {sum(run.get('formed', 0) for run in self.runs)} messages")
+        for result in (result for run in self.runs for result in run.get("consolidations", [])):
+            if result["outcome"] in ("refused", "failed"):
+                why = f" ({result['problem']})" if result.get("problem") else ""
+                lines.append(f"the consolidation of {result['scope_key']} ended as: {result['outcome']}{why}")
         return lines
 
 
-async def form_session(memory: Mnemic, who: Identity) -> FormedSession:
+async def form_session(memory: Mnemic, who: Identity, session: str, accepted: int) -> FormedSession:
     """Forms what the session has pending; answers that cannot be used keep no other session waiting."""
     try:
-        return FormedSession(await memory.form(who))
+        runs = await memory.form(who.model_copy(update={"session_id": session}))
     except ModelOutputError as error:
-        return FormedSession(problem=str(error))
-
-
-@dataclass
-class _Intake:
-    """What the files brought, and what became of it."""
-
-    read: int = 0
-    malformed: int = 0
-    #: The first of them.
-    named: list[Malformed] = field(default_factory=list)
-    #: New messages of each session.
-    accepted: Counter[str] = field(default_factory=Counter)
-    counts: Counts = field(default_factory=Counts)
-    #: Sessions of which something waits, or nothing came.
-    wrong: int = 0
-    #: Each session with its runs, for --json only.
-    sessions: list[dict[str, object]] = field(default_factory=list)
+        return FormedSession(session, accepted, problem=str(error))
+    return FormedSession(session, accepted, runs=runs)
 
 
 async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_json: AsJson = False) -> None:
@@ -157,43 +123,52 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
     if twins := sorted(stem for stem, count in stems.items() if count > 1):
         raise InvalidInputError(f"several files would be the session {', '.join(twins)}: rename them")
     who = identity(agent, user, group)
+    counts, wrong, sessions = Counts(), 0, list[FormedSession]()
     async with Mnemic.open() as memory:
         say(memory.describe())
-        intake = await take_in(memory, who, files)
+        intake = await _take_in(memory, who, files)
         with progress() as bar:
             for session, accepted in bar.track(intake.accepted.items(), description="sessions formed"):
-                formed = await form_session(memory, who.model_copy(update={"session_id": session}))
-                for line in formed.complaints():
+                formed = await form_session(memory, who, session, accepted)
+                counts.add(formed.runs)
+                complaints = formed.complaints()
+                for line in complaints:
                     say(f"session {session}: {line}")
-                intake.counts.add(formed.runs)
-                intake.wrong += formed.is_wrong
-                if as_json:
-                    row = {"session": session, "accepted": accepted, "problem": formed.problem, "runs": formed.runs}
-                    intake.sessions.append(row)
-    found = {"read": intake.read, "malformed_lines": intake.malformed, "malformed": intake.named}
-    report({**found, "sessions": intake.sessions}, _summary(intake), as_json=as_json)
-    exit_if_wrong(intake.malformed or intake.wrong)
+                wrong += bool(complaints)
+                sessions += [formed] if as_json else []
+    found = {"read": intake.read, "malformed_lines": intake.malformed, "malformed": intake.named, "sessions": sessions}
+    report(found, _summary(intake, counts), as_json=as_json)
+    exit_if_wrong(intake.malformed or wrong)
 
 
-async def take_in(memory: Mnemic, who: Identity, files: Sequence[Path]) -> _Intake:
+@dataclass
+class _Intake:
+    """What the files brought."""
+
+    read: int = 0
+    malformed: int = 0
+    #: The first of them.
+    named: list[Malformed] = field(default_factory=list)
+    #: New messages of each session.
+    accepted: Counter[str] = field(default_factory=Counter)
+
+
+async def _take_in(memory: Mnemic, who: Identity, files: Sequence[Path]) -> _Intake:
     """Stores the messages of the files, in parts, each in its session; none is formed yet."""
     intake = _Intake()
     held: dict[str, list[dict[str, Any]]] = {}
     size = 0
     with closing(Reader(speaker=who.user_id)) as reader, progress() as bar:
-        task = bar.add_task("messages read", total=None)
-        for line in (line for path in files for line in reader.read(path)):
+        for line in bar.track(reader.read(files), description="lines read"):
             if isinstance(line, Malformed):
                 intake.malformed += 1
-                if intake.malformed <= _KEPT:
-                    intake.named.append(line)
+                intake.named += [line] if intake.malformed <= _KEPT else []
                 if intake.malformed <= _NAMED:
-                    say(f"{line.file}:{line.line}: {line.reason}")
+                    say(str(line))
                 continue
             intake.read += 1
-            bar.advance(task)
-            held.setdefault(line.session, []).append(line.message)
-            size += len(line.message["content"])
+            held.setdefault(line.session, []).append(line.fields())
+            size += len(line.text)
             if intake.read % HELD_MESSAGES == 0 or size > _HELD_CHARS:
                 await _store(memory, who, held, intake)
                 size = 0
@@ -209,8 +184,7 @@ async def _store(memory: Mnemic, who: Identity, held: dict[str, list[dict[str, A
     held.clear()
 
 
-def _summary(intake: _Intake) -> Iterator[RenderableType]:
-    counts = intake.counts
+def _summary(intake: _Intake, counts: Counts) -> Iterator[RenderableType]:
     yield f"{intake.read} messages read, {intake.accepted.total()} of them new, in {len(intake.accepted)} sessions"
     if intake.malformed:
         yield f"{intake.malformed} malformed lines were left out"

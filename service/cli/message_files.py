@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -28,7 +28,7 @@ def _known_role(role: str) -> str:
     return role
 
 
-class _FileMessage(IncomingMessage):
+class FileMessage(IncomingMessage):
     """One message as files have it."""
 
     session: HostId
@@ -37,13 +37,9 @@ class _FileMessage(IncomingMessage):
     #: None: a tool call without words.
     content: StrictStr | list[StrictStr | Part] | None
 
-
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """A message that can be observed."""
-
-    session: str
-    message: dict[str, Any]
+    def fields(self) -> dict[str, Any]:
+        """The message as it is observed."""
+        return self.model_dump(exclude={"session"}, exclude_none=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +49,9 @@ class Malformed:
     file: str
     line: int
     reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}"
 
 
 class Reader:
@@ -75,37 +74,38 @@ class Reader:
         """Forgets what was read."""
         self._seen.close()
 
-    def read(self, path: Path) -> Iterator[Line | Malformed]:
-        """The messages and the malformed lines of a file, in order; it is never held as a whole.
+    def read(self, paths: Iterable[Path]) -> Iterator[FileMessage | Malformed]:
+        """The messages and the malformed lines of files, in order; no file is held as a whole.
 
         Raises:
-            InvalidInputError: the file cannot be read, or is no array where its name says so.
+            InvalidInputError: a file cannot be read, or is no array where its name says so.
         """
-        is_array = path.suffix == ARRAY_SUFFIX
-        try:
-            with path.open("rb") as file:
-                for number, item in enumerate(_array(file, path) if is_array else _lines(file), start=1):
-                    if item != b"":
-                        yield self._read_item(item, path, number)
-        except OSError as error:
-            raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from error
+        for path in paths:
+            try:
+                with path.open("rb") as file:
+                    items = _array(file, path) if path.suffix == ARRAY_SUFFIX else _lines(file)
+                    for number, item in enumerate(items, start=1):
+                        if item != b"":
+                            yield self._read_item(item, path, number)
+            except OSError as error:
+                raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from error
 
-    def _read_item(self, item: object, path: Path, number: int) -> Line | Malformed:
+    def _read_item(self, item: object, path: Path, number: int) -> FileMessage | Malformed:
         try:
             if isinstance(item, bytes) and len(item) > MAX_LINE_BYTES:
                 raise InvalidInputError(f"longer than {MAX_LINE_BYTES:,} bytes")
             found = _parse(item) if isinstance(item, bytes) else item
             if not isinstance(found, dict):
                 raise InvalidInputError("not a message: a JSON object with role and content is")
-            parsed = _FileMessage.of({**found, "session": path.stem} if path.suffix == ARRAY_SUFFIX else found)
+            parsed = FileMessage.of({**found, "session": path.stem} if path.suffix == ARRAY_SUFFIX else found)
         except InvalidInputError as error:
             return Malformed(file=str(path), line=number, reason=str(error))
         if parsed.id is None:
             fingerprint = parsed.fingerprint(parsed.user or parsed.author or self._speaker, parsed.text)
             times = self._count(f"{parsed.session}\x1f{fingerprint}")
             parsed.id = f"{fingerprint}-{times}"
-        message = parsed.model_dump(include={"role", "author", "user", "time", "id"}, exclude_none=True)
-        return Line(session=parsed.session, message={**message, "content": parsed.text})
+        parsed.content = parsed.text
+        return parsed
 
     def _count(self, text: str) -> int:
         """How often this text was seen, this time included."""
@@ -149,16 +149,14 @@ def _parse(data: bytes) -> object:
         InvalidInputError: why it is none.
     """
     try:
-        text = data.decode("utf-8-sig")  # some editors put a byte order mark first
-        # NaN and Infinity are no JSON, and to `int` no numbers either
-        found: object = json.loads(text, object_pairs_hook=_once, parse_constant=int)
+        # some editors put a byte order mark first; NaN and Infinity are no JSON, and to `int` no numbers either
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=int)
     except UnicodeDecodeError:
         raise InvalidInputError("not UTF-8") from None
     except InvalidInputError:
         raise
     except (ValueError, RecursionError):
         raise InvalidInputError("not JSON") from None
-    return found
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -1,7 +1,6 @@
-"""`mnemic query`, `recall`, `memories` and `history`: memories come out, and how they came about."""
+"""`mnemic query`, `recall`, `memories`, `history` and `threads`: what is stored comes out, and how it came about."""
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from itertools import groupby
 from typing import Annotated, Any, Final, cast
 from uuid import UUID
@@ -21,7 +20,6 @@ from mnemic.service.cli.terminal import (
     plain,
     report,
     say,
-    stack,
     table,
     to_the_second,
     verbatim,
@@ -32,6 +30,7 @@ from mnemic.state.identity import Scope
 from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K
 from mnemic.state.records import Found, HistoryEvent, Memory
+from mnemic.state.supervisor import ThreadStatus
 
 Question = Annotated[str, typer.Argument(help="What is looked for, in plain words.")]
 Role = Annotated[str, typer.Option("--role", help="The role whose allowlist holds; `owner` reads everything.")]
@@ -51,13 +50,13 @@ Threshold = Annotated[float | None, typer.Option("--threshold", help="The least 
 Budget = Annotated[int | None, typer.Option("--budget", help="Tokens the results may take in a prompt.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Say how each score came about.")]
 OptionalQuestion = Annotated[str, typer.Argument(help="The message that is about to be answered.")]
-KindName = StrEnum("KindName", {kind: kind for kind in ALL_KINDS})  # type: ignore[misc]  # made of the library's list
-Kinds = Annotated[list[KindName] | None, typer.Option("--kind", help="Only this kind; may be given repeatedly.")]
+Kinds = Annotated[list[str] | None, typer.Option("--kind", help=f"Only this kind; repeatable: {', '.join(ALL_KINDS)}.")]
 Closed = Annotated[bool, typer.Option("--all", help="Closed and erased ones too.")]
 MemoryId = Annotated[UUID, typer.Argument(metavar="ID", help="As `mnemic memories` prints it.")]
 
 #: In place of the words that an erased memory no longer has.
 _ERASED: Final = "what it said was erased"
+_THREADS: Final = ("last moved (UTC)", "conversation", "began", "steps", "next")
 
 #: Filters whose values are not text, and what such values are written as.
 _NOT_TEXT: Final = frozenset({"pinned", "importance_min", "importance_max"})
@@ -101,10 +100,10 @@ async def query(
 
 
 def _list(found: Sequence[Found], *, explain: bool) -> Sequence[RenderableType]:
-    rows: list[tuple[RenderableType, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for item in found:
         text = f"{display_name(item.subject)}: {item.content}" if item.kind == "message" else item.content
-        rows.append((day(item.dated), f"{item.score:.2f}", item.kind, plain(item.category), plain(text)))
+        rows.append((day(item.dated), f"{item.score:.2f}", item.kind, item.category, text))
         if explain:
             rows.append(("", "", "", "", plain(grounds(item), style="dim")))
     return table(rows, "date", "score", "kind", "category", "")
@@ -164,7 +163,7 @@ async def memories(
     as_json: AsJson = False,
 ) -> None:
     """List the memories of a person, newest first."""
-    kinds: list[Kind] = [name for name in ALL_KINDS if kind is None or name in kind]
+    kinds = cast("list[Kind] | None", kind) or ALL_KINDS
     async with Mnemic.open() as memory:
         found = await memory.memories(person(agent, user, group, session), kinds, with_closed=closed)
     report(found, list_memories(found), as_json=as_json, nothing="no memories")
@@ -180,14 +179,14 @@ def list_memories(found: Sequence[Memory]) -> Iterator[RenderableType]:
         yield from table(map(_row, group))
 
 
-def _row(memory: Memory) -> tuple[RenderableType, ...]:
-    what = [memory.kind, *(mark for mark in ("protected", "pinned") if getattr(memory, mark))]
-    if memory.state != "active":
-        until = f"\nuntil {day(memory.valid_until)}" if memory.valid_until else ""
-        now = f", now\n{memory.superseded_by}" if memory.valid_until and memory.superseded_by else ""
-        what.append(f"{memory.state}{until}{now}")
-    text = plain(memory.content) if memory.state != "purged" else plain(_ERASED, "dim")
-    return day(memory.valid_from), ", ".join(what), stack(text, plain(memory.id, "dim"))
+def _row(memory: Memory) -> tuple[object, ...]:
+    marks = [mark for mark in ("protected", "pinned") if getattr(memory, mark)]
+    what = [", ".join([memory.kind, *marks, *([memory.state] if memory.state != "active" else [])])]
+    if memory.state != "active" and memory.valid_until:
+        what.append(f"until {day(memory.valid_until)}{', now' if memory.superseded_by else ''}")
+        what += [str(memory.superseded_by)] if memory.superseded_by else []
+    text = memory.content if memory.state != "purged" else plain(_ERASED, "dim")
+    return day(memory.valid_from), what, [text, plain(memory.id, "dim")]
 
 
 async def history(
@@ -217,3 +216,20 @@ def _describe(event: HistoryEvent) -> Iterator[RenderableType]:
     into = [f"merged into: {event.merged_into}"] if event.merged_into else []
     merges = [plain(line, "dim") for line in (*into, *(f"merged from: {part}" for part in event.merged_from))]
     yield from (Padding(line, (0, 0, 0, 3)) for line in (change, *merges))
+
+
+async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:
+    """List the conversations of a person with an agent, the one that moved last first; nothing of what was said."""
+    who = identity(agent, user)
+    async with Mnemic.open() as memory:
+        found = await memory.threads(who)
+    report(found, table(map(_thread_row, found), *_THREADS), as_json=as_json, nothing="no conversations")
+    if found and not as_json:
+        go_on = command_line("chat", agent=agent, user=user, session=found[0].thread_id)
+        say(f"to go on with the latest: {go_on}")
+
+
+def _thread_row(thread: ThreadStatus) -> tuple[object, ...]:
+    moved, began = to_the_second(thread.updated_at), to_the_second(thread.created_at)
+    steps = "?" if thread.step is None else str(thread.step + 1)  # the first one is -1
+    return moved, thread.thread_id, began, steps, ", ".join(thread.next)

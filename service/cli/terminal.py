@@ -6,10 +6,10 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import wraps
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import typer
 from pydantic_core import to_jsonable_python
@@ -43,16 +43,16 @@ def verbatim(text: str) -> Text:
     return Text(clean_text(text), no_wrap=True)
 
 
-def stack(*lines: Text) -> Text:
-    """The lines of one cell."""
-    return Text("\n").join(lines)
+def stack(lines: Iterable[object]) -> Text:
+    """Values below each other; what is no text yet becomes plain."""
+    return Text("\n").join(line if isinstance(line, Text) else plain(line) for line in lines)
 
 
-def table(rows: Iterable[Iterable[RenderableType]], *titles: str, ids: int | None = None) -> list[Table]:
+def table(rows: Iterable[Iterable[object]], *titles: str, ids: int | None = None) -> list[Table]:
     """An open table for lines with several values; nothing where there are none.
 
     Args:
-        rows: the cells of each line.
+        rows: the cells of each line; a list is the lines of one cell.
         titles: of the columns; none: a table without a head.
         ids: the number of a column whose lines are not folded, for the ids in it are to be copied.
     """
@@ -60,7 +60,7 @@ def table(rows: Iterable[Iterable[RenderableType]], *titles: str, ids: int | Non
     for number, title in enumerate(titles):
         made.add_column(title, overflow="fold", no_wrap=number == ids)
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*(stack(cell if isinstance(cell, list) else [cell]) for cell in row))
     return [made] if made.row_count else []
 
 
@@ -158,18 +158,15 @@ def withheld(question: str, *, yes: bool, as_json: bool) -> str | None:
     return None if typer.confirm(question, err=True) else "as you say"
 
 
-def blocking(command: Callable[Parameters, Awaitable[None]]) -> Callable[Parameters, None]:
+def blocking(command: Callable[Parameters, Coroutine[Any, Any, None]]) -> Callable[Parameters, None]:
     """The command as typer wants it, with the same name, arguments and help."""
 
     @wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        async def work() -> None:
-            await command(*args, **kwargs)
-
         # a pool that cannot connect says so once a second; the error at its end says it once, and what to do
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
         try:
-            asyncio.run(work())
+            asyncio.run(command(*args, **kwargs))
         except MnemicError as error:
             say(f"mnemic: {error}")
             raise typer.Exit(EXIT_FAILED) from None

@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
 from rich.console import RenderableType
+from rich.text import Text
 
 from mnemic.service.cli.options import (
     Agent,
@@ -38,7 +38,7 @@ from mnemic.service.cli.terminal import (
     withheld,
 )
 from mnemic.state.errors import InvalidInputError, RollbackRefusedError
-from mnemic.state.governance import PastMemory, Rollback, RollbackOptions, StateChange
+from mnemic.state.governance import Rollback, RollbackOptions, StateChange
 
 Operations = Annotated[
     list[UUID] | None,
@@ -54,6 +54,8 @@ Cascade = Annotated[bool, typer.Option("--cascade", help="Undo later operations 
 SkipErased = Annotated[bool, typer.Option("--skip-erased", help="Leave as they are whose contents were erased.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")]
 
+#: What an administrator sees of a memory.
+_BLIND = ("kind", "category", "state", "tokens", "importance", "protected", "id")
 _ALONE = "names the scope key alone"
 _WHAT = "name operations (`mnemic audit log`), a --refinement, or a --session and --since when"
 
@@ -164,7 +166,7 @@ def _describe(planned: Rollback) -> Iterator[RenderableType]:
     if planned.later:
         many = counted(len(planned.later), "later operation", "later operations")
         yield plain(f"{many} on the same memories (--cascade undoes them too)", "bold")
-        yield stack(*(plain(f"{later.op_id} {later.reason}") for later in planned.later))
+        yield stack(f"{later.op_id} {later.reason}" for later in planned.later)
     yield from _list_changes(
         "cannot come back, for what was said is erased (--skip-erased leaves it so)", planned.erased
     )
@@ -176,17 +178,14 @@ def _describe(planned: Rollback) -> Iterator[RenderableType]:
 
 def _list_changes(what: str, changes: Sequence[StateChange]) -> Iterator[RenderableType]:
     """As many, of which kind, from which state to which, and their ids."""
-    rows = []
-    for (scope_key, kind, before, after), group in groupby(sorted(changes, key=_sort), key=_sort):
-        ids = [plain(change.memory_id, "dim") for change in group]
-        rows.append((f"{len(ids)}", kind, f"{before} → {after or '?'}", plain(scope_key), stack(*ids)))
-    if rows:
+    groups: dict[tuple[str, ...], list[Text]] = {}
+    for change in changes:
+        alike = change.scope_key, change.kind, f"{change.before} → {change.after or '?'}"
+        groups.setdefault(alike, []).append(plain(change.memory_id, "dim"))
+    if changes:
         yield plain(f"{counted(len(changes), 'memory', 'memories')} {what}", "bold")
-        yield from table(rows)
-
-
-def _sort(change: StateChange) -> tuple[str, str, str, str]:
-    return change.scope_key, change.kind, change.before, change.after or ""
+    found = sorted(groups.items())
+    yield from table((len(ids), kind, states, key, ids) for (key, kind, states), ids in found)
 
 
 async def as_of(
@@ -203,21 +202,6 @@ async def as_of(
     moment = to_moment(at, "--at")
     async with governing(agent, user, session, group=group, blind=_ALONE) as (machine, whose):
         found: list[Any] = await machine.as_of(whose, scope_key, moment, with_closed=closed)
-    lines = _list_blind(found) if user is None else list_memories(found)
+    rows = ([getattr(item, title) for title in _BLIND] for item in found)
+    lines = list_memories(found) if user else table(rows, *_BLIND, ids=_BLIND.index("id"))
     report(found, lines, as_json=as_json, nothing="no memories at that moment")
-
-
-def _list_blind(found: Sequence[PastMemory]) -> Sequence[RenderableType]:
-    rows = [
-        (
-            memory.kind,
-            plain(memory.category),
-            memory.state,
-            str(memory.tokens),
-            str(memory.importance),
-            "yes" if memory.protected else "",
-            plain(memory.id, "dim"),
-        )
-        for memory in found
-    ]
-    return table(rows, "kind", "category", "state", "tokens", "importance", "protected", "id", ids=6)

@@ -251,12 +251,6 @@ def test_leaving_waits_for_what_is_being_formed(online: dict[str, str], model: L
         assert terminal.process.wait(60) == 0
 
 
-def started(env: dict[str, str], stdin: Any, **given: Any) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "mnemic", "chat", *WHO]
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, stdin=stdin, text=True, env={**os.environ, **env}, **pipes, **given)
-
-
 def closed(ours: int, theirs: int) -> None:
     os.close(theirs)
     os.close(ours)
@@ -268,23 +262,19 @@ def not_blocking(ours: int, theirs: int) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("change", [not_blocking, closed])
+@pytest.mark.parametrize("change", [not_blocking, closed, None])
 def test_odd_terminals_are_waited_for_or_are_the_end_of_input(
-    env: dict[str, str], change: Callable[[int, int], None]
+    env: dict[str, str], change: Callable[[int, int], None] | None
 ) -> None:
     ours, theirs = pty.openpty()
-    with started(env, theirs) as chat:
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes |= {"stdin": theirs} if change else {"preexec_fn": lambda: os.close(0)}  # which is no terminal at all
+    with subprocess.Popen([sys.executable, "-m", "mnemic", "chat", *WHO], env={**os.environ, **env}, **pipes) as chat:
         assert chat.stderr
         assert "answers: offline rules" in chat.stderr.readline()
-        change(ours, theirs)
-        shown, told = chat.communicate(timeout=60)
-    assert (chat.returncode, bool(shown), "Traceback" in told) == (0, change is not_blocking, False)
-    if change is not_blocking:
+        if change:
+            change(ours, theirs)
+        answers, errors = chat.communicate(timeout=60)
+    assert (chat.returncode, bool(answers), "Traceback" in errors) == (0, change is not_blocking, False)
+    if change is not closed:
         closed(ours, theirs)
-
-
-@pytest.mark.thorough
-def test_without_any_input_it_ends(env: dict[str, str]) -> None:
-    with started(env, None, preexec_fn=lambda: os.close(0)) as chat:
-        _, told = chat.communicate(timeout=60)
-    assert (chat.returncode, "Traceback" in told) == (0, False)

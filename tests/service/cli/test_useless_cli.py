@@ -25,38 +25,50 @@ from tests.support.scripted import (
 
 WHO = ("--agent", "guide", "--user", "ana")
 BEES = "Ana keeps bees."
-SAID = ("I keep forty hives of bees.", "I sell the honey on Saturdays.", "assistant: Noted.", "We moved in March.")
 GOOD: dict[str, BaseModel] = {
     FACTS: facts(fact(BEES)),
     REFLECTIONS: reflections(user=[reflection("Ana wants short answers.")]),
     OBSERVATIONS: observations(observation(BEES)),
 }
+TALKS = {
+    "01-garden": [
+        ("ana", "Hello, I need a plan for the garden."),
+        ("assistant", "Tell me about it."),
+        ("ana", "My sister Lea is allergic to walnuts, so no walnut tree."),
+        ("ana", "thanks, that is all"),
+    ],
+    "02-greenhouse": [
+        ("ana", "Bo, when do we open the greenhouse?"),
+        ("bo", "We open it on 4 May, I asked the town."),
+        ("ana", "good"),
+        ("bo", "see you there"),
+    ],
+}
+QUESTIONS = [
+    {"question": "What is my sister allergic to?", "user": "ana", "group": None, "answer": [["walnuts"]]},
+    {"question": "When does the greenhouse open?", "user": "bo", "group": "harbor", "answer": [["4 May"]]},
+]
 
 
 @pytest.fixture
-def talk(tmp_path: Path, online: dict[str, str], model: LoopbackModel) -> Path:
-    """A file of one conversation; everything is answered well."""
+def corpus(tmp_path: Path) -> Path:
+    for name, talk in TALKS.items():
+        rows = [
+            {"session": name, "role": "assistant" if author == "assistant" else "user", "author": author}
+            | {"content": content, "time": f"2026-03-02T09:{minute:02}:00Z"}
+            for minute, (author, content) in enumerate(talk)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (tmp_path / "expected.json").write_text(json.dumps({"questions": QUESTIONS}), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def talk(corpus: Path, online: dict[str, str], model: LoopbackModel) -> Path:
+    """The file of the first conversation; everything is answered well."""
     for output, good in GOOD.items():
         model.answer(output, good)
-    rows = [
-        {
-            "session": "monday",
-            "role": "assistant" if text.startswith("assistant: ") else "user",
-            "content": text.removeprefix("assistant: "),
-            "time": f"2026-03-02T09:0{minute}:00Z",
-        }
-        for minute, text in enumerate(SAID)
-    ]
-    file = tmp_path / "01-talk.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return file
-
-
-@pytest.fixture
-def of_ana(talk: Path) -> Path:
-    """The folder of the conversation, in which the speaker is named as a demo needs it."""
-    talk.write_text(talk.read_text("utf-8").replace('"role": "user"', '"role": "user", "author": "ana"'), "utf-8")
-    return talk.parent
+    return corpus / "01-garden.jsonl"
 
 
 def test_an_answer_without_drafts_forms_nothing_and_refused_drafts_and_unaccounted_messages_are_counted(
@@ -66,7 +78,7 @@ def test_an_answer_without_drafts_forms_nothing_and_refused_drafts_and_unaccount
     shown, document = mnemic("form", talk, *WHO), mnemic("form", talk, *WHO, "--json")
     assert (shown.exit_code, "stored: nothing new" in shown.stdout) == (1, True)
     assert "no usable answer for extract_facts, twice: " in shown.stderr
-    assert not any(text in shown.stderr for text in SAID)
+    assert not any(text in shown.stderr for _, text in TALKS["01-garden"])
     (session,) = json.loads(document.stdout)["sessions"]
     assert (session["runs"], "extract_facts" in session["problem"]) == ([], True)
 
@@ -85,7 +97,7 @@ def test_nothing_came_of_it_and_nobody_said_that_there_is_nothing(
     result = mnemic("form", talk, *WHO)
 
     assert result.exit_code == 1
-    assert "session monday: nothing came of 4 messages" in result.stderr
+    assert "session 01-garden: nothing came of 4 messages" in result.stderr
 
 
 def test_a_refused_consolidation_is_named(
@@ -100,69 +112,7 @@ def test_a_refused_consolidation_is_named(
     assert "stored: 1 facts, 1 reflections" in result.stdout
 
 
-def test_the_demo_goes_on_and_says_it(mnemic: Command, model: LoopbackModel, of_ana: Path) -> None:
-    other = [{"session": "tuesday", "role": "user", "author": "bo", "content": f"Tuesday {n}"} for n in "abcd"]
-    (of_ana / "02-tuesday.jsonl").write_text("\n".join(map(json.dumps, other)), encoding="utf-8")
-    model.answer(FACTS, lambda request: GOOD[FACTS] if "Tuesday" in str(request) else facts(nothing_else=False))
-    result = mnemic("demo", of_ana)
-
-    assert result.exit_code == 1
-    shown = " ".join(result.stdout.split())
-    assert "monday: openai:gpt-fast gave no usable answer for extract_facts, twice" in shown
-    assert BEES in shown
-
-
-@pytest.mark.parametrize("words", [(), ("--json",)])
-def test_the_demo_counts_what_was_refused(
-    mnemic: Command, model: LoopbackModel, of_ana: Path, words: tuple[str, ...]
-) -> None:
-    model.answer(FACTS, facts(fact(BEES), fact("I sell honey.", 2), nothing_else=False))
-    shown = mnemic("demo", of_ana, *words).stdout
-    if not words:
-        assert "drafts refused: 1 (1 first_person)" in shown
-        return
-    (session,) = json.loads(shown)["sessions"]
-    counts = session["counts"]
-    assert (counts["refused"], counts["unaccounted"], session["complaints"]) == ({"first_person": 1}, 3, [])
-
-
 # -- `mnemic demo`
-
-
-SOLO = [
-    ("ana", "Hello, I need a plan for the garden."),
-    ("assistant", "Tell me about it."),
-    ("ana", "My sister Lea is allergic to walnuts, so no walnut tree."),
-    ("ana", "thanks, that is all"),
-]
-TEAM = [
-    ("ana", "Bo, when do we open the greenhouse?"),
-    ("bo", "We open it on 4 May, I asked the town."),
-    ("ana", "good"),
-    ("bo", "see you there"),
-]
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    for name, talk in (("01-garden", SOLO), ("02-greenhouse", TEAM)):
-        lines = [
-            {
-                "session": name,
-                "role": "assistant" if author == "assistant" else "user",
-                "author": author,
-                "content": content,
-                "time": f"2026-03-02T09:{minute:02}:00Z",
-            }
-            for minute, (author, content) in enumerate(talk)
-        ]
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    questions = [
-        {"question": "What is my sister allergic to?", "user": "ana", "group": None, "answer": [["walnuts"]]},
-        {"question": "When does the greenhouse open?", "user": "bo", "group": "harbor", "answer": [["4 May"]]},
-    ]
-    (tmp_path / "expected.json").write_text(json.dumps({"questions": questions}), encoding="utf-8")
-    return tmp_path
 
 
 def test_the_demo_shows_what_it_ran_on_what_was_formed_and_what_is_found(mnemic: Command, corpus: Path) -> None:
@@ -186,11 +136,28 @@ def test_the_demo_shows_what_it_ran_on_what_was_formed_and_what_is_found(mnemic:
 def test_every_demo_has_an_agent_and_one_document_of_its_own(mnemic: Command, corpus: Path) -> None:
     document = json.loads(mnemic("demo", corpus, "--json").stdout)
     assert document["agent_id"].startswith("demo-")
-    assert [session["messages"] for session in document["sessions"]] == [4, 4]
-    assert document["sessions"][1]["people"] == ["ana", "bo"]
+    assert [session["accepted"] for session in document["sessions"]] == [4, 4]
+    assert document["people"] == ["ana", "bo"]
     assert [answer["question"]["user"] for answer in document["answers"]] == ["ana", "bo"]
     assert all(answer["tokens"] > 0 for answer in document["answers"])
     assert any("walnut" in found["content"] for found in document["answers"][0]["memories"])
+
+
+def test_the_demo_goes_on_and_says_what_was_refused_and_what_nothing_came_of(
+    mnemic: Command, model: LoopbackModel, talk: Path
+) -> None:
+    some = facts(fact(BEES), fact("I sell honey.", 2), nothing_else=False)
+    model.answer(FACTS, lambda request: some if "greenhouse" in str(request) else facts(nothing_else=False))
+    result = mnemic("demo", talk.parent)
+
+    assert result.exit_code == 1
+    shown = " ".join(result.stdout.split())
+    assert "01-garden: openai:gpt-fast gave no usable answer for extract_facts, twice" in shown
+    assert BEES in shown
+    assert "drafts refused: 1 (1 first_person)" in shown
+    garden, greenhouse = json.loads(mnemic("demo", talk.parent, "--json").stdout)["sessions"]
+    assert (garden["runs"], "extract_facts" in garden["problem"]) == ([], True)
+    assert (greenhouse["runs"][0]["refused"], greenhouse["runs"][0]["unaccounted"]) == ({"first_person": 1}, 3)
 
 
 def test_a_directory_without_conversations_is_one_line(mnemic: Command, tmp_path: Path) -> None:

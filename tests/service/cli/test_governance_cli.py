@@ -1,14 +1,19 @@
-"""`mnemic undo`, `restore` and `as-of`: what is shown before anything is done, who is asked, and what is refused."""
+"""`mnemic undo`, `restore`, `as-of`: what is shown first, who is asked, what is refused; and `mnemic audit`."""
 
 import asyncio
 import json
 import shlex
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 
+from mnemic.policy.governance.audit import check_export
+from mnemic.state.governance import EXPLANATIONS
 from tests.service.cli.conftest import Command
+from tests.support.audited import CUT, EVENTS, KEY, Story, tampered, tell
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, saved, states
 from tests.support.server import Clone
 from tests.support.worlds import remember
@@ -18,6 +23,7 @@ BLIND = ("--agent", "harbor")
 BEES, BOAT, CREW = "Ana keeps bees.", "Ana has a boat.", "The crew has a boat."
 WAYS = [PERSON, BLIND]
 SINCE = "2026-03-02T09:14:00Z"
+OP = str(UUID(int=1))
 ALONE = "goes with --user: an administrator names the scope key alone"
 
 
@@ -71,15 +77,8 @@ def test_it_only_shows_without_yes_and_says_how_it_is_undone_with_it(
     assert command == ["mnemic", "undo", str(op_ids(superuser)[-1]), *who]
     assert mnemic(*command[1:], "--yes").exit_code == 0
     assert states(superuser)[BEES] == "soft_deleted"
-
-
-def test_what_would_change_nothing_is_not_done(mnemic: Command, ops: list[UUID], superuser: psycopg.Connection) -> None:
-    before = everything(superuser)
-    result = mnemic("restore", "user:ana", "--at", 3, *PERSON, "--yes")
-
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "nothing would change" in result.stderr
-    assert everything(superuser) == before
+    nothing = mnemic("restore", "user:ana", "--at", 3, *who, "--yes")
+    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "nothing would change\n")
 
 
 # -- what stands against it
@@ -110,36 +109,30 @@ def test_what_stands_against_it_is_shown_and_refused_with_yes(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
-        (("undo", str(UUID(int=1)), *PERSON, "--yes"), "No such operation"),
         (("undo", *PERSON), "name operations"),
         (("undo", *BLIND, "--since", SINCE), "name operations"),
-        (("undo", "OP", *BLIND, "--session", "s1"), "name operations"),
-        (("undo", "OP", *PERSON, "--session", "s1", "--since", SINCE), "only one of them: "),
-        (("undo", "OP", *PERSON, "--refinement", str(UUID(int=1))), "only one of them: name operations"),
-        (("undo", "OP", *PERSON, "--yes", "--dry-run"), "say one of them"),
+        (("undo", OP, *BLIND, "--session", "s1"), "name operations"),
+        (("undo", OP, *PERSON, "--session", "s1", "--since", SINCE), "only one of them: "),
+        (("undo", OP, *PERSON, "--refinement", OP), "only one of them: name operations"),
+        (("undo", OP, *PERSON, "--yes", "--dry-run"), "say one of them"),
+        (("undo", OP, *PERSON, "--yes"), "No such operation"),
         (("undo", *PERSON, "--session", "s1", "--since", SINCE[:-1]), "with its zone, such as"),
         (("restore", "user:ana", *PERSON, "--at", SINCE[:-1]), "with its zone, such as"),
-        (("restore", "user:ana", *PERSON, "--at", "99"), "come as far as"),
         (("restore", "group:crew", *PERSON, "--at", "0"), "without --user"),
-        (("as-of", "user:bo", *PERSON, "--at", "0"), "none of this identity's"),
         (("restore", "user:ana", *BLIND, "--at", "0", "--yes", "--session", "s1"), f"--session {ALONE}"),
-        (("as-of", "user:ana", *BLIND, "--at", "0", "--session", "s1"), f"--session {ALONE}"),
         (("as-of", "group:crew", *BLIND, "--at", "0", "--group", "crew"), f"--group {ALONE}"),
-        (("undo", "OP", *PERSON, "--yes", "--actor", "keeper"), "--actor goes without --user"),
+        (("undo", OP, *PERSON, "--yes", "--actor", "keeper"), "--actor goes without --user"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_that_says_what_to_write(
-    mnemic: Command, ops: list[UUID], superuser: psycopg.Connection, words: tuple[str, ...], said: str
+    mnemic: Command, words: tuple[str, ...], message: str
 ) -> None:
-    before = everything(superuser)
-    result = mnemic(*(ops[1] if word == "OP" else word for word in words))
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    result = mnemic(*words)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert result.stderr.startswith("mnemic: ")
-    assert result.stderr.count("\n") == 1
-    assert everything(superuser) == before
+    assert message in result.stderr
 
 
 def test_an_administrator_on_a_server_of_ones_own_needs_its_dsn(
@@ -187,22 +180,124 @@ def test_a_person_sees_what_was_and_an_administrator_that_something_was(
     assert [sum(item["id"] in line for line in lines) for item in closed] == [1, 1]
 
 
-@pytest.mark.parametrize("words", [("undo", "OP"), ("restore", "user:ana", "--at", 2)])
-def test_the_audit_names_the_administrator_who_acted(
-    mnemic: Command, ops: list[UUID], superuser: psycopg.Connection, words: tuple[object, ...]
-) -> None:
-    command = [ops[1] if word == "OP" else word for word in words]
-    done = mnemic(*command, *BLIND, "--yes", "--actor", "keeper")
-    assert done.exit_code == 0
-    undo_it = shlex.split(done.stdout.rpartition("to undo it: ")[2])
-    assert undo_it[-2:] == ["--actor", "keeper"]
-    assert mnemic(*undo_it[1:-2], "--yes").exit_code == 0
+def test_the_audit_names_the_administrator_who_acted(mnemic: Command, ops: list[UUID]) -> None:
+    for command in (("undo", ops[1]), ("restore", "user:ana", "--at", 3)):
+        done = mnemic(*command, *BLIND, "--yes", "--actor", "keeper")
+        assert done.exit_code == 0
+        assert shlex.split(done.stdout.rpartition("to undo it: ")[2])[-2:] == ["--actor", "keeper"]
+    assert mnemic("undo", ops[1], *BLIND, "--yes", "--cascade").exit_code == 0
     log = json.loads(mnemic("audit", "log", *BLIND, "--json").stdout)
-    assert [item["actor"] for item in log if item["actor_kind"] == "admin"] == ["administrator", "keeper"]
+    assert [item["actor"] for item in log if item["actor_kind"] == "admin"] == ["administrator", "keeper", "keeper"]
 
 
 @pytest.mark.parametrize(("command", "usage"), [("undo", "[OP]..."), ("erase", "[ID]...")])
 def test_the_usage_shows_brackets_once(mnemic: Command, command: str, usage: str) -> None:
-    said = mnemic(command, "--help").stdout
-    assert usage in said
-    assert f"[{usage}" not in said
+    shown = mnemic(command, "--help").stdout
+    assert (usage in shown, f"[{usage}" in shown) == (True, False)
+
+
+# -- the audit
+
+
+@pytest.fixture
+def story(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> Story:
+    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
+    monkeypatch.setenv("MNEMIC_ANCHOR_KEY", KEY)
+    return asyncio.run(_told(clean_db))
+
+
+async def _told(clone: Clone) -> Story:
+    async with clone.database() as db:
+        return await tell(clone, db)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "file"
+
+
+def test_what_is_wrong_is_named_with_exit_code_1(mnemic: Command, superuser: psycopg.Connection, story: Story) -> None:
+    whole = mnemic("audit", "verify", *BLIND)
+    assert (whole.exit_code, whole.stdout) == (0, "nothing is wrong\n")
+    assert "without --anchors" in whole.stderr
+    assert json.loads(mnemic("audit", "verify", "--json").stdout) == []
+
+    tampered(superuser, "update history set actor = 'nobody' where seq = 4")
+    result, as_json = mnemic("audit", "verify"), mnemic("audit", "verify", *BLIND, "--json")
+    assert (result.exit_code, as_json.exit_code) == (1, 1)
+    assert f"hash: {EXPLANATIONS['hash']}" in " ".join(result.stdout.split())
+    assert f"memory {story.porto}" in result.stdout
+    (problem,) = json.loads(as_json.stdout)
+    assert (problem["problem"], problem["seq"], problem["memory_id"]) == ("hash", 4, str(story.porto))
+    assert problem["explanation"] == EXPLANATIONS["hash"]
+
+    tampered(superuser, "update history set actor = 'nobody', prev = sha256('')", "delete from history_contents")
+    found = len(json.loads(mnemic("audit", "verify", "--json").stdout))
+    assert found > 50
+    assert f"and {found - 50} more" in mnemic("audit", "verify").stdout
+
+
+@pytest.mark.usefixtures("story")
+def test_an_anchor_sees_the_end_cut_off(
+    mnemic: Command, superuser: psycopg.Connection, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")  # a hash stays on one line, to be copied
+    anchored = mnemic("audit", "anchor", *BLIND, file)
+    newest = json.loads(file.read_text())["hash"]
+    assert (anchored.exit_code, anchored.stdout) == (0, f"harbor: 17 rows, hash {newest}\n")
+    assert json.loads(mnemic("audit", "anchor", *BLIND, file, "--json").stdout)["seq"] == 17
+    assert mnemic("audit", "verify", "--anchors", file).exit_code == 0
+    tampered(superuser, *CUT)
+    seen, refused = mnemic("audit", "verify", "--anchors", file), mnemic("audit", "anchor", *BLIND, file)
+    assert (seen.exit_code, seen.stderr) == (1, "")
+    assert f"cut: {EXPLANATIONS['cut']}" in " ".join(seen.stdout.split())
+    assert (refused.exit_code, "2 problems" in refused.stdout) == (2, True)  # each of the two anchors
+    monkeypatch.delenv("MNEMIC_ANCHOR_KEY")
+    keyless = mnemic("audit", "anchor", *BLIND, file)
+    assert (keyless.exit_code, "MNEMIC_ANCHOR_KEY" in keyless.stderr) == (2, True)
+
+
+@pytest.mark.usefixtures("story")
+def test_a_persons_export_can_be_checked_and_overwrites_nothing(mnemic: Command, file: Path) -> None:
+    printed = mnemic("audit", "export", *PERSON)
+    assert (printed.exit_code, printed.stdout.isascii()) == (0, True)
+    assert mnemic("audit", "export", *PERSON, "--output", file).stdout == ""
+    assert file.read_text() == printed.stdout
+    assert check_export(printed.stdout.splitlines()).own == 15
+    checked = mnemic("audit", "check", file)
+    assert checked.exit_code == 0
+    assert "17 rows of agent harbor; 15 of them the person's own" in checked.stdout
+    assert checked.stdout.endswith("nothing is wrong\n")
+    for output in (file, file.parent / "no" / "such"):
+        refused = mnemic("audit", "export", *PERSON, "--output", output)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+    assert file.read_text() == printed.stdout
+
+    file.write_text(printed.stdout.replace("Lisbon", "London", 1))
+    changed = mnemic("audit", "check", file)
+    assert changed.exit_code == 1
+    assert "line 3: the contents after are not those recorded" in changed.stdout
+    assert json.loads(mnemic("audit", "check", file, "--json").stdout)["problems"][0]["line"] == 3
+    file.write_text("x")
+    assert mnemic("audit", "check", file).exit_code == 1
+    assert mnemic("audit", "check", file.parent / "missing").exit_code == 2
+
+
+@pytest.mark.usefixtures("story")
+def test_the_log_is_of_operations_without_contents(mnemic: Command) -> None:
+    def log(*words: object) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(mnemic("audit", "log", *words, "--json").stdout)
+        return found
+
+    operations = log(*BLIND)
+    assert [item["reason"] for item in operations][:3] == ["formation", "protection", "formation"]
+    assert sum(sum(item["events"].values()) for item in operations) == len(EVENTS)
+    shown = mnemic("audit", "log", *BLIND)
+    assert str(operations[0]["op_id"]) in shown.stdout
+    assert "Lisbon" not in shown.stdout
+    assert log(*BLIND, "--limit", 2) == log(*BLIND, "--since", operations[1]["ts"]) == operations[:2]
+    assert {item["session_id"] for item in log(*BLIND, "--session", "s1")} == {"s1"}
+    assert {key for item in log(*PERSON) for key in item["scope_keys"]} == {"user:ana"}
+    assert [item["first_seq"] for item in log(*BLIND, "--user", "bo")] == [17]
+    assert mnemic("audit", "log", *BLIND, "--since", "yesterday").exit_code == 2
+    assert mnemic("audit", "log", "--agent", "museum").stderr == "no operations\n"

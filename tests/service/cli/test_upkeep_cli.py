@@ -1,0 +1,314 @@
+"""`mnemic erase`, `purge`, `protect`, `unprotect`: listed, and after a yes; `mnemic refine`, `refinements`: figures."""
+
+import asyncio
+import json
+import re
+import shlex
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from tests.service.cli.conftest import Command
+from tests.support.commands import at_a_terminal
+from tests.support.erasing import expire
+from tests.support.loopback import LoopbackModel
+from tests.support.refinements import BOTH, DONE, KEY, begun, keep_in, merge, protect, script
+from tests.support.rollbacks import ANA, everything
+from tests.support.server import Clone
+from tests.support.worlds import expire_leases, identity, memory, remember
+
+PERSON = ("--agent", "harbor", "--user", "ana")
+BLIND = ("--agent", "harbor")
+PURGE = ("purge", *BLIND)
+REFINE = ("refine", KEY, *BLIND)
+TEXTS = ("Ana always wants short answers.", "Ana wants answers in English.", "Ana  wants answers in English.")
+
+
+@pytest.fixture
+def ids(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    """Two memories of Ana's, and one of Bo's that has expired."""
+    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
+    monkeypatch.setenv("MNEMIC_RETENTION_PURGE_AFTER_DAYS", "1")
+    new = [memory("Ana keeps bees."), memory("Ana sings."), memory("Bo sails.", key="user:bo")]
+
+    async def store() -> None:
+        async with clean_db.database() as db:
+            await remember(db, identity(), *new, also=["user:bo"])
+
+    asyncio.run(store())
+    with clean_db.as_superuser() as superuser:
+        expire(superuser, new[2].id)
+    with clean_db.as_superuser() as superuser, superuser.transaction():  # as if that was two days ago
+        superuser.execute("set local session_replication_role = replica")
+        superuser.execute("update mnemic.history set ts = ts - interval '2 days' where reason = 'ttl'")
+    return [item.id for item in new]
+
+
+def states(superuser: psycopg.Connection, ids: list[UUID]) -> list[str]:
+    rows: dict[UUID, str] = dict(superuser.execute("select id, state from mnemic.memories").fetchall())
+    return [rows[memory_id] for memory_id in ids]
+
+
+# -- erase and purge
+
+
+def test_without_a_terminal_nothing_goes_without_yes(
+    mnemic: Command, ids: list[UUID], superuser: psycopg.Connection
+) -> None:
+    for what in (("erase", *PERSON, ids[0]), ("erase", *PERSON, "--everything"), PURGE):
+        result, as_json = mnemic(*what), mnemic(*what, "--json")
+        assert (result.exit_code, result.stdout) == (as_json.exit_code, "") == (1, "")
+        assert "--yes does it" in result.stderr
+        assert json.loads(as_json.stdout) == {"erased": []}
+    assert states(superuser, ids) == ["active", "active", "soft_deleted"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("answer", ["n", "", "y", "json"])
+def test_at_a_terminal_they_ask(ids: list[UUID], superuser: psycopg.Connection, mnemic: Command, answer: str) -> None:
+    if answer == "json":  # a program is asked nothing
+        ran = at_a_terminal("erase", *PERSON, "--everything", "--json", answer="y\n", env={})
+        assert (ran.returncode, json.loads(ran.stdout)) == (1, {"erased": []})
+    else:
+        for what in (("erase", *PERSON, ids[0]), PURGE):
+            ran = at_a_terminal(*what, answer=f"{answer}\n", env={})
+            assert "for good? [y/N]" in ran.stderr
+            assert ran.returncode == (0 if answer == "y" else 1)
+    gone = answer == "y"
+    assert states(superuser, ids) == (["purged", "active", "purged"] if gone else ["active", "active", "soft_deleted"])
+
+
+def test_what_goes_is_listed_and_what_is_not_theirs_is_named(
+    mnemic: Command, ids: list[UUID], superuser: psycopg.Connection
+) -> None:
+    unknown = uuid4()
+    dry = mnemic("erase", *PERSON, ids[0], "--dry-run")
+    assert dry.exit_code == 0
+    assert f"goes: fact {ids[0]} Ana keeps bees." in " ".join(dry.stdout.split())
+    planned = json.loads(mnemic("erase", *PERSON, "--everything", "--dry-run", "--json").stdout)
+    assert {item["content"] for item in planned["going"]} == {"Ana keeps bees.", "Ana sings."}
+    assert mnemic("erase", *PERSON, unknown, "--dry-run").exit_code == 1
+    assert states(superuser, ids) == ["active", "active", "soft_deleted"]
+
+    result = mnemic("erase", *PERSON, "--yes", ids[0], ids[2], unknown)
+    assert (result.exit_code, result.stdout.split()) == (1, [str(ids[0]), "erased:", "1", "memory"])
+    assert {*result.stderr.split()} >= {str(ids[2]), str(unknown)}
+    assert str(ids[0]) not in result.stderr
+    assert states(superuser, ids) == ["purged", "active", "soft_deleted"]
+    rest = mnemic("erase", *PERSON, "--everything", "--yes", "--json")
+    assert (rest.exit_code, json.loads(rest.stdout)) == (0, {"erased": [str(ids[1])], "messages": 0, "left": 0})
+    assert states(superuser, ids) == ["purged", "purged", "soft_deleted"]
+
+
+def test_what_to_erase_has_to_be_said(mnemic: Command) -> None:
+    for words in ((), ("--everything", uuid4())):
+        result = mnemic("erase", *PERSON, "--yes", *words)
+        assert (result.exit_code, "--everything" in result.stderr) == (2, True)
+
+
+def test_a_purge_takes_what_expired_and_the_audit_names_who_did_it(
+    mnemic: Command, ids: list[UUID], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNEMIC_RETENTION_PURGE_AFTER_DAYS", "3")
+    assert json.loads(mnemic(*PURGE, "--yes", "--json").stdout) == {"erased": [], "messages": 0}
+    monkeypatch.delenv("MNEMIC_RETENTION_PURGE_AFTER_DAYS")
+    off = mnemic(*PURGE, "--yes")
+    assert (off.exit_code, "MNEMIC_RETENTION_PURGE_AFTER_DAYS" in off.stderr) == (0, True)
+    assert states(superuser, ids) == ["active", "active", "soft_deleted"]
+    monkeypatch.setenv("MNEMIC_RETENTION_PURGE_AFTER_DAYS", "1")
+    result = mnemic(*PURGE, "--yes", "--actor", "keeper")
+    assert (result.exit_code, result.stdout.split()[:4]) == (0, [str(ids[2]), "erased:", "1", "memory"])
+    (newest, *_) = json.loads(mnemic("audit", "log", *BLIND, "--json").stdout)
+    assert (newest["actor"], newest["actor_kind"], newest["events"]) == ("keeper", "admin", {"PURGE": 1})
+    monkeypatch.delenv("MNEMIC_ADMIN_URL")
+    lacking = mnemic(*PURGE, "--yes")
+    assert (lacking.exit_code, "MNEMIC_ADMIN_URL" in lacking.stderr) == (2, True)
+
+
+# -- protect and unprotect
+
+
+def protected(superuser: psycopg.Connection) -> set[UUID]:
+    return {found for (found,) in superuser.execute("select id from mnemic.memories where protected").fetchall()}
+
+
+def test_protection_is_set_and_lifted_and_the_audit_names_who_did(
+    mnemic: Command, ids: list[UUID], superuser: psycopg.Connection
+) -> None:
+    bees, sings, _ = ids
+    result = mnemic("protect", bees, *BLIND, "--actor", "keeper")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"{bees}\nprotected: 1 memory\n", "")
+    assert protected(superuser) == {bees}
+    both = mnemic("protect", bees, sings, bees, *BLIND, "--json")
+    assert (both.exit_code, json.loads(both.stdout)) == (0, {"protected": [str(sings)]})
+    lifted = mnemic("unprotect", bees, sings, *BLIND, "--json")
+    assert (lifted.exit_code, json.loads(lifted.stdout)) == (0, {"unprotected": [str(bees), str(sings)]})
+    assert mnemic("unprotect", bees, *BLIND).stdout == "unprotected: 0 memories\n"
+    assert protected(superuser) == set()
+    log = json.loads(mnemic("audit", "log", *BLIND, "--json").stdout)
+    actors = [item["actor"] for item in log if item["reason"] == "protection"]
+    assert actors == ["administrator", "administrator", "administrator", "keeper"]
+
+
+@pytest.mark.parametrize("command", ["protect", "unprotect"])
+def test_an_unknown_one_is_named_and_the_others_change(
+    mnemic: Command, ids: list[UUID], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    unknown = uuid4()
+    result = mnemic(command, unknown, ids[0], *BLIND, "--json")
+    assert (result.exit_code, [*json.loads(result.stdout)]) == (1, [f"{command}ed"])
+    assert str(unknown) in result.stderr
+    assert protected(superuser) == ({ids[0]} if command == "protect" else set())
+    assert mnemic(command, *BLIND).exit_code == mnemic(command, "bees", *BLIND).exit_code == 2
+    monkeypatch.delenv("MNEMIC_ADMIN_URL")
+    assert mnemic(command, ids[1], *BLIND).exit_code == 2
+    assert ids[1] not in protected(superuser)
+
+
+# -- refine and refinements
+
+
+@pytest.fixture
+def stored(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Stores core memories of Ana's; no model is configured."""
+    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
+
+    def store(*texts: str) -> None:
+        async def keep() -> None:
+            async with clean_db.database() as db:
+                await keep_in(db, *texts, who=ANA, key=KEY)
+
+        asyncio.run(keep())
+
+    return store
+
+
+@pytest.fixture
+def three(stored: Any) -> None:
+    """Three of them, of which two are the same but for white space."""
+    stored(*TEXTS)
+
+
+@pytest.fixture
+def scripted(three: None, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch) -> LoopbackModel:
+    """An agent that merges what is left of them and protects that."""
+    monkeypatch.setenv("MNEMIC_BASE_URL", model.base_url)
+    monkeypatch.setenv("MNEMIC_API_KEY", "test")
+    script(model, merge(1, 2, into=BOTH), protect(3), DONE)
+    return model
+
+
+def listed(mnemic: Command, *words: Any) -> Any:
+    return json.loads(mnemic("refinements", *words, "--json").stdout)
+
+
+def test_it_is_one_line_of_figures_that_is_listed_and_says_how_it_is_undone(
+    mnemic: Command, scripted: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert mnemic("refinements", *BLIND).stderr == "no refinements\n"
+    result = mnemic(*REFINE, "--force", "--actor", "keeper")
+
+    assert (result.exit_code, result.stdout.count("\n"), "offline" in result.stderr) == (0, 1, False)
+    for figures in ("3 → 1 memories", "24 → 11 tokens", "target 5,000", "1 protected", "ended: completed"):
+        assert figures in result.stdout
+    monkeypatch.setenv("COLUMNS", "80")
+    for who in (PERSON, BLIND):
+        (row,) = listed(mnemic, *who, "--limit", 1)
+        assert (row["ended"], row["is_held"], row["tokens_after"], row["actor"]) == ("completed", False, 11, "keeper")
+        shown = mnemic("refinements", *who).stdout
+        for figure in (KEY, "3 → 1 ", "24 → 11 ", "target 5,000", "merged 2", "completed", "keeper"):
+            assert figure in shown
+        assert any(row["id"] in line for line in shown.splitlines())  # whole, to be copied
+        assert not any(word in str(row) + shown + result.output for word in ("English", "short", "put together"))
+    assert mnemic("refinements", *BLIND, "--user", "bo").stderr == "no refinements\n"
+    assert BOTH in mnemic("memories", *PERSON).stdout  # the control
+    command = shlex.split(result.stderr.rpartition("to undo it: ")[2])
+    assert mnemic(*command[1:], "--yes").exit_code == 0
+    living = superuser.execute("select content from mnemic.memories where state = 'active' order by 1").fetchall()
+    assert [content for (content,) in living] == sorted(TEXTS)
+
+
+@pytest.mark.thorough
+def test_a_history_names_what_was_merged_and_what_it_was_merged_into(mnemic: Command, scripted: LoopbackModel) -> None:
+    mnemic(*REFINE, "--force")
+    memories = json.loads(mnemic("memories", *PERSON, "--all", "--json").stdout)
+    whole = next(item["id"] for item in memories if item["content"] == BOTH)
+    (added, *_) = json.loads(mnemic("history", whole, *PERSON, "--json").stdout)
+    assert len(added["merged_from"]) == 2
+    for part in added["merged_from"]:
+        assert part in mnemic("history", whole, *PERSON).stdout
+        assert whole in mnemic("history", part, *PERSON).stdout
+
+
+def test_where_nothing_changed_it_says_so_and_there_is_nothing_to_undo(mnemic: Command, stored: Any) -> None:
+    stored(TEXTS[0])
+    result = mnemic(*REFINE, "--force")
+    assert (result.exit_code, "undo" in result.stderr, "MNEMIC_AGENT_MODEL" in result.stderr) == (0, False, True)
+    assert result.stdout.startswith("nothing changed: 8 tokens in 1 memories")
+    (row,) = listed(mnemic, *PERSON)
+    assert (row["ended"], row["journal_id"]) == ("completed", None)
+    for who in (PERSON, BLIND):
+        undone = mnemic("undo", "--refinement", row["id"], *who, "--yes")
+        assert (undone.exit_code, undone.stdout) == (2, "")
+
+
+def test_a_dry_run_tells_what_there_is_and_writes_nothing(
+    mnemic: Command, three: None, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = everything(superuser)
+    for words in ((), ("--dry-run",)):  # within the budget
+        result = mnemic(*REFINE, *words)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert re.match("not due: 24 tokens in 3 memories.*--force", result.stdout)
+    assert mnemic("refine", *BLIND, "--force").stdout == "not due: 0 tokens in 0 memories\n"
+    for size in ("BUDGET", "TARGET"):
+        monkeypatch.setenv(f"MNEMIC_REFINEMENT_{size}_TOKENS", "10")
+    planned = mnemic(*REFINE, "--dry-run").stdout
+    for figures in ("due: 24 tokens in 3 memories", "protected 0", "exact duplicates 1", "target 10 tokens"):
+        assert figures in planned
+    assert json.loads(mnemic(*REFINE, "--dry-run", "--json").stdout)["outcome"] == "planned"
+    assert everything(superuser) == before
+    # what a recall recommends is this command
+    recommended = mnemic("recall", *PERSON).stderr.rpartition("to compress it: ")[2]
+    assert mnemic(*shlex.split(recommended)[1:]).stdout.startswith("3 → ")
+
+
+def test_one_that_runs_keeps_others_out_and_one_broken_off_is_resumed_or_closed(
+    clean_db: Clone, mnemic: Command, three: None, superuser: psycopg.Connection
+) -> None:
+    async def begin() -> None:
+        async with clean_db.database() as db:
+            await begun(db, ANA, seconds=600)
+
+    asyncio.run(begin())
+    refused = mnemic(*REFINE)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert re.search(r"running for \d+ seconds", refused.stderr)
+    assert "running\n" in mnemic("refinements", *BLIND).stdout.replace(" ", "")
+    expire_leases(superuser)
+    assert "broken off" in mnemic("refinements", *PERSON).stdout
+    assert "broken off" in mnemic(*REFINE, "--dry-run").stdout
+    superuser.execute("update mnemic.refinements set started_at = now() - interval '2 hours'")
+    result = mnemic(*REFINE, "--force")
+    assert (result.exit_code, "resumed, ended: time" in result.stdout) == (1, True)
+    assert "the same command again" in result.stderr
+    assert mnemic(*REFINE, "--force").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("refine", "nonsense", *BLIND), "scope key"),
+        (("refine", "user: ana", *BLIND), "SCOPE_KEY"),
+        (("refine", "--agent", ""), "--agent"),
+        ((*REFINE, "--actor", ""), "--actor"),
+        (("refinements", *BLIND, "--session", "s1"), "--session goes with --user"),
+        (("refinements", *BLIND, "--group", "crew"), "--group goes with --user"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_that_names_it(mnemic: Command, words: tuple[str, ...], named: str) -> None:
+    result = mnemic(*words)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert named in result.stderr
