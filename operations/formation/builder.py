@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import uuid4
 
-from mnemic.operations.formation.drafts import Draft, Drafts, ScopeResolver
+from mnemic.operations.formation.drafts import Drafts, ScopeResolver
 from mnemic.operations.messages.transcript import cited, own_words, owner_of, speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.policy.categories import Categories
+from mnemic.policy.formation.sharing import Draft
 from mnemic.policy.text.shape import clean_text, clip_text, display_name, search_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.extraction import (

@@ -7,18 +7,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 from uuid import UUID
 
 from mnemic.operations.messages.transcript import own_words
 from mnemic.policy.formation.sharing import (
+    Draft,
     content_tokens,
     gives_orders,
     has_foreign_claims,
     is_grounded,
-    is_pasted,
     may_share,
-    steers,
 )
 from mnemic.policy.text.words import folded_words
 from mnemic.policy.text.writing import Verdict
@@ -27,7 +25,6 @@ from mnemic.prompts.repair import NOTHING, Flaw, unusable_drafts
 from mnemic.state.formation import Account
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, Scope, scope_key
-from mnemic.state.kinds import Provenance
 from mnemic.state.records import Message, NewMemory
 
 #: As many words of the instructions in a row nobody writes by chance.
@@ -126,17 +123,6 @@ def _sources(memories: Iterable[NewMemory]) -> set[UUID]:
     return {source for memory in memories if memory.kind != "episode" for source in memory.source_message_ids}
 
 
-class Draft(NamedTuple):
-    """What is known of a text when its place is decided."""
-
-    scope: Scope
-    text: str
-    category: str
-    importance: int
-    private: bool
-    provenance: Provenance = "asserted"
-
-
 @dataclass(frozen=True)
 class ScopeResolver:
     """The scope keys for what a batch brings."""
@@ -156,21 +142,11 @@ class ScopeResolver:
         is shared of a batch in which anybody orders the memory about: the model has read it, whatever it cites.
         """
         wide = self._wide_key(draft.scope)
-        if wide is None or self._is_ordered:
-            return fallback
-        if not may_share(
-            text=draft.text,
-            category=draft.category,
-            private=draft.private,
-            importance=draft.importance,
-            provenance=draft.provenance,
-            from_user_words=bool(sources) and all(message.role == "user" for message in sources),
-            from_pasted_text=any(is_pasted(message.content) for message in sources),
-        ):
+        if wide is None or self._is_ordered or not may_share(draft, sources):
             return fallback
         contents = [message.content for message in sources]
         known = [*contents, *self.identity.group_ids, self.group or "", *(message.author for message in sources)]
-        if any(map(steers, contents)) or not is_grounded(draft.text, known):
+        if not is_grounded(draft.text, known):
             return fallback
         own, claimed = content_tokens("\n".join(known)), content_tokens(draft.text)
         is_foreign = bool(claimed - own) if self.has_read_more else has_foreign_claims(claimed, own, self._foreign)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.formation.bands import Band, Bands, band_of, band_of_pair, same_fact
+from mnemic.policy.formation.bands import Band, Bands, band_of_pair, same_fact
 from mnemic.state.errors import ConfigurationError
 
 BANDS = Bands()
@@ -24,7 +24,7 @@ BANDS = Bands()
     ],
 )
 def test_a_band_begins_at_its_threshold(similarity: float, band: Band) -> None:
-    assert band_of(similarity, BANDS) == band
+    assert band_of_pair("Ana has 2 cats.", "Ana has two cats.", similarity, BANDS) == band
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,6 @@ def test_one_other_word_tells_facts_apart(a: str, b: str) -> None:
 )
 def test_the_same_words_written_otherwise_agree(a: str, b: str) -> None:
     assert same_fact(a, b)
-    assert band_of_pair(a, b, 0.95, BANDS) == "auto"
-
-
-def test_below_auto_only_the_similarity_counts() -> None:
-    assert band_of_pair("Ana has 2 cats.", "Ana has 3 cats.", 0.6, BANDS) == "fallback"
-    assert band_of_pair("Ana has 2 cats.", "Ana has 3 cats.", 0.1, BANDS) == "new"
 
 
 @given(st.text(), st.text())
