@@ -3,18 +3,15 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import CancelledError as Abandoned
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
 from typing import Any, Final
-from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 from psycopg import sql
 
-from mnemic.operations.refinement.session import RefinementSession
 from mnemic.policy.text.shape import search_text
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
@@ -22,11 +19,9 @@ from mnemic.state.errors import UnknownOperationError
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import IndexedText, NewMemory
 from mnemic.state.refinement import RefinementResult
-from mnemic.storage import inbox, memories, refinements
-from mnemic.storage.refinements import Claim
+from mnemic.storage import inbox, memories
 from mnemic.storage.transaction import ScopedTransaction
-from mnemic.tools.refinement import refinement_tools
-from tests.hostile.misbehaving import Call, Misbehaving
+from tests.hostile.misbehaving import Misbehaving
 from tests.support.loopback import Request
 from tests.support.worlds import MORNING, identity, memory, message, operate
 
@@ -150,18 +145,13 @@ class World:
     service: Mnemic
     administration: Administration
     superuser: psycopg.Connection
-    loop: asyncio.AbstractEventLoop
     #: Whose memories are refined; and ids and words that no session may reach.
     agents: tuple[str, ...]
     foreign: tuple[str, ...]
     models: dict[Pair, Misbehaving] = field(default_factory=dict)
-    #: The last session on a scope key.
-    last: dict[Pair, UUID] = field(default_factory=dict)
     moves: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
     done: Counter[str] = field(default_factory=Counter)
-    #: Answers of old sessions' tools, by whether they were refusals.
-    old_answers: Counter[bool] = field(default_factory=Counter)
 
     def answer(self, request: Request) -> Any:
         """The next turn of the model whose session asks."""
@@ -175,7 +165,7 @@ class World:
         before = dump(self.superuser)
         (since,) = self.superuser.execute("select coalesce(max(ts), '-infinity') from mnemic.history").fetchone() or ()
         for pair in pairs:
-            self.models[pair] = Misbehaving(Random(f"{seed} {pair}"), self.foreign, self._old_tools(pair))
+            self.models[pair] = Misbehaving(Random(f"{seed} {pair}"), self.foreign)
         results = await asyncio.gather(*(self._session(*pair) for pair in pairs))
         after = dump(self.superuser)
         check_outside(before, after, pairs)
@@ -203,35 +193,6 @@ class World:
         self.moves += self.models[pair].moves
         for what in CHANGES:
             self.done[what] += int(bool(result[what]))
-        self.last[pair] = UUID(result["refinement_id"])
-
-    def _old_tools(self, pair: Pair) -> Any:
-        """Calls the tools of the last session of this scope key, from the thread in which the model answers."""
-
-        def call(calls: Sequence[Call]) -> None:
-            if pair in self.last:
-                waiting = asyncio.run_coroutine_threadsafe(self._use_old(pair, calls), self.loop)
-                try:
-                    waiting.result(timeout=30)
-                except Abandoned:
-                    return
-
-        return call
-
-    async def _use_old(self, pair: Pair, calls: Sequence[Call]) -> None:
-        refining = RefinementSession(
-            resources=self.service.resources,
-            settings=self.service.settings,
-            identity=person(pair[0]),
-            claim=Claim(self.last[pair], pair[1], holder=uuid4()),  # whose lease went with its end
-        )
-        refining.handles.number(await refining.read(refinements.ledger))
-        tools = {tool.name: tool for tool in refinement_tools(refining)}
-        for name, arguments in calls:
-            if name in tools and name != "search_memories" and isinstance(arguments, dict):
-                asked = {"type": "tool_call", "id": "call_1", "name": name, "args": arguments}
-                message = await tools[name].ainvoke(asked)
-                self.old_answers[message.status == "error"] += 1
 
 
 # -- what may not be

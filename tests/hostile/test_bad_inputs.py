@@ -7,15 +7,17 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mnemic import Administration, Mnemic, MnemicError, ScopeSettings
 from mnemic.state.errors import ConfigurationError, InvalidInputError
 from mnemic.storage import scopes
-from tests.hostile.bad_values import BAD, BLANKS, TEXTS
-from tests.hostile.cells import counts, quoted, stored_texts, unclean, wrong_with
+from tests.hostile.bad_values import BAD, BLANKS, TEXTS, counts, quoted, stored_texts, unclean, wrong_with
 from tests.hostile.entrances import ENTRANCES, GOVERNING, GRAPHS, METHODS, OBSERVING, SETTINGS, Act, graph_of
 from tests.support.matrix import mostly_thorough
 from tests.support.server import Clone
@@ -158,6 +160,46 @@ async def test_what_a_scope_key_overrides_is_clean_and_possible(memory: Mnemic, 
     assert stored == replace(own, name="Ana", consolidation_guidance="Be brief.")
 
 
+# -- junk of any shape
+
+_WORDS = st.text(st.characters(), max_size=40)
+_LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | _WORDS | st.binary(max_size=8) | st.datetimes()
+_FIELDS = st.sampled_from(["role", "content", "author", "name", "user", "time", "id", "type", "text", "agent_id"])
+_ROLES = st.sampled_from(["user", "assistant", "system", "tool", "human"])
+JUNK = st.recursive(
+    _LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(_FIELDS | _WORDS, inner, max_size=5)
+        | st.fixed_dictionaries({"role": _ROLES, "content": inner}, optional={"id": inner, "time": inner})
+    ),
+    max_leaves=12,
+)
+FUZZED = [
+    "observe: messages",
+    "observe: a message",
+    "observe: content",
+    "observe: LangChain's content",
+    "recall: question",
+    "query: query",
+    "configure_agent: recall_limit",
+    "configure_scope: name",
+    "configure_scope: threshold",
+    "graphs.recall: context",
+]
+
+
+@pytest.mark.thorough
+@settings(max_examples=400, derandomize=True)
+@given(entrance=st.sampled_from(FUZZED), junk=JUNK)
+async def test_junk_is_refused_or_cleaned(
+    memory: Mnemic, superuser: psycopg.Connection, entrance: str, junk: Any
+) -> None:
+    who = identity("ana", session=uuid4().hex)
+    assert await wrong_with(superuser, partial(ENTRANCES[entrance], memory, who, junk)) is None
+    assert [what for text in stored_texts(superuser) if (what := unclean(text))] == []
+
+
 # -- opening
 
 SETTING_KINDS = ["a null character", "a lone surrogate", "two lines", "130 bytes", "an empty string", "a path", "bytes"]
@@ -188,26 +230,19 @@ async def test_a_bad_setting_opens_nothing_or_is_harmless(
         assert counts(superuser) == before
 
 
-@pytest.mark.thorough
-async def test_a_bad_dsn_of_administrators_opens_nothing_or_is_harmless(
-    clean_db: Clone, superuser: psycopg.Connection
+@pytest.mark.parametrize("argument", mostly_thorough(["admin_url", "actor"], "actor"))
+async def test_a_bad_dsn_or_actor_of_administrators_opens_nothing(
+    clean_db: Clone, superuser: psycopg.Connection, argument: str
 ) -> None:
     before = counts(superuser)
     for kind in SETTING_KINDS:
-        with pytest.raises(MnemicError) as found:
-            async with Administration.open(admin_url=BAD[kind](), pool_timeout_seconds=0.2):
-                pass
-        assert not quoted(found.value), kind
-        assert counts(superuser) == before
-
-
-async def test_an_actor_without_a_usable_name_opens_nothing(clean_db: Clone) -> None:
-    for kind in SETTING_KINDS:
-        if kind != "a path":  # printable: any name will do
-            with pytest.raises(InvalidInputError) as found:
-                async with Administration.open(admin_url=clean_db.administrator_dsn, actor=BAD[kind]()):
+        if (argument, kind) != ("actor", "a path"):  # printable: any name will do
+            given = {"admin_url": clean_db.administrator_dsn, "actor": "root", argument: BAD[kind]()}
+            with pytest.raises(MnemicError) as found:
+                async with Administration.open(**given, pool_timeout_seconds=0.2):
                     pass
             assert not quoted(found.value), kind
+            assert counts(superuser) == before
 
 
 # -- controls: what the checks above must see

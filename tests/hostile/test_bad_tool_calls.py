@@ -13,8 +13,7 @@ import pytest
 from mnemic import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
-from tests.hostile.bad_values import BAD, CANARY
-from tests.hostile.cells import stored_texts, unclean, wrong_with
+from tests.hostile.bad_values import BAD, CANARY, stored_texts, unclean, wrong_with
 from tests.support.matrix import mostly_thorough
 from tests.support.tool_calls import called, host
 from tests.support.worlds import identity

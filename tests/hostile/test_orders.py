@@ -19,7 +19,9 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import NewMemory
 from mnemic.state.settings import Settings
-from tests.hostile.order_checks import (
+from tests.hostile.orders import (
+    ORDERS,
+    Order,
     check_context,
     check_operations,
     check_prompt,
@@ -29,7 +31,6 @@ from tests.hostile.order_checks import (
     check_stored,
     dump,
 )
-from tests.hostile.orders import ORDERS, Order
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import few_first, mostly_thorough
 from tests.support.scripted import (
@@ -330,7 +331,7 @@ async def test_control_without_the_bound_on_deletions_more_is_closed(
 async def test_control_without_the_gate_an_order_reaches_everybody(
     scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in ((sharing, "steers"), (placing, "steers"), (placing, "gives_orders")):
+    for module, name in ((sharing, "steers"), (placing, "gives_orders")):
         monkeypatch.setattr(module, name, lambda text: False)
 
     assert "in another scope key" in await _fails(scripted, superuser, "forget a person")

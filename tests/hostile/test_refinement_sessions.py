@@ -1,6 +1,5 @@
 """Models that misbehave in refinement sessions: within their scope key, nothing protected touched, all undoable."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -25,8 +24,6 @@ from tests.support.server import Clone
 
 pytestmark = pytest.mark.thorough
 AGENTS = tuple(f"agent{number}" for number in range(8))
-FENCES = """ and r.ended is null and l.holder = p_holder
-        and l.until > clock_timestamp()"""
 
 
 @asynccontextmanager
@@ -38,8 +35,7 @@ async def opened(clone: Clone, superuser: psycopg.Connection, agents: Sequence[s
             Administration.open(admin_url=clone.administrator_dsn) as administration,
         ):
             await settle_world(service, superuser, agents, seed=1)
-            loop = asyncio.get_running_loop()
-            world = World(service, administration, superuser, loop, tuple(agents), foreign(superuser))
+            world = World(service, administration, superuser, tuple(agents), foreign(superuser))
             model.answer(offering("complete_refinement"), world.answer)
             yield world
 
@@ -66,9 +62,6 @@ async def test_whatever_a_model_does_with_the_tools_it_stays_in_its_bounds(
         assert min(world.moves.values()) >= sessions // 20
         assert min(world.done.values()) >= sessions // 20, world.done
         assert world.ends.keys() == {"completed", "finished", "steps", "tokens"}
-        # the tools of a session that was over did nothing at all, and said so
-        assert world.old_answers[False] == 0
-        assert world.old_answers[True] >= sessions
 
 
 # -- controls: what breaks one bound is seen by the same checks
@@ -103,14 +96,6 @@ async def test_control_without_the_check_and_without_the_guard_a_protected_memor
     assert await caught(fresh_db, "guard_memory", guard, "false") == "a protected memory changed"
 
 
-async def test_the_guard_alone_keeps_protected_memories_too(
-    clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(CoreMemoryEditor, "_living", as_free)
-    async with opened(clean_db, superuser, AGENTS[:3]) as world:
-        await misbehave(world, 30)
-
-
 def seeing_more(transaction: Callable[..., Any]) -> Callable[..., Any]:
     """A transaction of a session, which sees every scope key of its identity."""
     return lambda self, *given, only=None, **named: transaction(self, *given, **named)
@@ -123,10 +108,6 @@ async def test_control_a_session_that_sees_more_scope_keys_changes_them(
         monkeypatch.setattr(Database, name, seeing_more(getattr(Database, name)))
 
     assert await caught(fresh_db) == "rows of another scope key changed"
-
-
-async def test_control_without_fencing_the_tools_of_an_old_session_go_on(fresh_db: Clone) -> None:
-    assert await caught(fresh_db, "begin_refinement_act", FENCES, "") == "a change after the session's end"
 
 
 async def test_control_a_session_that_is_not_closed_is_seen(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
