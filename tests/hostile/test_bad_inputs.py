@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from mnemic import Administration, Mnemic, MnemicError, ScopeSettings
 from mnemic.state.errors import ConfigurationError, InvalidInputError
 from mnemic.storage import scopes
-from tests.hostile.bad_values import BAD, BLANKS, TEXTS, counts, quoted, stored_texts, unclean, wrong_with
-from tests.hostile.entrances import ENTRANCES, GOVERNING, GRAPHS, METHODS, OBSERVING, SETTINGS, Act, graph_of
+from tests.hostile.bad_values import BAD, BLANKS, CANARY, TEXTS, counts, quoted, stored_texts, unclean, wrong_with
+from tests.hostile.entrances import CALLS, ENTRANCES, GOVERNING, GRAPHS, METHODS, OBSERVING, SETTINGS, Act, graph_of
 from tests.support.matrix import mostly_thorough
 from tests.support.server import Clone
+from tests.support.tool_calls import called, host
 from tests.support.worlds import identity
 
 NO_MEMORY: Any = None
@@ -64,7 +65,10 @@ async def test_a_setting_is_refused_or_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    "method", mostly_thorough(dict.fromkeys(entrance.partition(":")[0] for entrance in ENTRANCES).keys(), "history")
+    "method",
+    mostly_thorough(
+        dict.fromkeys(entrance.partition(":")[0] for entrance in ENTRANCES).keys(), "history", "tool forget"
+    ),
 )
 async def test_bad_input_is_refused_or_cleaned(memory: Mnemic, superuser: psycopg.Connection, method: str) -> None:
     for place, (entrance, act) in enumerate(ENTRANCES.items()):
@@ -136,6 +140,14 @@ def test_every_argument_of_a_method_has_its_row(of: type, rows: dict[str, object
         for argument in inspect.signature(getattr(of, name)).parameters.values():
             if argument.name != "self" and argument.kind is not argument.VAR_KEYWORD:
                 assert f"{name}: {argument.name}" in rows
+
+
+async def test_every_argument_of_a_tool_has_its_row_and_good_ones_are_answered(memory: Mnemic) -> None:
+    assert {tool.name: {*tool.args} for tool in memory.tools()} == {name: args for name, (_, args) in CALLS.items()}
+    for name, (arguments, _) in CALLS.items():
+        message = await called(host(memory.tools()), identity("ana", session="s1"), name, arguments)
+        # an id that nobody has is the one thing that cannot be forgotten
+        assert (name, message.status) == (name, "error" if name == "forget" else "success")
 
 
 def test_every_channel_that_a_graph_takes_has_its_row(memory: Mnemic) -> None:
@@ -283,3 +295,13 @@ async def test_half_a_write_is_seen(memory: Mnemic, superuser: psycopg.Connectio
 
     found = await findings(memory, superuser, in_parts, {"nothing": BAD["nothing"]})
     assert found == {"nothing": "refused, and written all the same"}
+
+
+@pytest.mark.thorough
+async def test_a_tools_refusal_that_quotes_is_seen(
+    memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mnemic.tools.calling.first_problem", str)
+    monkeypatch.setattr("mnemic.tools.calling.refused_argument", lambda _: CANARY)
+    found = await findings(memory, superuser, ENTRANCES["tool memory_query: query"], {"zero": BAD["zero"]})
+    assert found == {"zero": "the error repeats what was given"}
