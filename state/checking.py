@@ -35,7 +35,7 @@ Limit = Annotated[int, Field(ge=1, le=MAX_LISTED)]
 Seq = Annotated[int, Field(ge=0, lt=2**63)]
 
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
-_adapter = cache(TypeAdapter)
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 #: What pydantic says of these is what somebody's object raised while it was read.
 _FOREIGN = frozenset({"mapping_type", "iteration_error", "get_attribute_error"})
 _LONGEST_NAME = 64

@@ -2,7 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import psycopg
@@ -17,7 +17,6 @@ from mnemic.policy.text.shape import display_name
 from mnemic.prompts import conversation, memory_context
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key
-from mnemic.state.records import NewMemory
 from mnemic.state.settings import Settings
 from tests.hostile.orders import (
     ORDERS,
@@ -31,6 +30,7 @@ from tests.hostile.orders import (
     check_stored,
     dump,
 )
+from tests.support.known import know
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import few_first, mostly_thorough
 from tests.support.scripted import (
@@ -53,7 +53,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
-from tests.support.worlds import identity, memory, remember
+from tests.support.worlds import identity, memory
 
 #: The service is opened once; each test finds the database empty.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -109,16 +109,10 @@ async def seed(resources: Resources, superuser: psycopg.Connection, order: Order
         memory("The harbor office opens at eight.", key="agent:harbor"),
         memory("Visitors like maps.", kind="reflection", key="agent:harbor"),
     ]
-    await _store(resources, ana(order), [*mine, *laws, *rest], also=["user:bo"])
-    await _store(resources, identity("ana", agent="museum"), [memory(boat("Zita"))])
+    await know(resources, ana(order), *mine, *laws, *rest, also=["user:bo"])
+    await know(resources, identity("ana", agent="museum"), memory(boat("Zita")))
     for law in laws:
         superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (law.id,))
-
-
-async def _store(resources: Resources, who: Identity, new: Sequence[NewMemory], also: Sequence[str] = ()) -> None:
-    made = await resources.embedder.embed([row.search_text for row in new])
-    vectors = {row.id: vector for row, vector in zip(new, made, strict=True)}
-    await remember(resources.database, who, *new, also=also, vectors=vectors, model=resources.embedder.name)
 
 
 def refuse(model: LoopbackModel, order: Order) -> None:
