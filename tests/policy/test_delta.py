@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -48,9 +49,8 @@ class Course:
         self._becomes(memory_id, state="active", successor=None)
         self._happens("RESTORE", memory_id)
 
-    def _becomes(self, memory_id: UUID, **changes: object) -> None:
-        known = self.known[memory_id]
-        self.known[memory_id] = Known(**{**known._asdict(), **changes})
+    def _becomes(self, memory_id: UUID, **changes: Any) -> None:
+        self.known[memory_id] = self.known[memory_id]._replace(**changes)
 
     def _happens(self, event: Event, memory_id: UUID) -> None:
         category = self.known[memory_id].category
