@@ -4,6 +4,7 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import HumanMessage
@@ -180,6 +181,12 @@ def _host(memory: Mnemic, context: Any = None, **configurable: Any) -> Awaitable
     return answering(memory.checkpointer()).ainvoke(said("I keep bees."), at("t", **configurable), context=context)
 
 
+@lru_cache(maxsize=1)
+def _tools(memory: Mnemic) -> Any:
+    """The graph that calls them, which takes longer to build than to run."""
+    return host(memory.tools())
+
+
 def _tool(name: str, put: Callable[[Any], dict[str, Any]]) -> Act:
     """A tool with one bad argument, as far as a model can send it; its refusal is raised as the model reads it."""
 
@@ -188,7 +195,7 @@ def _tool(name: str, put: Callable[[Any], dict[str, Any]]) -> Act:
             sent = json.loads(json.dumps(value))
         except (TypeError, ValueError, RecursionError, RuntimeError):
             return None
-        message = await called(host(memory.tools()), who, name, {**CALLS[name][0], **put(sent)})
+        message = await called(_tools(memory), who, name, {**CALLS[name][0], **put(sent)})
         if message.status == "error":
             raise InvalidInputError(str(message.content))
         return message

@@ -73,7 +73,8 @@ async def test_a_setting_is_refused_or_taken() -> None:
 async def test_bad_input_is_refused_or_cleaned(memory: Mnemic, superuser: psycopg.Connection, method: str) -> None:
     for place, (entrance, act) in enumerate(ENTRANCES.items()):
         if entrance.partition(":")[0] == method:
-            kinds = some(place, of=10 if method == "graphs.supervisor" else 2)
+            share = 10 if method == "graphs.supervisor" else 4 if method.startswith("tool ") else 2
+            kinds = some(place, of=share)
             assert (entrance, await findings(memory, superuser, act, kinds)) == (entrance, {})
 
 
