@@ -18,7 +18,7 @@ from mnemic.operations.refinement.session import CoreMemoryEditor
 from mnemic.policy.text.shape import search_text
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import UnknownOperationError
+from mnemic.state.errors import RollbackConflictError, UnknownOperationError
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import IndexedText, NewMemory
 from mnemic.state.refinement import LedgerEntry, RefinementResult
@@ -323,7 +323,7 @@ async def caught(clone: Clone, *mutation: str) -> str:
         async with opened(clone, superuser, AGENTS[:3]) as world:
             if mutation:  # not before, for no service opens a database whose functions were changed
                 mutate(superuser, *mutation)
-            with pytest.raises(AssertionError) as failure:
+            with pytest.raises((AssertionError, RollbackConflictError)) as failure:
                 await misbehave(world, 60)
     return str(failure.value).splitlines()[0]
 
@@ -376,4 +376,6 @@ async def test_control_what_is_left_out_of_the_undoing_is_seen(
     fewer = f"{refinements._SQL['operations'].removesuffix(';')} and h.reason <> '{reason}'"
     monkeypatch.setattr(refinements, "_SQL", {**refinements._SQL, "operations": fewer})
 
-    assert await caught(fresh_db) in ("not as before", "something new stayed", "a relation stayed")
+    seen = await caught(fresh_db)
+    # or the undoing itself meets what it does not know to be its own
+    assert seen in ("not as before", "something new stayed", "a relation stayed") or seen.startswith("later operations")
