@@ -10,9 +10,10 @@ from uuid import uuid4
 
 from mnemic.models.embedders import Vector
 from mnemic.operations.formation.decisions import band_of_fact, related
-from mnemic.operations.formation.drafts import Draft, ScopeResolver
+from mnemic.operations.formation.drafts import ScopeResolver
 from mnemic.operations.messages.transcript import group_name, own_words
 from mnemic.operations.run.resources import Resources
+from mnemic.policy.formation.sharing import Draft
 from mnemic.policy.text.shape import display_name, require_text, search_text
 from mnemic.policy.text.writing import Problem, check_text
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError

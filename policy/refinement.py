@@ -77,7 +77,7 @@ def lost_memories(old: Sequence[str], new: str, *, about: Sequence[str] = ()) ->
         return [True] * len(old)
     names = set().union(*map(_telling, about))
     telling = [words - names or words for words in map(_telling, old)]
-    kept, share = _telling(new), least_kept(len(old))
+    kept, share = _telling(new), max(LEAST_KEPT, 1 / (len(old) + 2))
 
     def is_lost(words: set[str]) -> bool:
         return bool(words) and len(words & kept) < share * len(words)
@@ -85,11 +85,6 @@ def lost_memories(old: Sequence[str], new: str, *, about: Sequence[str] = ()) ->
     if is_lost(set().union(*telling)):
         return [True] * len(old)
     return [is_lost(words) for words in telling]
-
-
-def least_kept(memories: int) -> float:
-    """The share of the telling words that a text in the place of so many memories has to keep."""
-    return max(LEAST_KEPT, 1 / (memories + 2))
 
 
 def _telling(text: str) -> set[str]:

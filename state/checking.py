@@ -35,7 +35,7 @@ Limit = Annotated[int, Field(ge=1, le=MAX_LISTED)]
 Seq = Annotated[int, Field(ge=0, lt=2**63)]
 
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
-_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 #: What pydantic says of these is what somebody's object raised while it was read.
 _FOREIGN = frozenset({"mapping_type", "iteration_error", "get_attribute_error"})
 _LONGEST_NAME = 64
@@ -100,10 +100,8 @@ def validate(kind: type[Value], value: object, *, strict: bool | None = True) ->
     Raises:
         InvalidInputError: it is something else.
     """
-    if kind not in _ADAPTERS:
-        _ADAPTERS[kind] = TypeAdapter(kind)
     try:
-        adapter: TypeAdapter[Value] = _ADAPTERS[kind]
+        adapter: TypeAdapter[Value] = _adapter(kind)
         return adapter.validate_python(value, strict=strict)
     except ValidationError as error:
         raise InvalidInputError(first_problem(error)) from None
@@ -152,15 +150,9 @@ def first_problem(error: ValidationError, positional: Sequence[str] = ()) -> str
     place, *within = problem["loc"]
     if positional and isinstance(place, int):
         place = positional[min(place, len(positional) - 1)]
-    return f"{_path((place, *within))}: {reason}"
-
-
-def _path(parts: tuple[int | str, ...]) -> str:
-    """`filters.importance_min`; what else pydantic names on the way to a value says nothing to whoever gave it."""
-    within = (
-        part for part in parts[1:2] if isinstance(part, str) and part.isidentifier() and not hasattr(builtins, part)
-    )
-    return ".".join(map(field_name, (parts[0], *within)))
+    # `filters.importance_min`; what else pydantic names on the way to a value says nothing to whoever gave it
+    path = [place, *(part for part in within[:1] if str(part).isidentifier() and not hasattr(builtins, str(part)))]
+    return f"{'.'.join(map(field_name, path))}: {reason}"
 
 
 def field_name(part: int | str) -> str:

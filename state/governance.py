@@ -76,10 +76,6 @@ class ChainRow:
     after: str | None
 
 
-#: What may stand against a rollback.
-Obstacle = Literal["protected", "later", "twins", "erased"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class RollbackOptions:
     """How a rollback is to be done."""
@@ -159,7 +155,7 @@ class Rollback:
         """Whether all of it is as it was to be."""
         return not self.changes and not self.relations
 
-    def refused_by(self, options: RollbackOptions) -> Obstacle | None:
+    def refused_by(self, options: RollbackOptions) -> Literal["protected", "later", "twins", "erased"] | None:
         """What stands against it, the gravest first; None: nothing does."""
         if self.protected:
             return "protected"

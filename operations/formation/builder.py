@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID, uuid4
 
-from mnemic.operations.formation.drafts import Draft, ScopeResolver, refusal_summary
+from mnemic.operations.formation.drafts import ScopeResolver, refusal_summary
 from mnemic.operations.messages.transcript import cited, own_words, owner_of, speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.policy.categories import Categories
+from mnemic.policy.formation.sharing import Draft
 from mnemic.policy.text.shape import clean_text, clip_text, display_name, search_text
 from mnemic.policy.text.words import folded_words
 from mnemic.policy.text.writing import Verdict, check_text

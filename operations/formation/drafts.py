@@ -7,37 +7,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from mnemic.operations.messages.transcript import own_words
 from mnemic.policy.formation.sharing import (
+    Draft,
     content_tokens,
     gives_orders,
     has_foreign_claims,
     is_grounded,
-    is_pasted,
     may_share,
-    steers,
 )
 from mnemic.state.identity import Identity, Scope, scope_key
-from mnemic.state.kinds import Provenance
 from mnemic.state.records import Message
 
 
 def refusal_summary(refused: Counter[str]) -> str:
     """`2 first_person, 1 too_long`."""
     return ", ".join(f"{count} {problem}" for problem, count in sorted(refused.items()))
-
-
-class Draft(NamedTuple):
-    """What is known of a text when its place is decided."""
-
-    scope: Scope
-    text: str
-    category: str
-    importance: int
-    private: bool
-    provenance: Provenance = "asserted"
 
 
 @dataclass(frozen=True)
@@ -59,21 +45,11 @@ class ScopeResolver:
         is shared of a batch in which anybody orders the memory about: the model has read it, whatever it cites.
         """
         wide = self._wide_key(draft.scope)
-        if wide is None or self._is_ordered:
-            return fallback
-        if not may_share(
-            text=draft.text,
-            category=draft.category,
-            private=draft.private,
-            importance=draft.importance,
-            provenance=draft.provenance,
-            from_user_words=bool(sources) and all(message.role == "user" for message in sources),
-            from_pasted_text=any(is_pasted(message.content) for message in sources),
-        ):
+        if wide is None or self._is_ordered or not may_share(draft, sources):
             return fallback
         contents = [message.content for message in sources]
         known = [*contents, *self.identity.group_ids, self.group or "", *(message.author for message in sources)]
-        if any(map(steers, contents)) or not is_grounded(draft.text, known):
+        if not is_grounded(draft.text, known):
             return fallback
         own, claimed = content_tokens("\n".join(known)), content_tokens(draft.text)
         is_foreign = bool(claimed - own) if self.has_read_more else has_foreign_claims(claimed, own, self._foreign)

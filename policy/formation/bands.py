@@ -34,15 +34,6 @@ class Bands:
             )
 
 
-def band_of(similarity: float, bands: Bands) -> Band:
-    """The band of a similarity; a threshold fires when it is reached."""
-    if similarity >= bands.auto:
-        return "auto"
-    if similarity >= bands.check:
-        return "check"
-    return "fallback" if similarity >= bands.fallback else "new"
-
-
 def same_fact(a: str, b: str) -> bool:
     """Whether two close sentences are one but for closing punctuation and how small numbers and `not` are written.
 
@@ -54,9 +45,10 @@ def same_fact(a: str, b: str) -> bool:
 
 
 def band_of_pair(new: str, old: str, similarity: float, bands: Bands) -> Band:
-    """The band of two facts: `auto` only when they say it in the same words, else `check`."""
-    band = band_of(similarity, bands)
-    return "check" if band == "auto" and not same_fact(new, old) else band
+    """The band of two facts; a threshold fires when it is reached, that of `auto` for the same words alone."""
+    if similarity >= bands.check:
+        return "auto" if similarity >= bands.auto and same_fact(new, old) else "check"
+    return "fallback" if similarity >= bands.fallback else "new"
 
 
 def _wording(text: str) -> list[str]:

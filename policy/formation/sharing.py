@@ -3,10 +3,13 @@
 import re
 import unicodedata
 from collections.abc import Sequence, Set
+from typing import NamedTuple
 
 from mnemic.policy.text.details import DATE_WORDS, details, find_dates, find_numbers
 from mnemic.policy.text.words import FUNCTION_WORDS, folded_words, pattern, word_set
+from mnemic.state.identity import Scope
 from mnemic.state.kinds import Provenance
+from mnemic.state.records import Message
 
 #: One more word may stand between; bounded, so that no text takes long.
 _WORD = r"(?:[\w'’]{1,30}\s)"
@@ -162,32 +165,29 @@ def is_personal(text: str, category: str) -> bool:
     return bool(_ACCOUNT.search(text) or _DIGIT_RUN.search(find_dates(text).rest))
 
 
-def may_share(
-    *,
-    text: str,
-    category: str,
-    private: bool,
-    importance: int,
-    provenance: Provenance,
-    from_user_words: bool,
-    from_pasted_text: bool,
-) -> bool:
+class Draft(NamedTuple):
+    """What is known of a text when its place is decided."""
+
+    scope: Scope
+    text: str
+    category: str
+    importance: int
+    private: bool
+    provenance: Provenance = "asserted"
+
+
+def may_share(draft: Draft, sources: Sequence[Message]) -> bool:
     """Whether a memory may have group or agent scope; else it belongs to its user, whatever a model says.
 
-    Args:
-        text: The memory's content.
-        category: Its category.
-        private: It was marked private.
-        importance: 1 to 5.
-        provenance: Only what somebody asserted may be shared.
-        from_user_words: Every message it comes from was said by a user, not by a tool or the assistant.
-        from_pasted_text: One of these messages is a pasted document.
+    It must be asserted, important and not private or personal, and rest on what users typed alone: no tool's or
+    assistant's words, no pasted document, no orders.
     """
-    if private or provenance != "asserted" or importance < MIN_SHARED_IMPORTANCE:
+    if draft.private or draft.provenance != "asserted" or draft.importance < MIN_SHARED_IMPORTANCE:
         return False
-    if not from_user_words or from_pasted_text:
+    contents = [message.content for message in sources if message.role == "user" and not is_pasted(message.content)]
+    if not sources or len(contents) < len(sources) or any(map(steers, [draft.text, *contents])):
         return False
-    return not (is_personal(text, category) or steers(text))
+    return not is_personal(draft.text, draft.category)
 
 
 def is_grounded(text: str, sources: Sequence[str]) -> bool:

@@ -9,6 +9,11 @@ from mnemic.state.governance import LaterOperation, Plan, Rollback, RollbackOpti
 
 Item = TypeVar("Item")
 _FIELDS = ("memory_id", "kind", "scope_key", "before", "after")
+_CONFLICTS = {
+    "protected": "protected memories are rolled back by an administrator only",
+    "later": "later operations ({}) changed the same memories: look at the dry run, and undo them too with cascade",
+    "twins": "memories that live today say the same, or hold the place: forget those first, or undo what made them",
+}
 
 
 def described(plan: Plan) -> Rollback:
@@ -36,25 +41,12 @@ def require_allowed(rollback: Rollback, options: RollbackOptions) -> None:
     Raises:
         RollbackConflictError, ContentErasedError: by what.
     """
-    match rollback.refused_by(options):
-        case "protected":
-            raise RollbackConflictError("protected memories are rolled back by an administrator only", rollback)
-        case "later":
-            raise RollbackConflictError(
-                f"later operations ({len(rollback.later)}) changed the same memories: look at the dry run, and undo "
-                "them too with cascade",
-                rollback,
-            )
-        case "twins":
-            raise RollbackConflictError(
-                "memories that live today say the same, or hold the place: forget those first, or undo what made them",
-                rollback,
-            )
-        case "erased":
-            raise ContentErasedError(
-                f"what {len(rollback.erased)} of these memories said was erased: skip_erased rolls back the others",
-                rollback,
-            )
+    obstacle = rollback.refused_by(options)
+    if obstacle == "erased":
+        erased = f"what {len(rollback.erased)} of these memories said was erased: skip_erased rolls back the others"
+        raise ContentErasedError(erased, rollback)
+    if obstacle is not None:
+        raise RollbackConflictError(_CONFLICTS[obstacle].format(len(rollback.later)), rollback)
 
 
 def steps_of(plan: Plan, most: int) -> list[Step]:

@@ -1,8 +1,10 @@
 """Every public entrance with a place for one bad value in it; the arguments of a method by their names."""
 
 import inspect
+import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import HumanMessage
@@ -10,8 +12,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
 from mnemic import Administration, Identity, Mnemic, ScopeSettings, Settings
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.formation import ProcedureRequest, RememberRequest
 from mnemic.state.kinds import ALL_KINDS
-from mnemic.state.query import MemoryFilters
+from mnemic.state.query import MemoryFilters, MemoryQuery
+from tests.support.agents import called, host
 from tests.support.threads import answering, at, said
 
 #: What one call does with the bad value; the identity's session is the cell's own.
@@ -176,6 +181,28 @@ def _host(memory: Mnemic, context: Any = None, **configurable: Any) -> Awaitable
     return answering(memory.checkpointer()).ainvoke(said("I keep bees."), at("t", **configurable), context=context)
 
 
+@lru_cache(maxsize=1)
+def _tools(memory: Mnemic) -> Any:
+    """The graph that calls them, which takes longer to build than to run."""
+    return host(memory.tools())
+
+
+def _tool(name: str, put: Callable[[Any], dict[str, Any]]) -> Act:
+    """A tool with one bad argument, as far as a model can send it; its refusal is raised as the model reads it."""
+
+    async def act(memory: Mnemic, who: Identity, value: Any) -> object:
+        try:
+            sent = json.loads(json.dumps(value))
+        except (TypeError, ValueError, RecursionError, RuntimeError):
+            return None
+        message = await called(_tools(memory), who, name, {**CALLS[name][0], **put(sent)})
+        if message.status == "error":
+            raise InvalidInputError(str(message.content))
+        return message
+
+    return act
+
+
 #: Entrances that store what they are given, by method.
 OBSERVING: dict[str, Act] = {
     "observe: a message": _observe(lambda value: [_GOOD, value]),
@@ -260,6 +287,27 @@ GRAPHS: dict[str, Act] = {
     "graphs.supervisor: a message": lambda memory, who, value: _turn(memory, who, _GOOD, value),
     "graphs.supervisor: content": lambda memory, who, value: _turn(memory, who, {**_GOOD, "content": value}),
 }
+#: What each tool takes beside a bad argument, and all its arguments; of the filters one of each type.
+CALLS: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "memory_query": (
+        {"query": "Bees?", "search_type": "text"},
+        {*MemoryQuery.model_fields},
+    ),
+    "remember": (_FACT, {*RememberRequest.model_fields}),
+    "remember_procedure": ({"title": "Make tea", "steps": ["Boil it."]}, {*ProcedureRequest.model_fields}),
+    "forget": ({"id": _ID}, {"id"}),
+}
+TOOLS: dict[str, Act] = {
+    **{
+        f"tool {tool}: {argument}": _tool(tool, lambda value, name=argument: {name: value})  # type: ignore[misc]
+        for tool, (_, arguments) in CALLS.items()
+        for argument in sorted({*arguments, "no such argument"})
+    },
+    **{
+        f"tool memory_query: filter {name}": _tool("memory_query", lambda value, name=name: {"filters": {name: value}})  # type: ignore[misc]
+        for name in ("user_id", "pinned", "importance_min", "updated_after", "no such filter")
+    },
+}
 BUILDING: dict[str, Act] = {
     **{f"Identity: {field}": _identity(field) for field in Identity.model_fields},
     "Identity: a group": _identity("group_ids", "crew"),
@@ -284,4 +332,4 @@ METHODS: dict[str, Act] = {
     **SEVERAL,
     **CONFIGURING,
 }
-ENTRANCES: dict[str, Act] = {**METHODS, **GRAPHS, **BUILDING}
+ENTRANCES: dict[str, Act] = {**METHODS, **GRAPHS, **TOOLS, **BUILDING}

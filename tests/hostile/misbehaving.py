@@ -30,8 +30,6 @@ class Misbehaving:
     random: Random
     #: Ids and texts of memories of other people and other agents.
     foreign: Sequence[str]
-    #: Calls the tools of an earlier session, while this one runs.
-    old_tools: Callable[[Sequence[Call]], None]
     #: How often it did what.
     moves: Counter[str] = field(default_factory=Counter)
     known: list[int] = field(default_factory=list)
@@ -43,8 +41,6 @@ class Misbehaving:
     def __call__(self, request: Request) -> Any:
         """The next turn."""
         self._read(request)
-        if self.random.random() < 0.15:
-            self.old_tools([call for move in self._some(2) for call in move(self)])
         calls = self.loop or self._turn()
         if not calls:
             return calling(text="I am done with these.")

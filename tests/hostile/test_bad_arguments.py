@@ -12,8 +12,7 @@ import pytest
 from typer.main import get_command
 
 from mnemic.service.cli.app import app
-from tests.hostile.bad_values import BLANKS, TEXTS
-from tests.hostile.cells import counts, stored_texts, unclean
+from tests.hostile.bad_values import BLANKS, TEXTS, counts, stored_texts, unclean
 from tests.support.commands import invoke
 from tests.support.matrix import mostly_thorough
 from tests.support.server import Clone

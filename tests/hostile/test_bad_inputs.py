@@ -7,16 +7,19 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mnemic import Administration, Mnemic, MnemicError, ScopeSettings
 from mnemic.state.errors import ConfigurationError, InvalidInputError
 from mnemic.storage import scopes
-from tests.hostile.bad_values import BAD, BLANKS, TEXTS
-from tests.hostile.cells import counts, quoted, stored_texts, unclean, wrong_with
-from tests.hostile.entrances import ENTRANCES, GOVERNING, GRAPHS, METHODS, OBSERVING, SETTINGS, Act, graph_of
+from tests.hostile.bad_values import BAD, BLANKS, CANARY, TEXTS, counts, quoted, stored_texts, unclean, wrong_with
+from tests.hostile.entrances import CALLS, ENTRANCES, GOVERNING, GRAPHS, METHODS, OBSERVING, SETTINGS, Act, graph_of
+from tests.support.agents import called, host
 from tests.support.matrix import mostly_thorough
 from tests.support.server import Clone
 from tests.support.worlds import identity
@@ -62,12 +65,16 @@ async def test_a_setting_is_refused_or_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    "method", mostly_thorough(dict.fromkeys(entrance.partition(":")[0] for entrance in ENTRANCES).keys(), "history")
+    "method",
+    mostly_thorough(
+        dict.fromkeys(entrance.partition(":")[0] for entrance in ENTRANCES).keys(), "history", "tool forget"
+    ),
 )
 async def test_bad_input_is_refused_or_cleaned(memory: Mnemic, superuser: psycopg.Connection, method: str) -> None:
     for place, (entrance, act) in enumerate(ENTRANCES.items()):
         if entrance.partition(":")[0] == method:
-            kinds = some(place, of=10 if method == "graphs.supervisor" else 2)
+            share = 10 if method == "graphs.supervisor" else 4 if method.startswith("tool ") else 2
+            kinds = some(place, of=share)
             assert (entrance, await findings(memory, superuser, act, kinds)) == (entrance, {})
 
 
@@ -136,6 +143,14 @@ def test_every_argument_of_a_method_has_its_row(of: type, rows: dict[str, object
                 assert f"{name}: {argument.name}" in rows
 
 
+async def test_every_argument_of_a_tool_has_its_row_and_good_ones_are_answered(memory: Mnemic) -> None:
+    assert {tool.name: {*tool.args} for tool in memory.tools()} == {name: args for name, (_, args) in CALLS.items()}
+    for name, (arguments, _) in CALLS.items():
+        message = await called(host(memory.tools()), identity("ana", session="s1"), name, arguments)
+        # an id that nobody has is the one thing that cannot be forgotten
+        assert (name, message.status) == (name, "error" if name == "forget" else "success")
+
+
 def test_every_channel_that_a_graph_takes_has_its_row(memory: Mnemic) -> None:
     for name in ("formation", "consolidation", "recall", "refinement"):
         fields = graph_of(memory, name).get_input_jsonschema()["properties"]
@@ -156,6 +171,46 @@ async def test_what_a_scope_key_overrides_is_clean_and_possible(memory: Mnemic, 
     async with memory.resources.database.scoped(identity("ana")) as scoped:
         stored = (await scopes.scope_settings(scoped))["user:ana"]
     assert stored == replace(own, name="Ana", consolidation_guidance="Be brief.")
+
+
+# -- junk of any shape
+
+_WORDS = st.text(st.characters(), max_size=40)
+_LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | _WORDS | st.binary(max_size=8) | st.datetimes()
+_FIELDS = st.sampled_from(["role", "content", "author", "name", "user", "time", "id", "type", "text", "agent_id"])
+_ROLES = st.sampled_from(["user", "assistant", "system", "tool", "human"])
+JUNK = st.recursive(
+    _LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(_FIELDS | _WORDS, inner, max_size=5)
+        | st.fixed_dictionaries({"role": _ROLES, "content": inner}, optional={"id": inner, "time": inner})
+    ),
+    max_leaves=12,
+)
+FUZZED = [
+    "observe: messages",
+    "observe: a message",
+    "observe: content",
+    "observe: LangChain's content",
+    "recall: question",
+    "query: query",
+    "configure_agent: recall_limit",
+    "configure_scope: name",
+    "configure_scope: threshold",
+    "graphs.recall: context",
+]
+
+
+@pytest.mark.thorough
+@settings(max_examples=400, derandomize=True)
+@given(entrance=st.sampled_from(FUZZED), junk=JUNK)
+async def test_junk_is_refused_or_cleaned(
+    memory: Mnemic, superuser: psycopg.Connection, entrance: str, junk: Any
+) -> None:
+    who = identity("ana", session=uuid4().hex)
+    assert await wrong_with(superuser, partial(ENTRANCES[entrance], memory, who, junk)) is None
+    assert [what for text in stored_texts(superuser) if (what := unclean(text))] == []
 
 
 # -- opening
@@ -188,26 +243,19 @@ async def test_a_bad_setting_opens_nothing_or_is_harmless(
         assert counts(superuser) == before
 
 
-@pytest.mark.thorough
-async def test_a_bad_dsn_of_administrators_opens_nothing_or_is_harmless(
-    clean_db: Clone, superuser: psycopg.Connection
+@pytest.mark.parametrize("argument", mostly_thorough(["admin_url", "actor"], "actor"))
+async def test_a_bad_dsn_or_actor_of_administrators_opens_nothing(
+    clean_db: Clone, superuser: psycopg.Connection, argument: str
 ) -> None:
     before = counts(superuser)
     for kind in SETTING_KINDS:
-        with pytest.raises(MnemicError) as found:
-            async with Administration.open(admin_url=BAD[kind](), pool_timeout_seconds=0.2):
-                pass
-        assert not quoted(found.value), kind
-        assert counts(superuser) == before
-
-
-async def test_an_actor_without_a_usable_name_opens_nothing(clean_db: Clone) -> None:
-    for kind in SETTING_KINDS:
-        if kind != "a path":  # printable: any name will do
-            with pytest.raises(InvalidInputError) as found:
-                async with Administration.open(admin_url=clean_db.administrator_dsn, actor=BAD[kind]()):
+        if (argument, kind) != ("actor", "a path"):  # printable: any name will do
+            given = {"admin_url": clean_db.administrator_dsn, "actor": "root", argument: BAD[kind]()}
+            with pytest.raises(MnemicError) as found:
+                async with Administration.open(**given, pool_timeout_seconds=0.2):
                     pass
             assert not quoted(found.value), kind
+            assert counts(superuser) == before
 
 
 # -- controls: what the checks above must see
@@ -248,3 +296,13 @@ async def test_half_a_write_is_seen(memory: Mnemic, superuser: psycopg.Connectio
 
     found = await findings(memory, superuser, in_parts, {"nothing": BAD["nothing"]})
     assert found == {"nothing": "refused, and written all the same"}
+
+
+@pytest.mark.thorough
+async def test_a_tools_refusal_that_quotes_is_seen(
+    memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mnemic.tools.calling.first_problem", str)
+    monkeypatch.setattr("mnemic.tools.calling.refused_argument", lambda _: CANARY)
+    found = await findings(memory, superuser, ENTRANCES["tool memory_query: query"], {"zero": BAD["zero"]})
+    assert found == {"zero": "the error repeats what was given"}

@@ -2,7 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import psycopg
@@ -17,9 +17,10 @@ from mnemic.policy.text.shape import display_name
 from mnemic.prompts import conversation, memory_context
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key
-from mnemic.state.records import NewMemory
 from mnemic.state.settings import Settings
-from tests.hostile.order_checks import (
+from tests.hostile.orders import (
+    ORDERS,
+    Order,
     check_context,
     check_operations,
     check_prompt,
@@ -29,7 +30,6 @@ from tests.hostile.order_checks import (
     check_stored,
     dump,
 )
-from tests.hostile.orders import ORDERS, Order
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import few_first, mostly_thorough
 from tests.support.scripted import (
@@ -51,8 +51,9 @@ from tests.support.scripted import (
     scripted_resources,
     turns,
 )
+from tests.support.searching import know
 from tests.support.server import Clone
-from tests.support.worlds import identity, memory, remember
+from tests.support.worlds import identity, memory
 
 #: The service is opened once; each test finds the database empty.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -108,16 +109,10 @@ async def seed(resources: Resources, superuser: psycopg.Connection, order: Order
         memory("The harbor office opens at eight.", key="agent:harbor"),
         memory("Visitors like maps.", kind="reflection", key="agent:harbor"),
     ]
-    await _store(resources, ana(order), [*mine, *laws, *rest], also=["user:bo"])
-    await _store(resources, identity("ana", agent="museum"), [memory(boat("Zita"))])
+    await know(resources, ana(order), *mine, *laws, *rest, also=["user:bo"])
+    await know(resources, identity("ana", agent="museum"), memory(boat("Zita")))
     for law in laws:
         superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (law.id,))
-
-
-async def _store(resources: Resources, who: Identity, new: Sequence[NewMemory], also: Sequence[str] = ()) -> None:
-    made = await resources.embedder.embed([row.search_text for row in new])
-    vectors = {row.id: vector for row, vector in zip(new, made, strict=True)}
-    await remember(resources.database, who, *new, also=also, vectors=vectors, model=resources.embedder.name)
 
 
 def refuse(model: LoopbackModel, order: Order) -> None:
@@ -330,7 +325,7 @@ async def test_control_without_the_bound_on_deletions_more_is_closed(
 async def test_control_without_the_gate_an_order_reaches_everybody(
     scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in ((sharing, "steers"), (placing, "steers"), (placing, "gives_orders")):
+    for module, name in ((sharing, "steers"), (placing, "gives_orders")):
         monkeypatch.setattr(module, name, lambda text: False)
 
     assert "in another scope key" in await _fails(scripted, superuser, "forget a person")

@@ -1,32 +1,279 @@
 """Models that misbehave in refinement sessions: within their scope key, nothing protected touched, all undoable."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from mnemic.nodes import refinement as close_refinement
 from mnemic.operations.refinement.session import CoreMemoryEditor
+from mnemic.policy.text.shape import search_text
 from mnemic.service.governance.administration import Administration
-from mnemic.state.refinement import LedgerEntry
-from mnemic.storage import refinements
+from mnemic.service.memory import Mnemic
+from mnemic.state.errors import RollbackConflictError, UnknownOperationError
+from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.records import IndexedText, NewMemory
+from mnemic.state.refinement import LedgerEntry, RefinementResult
+from mnemic.storage import inbox, memories, refinements
 from mnemic.storage.database import Database
-from tests.hostile.misbehaving import NAMES
-from tests.hostile.refinement_world import SMALL, World, foreign, keys, settle_world
-from tests.support.loopback import offering
+from mnemic.storage.transaction import ScopedTransaction
+from tests.hostile.misbehaving import NAMES, Misbehaving
+from tests.support.loopback import Request, offering
 from tests.support.mutating import mutate
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
+from tests.support.worlds import MORNING, identity, memory, message, operate
 
 pytestmark = pytest.mark.thorough
 AGENTS = tuple(f"agent{number}" for number in range(8))
-FENCES = """ and r.ended is null and l.holder = p_holder
-        and l.until > clock_timestamp()"""
+Pair = tuple[str, str]
+Row = dict[str, Any]
+#: Every row that belongs to a scope key, by table, scope key and what names it.
+Dump = dict[tuple[str, Pair, str], Row]
+
+TEXTS = (
+    "Ana always wants short answers, without greetings.", "Ana wants answers in English, and dates written out.",
+    "Ana sails from Oslo on 9 May 2026 with the ferry Hurtig.", "Ana must never be called before nine.",
+    "Ana is allergic to peanuts; keep them out of every menu.", "Ana pays 4,100 euros a month for the berth in Porto.",
+    "Ana wants tables rather than lists where numbers are compared.", "Ana trusts the harbour master Tor Lindqvist.",
+    "Ana decided on 3 April 2026 to sell the boat called Brisa.", "Ana likes long walks along the quay in the evening.",
+    "Ana writes her reports on Mondays and sends them to Bo.", "Ana plans a workshop on knots for twelve people.",
+)  # fmt: skip
+_TABLES = {
+    "memories": "id",
+    "messages": "id",
+    "entries": "(item_id, model, piece)",
+    "sources": "(memory_id, message_id)",
+    "scopes": "scope_key",
+    "relations": "(from_id, to_id, relation_type, created_at)",
+}
+_FREE = {"version", "updated_at"}
+#: What a session may have done.
+CHANGES: Final = ("merged", "updated", "deleted", "protected", "duplicates")
+#: Half of what there is, roughly; an eighth of it may be protected.
+SMALL: dict[str, Any] = {"refinement_target_tokens": 400}
+
+
+def person(agent: str) -> Identity:
+    """Who has their memory refined: of three scope keys."""
+    return identity("ana", agent=agent, groups=["crew"])
+
+
+def keys(agent: str) -> tuple[str, ...]:
+    """The scope keys that may be refined."""
+    return person(agent).scope_keys
+
+
+def dump(superuser: psycopg.Connection) -> Dump:
+    """Everything that belongs to some scope key, behind the policies."""
+    found: Dump = {}
+    for table, name in _TABLES.items():
+        query = sql.SQL("select agent_id, scope_key, {}::text, to_jsonb(t) from mnemic.{} t").format(
+            sql.SQL(name), sql.Identifier(table)
+        )
+        for agent, key, row_id, row in superuser.execute(query):
+            found[table, (agent, key), row_id] = row
+    return found
+
+
+def foreign(superuser: psycopg.Connection) -> tuple[str, ...]:
+    """Ids and words of what no session may reach."""
+    rows = superuser.execute(
+        "select array[id::text, content] from mnemic.memories where agent_id = 'museum' or scope_key = 'user:bo'"
+    )
+    return tuple(word for (words,) in rows.fetchall() for word in words)
+
+
+# -- what there is before
+
+
+async def settle_world(service: Mnemic, superuser: psycopg.Connection, agents: Sequence[str], seed: int) -> None:
+    """A core memory on every scope key of these agents, beside those of Bo and of an agent that is never refined."""
+    for place, agent in enumerate([*agents, "museum"]):
+        who = person(agent)
+        await service.configure_agent(who, agent_model="openai:agent", persona=f"I am {agent}.")
+        for number, key in enumerate([*keys(agent), "user:bo"]):
+            await _seed(service, superuser, who, key, Random(f"{seed} {place} {number}"))
+
+
+async def _seed(service: Mnemic, superuser: psycopg.Connection, who: Identity, key: str, random: Random) -> None:
+    texts = random.sample(TEXTS, random.randint(3, 9))
+    said = [replace(message(text, session="s1"), user_id="ana") for text in texts[:2]]
+    core = [memory(text, kind="core", key=key) for text in texts]
+    core += [memory(texts[0].replace(" ", "  ", 1), kind="core", key=key)]  # a duplicate but for white space
+    core += [memory(text, kind="reflection", key=key) for text in random.sample(texts, 2)]
+    core += [memory("Ana lives by the harbour.", kind="consolidation", key=key)]
+    aside = [memory("Ana owns the boat Alba.", key=key), memory("Ana rowed home.", kind="episode", key=key)]
+    new = [_varied(one, place, said, random) for place, one in enumerate([*core, *aside])]
+    made = await service.resources.embedder.embed([one.search_text for one in new])
+    vectors = {one.id: vector for one, vector in zip(new, made, strict=True)}
+
+    async def store(scoped: ScopedTransaction) -> None:
+        if key == "user:ana":
+            await inbox.observe(scoped, "s1", said)
+            await inbox.index_messages(scoped, "m", [IndexedText(item_id=one.id, text=one.content) for one in said])
+        await memories.insert(scoped, new, model="m", vectors=vectors, run_id=None)
+
+    whom = who if key in who.scope_keys else identity("bo", agent=who.agent_id)
+    await operate(service.resources.database, whom.model_copy(update={"session_id": "s1"}), store)
+    for one in random.sample(core[:-1], random.randint(1, 2)):
+        superuser.execute("select mnemic.set_protection(%s, %s, true, 'admin')", (who.agent_id, one.id))
+
+
+def _varied(one: NewMemory, place: int, said: Sequence[Any], random: Random) -> NewMemory:
+    """With a date, a person, an importance and sources of its own."""
+    shared = not one.scope_key.startswith("user:")
+    since = MORNING + timedelta(days=place)
+    return replace(
+        one,
+        valid_from=since,
+        search_text=search_text(since, one.subject, one.content),
+        category=random.choice(("profile", "goals", "tasks")),
+        importance=random.randint(1, 5),
+        private=random.random() < 0.2,
+        subject_user_id=random.choice(("ana", "bo")) if shared and random.random() < 0.3 else None,
+        source_message_ids=tuple(s.id for s in said if random.random() < 0.6) if one.scope_key == "user:ana" else (),
+    )
+
+
+# -- sessions
+
+
+@dataclass
+class World:
+    """A service whose model misbehaves, and the sessions that were there so far."""
+
+    service: Mnemic
+    administration: Administration
+    superuser: psycopg.Connection
+    #: Whose memories are refined; and ids and words that no session may reach.
+    agents: tuple[str, ...]
+    foreign: tuple[str, ...]
+    models: dict[Pair, Misbehaving] = field(default_factory=dict)
+    moves: Counter[str] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)
+
+    def answer(self, request: Request) -> Any:
+        """The next turn of the model whose session asks."""
+        prompt = str(request["messages"][0]["content"])
+        agent = prompt.partition("I am ")[2].partition(".")[0]
+        scope = prompt.partition("core memory of the scope ")[2].partition(",")[0]
+        return self.models[agent, next(key for key in keys(agent) if split_scope_key(key)[0] == scope)](request)
+
+    async def run(self, pairs: Sequence[Pair], seed: int) -> None:
+        """Sessions on these scope keys, side by side, and all that is to be said of them afterwards."""
+        before = dump(self.superuser)
+        (since,) = self.superuser.execute("select coalesce(max(ts), '-infinity') from mnemic.history").fetchone() or ()
+        for pair in pairs:
+            self.models[pair] = Misbehaving(Random(f"{seed} {pair}"), self.foreign)
+        results = await asyncio.gather(*(self._session(*pair) for pair in pairs))
+        after = dump(self.superuser)
+        check_outside(before, after, pairs)
+        check_protected(before, after)
+        check_ended(self.superuser, pairs, results)
+        check_scope_keys(self.superuser, since)
+        for pair, result in zip(pairs, results, strict=True):
+            await self._undo(pair, result)
+            self._count(pair, result)
+        check_undone(before, dump(self.superuser), pairs)
+
+    async def _session(self, agent: str, key: str) -> RefinementResult:
+        return await self.service.refine(person(agent), key, force=True)
+
+    async def _undo(self, pair: Pair, result: RefinementResult) -> None:
+        undoing = self.administration.undo_refinement(pair[0], result["refinement_id"] or "")
+        if any(result[what] for what in CHANGES):
+            assert (await undoing).op_id, "nothing was undone"
+        else:
+            with pytest.raises(UnknownOperationError, match="changed nothing"):
+                await undoing
+
+    def _count(self, pair: Pair, result: RefinementResult) -> None:
+        self.ends[result["ended"] or ""] += 1
+        self.moves += self.models[pair].moves
+        for what in CHANGES:
+            self.done[what] += int(bool(result[what]))
+
+
+# -- what may not be
+
+
+def check_outside(before: Dump, after: Dump, pairs: Sequence[Pair]) -> None:
+    """Outside of the sessions' scope keys no row changed, came or went, and there none but of core memories."""
+    ours = set(pairs)
+    assert {key: row for key, row in before.items() if key[1] not in ours} == {
+        key: row for key, row in after.items() if key[1] not in ours
+    }, "rows of another scope key changed"
+    for key, row in before.items():
+        if key[0] == "messages" or (key[0] == "memories" and row["kind"] in ("fact", "episode")):
+            assert after.get(key) == row, "a row changed that is no core memory"
+
+
+def check_protected(before: Dump, after: Dump) -> None:
+    """What was protected is as it was, byte for byte."""
+    for key, row in before.items():
+        if key[0] == "memories" and row["protected"]:
+            assert after.get(key) == row, "a protected memory changed"
+
+
+def check_scope_keys(superuser: psycopg.Connection, since: Any) -> None:
+    """What was written lately was done by a session of that scope key, between its beginning and its end."""
+    stray = superuser.execute(
+        "select h.event from mnemic.history h left join mnemic.refinements r"
+        "    on r.agent_id = h.agent_id and r.id = h.refinement_id and r.scope_key = h.scope_key"
+        " where h.ts > %s and r.id is null",
+        (since,),
+    ).fetchall()
+    assert not stray, "a change that no session of the scope key made"
+    late = superuser.execute(
+        "select h.event from mnemic.history h join (select agent_id, refinement_id, min(seq), max(seq)"
+        "  from mnemic.history where event = 'SESSION' group by 1, 2) as s using (agent_id, refinement_id)"
+        " where h.ts > %s and h.seq not between s.min and s.max",
+        (since,),
+    ).fetchall()
+    assert not late, "a change after the session's end"
+
+
+def check_ended(superuser: psycopg.Connection, pairs: Sequence[Pair], results: Sequence[RefinementResult]) -> None:
+    """Each session is over, for a reason."""
+    assert [(result["outcome"], bool(result["ended"])) for result in results] == [("ended", True)] * len(pairs), (
+        "no reason"
+    )
+    running = superuser.execute("select count(*) from mnemic.refinements where ended is null").fetchone()
+    assert running == (0,), "a session without an end"
+
+
+def check_undone(before: Dump, after: Dump, pairs: Sequence[Pair]) -> None:
+    """Every row is again as it was, but for its version; what is new is closed, and found by nobody."""
+    for key, row in before.items():
+        table = key[0]
+        if table == "memories":
+            kept = {name: value for name, value in after.get(key, {}).items() if name not in _FREE}
+            assert kept == {name: value for name, value in row.items() if name not in _FREE}, "not as before"
+        elif table == "entries":
+            found = [other for name, other in after.items() if name[0] == table and other["item_id"] == row["item_id"]]
+            assert {(one["tsv"], one["living"], one["category"]) for one in found} >= {
+                (row["tsv"], row["living"], row["category"])
+            }, "not searched as before"
+        else:
+            assert after.get(key) == row, "not as before"
+    for key, row in after.items():
+        if key not in before and key[0] == "memories":
+            assert (row["state"], key[1] in pairs) == ("soft_deleted", True), "something new stayed"
+        if key not in before and key[0] == "relations":
+            raise AssertionError("a relation stayed")
+
+
+# -- whatever it does
 
 
 @asynccontextmanager
@@ -38,8 +285,7 @@ async def opened(clone: Clone, superuser: psycopg.Connection, agents: Sequence[s
             Administration.open(admin_url=clone.administrator_dsn) as administration,
         ):
             await settle_world(service, superuser, agents, seed=1)
-            loop = asyncio.get_running_loop()
-            world = World(service, administration, superuser, loop, tuple(agents), foreign(superuser))
+            world = World(service, administration, superuser, tuple(agents), foreign(superuser))
             model.answer(offering("complete_refinement"), world.answer)
             yield world
 
@@ -66,9 +312,6 @@ async def test_whatever_a_model_does_with_the_tools_it_stays_in_its_bounds(
         assert min(world.moves.values()) >= sessions // 20
         assert min(world.done.values()) >= sessions // 20, world.done
         assert world.ends.keys() == {"completed", "finished", "steps", "tokens"}
-        # the tools of a session that was over did nothing at all, and said so
-        assert world.old_answers[False] == 0
-        assert world.old_answers[True] >= sessions
 
 
 # -- controls: what breaks one bound is seen by the same checks
@@ -80,7 +323,7 @@ async def caught(clone: Clone, *mutation: str) -> str:
         async with opened(clone, superuser, AGENTS[:3]) as world:
             if mutation:  # not before, for no service opens a database whose functions were changed
                 mutate(superuser, *mutation)
-            with pytest.raises(AssertionError) as failure:
+            with pytest.raises((AssertionError, RollbackConflictError)) as failure:
                 await misbehave(world, 60)
     return str(failure.value).splitlines()[0]
 
@@ -103,14 +346,6 @@ async def test_control_without_the_check_and_without_the_guard_a_protected_memor
     assert await caught(fresh_db, "guard_memory", guard, "false") == "a protected memory changed"
 
 
-async def test_the_guard_alone_keeps_protected_memories_too(
-    clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(CoreMemoryEditor, "_living", as_free)
-    async with opened(clean_db, superuser, AGENTS[:3]) as world:
-        await misbehave(world, 30)
-
-
 def seeing_more(transaction: Callable[..., Any]) -> Callable[..., Any]:
     """A transaction of a session, which sees every scope key of its identity."""
     return lambda self, *given, only=None, **named: transaction(self, *given, **named)
@@ -123,10 +358,6 @@ async def test_control_a_session_that_sees_more_scope_keys_changes_them(
         monkeypatch.setattr(Database, name, seeing_more(getattr(Database, name)))
 
     assert await caught(fresh_db) == "rows of another scope key changed"
-
-
-async def test_control_without_fencing_the_tools_of_an_old_session_go_on(fresh_db: Clone) -> None:
-    assert await caught(fresh_db, "begin_refinement_act", FENCES, "") == "a change after the session's end"
 
 
 async def test_control_a_session_that_is_not_closed_is_seen(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,4 +376,6 @@ async def test_control_what_is_left_out_of_the_undoing_is_seen(
     fewer = f"{refinements._SQL['operations'].removesuffix(';')} and h.reason <> '{reason}'"
     monkeypatch.setattr(refinements, "_SQL", {**refinements._SQL, "operations": fewer})
 
-    assert await caught(fresh_db) in ("not as before", "something new stayed", "a relation stayed")
+    seen = await caught(fresh_db)
+    # or the undoing itself meets what it does not know to be its own
+    assert seen in ("not as before", "something new stayed", "a relation stayed") or seen.startswith("later operations")

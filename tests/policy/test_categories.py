@@ -110,22 +110,11 @@ def test_what_formation_names_otherwise_is_stored_as_the_default(file: Path) -> 
 BOMB = "a: &a [x,x]\n" + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)},*{chr(97 + n)}]\n" for n in range(20))
 WRONG: dict[str, tuple[str | bytes, str]] = {
     "nothing": ("", "the whole"),
-    "a text": ("categories", "the whole"),
     "no categories": ("allowlists: {}", "categories"),
     "a part of another name": (GOOD + "agents: {}", "agents"),
-    "categories as a list": ("categories: []\nallowlists: {}", "categories"),
-    "custom as a text": ("categories: {custom: recipes}\nallowlists: {}", r"categories\.custom"),
-    "a category without a name": ("categories: {custom: [{context: all}]}\nallowlists: {}", r"custom\.0\.name"),
-    "another context": ("categories: {custom: [{name: x, context: some}]}\nallowlists: {}", r"custom\.0\.context"),
-    "a huge length": (
-        f"categories: {{system: [{{name: x, rag_length: {'9' * 5000}}}]}}\nallowlists: {{}}",
-        "rag_length",
-    ),
-    "formed, perhaps": ("categories: {custom: [{name: x, formed: perhaps}]}\nallowlists: {}", r"custom\.0\.formed"),
     "a category twice": ("categories: {system: [{name: x}], custom: [{name: x}]}\nallowlists: {}", "twice: x"),
     "a role twice": ("categories: {}\nallowlists: {planner: [tasks], planner: [message]}", "twice"),
     "an unknown category": ("categories: {}\nallowlists: {planner: [tasks, chores]}", r"allowlists\.planner.*chores"),
-    "a role without a list": ("categories: {}\nallowlists: {planner: }", r"allowlists\.planner"),
     "an impossible role": ('categories: {}\nallowlists: {"plan\\u202ener": [tasks]}', "allowlists"),
     "a list as a role": ("categories: {}\nallowlists: {? [planner] : [tasks]}", "YAML"),
     "the default not formed": ("categories: {system: [{name: knowledge, formed: no}]}\nallowlists: {}", "knowledge"),

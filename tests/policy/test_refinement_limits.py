@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from mnemic.policy.categories import load_categories
 from mnemic.policy.refinement import (
-    LEAST_KEPT,
     batches,
-    least_kept,
     lost_memories,
     merged_category,
     protectable,
@@ -125,16 +123,15 @@ def test_saying_more_never_loses_more_and_neither_order_nor_case_matter(old: lis
 
 
 @given(st.lists(st.sampled_from(string.ascii_lowercase), min_size=1, unique=True).map(sorted), st.data())
-def test_the_share_of_the_words_decides(letters: list[str], data: st.DataObject) -> None:
+def test_the_share_of_the_words_decides_the_less_the_more_memories_become_one(
+    letters: list[str], data: st.DataObject
+) -> None:
     words = [letter * 4 for letter in letters]  # none of them a word of the language
     kept = data.draw(st.integers(0, len(words)))
 
-    assert lost_memories([" ".join(words)], " ".join(words[:kept])) == [3 * kept < len(words)]
-
-
-@pytest.mark.parametrize(("memories", "share"), [(1, 1 / 3), (2, 1 / 4), (8, 1 / 10), (50, LEAST_KEPT)])
-def test_many_memories_may_become_a_law_and_one_stays_what_it_is(memories: int, share: float) -> None:
-    assert least_kept(memories) == share
+    for memories, share in ((1, 3), (2, 4), (8, 10), (50, 10)):
+        lost = lost_memories([" ".join(words)] * memories, " ".join(words[:kept]))
+        assert lost == [share * kept < len(words)] * memories
 
 
 def test_whom_they_are_about_is_not_what_they_say() -> None:

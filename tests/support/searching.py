@@ -76,12 +76,14 @@ def fact(
     return replace(memory(content, key=key, valid_from=valid_from), category=category, **fields)
 
 
-async def know(resources: Resources, who: Identity, *new: NewMemory, run_id: str | None = None) -> Sequence[NewMemory]:
+async def know(
+    resources: Resources, who: Identity, *new: NewMemory, run_id: str | None = None, also: Sequence[str] = ()
+) -> Sequence[NewMemory]:
     """Stores memories with their vectors in one operation; actor and role are the identity's."""
     made = await resources.embedder.embed([item.search_text for item in new])
     vectors = {item.id: vector for item, vector in zip(new, made, strict=True)}
     model = resources.embedder.name
-    stored = await remember(resources.database, who, *new, vectors=vectors, model=model, run_id=run_id)
+    stored = await remember(resources.database, who, *new, vectors=vectors, model=model, run_id=run_id, also=also)
     assert stored == {memory.id for memory in new}
     return new
 
