@@ -81,7 +81,7 @@ def describe_database(settings: Settings) -> str:
     """Where the memories are, in a few words and without a password."""
     dsn = _own_dsn(settings, SERVICE)
     if dsn is None:
-        from mnemic.storage.embedded import default_data_dir
+        from mnemic.storage.embedded.server import default_data_dir
 
         return f"embedded Postgres in {settings.data_dir or default_data_dir()}"
     parts = conninfo_to_dict(dsn)
@@ -120,7 +120,7 @@ async def find_server(settings: Settings, login: Login) -> AsyncIterator[tuple[s
             f"MNEMIC_DATABASE_URL names a server of your own: set {login.variable} too, the DSN of {login.whose}"
         )
     # Here and not above: a server of one's own needs neither the package nor POSIX locks.
-    from mnemic.storage.embedded import EmbeddedPostgres, default_data_dir
+    from mnemic.storage.embedded.server import EmbeddedPostgres, default_data_dir
 
     server = EmbeddedPostgres(settings.data_dir or default_data_dir())
     await asyncio.to_thread(server.start)

@@ -23,7 +23,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage import dump, pool
 from mnemic.storage.doctor import check
 from mnemic.storage.embedded.binaries import server_account
-from mnemic.storage.embedded.sockets import is_listening
+from mnemic.storage.embedded.postmaster import is_listening
 from mnemic.storage.migrate import migrate
 from mnemic.storage.opening import open_database
 from mnemic.storage.schema import schema_files
