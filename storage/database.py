@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from typing import Final, LiteralString, TypeVar
 
 from psycopg import AsyncConnection, AsyncCursor
@@ -102,6 +102,7 @@ class Database:
         only: str | None = None,
         categories: Sequence[str] | None = None,
         for_recall: bool = False,
+        administers: bool = False,
     ) -> AsyncIterator[ScopedTransaction]:
         """A transaction in which only the identity's scope keys exist; commits at the end, rolls back on an error.
 
@@ -111,6 +112,7 @@ class Database:
             categories: the only ones of which memories exist in it, for whoever has an allowlist; None: all.
             for_recall: somebody waits for the answer: two seconds for a connection and for each statement, by default,
                 behind the recalls that came before.
+            administers: one of the administrators' role on the whole agent, whose contents it has no right to.
 
         Raises:
             DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
@@ -121,12 +123,15 @@ class Database:
             MnemicError: the database failed otherwise.
         """
         keys = (only,) if only else tuple(dict.fromkeys([*identity.scope_keys, *also]))
+        if administers:
+            keys = ()
         patience = self.settings.recall_timeout_seconds if for_recall else self.settings.statement_timeout_seconds
         limits = self._pool.limits(patience)
         allowed = "" if categories is None else array_text(tuple(categories))
         scope = {"agent_id": identity.agent_id, "scope_keys": array_text(keys), "categories": allowed}
         queued = self._pool.recalls.turn() if for_recall else nullcontext()
-        async with queued, self._pool.transaction(patience, _SCOPE, {**limits, **scope}) as connection:
+        begin = _AGENT if administers else _SCOPE
+        async with queued, self._pool.transaction(patience, begin, {**limits, **scope}) as connection:
             yield ScopedTransaction(connection, identity, keys, limits["lock"], limits["head"])
 
     async def write(
@@ -137,6 +142,7 @@ class Database:
         also: Iterable[str] = (),
         only: str | None = None,
         categories: Sequence[str] | None = None,
+        administers: bool = False,
     ) -> Result:
         """What `act` returns, once its transaction is committed.
 
@@ -148,35 +154,23 @@ class Database:
             also: as for `scoped`.
             only: as for `scoped`.
             categories: as for `scoped`.
+            administers: as for `scoped`.
 
         Raises:
             MnemicError: as `scoped` does.
         """
-        keys = tuple(also)
-        return await _repeated(lambda: self.scoped(identity, also=keys, only=only, categories=categories), act)
-
-    async def administer(
-        self, agent_id: str, actor: str, act: Callable[[ScopedTransaction], Awaitable[Result]]
-    ) -> Result:
-        """What `act` returns, once its transaction of the administrators' role is committed; done again as by `write`.
-
-        Raises:
-            MnemicError: as `scoped` does.
-        """
-        return await _repeated(lambda: self.administered(agent_id, actor), act)
-
-    @asynccontextmanager
-    async def administered(self, agent_id: str, actor: str) -> AsyncIterator[ScopedTransaction]:
-        """A transaction of the administrators' role on one agent, whose contents that role has no right to.
-
-        Raises:
-            MnemicError: as `scoped` does.
-        """
-        patience = self.settings.statement_timeout_seconds
-        limits = self._pool.limits(patience)
-        async with self._pool.transaction(patience, _AGENT, {**limits, "agent_id": agent_id}) as connection:
-            identity = Identity(agent_id=agent_id, actor_id=actor)
-            yield ScopedTransaction(connection, identity, (), limits["lock"], limits["head"])
+        keys, tried = tuple(also), 0
+        while True:
+            try:
+                async with self.scoped(
+                    identity, also=keys, only=only, categories=categories, administers=administers
+                ) as scoped:
+                    return await act(scoped)
+            except MnemicError as error:
+                if error.sqlstate not in _RETRIED or tried == RETRIES:
+                    raise
+            await asyncio.sleep(random.uniform(0, PAUSE_SECONDS * 2**tried))  # noqa: S311 - no secret
+            tried += 1
 
     @asynccontextmanager
     async def threads(self, prefix: str, *, at_once: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
@@ -215,19 +209,3 @@ class Database:
         patience = self.settings.statement_timeout_seconds
         async with self._pool.transaction(patience, _CATALOG, self._pool.limits(patience)) as connection:
             yield connection
-
-
-async def _repeated(
-    begin: Callable[[], AbstractAsyncContextManager[ScopedTransaction]],
-    act: Callable[[ScopedTransaction], Awaitable[Result]],
-) -> Result:
-    for attempt in range(RETRIES):
-        try:
-            async with begin() as scoped:
-                return await act(scoped)
-        except MnemicError as error:
-            if error.sqlstate not in _RETRIED:
-                raise
-        await asyncio.sleep(random.uniform(0, PAUSE_SECONDS * 2**attempt))  # noqa: S311 - no secret
-    async with begin() as scoped:
-        return await act(scoped)

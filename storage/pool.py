@@ -1,22 +1,28 @@
-"""The pool of connections: how they are made, checked and lent; and the queue of recalls before it."""
+"""Connections that do not wait for ever, how they are made, checked and lent; the queue of recalls; a look for a pooler."""
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+import select
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from time import monotonic
-from typing import Any, Final, LiteralString
+from typing import Any, Final, Literal, LiteralString, TypeVar
 
 from pgvector.psycopg import register_vector_async
-from psycopg import AsyncClientCursor, AsyncConnection, Error, ProgrammingError
+from psycopg import AsyncClientCursor, AsyncConnection, Error, OperationalError, ProgrammingError
+from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.array import ListBinaryDumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from mnemic.state.errors import BusyError, DatabaseUnavailableError
 from mnemic.state.settings import Settings
-from mnemic.storage.connection import PatientConnection, connection_options, is_pooled
 from mnemic.storage.failures import typed_error
 from mnemic.storage.transaction import HalfVectors
+
+_Result = TypeVar("_Result")
+PoolerMode = Literal["session", "transaction"]
 
 #: Our transactions wait for no model and last milliseconds: one that stands still for so long belongs to a frozen
 #: process or a cut network, and must not keep an agent's head from everybody else.
@@ -24,6 +30,78 @@ IDLE_SECONDS: Final = 5.0
 #: The wait for an agent's head, which such a process may keep for IDLE_SECONDS; a save that gave up before would throw
 #: away what models were paid for.
 HEAD_SECONDS: Final = 10.0
+#: What an answer may take beyond the limit the server keeps itself: only one that is frozen or cut off is later.
+ANSWER_SECONDS: Final = 1.0
+#: Outside of a transaction nothing is asked but whether the server is there.
+_CHECK_SECONDS: Final = 5.0
+#: Over TCP a host that went away without a word is noticed within a minute, by an idle connection too; a DSN's own win.
+_TCP: Final = {
+    "connect_timeout": 5,  # seconds, as the next two
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,  # milliseconds
+}
+#: Whoever asks for the server's process, by turns. No pooler that shares has the same two processes answer the same two
+#: clients each time: neither the one that takes what was given back last, nor the one that takes them in a circle.
+_TURNS: Final = (0, 1, 1, 0, 0, 1)
+
+
+def connection_options(dsn: str) -> dict[str, Any]:
+    """What every connection of the pool is made with, beside the DSN."""
+    named = conninfo_to_dict(dsn)
+    # an SQL_ASCII database would answer in bytes, even the doctor
+    return {"client_encoding": "UTF8", **{name: value for name, value in _TCP.items() if name not in named}}
+
+
+class PatientConnection(AsyncConnection[Any]):
+    """Hangs up on a server that says nothing for longer than it was given; what waited gets an OperationalError.
+
+    The server's own limits do not hold where the server is frozen or the network swallows everything, and to cancel
+    such a statement costs psycopg another ten seconds of waiting for the server.
+    """
+
+    _patience = _CHECK_SECONDS
+    _timer: asyncio.TimerHandle
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """A transaction on a server that keeps to so many seconds for each statement."""
+        self._patience = seconds + ANSWER_SECONDS
+        try:
+            yield
+        finally:
+            self._patience = _CHECK_SECONDS
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether the server has said something that nobody has read yet: an answer, or its goodbye."""
+        unread = select.poll()  # and not select(), which fails beyond 1,024 open files
+        unread.register(self.fileno(), select.POLLIN)
+        return bool(unread.poll(0))
+
+    async def wait(self, gen: PQGen[_Result], *args: Any, **named: Any) -> _Result:
+        """Every exchange with the server goes through this method of psycopg's."""
+        self._set_timer()
+        try:
+            return await super().wait(gen, *args, **named)
+        finally:
+            self._timer.cancel()
+
+    def _set_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._patience, self._hang_up)
+
+    def _hang_up(self) -> None:
+        if self.closed:
+            return
+        if self.has_unread:
+            self._set_timer()  # something has come: it was this process that was late
+            return
+        line = socket.socket(fileno=self.fileno())
+        try:
+            line.shutdown(socket.SHUT_RDWR)
+        finally:
+            line.detach()  # the descriptor stays the driver's
 
 
 class RecallQueue:
@@ -172,3 +250,42 @@ class Pool:
         limits = {"statement": patience, "lock": lock, "head": max(lock, HEAD_SECONDS), "idle": IDLE_SECONDS}
         # rounded up, for zero would be no limit at all
         return {name: f"{math.ceil(seconds * 1000)}ms" for name, seconds in limits.items()}
+
+
+async def is_pooled(connection: AsyncConnection[Any]) -> bool:
+    """Whether a pooler stands before the server: it tells its clients a process number of its own at the connect.
+
+    A lone client of a pooler meets the same process in every transaction, so that this alone can tell.
+    """
+    return await _process(connection) != connection.info.backend_pid
+
+
+async def pooler_mode(dsn: str) -> PoolerMode | None:
+    """`transaction` where two clients were seen to share a server process or to change it; None without a pooler.
+
+    Raises:
+        DatabaseUnavailableError: the database cannot be reached or does not answer.
+    """
+    try:
+        async with await _connect(dsn) as first:
+            if not await is_pooled(first):
+                return None
+            try:
+                async with await _connect(dsn) as second:
+                    seen: tuple[set[int], set[int]] = set(), set()
+                    for turn in _TURNS:
+                        seen[turn].add(await _process((first, second)[turn]))
+            except OperationalError:  # it lets a second client wait, and so keeps the server for the first
+                return "session"
+    except Error as error:
+        raise typed_error(error) from None
+    return "transaction" if len(seen[0] | seen[1]) < 2 or max(map(len, seen)) > 1 else "session"
+
+
+async def _connect(dsn: str) -> PatientConnection:
+    return await PatientConnection.connect(dsn, autocommit=True, prepare_threshold=None, **connection_options(dsn))
+
+
+async def _process(connection: AsyncConnection[Any]) -> int:
+    row = await (await connection.execute("select pg_backend_pid()")).fetchone()
+    return int(row[0]) if row else 0

@@ -12,8 +12,7 @@ from mnemic.service.cli.terminal import exit_if_wrong, plain, report, say, table
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
 from mnemic.storage.doctor import check
-from mnemic.storage.dump import dump_database
-from mnemic.storage.opening import open_database, set_up_database
+from mnemic.storage.opening import dump_database, open_database, set_up_database
 
 #: Long enough for a deployment's own clients, short enough that a lost one ends by itself.
 DAYS = 30
