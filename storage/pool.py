@@ -1,4 +1,4 @@
-"""Connections that do not wait for ever, how they are made, checked and lent; the queue of recalls; a look for a pooler."""
+"""Connections that do not wait for ever: how they are made, checked and lent, and the queue of recalls before them."""
 
 import asyncio
 import math
