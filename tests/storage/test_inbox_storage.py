@@ -13,17 +13,14 @@ import psycopg
 import pytest
 
 from mnemic.state.errors import ConcurrentChangeError, MnemicError, RefusedError
-from mnemic.state.query import MemoryQuery
-from mnemic.state.records import IndexedText, Message
-from mnemic.state.settings import Settings
-from mnemic.storage import inbox, memories
+from mnemic.state.records import Message
+from mnemic.storage import inbox
 from mnemic.storage.database import Database
 from tests.faults.chaos import worsen
-from tests.support.asking import searched
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
-from tests.support.worlds import MODEL, MORNING, identity, memory, message
+from tests.support.worlds import MORNING, identity, message
 
 ME = identity(session="s1")
 
@@ -32,13 +29,6 @@ async def observe(db: Database, *messages: Message) -> tuple[int, int]:
     async with db.scoped(ME) as scoped:
         observed = await inbox.observe(scoped, "s1", messages)
     return observed.accepted, observed.pending
-
-
-async def test_a_list_observed_twice_is_stored_once(db: Database, superuser: psycopg.Connection) -> None:
-    talk = [message(f"line {number}") for number in range(3)]
-    assert await observe(db, *talk) == (3, 3)
-    assert await observe(db, *talk, message("line 3")) == (1, 4)
-    assert superuser.execute("select message_count from mnemic.sessions").fetchone() == (4,)
 
 
 async def pending(db: Database) -> list[str]:
@@ -126,58 +116,6 @@ async def test_resending_old_messages_does_not_wake_the_session(db: Database, su
     assert superuser.execute(last).fetchone() == before
     await observe(db, message("next line"))
     assert superuser.execute(last).fetchone() != before
-
-
-async def test_of_runs_at_the_same_moment_one_wins_and_the_others_write_nothing(clean_db: Clone) -> None:
-    talk = [message(f"line {number}") for number in range(6)]
-    async with clean_db.database(Settings(pool_size=6)) as db:
-        await observe(db, *talk)
-
-        async def form(number: int, read: Sequence[Message]) -> bool:
-            try:
-                async with db.scoped(ME) as scoped:
-                    op_id = await scoped.begin_operation("formation")
-                    await memories.insert(scoped, [memory(f"run {number}")], model=MODEL, vectors={}, run_id=None)
-                    await inbox.settle(scoped, op_id, read, read_seq=0)
-            except ConcurrentChangeError:
-                return False
-            return True
-
-        won = await asyncio.gather(*(form(number, talk[:4]) for number in range(6)))
-        assert not await form(6, talk)  # of which it would have formed two
-        async with db.scoped(ME) as scoped:
-            stored = [one.content for one in await memories.living(scoped, ["fact"], most=9)]
-            assert (await inbox.read_inbox(scoped, "s1", most=9)).pending == 2
-    assert won.count(True) == 1
-    assert stored == [f"run {won.index(True)}"]
-
-
-async def test_an_emptied_message_stays_as_a_skeleton(db: Database, superuser: psycopg.Connection) -> None:
-    talk = [message("my secret is out")]
-    await observe(db, *talk)
-    async with db.scoped(ME) as scoped:
-        op_id = await scoped.begin_operation("formation")
-        await inbox.settle(scoped, op_id, [talk[0]], read_seq=0)
-        await inbox.forget_later(scoped, [talk[0].id], timedelta(0))
-        await inbox.forget_due(scoped)
-    assert await observe(db, *talk) == (0, 0)
-    assert superuser.execute("select content from mnemic.messages").fetchall() == [(None,)]
-
-
-async def test_a_kept_message_is_found_by_its_speaker_alone_piece_by_piece(db: Database) -> None:
-    spoken = message("The ferry was late. " * 60 + "The lighthouse keeper sang.", user="bob")
-    async with db.scoped(ME, also=["user:bob"]) as scoped:
-        await inbox.observe(scoped, "s1", [spoken])
-        pieces = [
-            IndexedText(item_id=spoken.id, piece=0, text=f"Bob: {spoken.content[:1000]}"),
-            IndexedText(item_id=spoken.id, piece=1, text=f"Bob: {spoken.content[1000:]}"),
-        ]
-        await inbox.index_messages(scoped, MODEL, pieces)
-    for who, seen in ((identity("bob"), [spoken.id]), (identity("ana", session="s1"), []), (identity("carl"), [])):
-        async with db.scoped(who) as scoped:
-            found = await searched(scoped, MemoryQuery(query="lighthouse"), None, ["message"])
-        assert [one.item_id for one in found] == seen
-        assert all((one.kind, one.subject, one.content) == ("message", "Bob", spoken.content) for one in found)
 
 
 async def observe_all_at_once(db: Database, rounds: int) -> list[MnemicError]:

@@ -2,7 +2,6 @@
 
 import re
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, LiteralString
 
@@ -15,7 +14,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.storage.test_plans import WHO, Explaining
+from tests.storage.test_plans import WHO, Explaining, walk
 from tests.support.crowd import load_crowd
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, identity, memory, operate, remember
@@ -171,12 +170,8 @@ class ExplainingInsert(Explaining):
     async def tuples(self, statement: LiteralString, values: Any) -> list[tuple[Any, ...]]:
         cursor = await self.execute("explain (analyze, format json) " + statement, values)
         ((plans,),) = await cursor.fetchall()
-        self.nodes.extend(_walk(plans[0]["Plan"]))
+        self.nodes.extend(walk(plans[0]["Plan"]))
         return []
-
-
-def _walk(node: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    return [node, *(below for child in node.get("Plans", ()) for below in _walk(child))]
 
 
 async def lookups(clone: Clone) -> list[dict[str, Any]]:

@@ -136,13 +136,6 @@ async def test_no_connection_is_held_between_two_tries(clean_db: Clone, monkeypa
             await writing
 
 
-async def test_an_administrators_act_is_done_again_too(clean_db: Clone) -> None:
-    act = GivenUp("40P01", times=1)
-    async with clean_db.database(dsn=clean_db.administrator_dsn) as administrators:
-        assert await administrators.write(ME, act, administers=True) == "done"
-    assert act.runs == 2
-
-
 async def sleep(db: Database, *, for_recall: bool = False) -> None:
     async with db.scoped(ME, for_recall=for_recall) as scoped:
         await scoped.execute("select pg_sleep(0.5)", {})
@@ -174,37 +167,11 @@ async def test_every_limit_ends_with_its_transaction(clean_db: Clone, for_recall
     assert after == [("0",), ("0",), ("0",), ("off",)]
 
 
-async def test_a_recall_waits_less_for_a_connection_too(clean_db: Clone) -> None:
-    async with clean_db.database(Settings(recall_timeout_seconds=0.1, pool_size=1)) as db, db.scoped(ME):
-        with pytest.raises(DatabaseUnavailableError, match="MNEMIC_POOL_SIZE"):
-            await sleep(db, for_recall=True)
-
-
 @pytest.mark.parametrize("seconds", [0.0001, 0.0015])
 async def test_a_limit_below_a_millisecond_is_not_no_limit(clean_db: Clone, seconds: float) -> None:
     async with clean_db.database(Settings(lock_timeout_seconds=seconds)) as db, db.scoped(ME) as scoped:
         row = await (await scoped.execute("select current_setting('lock_timeout')", {})).fetchone()
     assert row in (("1ms",), ("2ms",))
-
-
-async def test_a_row_that_somebody_holds_is_an_error_and_nothing_is_half_written(clean_db: Clone) -> None:
-    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
-        await remember(db, ME)
-
-        async def act(scoped: ScopedTransaction) -> None:
-            await scopes.record_usage(scoped, Usage(step="save", model="m", calls=1))
-            await scopes.configure_agent(scoped, {"rag": False})
-
-        with clean_db.as_superuser() as other, other.transaction():
-            other.execute("select 1 from mnemic.agents for update")
-            with pytest.raises(DatabaseUnavailableError, match="another transaction") as caught:
-                async with db.scoped(ME) as scoped:
-                    await act(scoped)
-        assert caught.value.sqlstate == "55P03"
-        async with db.scoped(ME) as scoped:
-            assert (await scopes.usage_totals(scoped), await scopes.agent_settings(scoped)) == ([], {})
-            await act(scoped)
-            assert len(await scopes.usage_totals(scoped)) == 1
 
 
 async def stand_still(db: Database) -> tuple[BaseException | None, BaseException | None]:
