@@ -10,9 +10,9 @@ from typing import Any, Final
 from langgraph.checkpoint.postgres.base import MIGRATIONS
 
 from mnemic.state.errors import DatabaseSetupError
+from mnemic.storage.connection import PoolerMode, is_pooled, pooler_mode
 from mnemic.storage.database import Database
 from mnemic.storage.migrate import MINIMUM_SERVER, MINIMUM_VECTOR, differences
-from mnemic.storage.pool import PoolerMode, is_pooled, pooler_mode
 from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, POLICIES, RULES, SERVICE_ROLE, bodies, grants, triggers
 from mnemic.storage.transaction import load_statements
 

@@ -16,10 +16,10 @@ from pydantic import SecretStr
 
 from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError
 from mnemic.state.settings import Settings
+from mnemic.storage.connection import pooler_mode
 from mnemic.storage.database import Database
 from mnemic.storage.doctor import require_sound
 from mnemic.storage.migrate import migrate
-from mnemic.storage.pool import pooler_mode
 from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
 
 _DATABASE = "mnemic"

@@ -20,7 +20,7 @@ from mnemic.prompts.extraction import ExtractFactsOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError
 from mnemic.state.settings import Settings
-from mnemic.storage import pool
+from mnemic.storage import connection
 from mnemic.storage.doctor import check
 from mnemic.storage.embedded.binaries import server_account
 from mnemic.storage.embedded.postmaster import is_listening
@@ -120,7 +120,7 @@ async def test_control_with_prepared_statements_they_get_in_each_others_way(
     async def unseen(_: object) -> bool:
         return False
 
-    monkeypatch.setattr(pool, "is_pooled", unseen)
+    monkeypatch.setattr(connection, "is_pooled", unseen)
     failed, _ = await live(pooled)
     assert any("SQLSTATE 26000" in error or "SQLSTATE 42P05" in error for error in failed)
 

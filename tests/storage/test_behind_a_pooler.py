@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mnemic.state.settings import Settings
-from mnemic.storage import pool as pool_module
+from mnemic.storage import connection as connection_module
 from mnemic.storage.doctor import check
 from tests.support.server import Clone
 from tests.support.threads import answering, at, said, saver_of
@@ -34,7 +34,7 @@ async def test_statements_are_prepared_only_where_a_connection_stays_the_same(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch, poses: bool, pooler: str, prepares: bool
 ) -> None:
     if poses:
-        monkeypatch.setattr(pool_module, "_process", _of_a_pooler)
+        monkeypatch.setattr(connection_module, "_process", _of_a_pooler)
     async with clean_db.database(Settings(pooler=pooler, pool_size=1)) as db:
         for number in range(TIMES):  # reads, writes and talks often enough that the driver would prepare it
             await remember(db, identity(), memory(f"Ana has {number} hives."))

@@ -23,10 +23,10 @@ from mnemic.state.errors import (
     RefusedError,
 )
 from mnemic.state.settings import Settings
-from mnemic.storage import pool as pool_module
+from mnemic.storage import connection as connection_module
 from mnemic.storage import scopes
+from mnemic.storage.connection import connection_options
 from mnemic.storage.database import Database
-from mnemic.storage.pool import connection_options
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
@@ -212,5 +212,5 @@ async def test_a_process_that_was_busy_itself_reads_what_has_come(fresh_db: Clon
     async with fresh_db.database(settings) as database, database.scoped(ANA, for_recall=True) as scoped:
         asked = asyncio.create_task(scoped.execute("select 1", {}))
         await asyncio.sleep(0)  # the question goes out, and its limit begins
-        time.sleep(0.1 + pool_module.ANSWER_SECONDS + 0.3)  # noqa: ASYNC251 - the host blocks its event loop
+        time.sleep(0.1 + connection_module.ANSWER_SECONDS + 0.3)  # noqa: ASYNC251 - the host blocks its event loop
         assert await (await asked).fetchone() == (1,)

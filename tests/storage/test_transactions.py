@@ -14,8 +14,8 @@ from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError,
 from mnemic.state.kinds import Usage
 from mnemic.state.records import ScopeSettings, Supersession
 from mnemic.state.settings import Settings
+from mnemic.storage import database as database_module
 from mnemic.storage import inbox, memories, scopes
-from mnemic.storage import pool as pool_module
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
@@ -208,8 +208,8 @@ async def stand_still(db: Database) -> tuple[BaseException | None, BaseException
 async def test_a_transaction_that_stands_still_costs_nobody_a_save(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch, idle: float, head: float, lock: float, failed: str
 ) -> None:
-    monkeypatch.setattr(pool_module, "IDLE_SECONDS", idle)
-    monkeypatch.setattr(pool_module, "HEAD_SECONDS", head)
+    monkeypatch.setattr(database_module, "IDLE_SECONDS", idle)
+    monkeypatch.setattr(database_module, "HEAD_SECONDS", head)
     async with clean_db.database(Settings(lock_timeout_seconds=lock)) as db:
         await remember(db, ME)
         ends = await stand_still(db)
@@ -221,7 +221,7 @@ async def test_a_transaction_that_stands_still_costs_nobody_a_save(
 
 
 def test_the_head_is_waited_for_until_a_frozen_holder_is_ended() -> None:
-    assert pool_module.HEAD_SECONDS > pool_module.IDLE_SECONDS
+    assert database_module.HEAD_SECONDS > database_module.IDLE_SECONDS
 
 
 async def test_the_longer_wait_is_for_the_head_alone(clean_db: Clone) -> None:

@@ -1,35 +1,27 @@
-"""Connections that do not wait for ever: how they are made, checked and lent, and the queue of recalls before them."""
+"""Connections that do not wait for ever for a server that is silent, the queue of recalls, and a look for a pooler."""
 
 import asyncio
 import math
 import select
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from time import monotonic
-from typing import Any, Final, Literal, LiteralString, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from pgvector.psycopg import register_vector_async
-from psycopg import AsyncClientCursor, AsyncConnection, Error, OperationalError, ProgrammingError
+from psycopg import AsyncConnection, Error, OperationalError, ProgrammingError
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.array import ListBinaryDumper
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from mnemic.state.errors import BusyError, DatabaseUnavailableError
-from mnemic.state.settings import Settings
 from mnemic.storage.failures import typed_error
 from mnemic.storage.transaction import HalfVectors
 
 _Result = TypeVar("_Result")
 PoolerMode = Literal["session", "transaction"]
 
-#: Our transactions wait for no model and last milliseconds: one that stands still for so long belongs to a frozen
-#: process or a cut network, and must not keep an agent's head from everybody else.
-IDLE_SECONDS: Final = 5.0
-#: The wait for an agent's head, which such a process may keep for IDLE_SECONDS; a save that gave up before would throw
-#: away what models were paid for.
-HEAD_SECONDS: Final = 10.0
 #: What an answer may take beyond the limit the server keeps itself: only one that is frozen or cut off is later.
 ANSWER_SECONDS: Final = 1.0
 #: Outside of a transaction nothing is asked but whether the server is there.
@@ -156,100 +148,16 @@ class RecallQueue:
             self._places.release()
 
 
-class Pool:
-    """Connections of one role, lent for one transaction each.
-
-    Args:
-        dsn: of that role.
-        settings: its limits.
-        revive: sees to it that a server of our own runs; called in a thread before each connection is made.
-    """
-
-    def __init__(self, dsn: str, settings: Settings, *, revive: Callable[[], None] | None = None) -> None:
-        async def revived() -> str:
-            if revive:
-                await asyncio.to_thread(revive)
-            return dsn
-
-        self.connections: AsyncConnectionPool[Any] = AsyncConnectionPool(
-            revived,
-            connection_class=PatientConnection,
-            kwargs=connection_options(dsn),
-            min_size=1,
-            max_size=settings.pool_size,
-            timeout=settings.pool_timeout_seconds,
-            # by default the pauses between two attempts grow for five minutes, past the end of an outage; a pool that
-            # has given up tries again at once for the next who asks
-            reconnect_timeout=settings.pool_timeout_seconds,
-            configure=self._configure,
-            check=self._still_there,
-            open=False,
-            name="mnemic",
-        )
-        self._settings = settings
-        #: Recalls wait here for their turn: the other half of the pool is for writes.
-        self.recalls = RecallQueue(max(1, settings.pool_size // 2), settings.pool_timeout_seconds)
-
-    @asynccontextmanager
-    async def transaction(
-        self, patience: float, begin: LiteralString, values: Mapping[str, str]
-    ) -> AsyncIterator[AsyncConnection]:
-        """Commits at the end; after an error the pool rolls back."""
-        async with self.connected(patience) as connection:
-            await AsyncClientCursor(connection).execute(begin, values)
-            yield connection
-            await connection.commit()
-
-    @asynccontextmanager
-    async def connected(self, patience: float) -> AsyncIterator[PatientConnection]:
-        """A connection whose statements take so many seconds at most; its errors are typed."""
-        try:
-            async with AsyncExitStack() as borrowed:
-                connection = await self._borrow(borrowed, patience)
-                with connection.within(patience):
-                    yield connection
-            self.recalls.note_served()
-        except (Error, UnicodeEncodeError) as error:
-            raise typed_error(error) from None
-
-    async def _borrow(self, borrowed: AsyncExitStack, patience: float) -> PatientConnection:
-        """A connection, waited for longer than patience where others are served meanwhile: the database is not away."""
-        longest = self._settings.pool_timeout_seconds
-        last = monotonic() + longest
-        while True:
-            asked_at = monotonic()
-            try:
-                return await borrowed.enter_async_context(self.connections.connection(min(patience, longest)))
-            except PoolTimeout:
-                if monotonic() >= last or not self.recalls.has_served_since(asked_at):
-                    raise
-
-    async def _configure(self, connection: PatientConnection) -> None:
-        await connection.set_autocommit(True)  # a transaction lasts exactly as long as scoped()
-        if self._settings.pooler == "transaction" or (self._settings.pooler == "auto" and await is_pooled(connection)):
-            # the next transaction may meet a server connection that lacks the statement, or has another's of that name
-            connection.prepare_threshold = None
-        with suppress(ProgrammingError):  # without pgvector the pool opens all the same, so that the doctor can say so
-            await register_vector_async(connection)
-        # a list's own writes text, five times as long
-        connection.adapters.register_dumper(HalfVectors, ListBinaryDumper)
-
-    async def _still_there(self, connection: PatientConnection) -> None:
-        """Keeps connections that the server has ended from the next transaction; asks only where a goodbye can be read.
-
-        Each idle connection of a restarted server would cost somebody an error otherwise, and a failed run its lease.
-        """
-        if connection.has_unread:
-            # the others at once, for the pool pauses longer after each that it finds dead
-            await self.connections.check()
-            await AsyncConnectionPool.check_connection(connection)
-
-    def limits(self, patience: float) -> dict[str, str]:
-        """The time limits of a transaction, as its first statements set them."""
-        lock = self._settings.lock_timeout_seconds
-        limits = {"statement": patience, "lock": lock, "head": max(lock, HEAD_SECONDS), "idle": IDLE_SECONDS}
-        # rounded up, for zero would be no limit at all
-        return {name: f"{math.ceil(seconds * 1000)}ms" for name, seconds in limits.items()}
+async def configure(pooler: str, connection: PatientConnection) -> None:
+    """Makes a new connection ready, as the setting of poolers says."""
+    await connection.set_autocommit(True)  # a transaction lasts exactly as long as scoped()
+    if pooler == "transaction" or (pooler == "auto" and await is_pooled(connection)):
+        # the next transaction may meet a server connection that lacks the statement, or has another's of that name
+        connection.prepare_threshold = None
+    with suppress(ProgrammingError):  # without pgvector the pool opens all the same, so that the doctor can say so
+        await register_vector_async(connection)
+    # a list's own writes text, five times as long
+    connection.adapters.register_dumper(HalfVectors, ListBinaryDumper)
 
 
 async def is_pooled(connection: AsyncConnection[Any]) -> bool:
