@@ -17,7 +17,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from typing_extensions import TypedDict
 
-from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, RefusedError
+from mnemic.state.errors import ConcurrentChangeError, RefusedError
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
 from mnemic.storage.threads import ThreadOwner, ThreadSaver
@@ -125,12 +125,6 @@ async def test_channels_that_are_kept_as_changes_come_back_whole(db: Database) -
     assert await saver_of(db, "bo").aget_delta_channel_history(config=at("t"), channels=["items"]) == {
         "items": {"writes": []}
     }
-
-
-async def test_an_id_that_cannot_be_stored_is_refused_without_a_word_of_it(db: Database) -> None:
-    with pytest.raises(InvalidInputError) as refused:
-        await answering(saver_of(db)).ainvoke(said("one"), at("quokka\x00"))
-    assert "quokka" not in str(refused.value)
 
 
 THREADS, CONNECTIONS, TURNS = 50, 10, 4

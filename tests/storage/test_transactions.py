@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -11,16 +10,15 @@ import pytest
 from psycopg.errors import ReadOnlySqlTransaction
 
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, MnemicError
-from mnemic.state.kinds import Usage
-from mnemic.state.records import ScopeSettings, Supersession
+from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import database as database_module
-from mnemic.storage import inbox, memories, scopes
+from mnemic.storage import inbox, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
 from tests.support.server import Clone
-from tests.support.worlds import MORNING, identity, memory, message, operate, remember
+from tests.support.worlds import identity, memory, message, operate, remember
 
 ME = identity(session="s1")
 KEYS = ("agent:harbor", "user:ana")
@@ -244,23 +242,6 @@ async def test_the_scope_ends_with_the_transaction_and_without_one_no_table_show
                 assert await rows.fetchone() == (0,), table
             with pytest.raises(ReadOnlySqlTransaction):
                 await connection.execute("insert into agents (agent_id) values ('harbor')")
-
-
-async def test_an_error_rolls_everything_back(db: Database) -> None:
-    await remember(db, identity())
-    fact = memory("Ana keeps bees.")
-    late = Supersession(old_id=uuid.uuid4(), old_version=1, new_id=fact.id)
-    with pytest.raises(ConcurrentChangeError):
-        await operate(
-            db,
-            identity(),
-            lambda scoped: scopes.record_usage(scoped, Usage(step="save", model="m")),
-            lambda scoped: memories.insert(scoped, [fact], model="m", vectors={}, run_id=None),
-            lambda scoped: memories.supersede(scoped, [(late, MORNING)]),
-        )
-    async with db.scoped(identity()) as scoped:
-        assert await memories.living(scoped, ["fact"], most=10) == []
-        assert await scopes.usage_totals(scoped) == []
 
 
 async def test_a_cut_connection_is_an_unavailable_database(db: Database, clean_db: Clone) -> None:
