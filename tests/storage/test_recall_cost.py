@@ -108,7 +108,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     real = Database._transaction
 
     @asynccontextmanager
-    async def watched(self: Database, *begun: Any, **values: str) -> AsyncIterator[AsyncConnection]:
+    async def watched(self: Database, *begun: Any, **values: Any) -> AsyncIterator[AsyncConnection]:
         async with real(self, *begun, **values) as connection:
             yield connection
             cursor = await connection.execute("select pg_current_xact_id_if_assigned() is not null")
