@@ -1,17 +1,23 @@
-"""A connection that does not wait for ever for a server that has stopped answering, and a look for a pooler."""
+"""Connections that do not wait for ever for a server that is silent, the queue of recalls, and a look for a pooler."""
 
 import asyncio
+import math
 import select
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from time import monotonic
 from typing import Any, Final, Literal, TypeVar
 
-from psycopg import AsyncConnection, Error, OperationalError
+from pgvector.psycopg import register_vector_async
+from psycopg import AsyncConnection, Error, OperationalError, ProgrammingError
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.array import ListBinaryDumper
 
+from mnemic.state.errors import BusyError, DatabaseUnavailableError
 from mnemic.storage.failures import typed_error
+from mnemic.storage.transaction import HalfVectors
 
 _Result = TypeVar("_Result")
 PoolerMode = Literal["session", "transaction"]
@@ -88,6 +94,70 @@ class PatientConnection(AsyncConnection[Any]):
             line.shutdown(socket.SHUT_RDWR)
         finally:
             line.detach()  # the descriptor stays the driver's
+
+
+class RecallQueue:
+    """Recalls a few at a time, first come, first served, so that each statement stays quick when very many come.
+
+    What is waited here says nothing about the database, and counts against no limit of it.
+
+    Args:
+        width: recalls at a time.
+        patience_seconds: the longest wait.
+    """
+
+    def __init__(self, width: int, patience_seconds: float) -> None:
+        self._places = asyncio.Semaphore(width)
+        self._patience = patience_seconds
+        #: When the database last served anybody, and when a recall last waited in vain while it served nobody.
+        self._served_at = self._missed_at = -math.inf
+
+    def note_served(self) -> None:
+        """The database has just done what it was asked for."""
+        self._served_at = monotonic()
+
+    def has_served_since(self, moment: float) -> bool:
+        """Whether it did after this moment, so that it is there, however long somebody else waits."""
+        return self._served_at > moment
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Waits for a place and keeps it until the block ends.
+
+        Raises:
+            BusyError: none came free in time.
+            DatabaseUnavailableError: a recall that stood before this one has just found no database.
+        """
+        came_at = monotonic()
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._places.acquire()
+        except TimeoutError:
+            raise BusyError from None
+        try:
+            if self._missed_at > came_at:  # or each would wait in vain for as long as the one before
+                raise DatabaseUnavailableError
+            begun_at = monotonic()
+            try:
+                yield
+            except DatabaseUnavailableError as error:
+                if error.sqlstate is None and not self.has_served_since(begun_at):
+                    self._missed_at = monotonic()
+                raise
+        finally:
+            self._places.release()
+
+
+async def configure(pooler: str, connection: PatientConnection) -> None:
+    """Makes a new connection ready, as the setting of poolers says."""
+    await connection.set_autocommit(True)  # a transaction lasts exactly as long as scoped()
+    if pooler == "transaction" or (pooler == "auto" and await is_pooled(connection)):
+        # the next transaction may meet a server connection that lacks the statement, or has another's of that name
+        connection.prepare_threshold = None
+    with suppress(ProgrammingError):  # without pgvector the pool opens all the same, so that the doctor can say so
+        await register_vector_async(connection)
+    # a list's own writes text, five times as long
+    connection.adapters.register_dumper(HalfVectors, ListBinaryDumper)
 
 
 async def is_pooled(connection: AsyncConnection[Any]) -> bool:

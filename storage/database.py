@@ -1,24 +1,34 @@
 """`scoped()` and its like, the only ways to a connection. No model is called while one is held."""
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Final, LiteralString, TypeVar
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from functools import partial
+from time import monotonic
+from typing import Any, Final, LiteralString, TypeVar
 
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor, Error
 from psycopg.rows import DictRow, dict_row
 from psycopg.sql import SQL
-from psycopg_pool import PoolTimeout
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from mnemic.state.errors import DatabaseUnavailableError, MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
-from mnemic.storage.pool import Pool
+from mnemic.storage.connection import PatientConnection, RecallQueue, configure, connection_options
+from mnemic.storage.failures import typed_error
 from mnemic.storage.transaction import ScopedTransaction, array_text
 
 Result = TypeVar("Result")
 
+#: Our transactions wait for no model and last milliseconds: one that stands still for so long belongs to a frozen
+#: process or a cut network, and must not keep an agent's head from everybody else.
+IDLE_SECONDS: Final = 5.0
+#: The wait for an agent's head, which such a process may keep for IDLE_SECONDS; a save that gave up before would throw
+#: away what models were paid for.
+HEAD_SECONDS: Final = 10.0
 #: How often a write is done again when Postgres gave it up for another's sake, and the longest first pause before that.
 RETRIES: Final = 3
 PAUSE_SECONDS: Final = 0.05
@@ -63,13 +73,33 @@ class Database:
     """
 
     def __init__(self, dsn: str, settings: Settings, *, revive: Callable[[], None] | None = None) -> None:
-        self._pool = Pool(dsn, settings, revive=revive)
-        #: The pool itself, for a library that insists on one; what it does with it goes through `threads`.
-        self.pool = self._pool.connections
+        async def revived() -> str:
+            if revive:
+                await asyncio.to_thread(revive)
+            return dsn
+
+        #: For a library that insists on one; what it does with it goes through `threads`.
+        self.pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
+            revived,
+            connection_class=PatientConnection,
+            kwargs=connection_options(dsn),
+            min_size=1,
+            max_size=settings.pool_size,
+            timeout=settings.pool_timeout_seconds,
+            # by default the pauses between two attempts grow for five minutes, past the end of an outage; a pool that
+            # has given up tries again at once for the next who asks
+            reconnect_timeout=settings.pool_timeout_seconds,
+            configure=partial(configure, settings.pooler),
+            check=self._still_there,
+            open=False,
+            name="mnemic",
+        )
         self.dsn = dsn
         self.settings = settings
+        #: Recalls wait here for their turn: the other half of the pool is for writes.
+        self._recalls = RecallQueue(max(1, settings.pool_size // 2), settings.pool_timeout_seconds)
         # the limits stand in the statement: as values they would cost a turn's checkpoints a hundredth
-        limits = self._pool.limits(settings.statement_timeout_seconds)
+        limits = self._limits(settings.statement_timeout_seconds)
         self._threads = SQL(_THREADS).format(**limits).as_string()
         #: The event loop that its connections belong to; None: not opened yet.
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -102,6 +132,7 @@ class Database:
         only: str | None = None,
         categories: Sequence[str] | None = None,
         for_recall: bool = False,
+        administers: bool = False,
     ) -> AsyncIterator[ScopedTransaction]:
         """A transaction in which only the identity's scope keys exist; commits at the end, rolls back on an error.
 
@@ -111,6 +142,7 @@ class Database:
             categories: the only ones of which memories exist in it, for whoever has an allowlist; None: all.
             for_recall: somebody waits for the answer: two seconds for a connection and for each statement, by default,
                 behind the recalls that came before.
+            administers: one of the administrators' role on the whole agent, whose contents it has no right to.
 
         Raises:
             DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
@@ -120,13 +152,14 @@ class Database:
             RefusedError: a guard or a missing right stands against a change.
             MnemicError: the database failed otherwise.
         """
-        keys = (only,) if only else tuple(dict.fromkeys([*identity.scope_keys, *also]))
+        keys = () if administers else (only,) if only else tuple(dict.fromkeys([*identity.scope_keys, *also]))
         patience = self.settings.recall_timeout_seconds if for_recall else self.settings.statement_timeout_seconds
-        limits = self._pool.limits(patience)
+        limits = self._limits(patience)
         allowed = "" if categories is None else array_text(tuple(categories))
         scope = {"agent_id": identity.agent_id, "scope_keys": array_text(keys), "categories": allowed}
-        queued = self._pool.recalls.turn() if for_recall else nullcontext()
-        async with queued, self._pool.transaction(patience, _SCOPE, {**limits, **scope}) as connection:
+        queued = self._recalls.turn() if for_recall else nullcontext()
+        begin = _AGENT if administers else _SCOPE
+        async with queued, self._transaction(patience, begin, **scope) as connection:
             yield ScopedTransaction(connection, identity, keys, limits["lock"], limits["head"])
 
     async def write(
@@ -137,6 +170,7 @@ class Database:
         also: Iterable[str] = (),
         only: str | None = None,
         categories: Sequence[str] | None = None,
+        administers: bool = False,
     ) -> Result:
         """What `act` returns, once its transaction is committed.
 
@@ -148,35 +182,23 @@ class Database:
             also: as for `scoped`.
             only: as for `scoped`.
             categories: as for `scoped`.
+            administers: as for `scoped`.
 
         Raises:
             MnemicError: as `scoped` does.
         """
-        keys = tuple(also)
-        return await _repeated(lambda: self.scoped(identity, also=keys, only=only, categories=categories), act)
-
-    async def administer(
-        self, agent_id: str, actor: str, act: Callable[[ScopedTransaction], Awaitable[Result]]
-    ) -> Result:
-        """What `act` returns, once its transaction of the administrators' role is committed; done again as by `write`.
-
-        Raises:
-            MnemicError: as `scoped` does.
-        """
-        return await _repeated(lambda: self.administered(agent_id, actor), act)
-
-    @asynccontextmanager
-    async def administered(self, agent_id: str, actor: str) -> AsyncIterator[ScopedTransaction]:
-        """A transaction of the administrators' role on one agent, whose contents that role has no right to.
-
-        Raises:
-            MnemicError: as `scoped` does.
-        """
-        patience = self.settings.statement_timeout_seconds
-        limits = self._pool.limits(patience)
-        async with self._pool.transaction(patience, _AGENT, {**limits, "agent_id": agent_id}) as connection:
-            identity = Identity(agent_id=agent_id, actor_id=actor)
-            yield ScopedTransaction(connection, identity, (), limits["lock"], limits["head"])
+        keys, tried = tuple(also), 0
+        while True:
+            try:
+                async with self.scoped(
+                    identity, also=keys, only=only, categories=categories, administers=administers
+                ) as scoped:
+                    return await act(scoped)
+            except MnemicError as error:
+                if error.sqlstate not in _RETRIED or tried == RETRIES:
+                    raise
+            await asyncio.sleep(random.uniform(0, PAUSE_SECONDS * 2**tried))  # noqa: S311 - no secret
+            tried += 1
 
     @asynccontextmanager
     async def threads(self, prefix: str, *, at_once: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
@@ -191,12 +213,11 @@ class Database:
         """
         patience = self.settings.statement_timeout_seconds
         if at_once:
-            values = {**self._pool.limits(patience), "threads": prefix}
-            async with self._pool.transaction(patience, _THREADS_AT_ONCE, values) as connection:
+            async with self._transaction(patience, _THREADS_AT_ONCE, threads=prefix) as connection:
                 yield connection.cursor(binary=True, row_factory=dict_row)
             return
         # up to its end a pipeline is one transaction, which costs no exchange for its BEGIN and COMMIT
-        async with self._pool.connected(patience) as connection, connection.pipeline():
+        async with self._connected(patience) as connection, connection.pipeline():
             cursor = connection.cursor(binary=True, row_factory=dict_row)
             await cursor.execute(self._threads, [prefix])
             yield cursor
@@ -212,22 +233,56 @@ class Database:
             DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
             MnemicError: as `scoped` does.
         """
-        patience = self.settings.statement_timeout_seconds
-        async with self._pool.transaction(patience, _CATALOG, self._pool.limits(patience)) as connection:
+        async with self._transaction(self.settings.statement_timeout_seconds, _CATALOG) as connection:
             yield connection
 
+    @asynccontextmanager
+    async def _transaction(
+        self, patience: float, begin: LiteralString, **values: str
+    ) -> AsyncIterator[AsyncConnection]:
+        """Commits at the end; after an error the pool rolls back."""
+        async with self._connected(patience) as connection:
+            await AsyncClientCursor(connection).execute(begin, {**self._limits(patience), **values})
+            yield connection
+            await connection.commit()
 
-async def _repeated(
-    begin: Callable[[], AbstractAsyncContextManager[ScopedTransaction]],
-    act: Callable[[ScopedTransaction], Awaitable[Result]],
-) -> Result:
-    for attempt in range(RETRIES):
+    @asynccontextmanager
+    async def _connected(self, patience: float) -> AsyncIterator[PatientConnection]:
+        """A connection whose statements take so many seconds at most; its errors are typed."""
         try:
-            async with begin() as scoped:
-                return await act(scoped)
-        except MnemicError as error:
-            if error.sqlstate not in _RETRIED:
-                raise
-        await asyncio.sleep(random.uniform(0, PAUSE_SECONDS * 2**attempt))  # noqa: S311 - no secret
-    async with begin() as scoped:
-        return await act(scoped)
+            async with AsyncExitStack() as borrowed:
+                connection = await self._borrow(borrowed, patience)
+                with connection.within(patience):
+                    yield connection
+            self._recalls.note_served()
+        except (Error, UnicodeEncodeError) as error:
+            raise typed_error(error) from None
+
+    async def _borrow(self, borrowed: AsyncExitStack, patience: float) -> PatientConnection:
+        """A connection, waited for longer than patience where others are served meanwhile: the database is not away."""
+        longest = self.settings.pool_timeout_seconds
+        last = monotonic() + longest
+        while True:
+            asked_at = monotonic()
+            try:
+                return await borrowed.enter_async_context(self.pool.connection(min(patience, longest)))
+            except PoolTimeout:
+                if monotonic() >= last or not self._recalls.has_served_since(asked_at):
+                    raise
+
+    async def _still_there(self, connection: PatientConnection) -> None:
+        """Keeps connections that the server has ended from the next transaction; asks only where a goodbye can be read.
+
+        Each idle connection of a restarted server would cost somebody an error otherwise, and a failed run its lease.
+        """
+        if connection.has_unread:
+            # the others at once, for the pool pauses longer after each that it finds dead
+            await self.pool.check()
+            await AsyncConnectionPool.check_connection(connection)
+
+    def _limits(self, patience: float) -> dict[str, str]:
+        """The time limits of a transaction, as its first statements set them."""
+        lock = self.settings.lock_timeout_seconds
+        limits = {"statement": patience, "lock": lock, "head": max(lock, HEAD_SECONDS), "idle": IDLE_SECONDS}
+        # rounded up, for zero would be no limit at all
+        return {name: f"{math.ceil(seconds * 1000)}ms" for name, seconds in limits.items()}

@@ -158,6 +158,7 @@ async def purge_expired(database: Database, agent_id: str, actor: str, after: ti
         rows = await scoped.call_with_head("purge_expired", after, uuid4(), actor, purged[-1], _STEP)
         return [item for (item,) in rows]
 
-    while more := await database.administer(agent_id, actor, act):
+    who = Identity(agent_id=agent_id, actor_id=actor)
+    while more := await database.write(who, act, administers=True):
         purged += more
     return purged[1:]

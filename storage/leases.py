@@ -57,7 +57,3 @@ async def give_back(scoped: ScopedTransaction, lease: Lease, settings: Settings,
         "longest_wait": settings.longest_retry_seconds,
     }
     await scoped.execute(_SQL["give_back"], values)
-
-
-def _values(lease: Lease) -> dict[str, object]:
-    return {"work": lease.work, "key": lease.scope_key, "holder": lease.holder}

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
@@ -123,30 +122,25 @@ async def standing(
         most: facts at most, the most important and newest of them.
     """
     values = {"kinds": list(kinds), "always": list(always), "most": most}
-    rows = await scoped.rows(_StandingRow, _SQL["standing"], values)
-    memories = [row.memory for row in rows if row.memory]
-    parts = (_standing_of(key, memories) for key in scoped.scope_keys)
-    return StandingPart(overrides=rows[0].overrides if rows else {}, scopes=tuple(part for part in parts if part))
+    rows = await scoped.rows(dict, _SQL["standing"], values)
+    overrides = [row.pop("overrides") for row in rows]  # in every row, in one without a memory too
+    scopes: dict[str, list[Memory]] = {key: [] for key in scoped.scope_keys}
+    for memory in (Memory(**row) for row in rows if row["id"]):
+        scopes[memory.scope_key].append(memory)
+    parts = (_standing_of(key, own) for key, own in scopes.items() if own)
+    return StandingPart(overrides=overrides[0] if overrides else {}, scopes=tuple(parts))
 
 
-class _StandingRow:
-    """What the agent overrides, which stands in every row, and one memory; none where there is none."""
+def _standing_of(key: str, memories: Sequence[Memory]) -> Standing:
+    def of_kind(kind: Kind) -> tuple[Memory, ...]:
+        return tuple(memory for memory in memories if memory.kind == kind)
 
-    def __init__(self, overrides: dict[str, Any], **memory: Any) -> None:
-        self.overrides = overrides
-        self.memory = Memory(**memory) if memory["id"] else None
-
-
-def _standing_of(key: str, memories: Sequence[Memory]) -> Standing | None:
-    own = [memory for memory in memories if memory.scope_key == key]
-    if not own:
-        return None
     return Standing(
         scope_key=key,
-        consolidation=next((memory for memory in own if memory.kind == "consolidation"), None),
-        core=tuple(memory for memory in own if memory.kind == "core"),
-        reflections=tuple(memory for memory in own if memory.kind == "reflection"),
-        facts=tuple(memory for memory in own if memory.kind == "fact"),
+        consolidation=next(iter(of_kind("consolidation")), None),
+        core=of_kind("core"),
+        reflections=of_kind("reflection"),
+        facts=of_kind("fact"),
     )
 
 

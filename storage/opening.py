@@ -1,17 +1,22 @@
-"""Opens the database the settings name: a server by its DSN, or the embedded one, set up on the way."""
+"""The database that the settings name, a server by its DSN or the embedded one: opened, set up, dumped, described."""
 
 import asyncio
+import os
+import shutil
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from psycopg import AsyncConnection, ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import DuplicateDatabase
 from pydantic import SecretStr
 
-from mnemic.state.errors import ConfigurationError
+from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError
 from mnemic.state.settings import Settings
+from mnemic.storage.connection import pooler_mode
 from mnemic.storage.database import Database
 from mnemic.storage.doctor import require_sound
 from mnemic.storage.migrate import migrate
@@ -52,7 +57,7 @@ async def open_database(settings: Settings, *, login: Login = SERVICE, sound: bo
         DatabaseSetupError: the set-up is broken; the message says what to do.
         EmbeddedPostgresError: the embedded server cannot be started.
     """
-    async with find_server(settings, login) as (dsn, revive):
+    async with _find_server(settings, login) as (dsn, revive):
         database = Database(dsn, settings, revive=revive)
         await database.open()
         try:
@@ -73,15 +78,39 @@ async def set_up_database(settings: Settings) -> list[str]:
         EmbeddedPostgresError: the embedded server cannot be started.
     """
     passwords = {"service_dsn": _own_dsn(settings, SERVICE), "admin_dsn": _own_dsn(settings, ADMINISTRATION)}
-    async with find_server(settings, SETUP) as (dsn, _):
+    async with _find_server(settings, SETUP) as (dsn, _):
         return await migrate(dsn, **passwords)
+
+
+async def dump_database(settings: Settings, target: Path) -> int:
+    """Writes a dump in Postgres' custom format, readable by its owner alone; `pg_restore` reads it.
+
+    The file appears when it is complete: a dump that fails leaves an older file of that name as it was.
+
+    Returns:
+        The bytes of the file.
+
+    Raises:
+        ConfigurationError: no `pg_dump` is installed, or MNEMIC_MIGRATION_URL is missing or a pooler's.
+        InvalidInputError: the file cannot be written.
+        DatabaseUnavailableError: no connection, or `pg_dump` failed; the message is its own then.
+        EmbeddedPostgresError: the embedded server cannot be started.
+    """
+    program = _find_pg_dump(settings)
+    async with _find_server(settings, SETUP) as (dsn, _):
+        if await pooler_mode(dsn) == "transaction":
+            raise ConfigurationError(
+                "MNEMIC_MIGRATION_URL leads through a pooler whose clients share server connections, and pg_dump would "
+                "change them for the others: name the server itself, or a port with session pooling"
+            )
+        return await asyncio.to_thread(_dump, program, dsn, target)
 
 
 def describe_database(settings: Settings) -> str:
     """Where the memories are, in a few words and without a password."""
     dsn = _own_dsn(settings, SERVICE)
     if dsn is None:
-        from mnemic.storage.embedded import default_data_dir
+        from mnemic.storage.embedded.server import default_data_dir
 
         return f"embedded Postgres in {settings.data_dir or default_data_dir()}"
     parts = conninfo_to_dict(dsn)
@@ -104,7 +133,7 @@ def _own_dsn(settings: Settings, login: Login) -> str | None:
 
 
 @asynccontextmanager
-async def find_server(settings: Settings, login: Login) -> AsyncIterator[tuple[str, Callable[[], None] | None]]:
+async def _find_server(settings: Settings, login: Login) -> AsyncIterator[tuple[str, Callable[[], None] | None]]:
     """The DSN of a login, which holds until the block ends, and what starts the embedded server again.
 
     Raises:
@@ -120,7 +149,7 @@ async def find_server(settings: Settings, login: Login) -> AsyncIterator[tuple[s
             f"MNEMIC_DATABASE_URL names a server of your own: set {login.variable} too, the DSN of {login.whose}"
         )
     # Here and not above: a server of one's own needs neither the package nor POSIX locks.
-    from mnemic.storage.embedded import EmbeddedPostgres, default_data_dir
+    from mnemic.storage.embedded.server import EmbeddedPostgres, default_data_dir
 
     server = EmbeddedPostgres(settings.data_dir or default_data_dir())
     await asyncio.to_thread(server.start)
@@ -139,3 +168,50 @@ async def _create_database(dsn: str) -> None:
         if not await cursor.fetchone():
             with suppress(DuplicateDatabase):  # another process was faster
                 await connection.execute(f"create database {_DATABASE}")
+
+
+def _find_pg_dump(settings: Settings) -> str:
+    """The embedded server's own program; for a server of one's own that on PATH, whose version its owner chooses."""
+    bundled = None
+    if settings.migration_url is None and settings.database_url is None:
+        from mnemic.storage.embedded.binaries import find_binaries
+
+        bundled = shutil.which("pg_dump", path=find_binaries())
+    if program := bundled or shutil.which("pg_dump"):
+        return program
+    raise ConfigurationError("pg_dump is not on PATH: install Postgres' client programs of the server's version")
+
+
+def _dump(program: str, dsn: str, target: Path) -> int:
+    part = target.with_name(f"{target.name}.part")
+    try:
+        # 0600: the file holds everybody's memories
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            _run(program, dsn, file.fileno())
+            os.fsync(file.fileno())
+        part.replace(target)
+    except OSError as error:
+        raise InvalidInputError(f"the dump cannot be written to {target}: {error.strerror}") from error
+    finally:
+        with suppress(OSError):  # a name that no file can have
+            part.unlink(missing_ok=True)
+    return target.stat().st_size
+
+
+def _run(program: str, dsn: str, output: int) -> None:
+    parts = conninfo_to_dict(dsn)
+    password = parts.pop("password", None)  # not among the arguments, which every account of the machine can list
+    environment = {**os.environ, "LC_ALL": "C"} | ({"PGPASSWORD": str(password)} if password else {})
+    done = subprocess.run(  # noqa: S603  # our own argument list, no shell
+        [program, "--format=custom", "--no-password", f"--dbname={make_conninfo('', **parts)}"],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        reason = " ".join(done.stderr.split())[-500:]
+        raise DatabaseUnavailableError(f"{program} ended with exit code {done.returncode}: {reason}")

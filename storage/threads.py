@@ -49,14 +49,9 @@ class ThreadOwner(NamedTuple):
 OwnerOf = Callable[[RunnableConfig | None], ThreadOwner]
 
 
-class _Call(NamedTuple):
-    prefix: str
-    #: Whether its statements have to see one moment.
-    at_once: bool
-
-
-#: What the call of the saver that goes on in this context is about; the library passes it on to no method of its own.
-_CALL: Final[ContextVar[_Call]] = ContextVar("mnemic_threads")
+#: What the saver's call in this context is about, for the library passes it on to no method of its own:
+#: how the ids of the threads begin, and whether its statements have to see one moment.
+_CALL: Final[ContextVar[tuple[str, bool]]] = ContextVar("mnemic_threads")
 
 
 class ThreadSaver(AsyncPostgresSaver):
@@ -191,7 +186,7 @@ class ThreadSaver(AsyncPostgresSaver):
             yield config or {}
             return
         prefix = (await self._owner(config)).prefix
-        token = _CALL.set(_Call(prefix, at_once))
+        token = _CALL.set((prefix, at_once))
         try:
             yield _of_thread(config, f"{prefix}{config['configurable']['thread_id']}") if config else {}
         finally:
@@ -206,14 +201,14 @@ class ThreadSaver(AsyncPostgresSaver):
 
     async def _load_checkpoint_tuple(self, value: DictRow) -> CheckpointTuple:
         """The library's own way to build what it returns; here with the thread's id as its owner knows it."""
-        outside = {**value, "thread_id": value["thread_id"].removeprefix(_CALL.get().prefix)}
+        outside = {**value, "thread_id": value["thread_id"].removeprefix(_CALL.get()[0])}
         return await super()._load_checkpoint_tuple(outside)
 
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
         """The library's own way to a cursor; here a transaction on a connection of its own, without its lock."""
-        call = _CALL.get()
-        async with self._database.threads(call.prefix, at_once=call.at_once) as cursor:
+        prefix, at_once = _CALL.get()
+        async with self._database.threads(prefix, at_once=at_once) as cursor:
             yield cursor
 
 

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from mnemic.storage.embedded import EmbeddedPostgres
+from mnemic.storage.embedded.server import EmbeddedPostgres
 
 #: Everything stays in memory, for all alike; the CPU of a parallel worker could not be told from anybody else's.
 _SETTINGS = {"shared_buffers": "1GB", "maintenance_work_mem": "512MB", "max_parallel_workers_per_gather": "0"}

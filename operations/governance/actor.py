@@ -46,15 +46,11 @@ class Actor:
 
     def transaction(self) -> AbstractAsyncContextManager[ScopedTransaction]:
         """A transaction of the actor's role."""
-        if self.administers:
-            return self.database.administered(self.identity.agent_id, self.identity.actor)
-        return self.database.scoped(self.identity)
+        return self.database.scoped(self.identity, administers=self.administers)
 
     async def write(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` returns once its transaction is committed; done again where Postgres gave it up for another."""
-        if self.administers:
-            return await self.database.administer(self.identity.agent_id, self.identity.actor, act)
-        return await self.database.write(self.identity, act)
+        return await self.database.write(self.identity, act, administers=self.administers)
 
 
 def own_keys(identity: Identity) -> tuple[str, ...]:

@@ -23,8 +23,7 @@ from mnemic.service.cli.upkeep import erase, protect, purge, refine, refinements
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
 from mnemic.storage.doctor import check
-from mnemic.storage.dump import dump_database
-from mnemic.storage.opening import open_database, set_up_database
+from mnemic.storage.opening import dump_database, open_database, set_up_database
 
 #: Long enough for a deployment's own clients, short enough that a lost one ends by itself.
 DAYS = 30

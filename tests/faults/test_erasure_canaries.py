@@ -15,8 +15,8 @@ from langgraph.types import Command
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import ScopeSettings
-from mnemic.storage.embedded import EmbeddedPostgres
 from mnemic.storage.embedded.binaries import find_binaries
+from mnemic.storage.embedded.server import EmbeddedPostgres
 from tests.faults.refining import shown
 from tests.faults.strikes import REFINE
 from tests.support.erasing import problems

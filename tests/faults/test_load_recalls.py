@@ -9,7 +9,7 @@ import pytest
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import BusyError
 from mnemic.storage import search
-from mnemic.storage.pool import RecallQueue
+from mnemic.storage.connection import RecallQueue
 from tests.faults.chaos import worsen
 from tests.faults.processes import CrashingServer
 from tests.support.scripted import turns

@@ -20,12 +20,12 @@ from mnemic.prompts.extraction import ExtractFactsOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError
 from mnemic.state.settings import Settings
-from mnemic.storage import dump, pool
+from mnemic.storage import connection
 from mnemic.storage.doctor import check
 from mnemic.storage.embedded.binaries import server_account
-from mnemic.storage.embedded.sockets import is_listening
+from mnemic.storage.embedded.postmaster import is_listening
 from mnemic.storage.migrate import migrate
-from mnemic.storage.opening import open_database
+from mnemic.storage.opening import dump_database, open_database
 from mnemic.storage.schema import schema_files
 from tests.support.loopback import Request
 from tests.support.scripted import FACTS, fact, facts, scripted_model, scripted_resources, turns
@@ -120,7 +120,7 @@ async def test_control_with_prepared_statements_they_get_in_each_others_way(
     async def unseen(_: object) -> bool:
         return False
 
-    monkeypatch.setattr(pool, "is_pooled", unseen)
+    monkeypatch.setattr(connection, "is_pooled", unseen)
     failed, _ = await live(pooled)
     assert any("SQLSTATE 26000" in error or "SQLSTATE 42P05" in error for error in failed)
 
@@ -156,4 +156,4 @@ async def test_a_migration_runs_through_a_pooler_and_a_dump_is_refused(empty_db:
         async with open_database(Settings(database_url=clone.service_dsn)):
             pass
         with pytest.raises(ConfigurationError, match="pooler"):
-            await dump.dump_database(Settings(migration_url=clone.superuser_dsn), tmp_path / "dump")
+            await dump_database(Settings(migration_url=clone.superuser_dsn), tmp_path / "dump")

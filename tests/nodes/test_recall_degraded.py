@@ -25,8 +25,8 @@ from mnemic.state.errors import (
     EmbeddingError,
     MnemicError,
 )
-from mnemic.storage.embedded import EmbeddedPostgres
 from mnemic.storage.embedded.postmaster import try_exclusive
+from mnemic.storage.embedded.server import EmbeddedPostgres
 from tests.nodes.bees import ANA, BEES, GREETING, PAST, SESSION, WISH, fill
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import scripted_memory, scripted_resources, turns

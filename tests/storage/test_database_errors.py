@@ -95,15 +95,6 @@ async def test_text_that_cannot_be_sent_is_invalid_input(db: Database, ending: s
     assert CANARY not in everything(caught.value)
 
 
-async def test_text_too_large_for_the_search_is_invalid_input(db: Database) -> None:
-    words = " ".join(f"of{CANARY.replace(' ', '')}{number}" for number in range(60_000))
-    with pytest.raises(InvalidInputError) as caught:
-        async with db.scoped(ME) as scoped:
-            await scoped.execute("select to_tsvector('simple', %(words)s)", {"words": words})
-    assert caught.value.sqlstate == "54000"
-    assert CANARY.replace(" ", "") not in everything(caught.value)
-
-
 @pytest.mark.parametrize(
     ("statement", "values", "kind", "words"),
     [

@@ -14,9 +14,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mnemic.state.errors import MnemicError
-from mnemic.storage.embedded import EmbeddedPostgres, EmbeddedPostgresError, binaries, default_data_dir
+from mnemic.state.errors import EmbeddedPostgresError, MnemicError
+from mnemic.storage.embedded import binaries
 from mnemic.storage.embedded.binaries import server_account
+from mnemic.storage.embedded.server import EmbeddedPostgres, default_data_dir
 from tests.support.server import fast_directory
 
 AS_ROOT = os.geteuid() == 0
@@ -26,7 +27,7 @@ only_root = pytest.mark.skipif(not AS_ROOT, reason="only root hands the server t
 CLIENT = """
 import sys
 from pathlib import Path
-from mnemic.storage.embedded import EmbeddedPostgres
+from mnemic.storage.embedded.server import EmbeddedPostgres
 server = EmbeddedPostgres(Path(sys.argv[1]), durable=False)
 server.start()
 print("started", flush=True)
@@ -37,7 +38,7 @@ print("last" if server.stop() else "not last", flush=True)
 FORKING = """
 import os, sys
 from pathlib import Path
-from mnemic.storage.embedded import EmbeddedPostgres
+from mnemic.storage.embedded.server import EmbeddedPostgres
 server = EmbeddedPostgres(Path(sys.argv[1]), durable=False)
 server.start()
 from_child, to_parent = os.pipe()

@@ -9,7 +9,7 @@ from psycopg.errors import InsufficientPrivilege
 
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, RefusedError
 from mnemic.state.identity import Identity
-from mnemic.state.records import NewMemory, Supersession
+from mnemic.state.records import NewMemory
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
 from mnemic.storage.database import Database
@@ -17,7 +17,7 @@ from mnemic.storage.transaction import ScopedTransaction
 from tests.support.mutating import mutate
 from tests.support.refinements import Act, in_a_session
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, MODEL, MORNING, direction, identity, memory, operate, remember
+from tests.support.worlds import AGENT, MODEL, direction, identity, memory, operate, remember
 
 ME = identity()
 
@@ -78,17 +78,6 @@ async def test_nothing_changes_a_protected_memory(
 async def test_an_unprotected_one_takes_the_same_changes(db: Database, stored: NewMemory, statement: str) -> None:
     # what it says changes in a refinement alone
     await operate(db, ME, in_a_session("user:ana", changing(statement)))
-
-
-async def test_no_function_of_the_service_passes_the_protection(
-    db: Database, clean_db: Clone, stored: NewMemory
-) -> None:
-    protect(clean_db, stored.id)
-    change = Supersession(old_id=stored.id, old_version=2, new_id=uuid.uuid4())
-    with pytest.raises(RefusedError, match="protected"):
-        await operate(db, ME, lambda scoped: memories.supersede(scoped, [(change, MORNING)]))
-    with pytest.raises(RefusedError, match="protected"):
-        await operate(db, ME, lambda scoped: memories.absorb(scoped, uuid.uuid4(), [stored.id]))
 
 
 @pytest.mark.thorough

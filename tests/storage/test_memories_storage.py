@@ -9,9 +9,9 @@ import pytest
 
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.identity import Identity
-from mnemic.state.kinds import Kind, Usage
+from mnemic.state.kinds import Kind
 from mnemic.state.query import MemoryQuery
-from mnemic.state.records import Memory, NewMemory, ScopeSettings, Supersession
+from mnemic.state.records import Memory, NewMemory, Supersession
 from mnemic.storage import memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
@@ -94,35 +94,6 @@ async def test_what_changed_since_it_was_read_is_not_written(db: Database, act: 
         assert [(one.id, one.version, one.content) for one in after_first] == [(read.id, 2, "newer text")]
 
 
-async def test_an_absorbed_reflection_leaves_the_context_and_can_be_searched(db: Database) -> None:
-    reflection = memory("Ana trusts the harbour master.", kind="reflection")
-    consolidation = memory("Ana is careful with people.", kind="consolidation")
-    await remember(db, ME, reflection, consolidation)
-    assert await found(db, "harbour master") == []
-    async with db.scoped(ME) as scoped:
-        assert await memories.unabsorbed_counts(scoped) == {"user:ana": 1}
-        await scoped.begin_operation("consolidation")
-        await memories.absorb(scoped, consolidation.id, [reflection.id])
-    assert await found(db, "harbour master") == [reflection.id]
-    async with db.scoped(ME) as scoped:
-        assert await memories.unabsorbed_counts(scoped) == {}
-        (standing,) = (await memories.standing(scoped)).scopes
-    assert (standing.reflections, standing.text) == ((), "Ana is careful with people.")
-
-
-async def test_a_superseded_fact_is_found_no_more_and_keeps_its_interval(db: Database) -> None:
-    fact = memory("Ana lives in Porto.")
-    await remember(db, ME, fact, vectors={fact.id: direction(0)})
-    assert await found(db, "Porto") == [fact.id]
-    await supersede(db, fact.id, 1)
-    assert await found(db, "Porto") == []
-    async with db.scoped(ME) as scoped:
-        assert await memories.similar(scoped, ["user:ana"], [direction(0)], model=MODEL, most=5) == []
-        (closed,) = await memories.living(scoped, ["fact"], most=5, with_closed=True)
-    assert (closed.state, closed.valid_from, closed.valid_until) == ("superseded", MORNING, MORNING + timedelta(days=1))
-    assert await living(db) == []
-
-
 async def test_the_standing_part_comes_scope_key_by_scope_key_in_order(db: Database) -> None:
     def at(minute: int, kind: Kind, key: str) -> NewMemory:
         moment = MORNING + timedelta(minutes=minute)
@@ -160,32 +131,6 @@ async def test_two_embedding_models_are_never_mixed(db: Database) -> None:
         similar = await memories.similar(scoped, ["user:ana"], [direction(0)], model="new", most=5)
     assert [one.id for one in similar] == [new.id]
     assert await found(db, "anything", direction(0, size=4), model="old") == [old.id]
-
-
-async def test_scope_settings_and_agent_settings_are_read_back(db: Database) -> None:
-    mine = ScopeSettings(scope_key="user:ana", name="Ana", extraction_guidance="be brief", threshold=3, word_limit=90)
-    async with db.scoped(ME) as scoped:
-        await scopes.configure_scope(scoped, mine)
-        await scopes.configure_agent(scoped, {"rag": False})
-        await scopes.touch(scoped, ["user:ana", "group:pier"], consolidated=True)
-    async with db.scoped(ME) as scoped:
-        assert (await scopes.scope_settings(scoped))["user:ana"] == mine
-        assert await scopes.agent_settings(scoped) == {"rag": False}
-    async with db.scoped(identity(agent="museum")) as scoped:
-        assert await scopes.agent_settings(scoped) == {}
-
-
-async def test_usage_adds_up(db: Database) -> None:
-    await remember(db, ME)
-    for _ in range(2):
-        async with db.scoped(ME) as scoped:
-            await scopes.record_usage(
-                scoped, Usage(step="decide", model="m", calls=1, input_tokens=10, output_tokens=2)
-            )
-    async with db.scoped(ME) as scoped:
-        assert await scopes.usage_totals(scoped) == [
-            Usage(step="decide", model="m", calls=2, input_tokens=20, output_tokens=4)
-        ]
 
 
 async def soft_delete(scoped: ScopedTransaction, memory_id: uuid.UUID) -> None:

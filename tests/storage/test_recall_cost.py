@@ -12,7 +12,6 @@ from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.query import MemoryQuery
 from mnemic.storage.database import Database
-from mnemic.storage.pool import Pool
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import FACTS, fact, facts, scripted_model, scripted_resources, turns
 from tests.support.server import Clone
@@ -106,16 +105,16 @@ async def test_saving_a_formation_takes_a_look_up_and_one_operation(
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each transaction, at its end, whether it had to be given a number, as every one that writes has."""
     noted: list[bool] = []
-    real = Pool.transaction
+    real = Database._transaction
 
     @asynccontextmanager
-    async def watched(self: Pool, *begun: Any) -> AsyncIterator[AsyncConnection]:
-        async with real(self, *begun) as connection:
+    async def watched(self: Database, *begun: Any, **values: Any) -> AsyncIterator[AsyncConnection]:
+        async with real(self, *begun, **values) as connection:
             yield connection
             cursor = await connection.execute("select pg_current_xact_id_if_assigned() is not null")
             noted.extend(number for (number,) in await cursor.fetchall())
 
-    monkeypatch.setattr(Pool, "transaction", watched)
+    monkeypatch.setattr(Database, "_transaction", watched)
     return noted
 
 

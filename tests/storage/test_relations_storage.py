@@ -2,7 +2,6 @@
 
 import re
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, LiteralString
 
@@ -15,7 +14,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.storage.test_plans import WHO, Explaining
+from tests.storage.test_plans import WHO, Explaining, walk
 from tests.support.searching import load_crowd
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, identity, memory, operate, remember
@@ -61,24 +60,15 @@ async def test_a_relation_carries_its_strength_type_and_both_keys(db: Database, 
     ]
 
 
-async def test_a_pair_is_related_once(db: Database, superuser: psycopg.Connection) -> None:
-    old = memory("The ferry leaves at nine.")
-    await remember(db, ANA, old)
-    new = leading_to(old, old, old)
-    await remember(db, ANA, new)
-
-    assert superuser.execute("select from_id, to_id from mnemic.relations").fetchall() == [(new.id, old.id)]
-
-
-async def test_memories_of_one_batch_may_lead_to_one_another_but_not_to_themselves(
+async def test_a_pair_is_related_once_within_a_batch_too_and_nothing_to_itself(
     db: Database, superuser: psycopg.Connection
 ) -> None:
     first = memory("The ferry leaves at nine.")
-    second = leading_to(first)
+    second = leading_to(first, first)
     itself = replace(second, relations=(*second.relations, Relation(to_id=second.id, strength=1.0)))
     await remember(db, ANA, first, itself)
 
-    assert pairs(superuser) == {(second.id, first.id)}
+    assert superuser.execute("select from_id, to_id from mnemic.relations").fetchall() == [(second.id, first.id)]
 
 
 async def test_what_is_unknown_closed_or_somebody_elses_is_left_out(
@@ -171,12 +161,8 @@ class ExplainingInsert(Explaining):
     async def tuples(self, statement: LiteralString, values: Any) -> list[tuple[Any, ...]]:
         cursor = await self.execute("explain (analyze, format json) " + statement, values)
         ((plans,),) = await cursor.fetchall()
-        self.nodes.extend(_walk(plans[0]["Plan"]))
+        self.nodes.extend(walk(plans[0]["Plan"]))
         return []
-
-
-def _walk(node: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    return [node, *(below for child in node.get("Plans", ()) for below in _walk(child))]
 
 
 async def lookups(clone: Clone) -> list[dict[str, Any]]:

@@ -60,19 +60,6 @@ async def test_a_user_has_what_is_theirs_what_is_about_them_and_what_they_said(w
     assert await find(world, filters={"user_id": "nobody"}) == set()
 
 
-OF_MEMORIES = {text for text in EVERYTHING if "said" not in text}
-#: What a filter leaves, by its names: a role is the one that stored a memory, and the speakers of a message.
-NARROWED: list[tuple[dict[str, Any], set[str]]] = [
-    ({"agent_id": "harbor"}, EVERYTHING),
-    ({"agent_id": "museum"}, set()),
-    ({"agent_id": "museum", "user_id": "ana"}, set()),
-    ({"role": "supervisor"}, OF_MEMORIES),
-    ({"role": "assistant"}, {"lighthouse said it"}),
-    ({"role": "user"}, {"lighthouse said I"}),
-    ({"role": "user", "user_id": "ana"}, {"lighthouse said I"}),
-    ({"actor_id": "ana"}, EVERYTHING - {"lighthouse said it"}),
-    ({"actor_id": "bo"}, set()),
-]
 OF_SCOPES: list[tuple[tuple[str, ...], set[str]]] = [
     (("group",), {"lighthouse of the pier"}),
     (("user", "session"), {"lighthouse of mine", "lighthouse said I", "lighthouse said it"}),
@@ -81,21 +68,11 @@ OF_SCOPES: list[tuple[tuple[str, ...], set[str]]] = [
 ]
 
 
-async def test_filters_and_scopes_narrow_alone_and_together(world: Database) -> None:
-    for filters, expected in NARROWED:
-        assert await find(world, filters=filters) == expected, filters
+async def test_scopes_narrow_alone_and_with_filters(world: Database) -> None:
     for scopes, expected in OF_SCOPES:
         assert await find(world, scopes=scopes) == expected, scopes
     assert await find(world, who=identity("bo"), scopes=("user", "group", "session")) == set()
     assert await find(world, filters={"user_id": "ana"}, scopes=("agent",)) == {"lighthouse of all, of Ana"}
-
-
-async def test_a_run_stores_memories_and_no_messages(world: Database, superuser: psycopg.Connection) -> None:
-    superuser.execute("set session_replication_role = replica")
-    superuser.execute("update mnemic.memories set run_id = 'r1' where content = 'lighthouse of mine'")
-    superuser.execute("set session_replication_role = origin")
-    assert await find(world, filters={"run_id": "r1"}) == {"lighthouse of mine"}
-    assert await find(world, filters={"run_id": "r2"}) == set()
 
 
 async def test_pinned_important_and_recent_are_told_from_the_rest(
@@ -210,14 +187,3 @@ async def test_what_comes_along_passes_every_filter_itself(db: Database) -> None
     assert await along(threshold=0.5) == []
     assert await along(threshold=0.1) == ["other"]
     assert await along(rag_lengths={"tasks": 0}) == []
-
-
-async def test_a_relation_to_somebody_elses_memory_brings_nothing(db: Database) -> None:
-    bo = identity("bo")
-    private = memory("secret of Bo", key="user:bo")
-    await remember(db, bo, private, vectors={private.id: direction(80)})
-    shared = related("lighthouse found", private, scope_key="group:pier")
-    both = identity("bo", groups=["pier"])
-    await remember(db, both, shared, vectors={shared.id: direction(0)})
-    assert contents(await ask(db, QUESTION, direction(0), top_k=1, who=both)) == ["lighthouse found", "secret of Bo"]
-    assert contents(await ask(db, QUESTION, direction(0), top_k=1, who=WHO)) == ["lighthouse found"]

@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 from pgvector import HalfVector
 
-from mnemic.policy.recall.scoring import PLAIN, WEIGHTS
-from mnemic.state.records import IndexedText, NewMemory, Relation
+from mnemic.state.records import IndexedText, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox
 from mnemic.storage.database import Database
@@ -135,48 +134,6 @@ async def test_a_message_whose_content_is_gone_is_no_result(db: Database) -> Non
 
 
 QUESTION = "Where is the lighthouse?"
-#: Nearer to the question, and a little farther: less apart than any addition is worth.
-NEAR, FAR = 20, 24
-
-
-async def both_orders(db: Database, only: str, question: str = QUESTION) -> tuple[list[str], list[str]]:
-    """Texts as the one addition orders them, and as nothing does."""
-    added = replace(PLAIN, **{only: getattr(WEIGHTS, only)})
-    with_it = await ask(db, question, direction(0), weights=added, search_type="semantic")
-    without = await ask(db, question, direction(0), weights=PLAIN, search_type="semantic")
-    return contents(with_it), contents(without)
-
-
-NEARER, FARTHER = memory("near"), memory("far")
-OF_BO, OF_INES = replace(NEARER, subject="Bo"), replace(FARTHER, subject="Ines Duarte")
-OF_THE_ASKER = replace(FARTHER, subject="X", subject_user_id="ana")
-#: What lifts the farther of two: the addition, both, and the question.
-LIFTED = {
-    "it is about somebody the question names": ("named", OF_BO, OF_INES, "Where does Ines keep the boat?"),
-    "it is the asker's own": ("named", OF_BO, OF_THE_ASKER, "Where is my boat?"),
-    "it is about the asker": ("named", OF_BO, OF_THE_ASKER, "What did I say?"),
-    "it is important": ("importance", NEARER, replace(FARTHER, importance=5), QUESTION),
-    "the other is an insight": ("insight", replace(NEARER, kind="insight"), FARTHER, QUESTION),
-}
-
-
-@pytest.mark.parametrize(("only", "near", "far", "question"), LIFTED.values(), ids=LIFTED)
-async def test_the_farther_of_two_comes_first_where(
-    db: Database, only: str, near: NewMemory, far: NewMemory, question: str
-) -> None:
-    await remember(db, ME, near, far, vectors={near.id: direction(NEAR), far.id: direction(FAR)})
-    assert await both_orders(db, only, question) == (["far", "near"], ["near", "far"])
-    if only == "named":
-        assert (await both_orders(db, only, "Where is it?"))[0] == ["near", "far"]
-
-
-async def test_a_message_of_a_session_that_fits_comes_first(db: Database) -> None:
-    for text, angle, session in (("lone", NEAR, "s1"), ("fits", 0, "s2"), ("fits too", 5, "s2"), ("far", FAR, "s2")):
-        await keep(db, message(text, session=session), direction(angle), who=identity(session=session))
-    assert await both_orders(db, "session") == (
-        ["fits", "fits too", "far", "lone"],
-        ["fits", "fits too", "lone", "far"],
-    )
 
 
 async def test_a_fact_takes_the_score_of_the_long_message_it_was_formed_from(db: Database) -> None:

@@ -17,7 +17,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from typing_extensions import TypedDict
 
-from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, InvalidInputError, RefusedError
+from mnemic.state.errors import ConcurrentChangeError, RefusedError
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
 from mnemic.storage.threads import ThreadOwner, ThreadSaver
@@ -26,8 +26,6 @@ from tests.support.server import Clone
 from tests.support.threads import (
     DURABILITIES,
     Durability,
-    Host,
-    Talk,
     answering,
     asking,
     at,
@@ -139,12 +137,6 @@ async def test_channels_that_are_kept_as_changes_come_back_whole(db: Database) -
     }
 
 
-async def test_an_id_that_cannot_be_stored_is_refused_without_a_word_of_it(db: Database) -> None:
-    with pytest.raises(InvalidInputError) as refused:
-        await answering(saver_of(db)).ainvoke(said("one"), at("quokka\x00"))
-    assert "quokka" not in str(refused.value)
-
-
 THREADS, CONNECTIONS, TURNS = 50, 10, 4
 #: One of them each time, all with the thorough tests.
 EACH = ["sync", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("async", "exit"))]
@@ -171,19 +163,6 @@ async def test_a_host_is_interrupted_and_goes_on_in_another_process(
     assert worked == ["worked"]  # what was done beside the question is not done again
     assert len(history) == (2 if durability == "exit" else 4)
     assert misplaced(superuser) == []
-
-
-@pytest.mark.parametrize("durability", EACH)
-async def test_a_thread_is_taken_up_at_an_earlier_moment(db: Database, durability: Durability) -> None:
-    host = answering(saver_of(db))
-    for text in ("one", "two"):
-        await host.ainvoke(said(text), at("t"), durability=durability)
-    first = [item async for item in host.aget_state_history(at("t")) if words(item.values)[-1:] == ["Heard one"]][-1]
-    branched = await host.ainvoke(said("three"), first.config, durability=durability)
-    assert words(branched) == ["one", "Heard one", "three", "Heard three"]
-    updated = await host.aupdate_state(at("t"), {"note": "mine"})
-    assert updated["configurable"]["thread_id"] == "t"
-    assert (await host.aget_state(updated)).values["note"] == "mine"
 
 
 @pytest.mark.thorough
@@ -246,27 +225,6 @@ async def test_threads_may_be_called_from_another_thread(db: Database) -> None:
     assert await asyncio.to_thread(saver.get_tuple, at("t")) is None
 
 
-@pytest.mark.parametrize("durability", EACH)
-async def test_a_subgraph_with_a_memory_of_its_own_keeps_it(db: Database, durability: Durability) -> None:
-    inner = StateGraph(Talk)
-    inner.add_node("count", lambda state: {"count": state.get("count", 0) + 1, "note": str(state.get("count", 0) + 1)})
-    inner.add_edge(START, "count")
-    counting = inner.compile(checkpointer=True)
-
-    async def call(state: Talk) -> Talk:
-        return {"note": (await counting.ainvoke({"messages": []}))["note"]}
-
-    graph = StateGraph(Talk)
-    graph.add_node("call", call)
-    graph.add_edge(START, "call")
-    host: Host = graph.compile(checkpointer=saver_of(db))
-    for _ in range(2):
-        await host.ainvoke(said("again"), at("t"), durability=durability)
-    await saver_of(db).aprune(["t"])
-    done = await host.ainvoke(said("again"), at("t"), durability=durability)
-    assert done["note"] == "3"
-
-
 NOTHING = {"checkpoints": 0, "checkpoint_blobs": 0, "checkpoint_writes": 0, "supervisor_checkpoints": 0}
 CANARY = "quokka"
 FAILING = (
@@ -323,30 +281,6 @@ async def test_where_one_part_fails_nothing_is_saved(fresh_db: Clone) -> None:
             await put(db)
             saved = {"checkpoints": 1, "checkpoint_blobs": 1, "supervisor_checkpoints": 1}
             assert counts(superuser) == {**NOTHING, **saved}
-
-
-@pytest.mark.thorough
-async def test_where_the_connection_ends_between_both_neither_is_saved(fresh_db: Clone) -> None:
-    """The checkpoint's statement has run, and its trigger waits for the row's table."""
-    async with fresh_db.database() as db:
-        with fresh_db.as_superuser() as superuser, fresh_db.as_superuser() as other:
-            with other.transaction():
-                other.execute("lock table mnemic.supervisor_checkpoints in access exclusive mode")
-                saving = asyncio.create_task(put(db))
-                while not (pids := blocked(superuser)):  # noqa: ASYNC110 - the server knows, and tells nobody
-                    await asyncio.sleep(0.01)
-                superuser.execute("select pg_terminate_backend(%s)", pids)
-                with pytest.raises(DatabaseUnavailableError):
-                    await saving
-            assert counts(superuser) == NOTHING
-            await put(db)
-            assert misplaced(superuser) == []
-
-
-def blocked(superuser: psycopg.Connection) -> tuple[int] | None:
-    return superuser.execute(
-        "select pid from pg_stat_activity where datname = current_database() and cardinality(pg_blocking_pids(pid)) > 0"
-    ).fetchone()
 
 
 @pytest.mark.thorough

@@ -35,18 +35,6 @@ async def seen(db: Database, owner: str, table: str) -> set[str]:
         return {next(iter(row.values())) for row in await cursor.fetchall()}
 
 
-async def test_two_people_with_the_same_thread_id_have_a_thread_each(db: Database) -> None:
-    await talk(db)
-    for user in ("ana", "bo"):
-        host = answering(saver_of(db, user))
-        assert words(await host.ainvoke(said("Who?"), at("t")))[0] == f"I am {user}"
-        assert [words(item.values)[0] async for item in host.aget_state_history(at("t")) if item.values.get("messages")]
-        assert {item.thread_id for item in await saver_of(db, user).statuses()} == {"t", "u"}
-    listed = [item async for item in saver_of(db).alist(None)]
-    assert {item.config["configurable"]["thread_id"] for item in listed} == {"t", "u"}
-    assert "bo" not in str(listed)
-
-
 async def test_nobody_reaches_a_foreign_thread_by_any_name(db: Database, superuser: psycopg.Connection) -> None:
     await answering(saver_of(db)).ainvoke(said("I am ana"), at("t"))
     before, own = counts(superuser), await everything(saver_of(db), "t")

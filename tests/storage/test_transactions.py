@@ -2,24 +2,26 @@
 
 import asyncio
 import random
-import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from psycopg.errors import ReadOnlySqlTransaction
 
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, MnemicError
-from mnemic.state.kinds import Usage
-from mnemic.state.records import ScopeSettings, Supersession
+from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
-from mnemic.storage import inbox, memories, scopes
-from mnemic.storage import pool as pool_module
+from mnemic.storage import connection as connection_module
+from mnemic.storage import database as database_module
+from mnemic.storage import inbox, scopes
 from mnemic.storage.database import Database
+from mnemic.storage.doctor import check
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.server import PATIENT, Clone, see_deadlocks_quickly
-from tests.support.worlds import MORNING, identity, memory, message, operate, remember
+from tests.support.threads import answering, at, said, saver_of
+from tests.support.worlds import identity, memory, message, operate, remember
 
 ME = identity(session="s1")
 KEYS = ("agent:harbor", "user:ana")
@@ -135,13 +137,6 @@ async def test_no_connection_is_held_between_two_tries(clean_db: Clone, monkeypa
             await writing
 
 
-async def test_an_administrators_act_is_done_again_too(clean_db: Clone) -> None:
-    act = GivenUp("40P01", times=1)
-    async with clean_db.database(dsn=clean_db.administrator_dsn) as administrators:
-        assert await administrators.administer("harbor", "administrator", act) == "done"
-    assert act.runs == 2
-
-
 async def sleep(db: Database, *, for_recall: bool = False) -> None:
     async with db.scoped(ME, for_recall=for_recall) as scoped:
         await scoped.execute("select pg_sleep(0.5)", {})
@@ -173,37 +168,11 @@ async def test_every_limit_ends_with_its_transaction(clean_db: Clone, for_recall
     assert after == [("0",), ("0",), ("0",), ("off",)]
 
 
-async def test_a_recall_waits_less_for_a_connection_too(clean_db: Clone) -> None:
-    async with clean_db.database(Settings(recall_timeout_seconds=0.1, pool_size=1)) as db, db.scoped(ME):
-        with pytest.raises(DatabaseUnavailableError, match="MNEMIC_POOL_SIZE"):
-            await sleep(db, for_recall=True)
-
-
 @pytest.mark.parametrize("seconds", [0.0001, 0.0015])
 async def test_a_limit_below_a_millisecond_is_not_no_limit(clean_db: Clone, seconds: float) -> None:
     async with clean_db.database(Settings(lock_timeout_seconds=seconds)) as db, db.scoped(ME) as scoped:
         row = await (await scoped.execute("select current_setting('lock_timeout')", {})).fetchone()
     assert row in (("1ms",), ("2ms",))
-
-
-async def test_a_row_that_somebody_holds_is_an_error_and_nothing_is_half_written(clean_db: Clone) -> None:
-    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
-        await remember(db, ME)
-
-        async def act(scoped: ScopedTransaction) -> None:
-            await scopes.record_usage(scoped, Usage(step="save", model="m", calls=1))
-            await scopes.configure_agent(scoped, {"rag": False})
-
-        with clean_db.as_superuser() as other, other.transaction():
-            other.execute("select 1 from mnemic.agents for update")
-            with pytest.raises(DatabaseUnavailableError, match="another transaction") as caught:
-                async with db.scoped(ME) as scoped:
-                    await act(scoped)
-        assert caught.value.sqlstate == "55P03"
-        async with db.scoped(ME) as scoped:
-            assert (await scopes.usage_totals(scoped), await scopes.agent_settings(scoped)) == ([], {})
-            await act(scoped)
-            assert len(await scopes.usage_totals(scoped)) == 1
 
 
 async def stand_still(db: Database) -> tuple[BaseException | None, BaseException | None]:
@@ -240,8 +209,8 @@ async def stand_still(db: Database) -> tuple[BaseException | None, BaseException
 async def test_a_transaction_that_stands_still_costs_nobody_a_save(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch, idle: float, head: float, lock: float, failed: str
 ) -> None:
-    monkeypatch.setattr(pool_module, "IDLE_SECONDS", idle)
-    monkeypatch.setattr(pool_module, "HEAD_SECONDS", head)
+    monkeypatch.setattr(database_module, "IDLE_SECONDS", idle)
+    monkeypatch.setattr(database_module, "HEAD_SECONDS", head)
     async with clean_db.database(Settings(lock_timeout_seconds=lock)) as db:
         await remember(db, ME)
         ends = await stand_still(db)
@@ -253,7 +222,7 @@ async def test_a_transaction_that_stands_still_costs_nobody_a_save(
 
 
 def test_the_head_is_waited_for_until_a_frozen_holder_is_ended() -> None:
-    assert pool_module.HEAD_SECONDS > pool_module.IDLE_SECONDS
+    assert database_module.HEAD_SECONDS > database_module.IDLE_SECONDS
 
 
 async def test_the_longer_wait_is_for_the_head_alone(clean_db: Clone) -> None:
@@ -276,23 +245,6 @@ async def test_the_scope_ends_with_the_transaction_and_without_one_no_table_show
                 assert await rows.fetchone() == (0,), table
             with pytest.raises(ReadOnlySqlTransaction):
                 await connection.execute("insert into agents (agent_id) values ('harbor')")
-
-
-async def test_an_error_rolls_everything_back(db: Database) -> None:
-    await remember(db, identity())
-    fact = memory("Ana keeps bees.")
-    late = Supersession(old_id=uuid.uuid4(), old_version=1, new_id=fact.id)
-    with pytest.raises(ConcurrentChangeError):
-        await operate(
-            db,
-            identity(),
-            lambda scoped: scopes.record_usage(scoped, Usage(step="save", model="m")),
-            lambda scoped: memories.insert(scoped, [fact], model="m", vectors={}, run_id=None),
-            lambda scoped: memories.supersede(scoped, [(late, MORNING)]),
-        )
-    async with db.scoped(identity()) as scoped:
-        assert await memories.living(scoped, ["fact"], most=10) == []
-        assert await scopes.usage_totals(scoped) == []
 
 
 async def test_a_cut_connection_is_an_unavailable_database(db: Database, clean_db: Clone) -> None:
@@ -336,3 +288,40 @@ async def test_no_spelling_of_an_id_is_more_than_that_id(db: Database, name: str
             dict(zip(("agent", "keys", "allowed"), names, strict=True)),
         )
         assert await cursor.fetchall() == [("harbor", [*who.scope_keys], [name, "profile"], 0)]
+
+
+#: One more than psycopg sends before it prepares.
+TIMES = 6
+
+
+async def _of_a_pooler(connection: Any) -> int:
+    """Another process than the client was told of at its connect, and the same one each time."""
+    return int(connection.info.backend_pid) + 1
+
+
+@pytest.mark.parametrize(
+    ("poses", "pooler", "prepares"),
+    [
+        (True, "auto", False),
+        (True, "none", True),
+        (True, "transaction", False),
+        (False, "auto", True),
+        (False, "transaction", False),
+    ],
+)
+async def test_statements_are_prepared_only_where_a_connection_stays_the_same(
+    clean_db: Clone, monkeypatch: pytest.MonkeyPatch, poses: bool, pooler: str, prepares: bool
+) -> None:
+    if poses:
+        monkeypatch.setattr(connection_module, "_process", _of_a_pooler)
+    async with clean_db.database(Settings(pooler=pooler, pool_size=1)) as db:
+        for number in range(TIMES):  # reads, writes and talks often enough that the driver would prepare it
+            await remember(db, identity(), memory(f"Ana has {number} hives."))
+            await answering(saver_of(db)).ainvoke(said("hello"), at("t"))
+        async with db.catalog() as connection:
+            prepared = await connection.execute("select name from pg_prepared_statements where not from_sql")
+            assert bool(await prepared.fetchall()) == prepares
+        (found,) = [finding for finding in await check(db) if finding.name == "pooler"]
+    assert found.ok
+    assert ("session" in found.note) == poses
+    assert found.note.endswith("on" if prepares else "off")

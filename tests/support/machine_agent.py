@@ -81,9 +81,10 @@ class Real:
 
     def administer(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """In one transaction of the administrators' role."""
+        keeper = Identity(agent_id=self.agent, actor_id="keeper")
 
         async def run() -> Result:
-            async with self.administration.administered(self.agent, "keeper") as scoped:
+            async with self.administration.scoped(keeper, administers=True) as scoped:
                 return await act(scoped)
 
         return self.runner.run(run())

@@ -8,7 +8,6 @@ from typing import Any
 
 from mnemic.operations.recall import SearchSetup, search
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.recall.scoring import WEIGHTS, Weights
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, IndexedText, Message, NewMemory
@@ -33,13 +32,12 @@ async def ask(
     allowed: Sequence[str] = CATEGORIES,
     rag_lengths: Mapping[str, int] = MappingProxyType({}),
     settings: Settings | None = None,
-    weights: Weights = WEIGHTS,
     top_k: int = 10,
     **request: Any,
 ) -> list[Found]:
     """One search; what is left of the arguments are fields of the request."""
     wanted = MemoryQuery(query=question, top_k=top_k, **request)
-    setup = SearchSetup(model=MODEL, settings=settings or Settings(), rag_lengths=rag_lengths, weights=weights)
+    setup = SearchSetup(model=MODEL, settings=settings or Settings(), rag_lengths=rag_lengths)
     async with db.scoped(who, also=also) as scoped:
         return await search(scoped, setup, wanted, vector, allowed if wanted.categories is None else wanted.categories)
 

@@ -25,7 +25,7 @@ from psycopg.conninfo import make_conninfo
 from mnemic.state.settings import Settings
 from mnemic.storage import migrate as migrate_module
 from mnemic.storage.database import Database
-from mnemic.storage.embedded import EmbeddedPostgres
+from mnemic.storage.embedded.server import EmbeddedPostgres
 from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE, schema_files
 
 #: Set by the process that starts the run; its workers inherit it.
