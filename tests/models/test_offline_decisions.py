@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mnemic.models.offline import steps as offline
 from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import count_tokens
-from mnemic.prompts.decide import DecideInput, Decision, ShownFact
+from mnemic.prompts.extraction import DecideInput, Decision, ShownFact
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.write_consolidation import DatedText, WriteConsolidationInput
 from mnemic.state.refinement import Budget, LedgerEntry, ToolCall, Turn

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import psycopg
 import pytest
 
-from mnemic.prompts.decide import Decision
-from mnemic.prompts.extraction import FactDraft
+from mnemic.prompts.extraction import Decision, FactDraft
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.graphs import FormationOutput

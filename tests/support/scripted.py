@@ -10,8 +10,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from mnemic.operations.run.resources import Resources, open_resources
-from mnemic.prompts.decide import DecideOutput, Decision
 from mnemic.prompts.extraction import (
+    DecideOutput,
+    Decision,
     ExtractFactsOutput,
     ExtractObservationsOutput,
     ExtractReflectionsOutput,

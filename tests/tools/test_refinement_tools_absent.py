@@ -4,7 +4,7 @@ from typing import Any
 
 import psycopg
 
-from mnemic.prompts.refinement_tools import TOOLS
+from mnemic.prompts.refine import TOOLS
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel
 from tests.support.played_refinements import ANA, KEY, SHORT, complete, delete, keep, merge, protect, update
