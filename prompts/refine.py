@@ -17,6 +17,8 @@ _MOST_CHARS: Final = 80
 #: The tool that ends a session.
 COMPLETING: Final = "complete_refinement"
 ENDED: Final = "The refinement has ended."
+DELETED: Final = "[{number}] is deleted. You may remove {left} more."
+PROTECTED: Final = "[{number}] is protected from now on."
 
 Handle = Annotated[int, Field(ge=1, lt=2**31, description="Its number in the ledger.")]
 #: Longer ones are refused before they are read; what a memory may hold is far less.
@@ -168,16 +170,6 @@ def changed(replaced: Sequence[LedgerEntry], new: LedgerEntry, lost: Sequence[in
     sizes = f"{sum(entry.tokens for entry in replaced)} tokens, now {new.tokens}."
     losing = f" It keeps hardly anything of {bracketed(lost)}: that counts as removed." if lost else ""
     return f"{became}: {sizes}{losing} {render_missing(missing, new.handle)}"
-
-
-def deleted(number: int, left: int) -> str:
-    """The answer to a deletion, with how many more there may be."""
-    return f"[{number}] is deleted. You may remove {left} more."
-
-
-def protected(number: int) -> str:
-    """The answer to a protection."""
-    return f"[{number}] is protected from now on."
 
 
 def bracketed(numbers: Sequence[int]) -> str:

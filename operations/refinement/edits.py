@@ -114,7 +114,7 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
         return left
 
     left, after = await session.run_operation("delete", act)
-    return f"{answers.deleted(id, left)} {_usage(session, after)}"
+    return f"{answers.DELETED.format(number=id, left=left)} {_usage(session, after)}"
 
 
 async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
@@ -135,7 +135,7 @@ async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - t
 
     memory_id, after = await session.run_operation("protect", act)
     session.show(after, memory_id)
-    return f"{answers.protected(id)} {_usage(session, after)}"
+    return f"{answers.PROTECTED.format(number=id)} {_usage(session, after)}"
 
 
 def _usage(session: RefinementSession, after: Sequence[LedgerEntry]) -> str:

@@ -4,7 +4,6 @@ import psycopg
 import pytest
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationResult
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
@@ -167,32 +166,3 @@ async def test_a_consolidation_that_was_overtaken_is_stale(
         "select count(*), count(distinct memory_id) from mnemic.history where event = 'ABSORB'"
     ).fetchone()
     assert absorbed == (3, 3)
-
-
-async def test_a_foreign_scope_key_is_refused(memory: Mnemic, model: LoopbackModel) -> None:
-    await wish(memory, model, *WISHES)
-    for key in (KEY, "group:crew", "session:s1", "agent:lighthouse", "nonsense"):
-        with pytest.raises(InvalidInputError):
-            await memory.consolidate(identity("bo"), key, force=True)
-
-    assert CONSOLIDATION not in asked(model)
-    assert await contents(memory, ANA, "reflection") == sorted(WISHES)
-
-
-async def test_every_speakers_own_text_is_written_by_one_formation(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.configure_agent(ANA, user_threshold=1)
-    both = [reflection("Ana wants short answers.", 1), reflection("Bo wants every figure.", 2)]
-    model.answer(REFLECTIONS, reflections(user=both))
-    model.answer(CONSOLIDATION, consolidation("Ana wants short answers."))
-    model.answer("Bo wants every figure.", consolidation("Bo wants every figure."))
-    model.answer(REFLECTIONS, reflections(user=both))
-    said = [{"role": "user", "content": "Be short."}, {"role": "user", "content": "All of it.", "user": "bo"}]
-    await memory.observe(ANA, said, several_speakers=True)
-    (run,) = await memory.form(ANA)
-
-    assert [(result["scope_key"], result["outcome"]) for result in run["consolidations"]] == [
-        ("user:ana", "saved"),
-        ("user:bo", "saved"),
-    ]
-    assert await contents(memory, ANA, "consolidation") == ["Ana wants short answers."]
-    assert await contents(memory, identity("bo"), "consolidation") == ["Bo wants every figure."]

@@ -17,7 +17,7 @@ from mnemic.state.errors import InvalidInputError, MnemicError, RefusedIdentityE
 from tests.support.agents import agent, answers
 from tests.support.loopback import LoopbackModel
 from tests.support.savers import in_sequence
-from tests.support.scripted import FACTS, contents, fact, facts, last_prompt, reflection, reflections, say, turns
+from tests.support.scripted import FACTS, contents, fact, facts, last_prompt, say, turns
 from tests.support.worlds import identity
 
 MALLORY, ANA = identity("mallory", session="s1"), identity("ana", session="s1")
@@ -276,24 +276,6 @@ async def test_the_same_ids_in_another_session_or_of_another_agent_are_other_mes
     said = [HumanMessage("I keep bees.", id="m1")]
     for who in (ANA, identity("ana", session="s2"), identity("ana", agent="lighthouse", session="s1")):
         assert (await memory.observe(who, said)).accepted == 1
-
-
-async def test_what_a_recall_put_into_a_message_is_never_formed_again(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact("Ana keeps bees.")))
-    model.answer("ExtractReflectionsOutput", reflections(user=[reflection("Ana wants short answers.")]))
-    await say(memory, ANA, "I keep bees. Be short.")
-    context = await memory.recall_text(identity("ana"), "Do you remember my bees?")
-    assert "Ana keeps bees." in context
-
-    model.answer(FACTS, facts())
-    later = identity("ana", session="s2")
-    await memory.observe(later, [HumanMessage(f"{context}\n\nGood morning."), HumanMessage(context)])
-    await memory.form(later)
-
-    prompt = last_prompt(model, FACTS)
-    assert "Good morning." in prompt
-    assert "bees" not in prompt
-    assert "2 [" not in prompt
 
 
 async def test_a_pasted_book_is_cut_and_stays_searchable_in_pieces(memory: Mnemic) -> None:

@@ -16,9 +16,8 @@ from mnemic.state.errors import CategoryRefusedError, InvalidInputError
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from tests.support.known import fact, know
 from tests.support.loopback import LoopbackModel
-from tests.support.tool_calls import asked, rows
+from tests.support.tool_calls import agent, answered, asked, rows, script, tool_message
 from tests.support.worlds import MORNING, identity
-from tests.tools.agents import agent, answered, script, tool_message
 
 ANA = identity("ana", session="s1")
 BO = identity("bo", session="s2")

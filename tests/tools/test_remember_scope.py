@@ -10,9 +10,8 @@ from mnemic.operations.formation.drafts import ScopeResolver
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel
-from tests.support.tool_calls import call, calling
+from tests.support.tool_calls import agent, call, calling
 from tests.support.worlds import identity
-from tests.tools.agents import agent
 
 ANA = identity("ana", session="s1", groups=["crew"])
 DEPLOYS = "The harbor team deploys from the release branch every Friday."
