@@ -50,15 +50,6 @@ async def test_it_takes_in_what_waited_and_stays_one_text(memory: Mnemic, model:
     assert {(item.content, item.state) for item in everything} == {(text, "absorbed") for text in WISHES}
 
 
-async def test_absorbed_reflections_are_found_by_search_and_leave_the_standing_part(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
-    await consolidated(memory, model, "Ana likes brevity.")
-
-    assert (await memory.recall_text(identity("ana"), "")).count("Ana") == 2  # the text and its owner's name
-    assert WISHES[1] in [found.content for found in await memory.query(identity("ana"), "berth 12")]
-
-
 async def test_below_the_threshold_nothing_is_due(memory: Mnemic, model: LoopbackModel) -> None:
     await wish(memory, model, *WISHES)
 

@@ -238,17 +238,6 @@ async def test_two_formations_of_two_sessions_both_win(memory: Mnemic, model: Lo
     assert await contents(memory, ANA) == ["Ana keeps bees.", "Forty hives belong to Ana."]
 
 
-async def test_messages_that_come_while_the_model_writes_wait_for_the_next_run(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
-    model.answer(FACTS, meanwhile(lambda: memory.observe(ANA, turns(*SAID, "Goats, too.")), BEES), facts())
-    await memory.observe(ANA, turns(*SAID))
-    run = await run_once(memory, ANA)
-
-    assert (run["formed"], run["stored"]) == (4, {"fact": 1})
-    assert [run["formed"] for run in await memory.form(ANA)] == [1]
-
-
 async def run_once(memory: Mnemic, who: Any) -> dict[str, Any]:
     result: dict[str, Any] = await memory.graphs.formation.ainvoke({"force": True}, context=who)
     return result

@@ -316,11 +316,3 @@ async def test_a_users_message_needs_a_user(memory: Mnemic) -> None:
         await memory.observe(identity(None, session="s1"), turns("I keep bees."))
     with pytest.raises(InvalidInputError, match="session_id"):
         await memory.observe(identity("ana"), turns("I keep bees."))
-
-
-async def test_hidden_characters_are_gone_before_anything_is_stored(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact("Ana keeps\x00 bees\u202e.")))
-    await say(memory, ANA, "I keep\x00 bees\u202e.\ud800")
-
-    assert await contents(memory, ANA) == ["Ana keeps bees."]
-    assert "I keep bees." in last_prompt(model, FACTS)
