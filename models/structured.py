@@ -58,17 +58,16 @@ async def run_step(
         else step.output.model_json_schema()
     )
     bound = _bind(model, schema, models.settings.structured_output)
-    messages = step.messages(step_input)
-    answer, flaw, spent = await ask(bound, messages, spent, _AFTERMATH)
-    result = flaw or _read(answer, step.output, check)
-    if isinstance(result, Flaw):
-        again = [*messages, HumanMessage(repair(result))]
-        answer, flaw, spent = await ask(bound, again, spent, _AFTERMATH)
+    messages = asked = step.messages(step_input)
+    while True:
+        answer, flaw, spent = await ask(bound, asked, spent, _AFTERMATH)
         result = flaw or _read(answer, step.output, check)
-    if isinstance(result, Flaw):
-        problem = f"{spent.model} gave no usable answer for {spent.step}, twice: {result.kind}"
-        raise ModelOutputError(problem, spent=spent)
-    return StepResult(result, spent)
+        if not isinstance(result, Flaw):
+            return StepResult(result, spent)
+        if asked is not messages:
+            problem = f"{spent.model} gave no usable answer for {spent.step}, twice: {result.kind}"
+            raise ModelOutputError(problem, spent=spent)
+        asked = [*messages, HumanMessage(repair(result))]
 
 
 def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:

@@ -16,11 +16,11 @@ from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, display_name, s
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts.write_consolidation import (
     EMPTY_OR_REPEATING,
+    TOO_LONG,
     WRITE_CONSOLIDATION,
     DatedText,
     WriteConsolidationInput,
     lacking,
-    too_long,
 )
 from mnemic.state.checking import validate
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
@@ -143,7 +143,8 @@ def _refusal(draft: str, word_limit: int) -> Literal["too_long", "empty", "degen
 def _problem(draft: str, sources: Sequence[str], word_limit: int) -> str | None:
     """What the model should mend; None for a good draft."""
     if refusal := _refusal(draft, word_limit):
-        return too_long(len(draft.split()), word_limit) if refusal == "too_long" else EMPTY_OR_REPEATING
+        too_long = TOO_LONG.format(words=len(draft.split()), word_limit=word_limit)
+        return too_long if refusal == "too_long" else EMPTY_OR_REPEATING
     if kept_share(sources, draft) < WANTED_SHARE:
         return lacking(missing_details(sources, draft))
     return None

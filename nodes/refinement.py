@@ -15,9 +15,8 @@ from mnemic.operations.run.leases import holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
 from mnemic.policy.text.shape import display_name
-from mnemic.prompts.refine import RefineInput
-from mnemic.prompts.refinement_tools import COMPLETING
-from mnemic.prompts.refusals import UNREADABLE_CALL, unknown_tool
+from mnemic.prompts.refine import COMPLETING, RefineInput
+from mnemic.prompts.tools import UNREADABLE_CALL, unknown_tool
 from mnemic.state.checking import validate
 from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity, scope_key, split_scope_key

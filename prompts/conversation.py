@@ -39,10 +39,11 @@ def render_lines(lines: Iterable[Line]) -> str:
     """
     return "\n".join(
         f"{line.number} [{line.said_at:%Y-%m-%d}] {single_line(line.speaker.translate(_SQUARE))} ({line.role}): "
-        f"{_indented(line.content)}"
+        f"{indented(line.content)}"
         for line in lines
     )
 
 
-def _indented(text: str) -> str:
+def indented(text: str) -> str:
+    """Data whose further lines are set in."""
     return "\n    | ".join(as_data(text).splitlines())

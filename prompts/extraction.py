@@ -1,6 +1,7 @@
-"""The steps that read a conversation: facts; reflections and one episode; or observations, in a single call."""
+"""The steps of a formation: what a conversation holds, and what each new fact does to the facts already known."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -107,6 +108,44 @@ class ExtractObservationsOutput(StepOutput):
     nothing_else: bool = Field(description="whether the other messages hold nothing")
 
 
+class ShownFact(NamedTuple):
+    """A stored fact, or a new one with the stored ones near it; each of a kind has a number of its own."""
+
+    number: int
+    content: str
+    dated: datetime
+    known: tuple["ShownFact", ...] = ()
+
+
+class DecideInput(NamedTuple):
+    """What the step is given."""
+
+    facts: tuple[ShownFact, ...]
+
+    def variables(self) -> dict[str, str]:
+        """The values of the prompt's slots, escaped."""
+        lines = []
+        for new in self.facts:
+            for label, fact in (("new", new), *(("  known", known) for known in new.known)):
+                lines.append(f"{label} {fact.number} [{fact.dated:%Y-%m-%d}]: {single_line(fact.content)}")
+        return {"facts": "\n".join(lines)}
+
+
+class Decision(StepOutput):
+    """What happens with one new fact."""
+
+    fact: int = Field(description="number of the new fact")
+    event: Literal["ADD", "UPDATE", "DELETE", "NONE"]
+    known: list[int] = Field(description="numbers of the known facts it updates, contradicts or repeats; empty for ADD")
+    text: str = Field(description="the sentence to store; empty for NONE")
+
+
+class DecideOutput(StepOutput):
+    """One decision for each new fact."""
+
+    decisions: list[Decision]
+
+
 EXTRACT_FACTS = Step[ExtractionInput, ExtractFactsOutput](load_prompt("extract_facts"), ExtractFactsOutput, "fast")
 EXTRACT_REFLECTIONS = Step[ExtractionInput, ExtractReflectionsOutput](
     load_prompt("extract_reflections"), ExtractReflectionsOutput, "slow"
@@ -114,6 +153,7 @@ EXTRACT_REFLECTIONS = Step[ExtractionInput, ExtractReflectionsOutput](
 EXTRACT_OBSERVATIONS = Step[ExtractionInput, ExtractObservationsOutput](
     load_prompt("extract_observations"), ExtractObservationsOutput, "fast"
 )
+DECIDE = Step[DecideInput, DecideOutput](load_prompt("decide"), DecideOutput, "fast")
 
 
 @cache  # 2 ms, a sixth of a formation's own work

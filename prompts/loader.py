@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel, ConfigDict
 
-from mnemic.state.errors import ConfigurationError, InvalidInputError
+from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Tier
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
@@ -43,16 +43,10 @@ class Prompt(NamedTuple):
     variables: frozenset[str]
 
     def render(self, **values: str) -> tuple[str, str]:
-        """System and user text with every slot filled. A slot inside a value stays as it is.
+        """System and user text with every slot filled, and values without a slot left out.
 
-        Raises:
-            InvalidInputError: a variable is missing or surplus; the message names it.
+        A slot inside a value stays as it is. A slot without a value is a KeyError.
         """
-        missing, surplus = sorted(self.variables - values.keys()), sorted(values.keys() - self.variables)
-        if missing or surplus:
-            raise InvalidInputError(
-                f"prompt {self.name!r} takes {sorted(self.variables)}: missing {missing}, surplus {surplus}"
-            )
         system, user = (_SLOT.sub(lambda slot: values[slot[1]], text) for text in (self.system, self.user))
         return system, user
 
@@ -66,8 +60,7 @@ class Step(NamedTuple, Generic[In, Out]):
 
     def messages(self, step_input: In) -> list[BaseMessage]:
         """What a model is asked with."""
-        values = step_input.variables()
-        system, user = self.prompt.render(**{slot: values[slot] for slot in self.prompt.variables & values.keys()})
+        system, user = self.prompt.render(**step_input.variables())
         return [SystemMessage(system), HumanMessage(user)]
 
 

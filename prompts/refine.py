@@ -1,15 +1,80 @@
-"""The step `refine`: one turn of an agent that compresses its own core memory, and what its tools show it."""
+"""The step `refine`: one turn of an agent that compresses its own core memory, with its tools and what they answer."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from datetime import date
+from typing import Annotated, Final, NamedTuple
 
-from mnemic.prompts.conversation import as_data
+from pydantic import BaseModel, Field
+
+from mnemic.prompts.conversation import as_data, indented
 from mnemic.prompts.loader import Step, load_prompt
+from mnemic.prompts.tools import Arguments
 from mnemic.state.refinement import Budget, LedgerEntry, Turn
 
 #: Of the details that a new text lacks.
 _MOST_NAMED: Final = 40
 _MOST_CHARS: Final = 80
+#: The tool that ends a session.
+COMPLETING: Final = "complete_refinement"
+ENDED: Final = "The refinement has ended."
+DELETED: Final = "[{number}] is deleted. You may remove {left} more."
+PROTECTED: Final = "[{number}] is protected from now on."
+
+Handle = Annotated[int, Field(ge=1, lt=2**31, description="Its number in the ledger.")]
+#: Longer ones are refused before they are read; what a memory may hold is far less.
+_Text = Field(max_length=100_000)
+
+
+class _Search(Arguments):
+    query: Annotated[str, Field(max_length=2000, description="Words to look for; empty for all memories.")] = ""
+    after: Annotated[date | None, Field(description="Only memories since this day or later, as 2026-03-02.")] = None
+    before: Annotated[date | None, Field(description="Only memories since before this day.")] = None
+
+
+class _Merge(Arguments):
+    ids_to_merge: Annotated[list[Handle], Field(description="The numbers of the memories.", max_length=500)]
+    new_content: Annotated[str, _Text, Field(description="The one text that replaces them.")]
+
+
+class _Update(Arguments):
+    id: Handle
+    content: Annotated[str, _Text, Field(description="The new text.")]
+
+
+class _Memory(Arguments):
+    id: Handle
+
+
+class _Summary(Arguments):
+    summary: Annotated[str, _Text, Field(description="One or two sentences on what you did.")]
+
+
+#: What each tool is for, and what it takes, by its name.
+TOOLS: Final[dict[str, tuple[str, type[BaseModel]]]] = {
+    "search_memories": (
+        "Find memories by words, and by the day since which they hold. Shows each with its number.",
+        _Search,
+    ),
+    "consolidate_memories": (
+        "Replace two or more memories by one text that is no longer than they are together. It keeps their earliest "
+        "date. The answer names the details that the new text lacks.",
+        _Merge,
+    ),
+    "update_memory": (
+        "Rewrite one memory in no more words than it has. The answer names the details that the new text lacks.",
+        _Update,
+    ),
+    "delete_memory": (
+        "Delete one obsolete memory. Only a few may be deleted in a session; merge what is merely long.",
+        _Memory,
+    ),
+    "protect_memory": (
+        "Protect a memory for good: afterwards only an administrator can change, merge or delete it. For promises, "
+        "laws of your own, and what would do harm if it were lost.",
+        _Memory,
+    ),
+    COMPLETING: ("End the refinement.", _Summary),
+}
 
 
 class RefineInput(NamedTuple):
@@ -82,5 +147,31 @@ def _entry(entry: LedgerEntry) -> str:
         *(["tags " + " ".join(" ".join(entry.tags).split())] if entry.tags else []),
         *flags,
     ]
-    text = "\n    | ".join(as_data(entry.content).splitlines())
-    return f"[{entry.handle}] {as_data(', '.join(marks))}: {text}"
+    return f"[{entry.handle}] {as_data(', '.join(marks))}: {indented(entry.content)}"
+
+
+def usage(core: Sequence[LedgerEntry], target: int) -> str:
+    """How much there is: what every answer to an edit ends with."""
+    tokens = sum(entry.tokens for entry in core)
+    return f"Now {tokens:,} tokens in {len(core)} memories; target {target:,}."
+
+
+def changed(replaced: Sequence[LedgerEntry], new: LedgerEntry, lost: Sequence[int], missing: Sequence[str]) -> str:
+    """The answer to a merge, or to the rewriting of a single memory.
+
+    Args:
+        replaced: the memories that the new one replaces.
+        new: as it is shown from now on.
+        lost: numbers of those of which it keeps hardly anything.
+        missing: details that it lacks.
+    """
+    numbers = bracketed([entry.handle for entry in replaced])
+    became = f"{numbers} became [{new.handle}]" if len(replaced) > 1 else f"[{new.handle}] is changed"
+    sizes = f"{sum(entry.tokens for entry in replaced)} tokens, now {new.tokens}."
+    losing = f" It keeps hardly anything of {bracketed(lost)}: that counts as removed." if lost else ""
+    return f"{became}: {sizes}{losing} {render_missing(missing, new.handle)}"
+
+
+def bracketed(numbers: Sequence[int]) -> str:
+    """`[3], [7]`, each once."""
+    return ", ".join(f"[{number}]" for number in dict.fromkeys(numbers))

@@ -1,15 +1,14 @@
-"""The tools of an agent as a model reads them, and what they answer."""
+"""The tools of an agent as a model reads them: what they take, what they answer, and how they refuse."""
 
 import json
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType, NoneType
+from typing import Annotated, Any, Final, get_args
 from uuid import UUID
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from mnemic.prompts.conversation import single_line
-from mnemic.prompts.described import Arguments, Part, described
 from mnemic.prompts.loader import load_texts
 from mnemic.prompts.memory_context import PREAMBLE, long_date
 from mnemic.state.formation import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
@@ -26,6 +25,32 @@ _NOT_SHARED: Final = (
     " What others see has to be in users' own words here, of some weight, with nothing personal or private in it."
 )
 _NOTHING: Final = "Nothing is remembered that fits this request."
+NO_MEMORY = "The memory cannot be reached now. Go on without it, and do not try again in this turn."
+NO_EMBEDDER = 'The question could not be compared by meaning. Ask again with search_type "text" and no threshold.'
+NO_LOOP = (
+    "The memory cannot be reached from here: the application has to await the agent (ainvoke), or run it in a thread "
+    "beside the event loop that opened the memory. Go on without it."
+)
+
+
+class Arguments(BaseModel):
+    """What a model sends: an unknown argument is left out, and null stands for the default.
+
+    So nothing but the named arguments reaches a tool, whatever else a model writes beside them.
+    """
+
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True, populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_the_default(cls, given: Any) -> Any:
+        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+
+
+class Part(Arguments):
+    """What a model sends within an argument; there an unknown name is refused, for it may have been meant to narrow."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class ForgetArguments(Arguments):
@@ -78,3 +103,47 @@ def _with_names(tool: str, argument: str, names: str) -> dict[str, str]:
     """The sentences on a tool's arguments, with names to choose among behind that on one of them."""
     sentences = _TEXTS[tool][1]
     return {**sentences, argument: sentences[argument] + names}
+
+
+def described(
+    request: type[BaseModel],
+    sentences: Mapping[str, str],
+    *,
+    base: type[Arguments] = Arguments,
+    parts: Mapping[str, type[Part]] | None = None,
+) -> type[Any]:
+    """The fields of a request with their bounds, each with its sentence.
+
+    What a model is told of it goes into every one of its calls, so it says nothing of null.
+
+    Args:
+        request: whose fields they are.
+        sentences: one for each field, by its name.
+        base: what becomes of unknown names.
+        parts: described types of the fields that have fields of their own.
+    """
+    fields: dict[str, Any] = {}
+    for name, field in request.model_fields.items():
+        part = (parts or {}).get(name)
+        default: dict[str, Any] = {}
+        if not field.is_required():
+            is_told = isinstance(field.default, str | int)  # of a factory a schema says nothing
+            default = {"default": field.default} if is_told else {"default_factory": part or (lambda: None)}
+        shown: Any = Field(description=sentences[name], alias=field.alias, **default)
+        kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
+        without_none = kinds[0] if NoneType in get_args(field.annotation) else field.annotation
+        fields[name] = Annotated[part or without_none, *field.metadata, shown]
+    return create_model(request.__name__, __base__=base, **fields)
+
+
+def refused_argument(problem: str) -> str:
+    """Names the mistake, so that the next call can avoid it."""
+    return f"Refused: {problem.rstrip('.')}. Call again without that mistake, or go on without it."
+
+
+def unknown_tool(names: Iterable[str]) -> str:
+    """A call of a tool that does not exist; the names are those that do."""
+    return refused_argument(f"there is no tool of this name; there are {', '.join(names)}")
+
+
+UNREADABLE_CALL = refused_argument("the arguments could not be read: send complete JSON that fits the tool")

@@ -10,6 +10,7 @@ from mnemic.state.identity import Scope
 
 #: What is told of a draft that was not accepted.
 EMPTY_OR_REPEATING: Final = "It is empty or repeats itself."
+TOO_LONG: Final = "It has {words} words; at most {word_limit} are allowed."
 #: Details named to the model; more of them would drown the rest.
 MOST_DETAILS: Final = 40
 
@@ -59,11 +60,6 @@ class WriteConsolidationOutput(StepOutput):
 WRITE_CONSOLIDATION = Step[WriteConsolidationInput, WriteConsolidationOutput](
     load_prompt("write_consolidation"), WriteConsolidationOutput, "slow"
 )
-
-
-def too_long(words: int, word_limit: int) -> str:
-    """A draft over its limit."""
-    return f"It has {words} words; at most {word_limit} are allowed."
 
 
 def lacking(details: Sequence[str]) -> str:

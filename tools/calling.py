@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from mnemic.operations.run.background import run_on_loop
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider, Resources
-from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
+from mnemic.prompts.tools import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
 from mnemic.state.checking import first_problem
 from mnemic.state.errors import BlockedLoopError, EmbeddingError, MnemicError, RefusedCallError
 from mnemic.state.identity import Identity

@@ -1,12 +1,14 @@
 """The tools of agents: `memory_query`, and those that write at a user's request."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 from langchain_core.tools import BaseTool
+from pydantic import BaseModel
 
 from mnemic.operations.governance.retention import forget
 from mnemic.operations.messages.incoming import INSTRUCTIONS, IncomingMessage, to_messages
@@ -16,7 +18,7 @@ from mnemic.operations.run.resources import Provider
 from mnemic.policy.categories import Categories
 from mnemic.policy.formation.sharing import gives_orders
 from mnemic.prompts import tools as texts
-from mnemic.state.formation import ExplicitScope, ProcedureRequest, RememberRequest
+from mnemic.state.formation import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import SUPERVISOR
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, Message
@@ -47,19 +49,14 @@ def make_tools(
     """
     allowed = categories.of_role(role).categories if categories else ()
     writable = categories.writable(role) if categories else ()
-    tools = [
-        Tool("memory_query", texts.DESCRIPTIONS["memory_query"], texts.query_arguments(allowed), _query),
-        Tool("remember", texts.DESCRIPTIONS["remember"], texts.remember_arguments(writable), _remember),
-        Tool("forget", texts.DESCRIPTIONS["forget"], texts.ForgetArguments, _forget),
-        Tool(
-            "remember_procedure",
-            texts.DESCRIPTIONS["remember_procedure"],
-            texts.procedure_arguments(),
-            _remember_procedure,
-        ),
-    ]
+    parts: dict[str, tuple[type[BaseModel], Callable[[Call], Awaitable[Answer]]]] = {
+        "memory_query": (texts.query_arguments(allowed), _query),
+        "remember": (texts.remember_arguments(writable), partial(_keep, RememberRequest, remember)),
+        "forget": (texts.ForgetArguments, _forget),
+        "remember_procedure": (texts.procedure_arguments(), partial(_keep, ProcedureRequest, remember_procedure)),
+    }
     names = ("memory_query", *WRITING.get(role, ()))
-    return [make_tool(provide, role, tool, loop) for tool in tools if tool.name in names]
+    return [make_tool(provide, role, Tool(name, texts.DESCRIPTIONS[name], *parts[name]), loop) for name in names]
 
 
 async def _query(call: Call) -> Answer:
@@ -85,19 +82,13 @@ def _row(found: Found, request: MemoryQuery) -> dict[str, Any]:
     }
 
 
-async def _remember(call: Call) -> Answer:
+async def _keep(
+    kind: type[RememberRequest | ProcedureRequest], operation: Callable[..., Awaitable[Remembered]], call: Call
+) -> Answer:
     """The artifact says what was stored, and for whom."""
-    request = RememberRequest(**call.arguments)
-    conversation = await _conversation(call, request.scope)
-    stored = await remember(call.resources, call.identity, request, conversation)
-    return texts.remember_answer(stored, request.scope), stored.as_row()
-
-
-async def _remember_procedure(call: Call) -> Answer:
-    """The artifact is as that of `_remember`."""
-    request = ProcedureRequest(**call.arguments)
-    conversation = await _conversation(call, request.scope)
-    stored = await remember_procedure(call.resources, call.identity, request, conversation)
+    request = kind(**call.arguments)
+    conversation = await asyncio.to_thread(_conversation, call, request.scope)
+    stored = await operation(call.resources, call.identity, request, conversation)
     return texts.remember_answer(stored, request.scope), stored.as_row()
 
 
@@ -108,7 +99,7 @@ async def _forget(call: Call) -> Answer:
     return texts.forget_answer(memory_id, was_there), {"id": str(memory_id), "forgotten": was_there}
 
 
-async def _conversation(call: Call, scope: ExplicitScope) -> list[Message]:
+def _conversation(call: Call, scope: ExplicitScope) -> list[Message]:
     """The messages that count for the gate which a model's word on a wide scope has to pass.
 
     None where nothing is to be shared, without a session they could be of, and in a role that people do not talk with:
@@ -117,10 +108,6 @@ async def _conversation(call: Call, scope: ExplicitScope) -> list[Message]:
     """
     if scope == "user" or call.identity.session_id is None or call.identity.role != SUPERVISOR:
         return []
-    return await asyncio.to_thread(_unless_ordered, call)
-
-
-def _unless_ordered(call: Call) -> list[Message]:
     incoming = [IncomingMessage.of(message) for message in call.messages]
     if any(gives_orders(message.text) for message in incoming if message.role not in INSTRUCTIONS):
         return []

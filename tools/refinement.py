@@ -1,6 +1,6 @@
 """The tools of a refinement, made for one session: no role has them, and they end with the session.
 
-A new one is an entry in `prompts/refinement_tools.py`, an entry here, and a function in
+A new one is an entry in `prompts/refine.py`, an entry here, and a function in
 `operations/refinement/edits.py` that takes its arguments.
 """
 
@@ -11,8 +11,8 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from mnemic.operations.refinement import edits
 from mnemic.operations.refinement.session import RefinementSession
-from mnemic.prompts.refinement_tools import COMPLETING, TOOLS
-from mnemic.prompts.refusals import refused_argument
+from mnemic.prompts.refine import COMPLETING, TOOLS
+from mnemic.prompts.tools import refused_argument
 from mnemic.state.errors import ConcurrentChangeError, RefusedCallError, RefusedError
 from mnemic.tools.calling import refused_arguments
 
@@ -36,6 +36,8 @@ def refinement_tools(session: RefinementSession) -> Sequence[BaseTool]:
 
 
 def _bound(name: str, session: RefinementSession) -> BaseTool:
+    description, arguments_schema = TOOLS[name]
+
     async def call(**arguments: Any) -> str:
         try:
             return await _OPERATIONS[name](session, **arguments)
@@ -44,8 +46,8 @@ def _bound(name: str, session: RefinementSession) -> BaseTool:
 
     return StructuredTool(
         name=name,
-        description=TOOLS[name].description,
-        args_schema=TOOLS[name].arguments,
+        description=description,
+        args_schema=arguments_schema,
         coroutine=call,
         handle_tool_error=True,
         handle_validation_error=refused_arguments,

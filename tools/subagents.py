@@ -13,8 +13,8 @@ from mnemic.operations.agent_settings import agent_settings
 from mnemic.operations.run.resources import Provider
 from mnemic.operations.usage import metered
 from mnemic.policy.text.shape import clean_text
-from mnemic.prompts.described import Arguments
 from mnemic.prompts.supervise import TASK, UNFINISHED, subagent_description, subagent_prompt
+from mnemic.prompts.tools import Arguments
 from mnemic.tools.calling import Answer, Call, Tool, make_tool
 
 #: Model calls of one task at most, with tools between them: asking, narrowing and answering takes three to five.

@@ -13,8 +13,7 @@ import yaml
 
 from mnemic.models.offline import steps as offline
 from mnemic.prompts.conversation import Line
-from mnemic.prompts.decide import DecideInput, ShownFact
-from mnemic.prompts.extraction import ExtractionInput
+from mnemic.prompts.extraction import DecideInput, ExtractionInput, ShownFact
 
 _FILE = Path(__file__).parents[2] / "tests" / "models" / "everyday.yaml"
 _BEGAN = datetime(2026, 3, 4, 9, tzinfo=UTC)

@@ -9,8 +9,10 @@ from mnemic.policy.formation.sharing import steers
 from mnemic.policy.text.shape import MAX_TEXT_BYTES, count_tokens
 from mnemic.policy.text.words import sentences
 from mnemic.prompts.conversation import Line
-from mnemic.prompts.decide import DecideInput, DecideOutput, Decision, ShownFact
 from mnemic.prompts.extraction import (
+    DecideInput,
+    DecideOutput,
+    Decision,
     ExtractFactsOutput,
     ExtractionInput,
     ExtractObservationsOutput,
@@ -18,6 +20,7 @@ from mnemic.prompts.extraction import (
     FactDraft,
     ObservationDraft,
     ReflectionDraft,
+    ShownFact,
 )
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput

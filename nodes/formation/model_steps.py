@@ -20,15 +20,17 @@ from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
 from mnemic.policy.text.shape import display_name
-from mnemic.prompts.decide import DECIDE, DecideInput, ShownFact
 from mnemic.prompts.extraction import (
+    DECIDE,
     EXTRACT_FACTS,
     EXTRACT_OBSERVATIONS,
     EXTRACT_REFLECTIONS,
+    DecideInput,
     ExtractFactsOutput,
     ExtractionInput,
     ExtractObservationsOutput,
     ExtractReflectionsOutput,
+    ShownFact,
     StandingText,
 )
 from mnemic.prompts.loader import Step

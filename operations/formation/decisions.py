@@ -14,7 +14,7 @@ from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, 
 from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import search_text
 from mnemic.policy.text.writing import check_text
-from mnemic.prompts.decide import Decision
+from mnemic.prompts.extraction import Decision
 from mnemic.state.formation import Closing, Repeat, SimilarFact
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import split_scope_key

@@ -1,6 +1,6 @@
 """What a refinement's agent may do: one function for each tool, each call one operation; and the session's end.
 
-The refusals are texts that a model reads, as the answers in `prompts/refinement_tools.py` are.
+The refusals are texts that a model reads, as the answers in `prompts/refine.py` are.
 """
 
 import logging
@@ -14,9 +14,8 @@ from mnemic.policy.refinement import merged_category
 from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, display_name, says_nothing, search_text
 from mnemic.policy.text.writing import is_degenerate
-from mnemic.prompts import refinement_tools as answers
-from mnemic.prompts.refine import render_found
-from mnemic.prompts.refinement_tools import bracketed
+from mnemic.prompts import refine as answers
+from mnemic.prompts.refine import bracketed
 from mnemic.state.errors import EmbeddingError, RefinementRefusedError
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory
@@ -39,7 +38,7 @@ async def search(session: RefinementSession, query: str, after: date | None, bef
         entries = {entry.id: entry for entry in await refinements.ledger(scoped)}
         return [entries[memory_id] for memory_id in ids if memory_id in entries]
 
-    return render_found(session.handles.number(await session.read(act)))
+    return answers.render_found(session.handles.number(await session.read(act)))
 
 
 async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], new_content: str) -> str:
@@ -65,7 +64,7 @@ async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], n
 
     (merged, new_id, lost), after = await session.run_operation("merge", act)
     lacking = missing_details([entry.content for entry in merged], text)
-    return f"{answers.merged(merged, session.show(after, new_id), lost, lacking)} {_usage(session, after)}"
+    return f"{answers.changed(merged, session.show(after, new_id), lost, lacking)} {_usage(session, after)}"
 
 
 async def update(session: RefinementSession, id: int, content: str) -> str:  # noqa: A002 - the tool's argument
@@ -92,8 +91,8 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
         return entry, lost
 
     (entry, lost), after = await session.run_operation("update", act)
-    new = session.show(after, entry.id)
-    return f"{answers.updated(entry, new, lost, missing_details([entry.content], text))} {_usage(session, after)}"
+    lacking = missing_details([entry.content], text)
+    return f"{answers.changed([entry], session.show(after, entry.id), lost, lacking)} {_usage(session, after)}"
 
 
 async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
@@ -115,7 +114,7 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
         return left
 
     left, after = await session.run_operation("delete", act)
-    return f"{answers.deleted(id, left)} {_usage(session, after)}"
+    return f"{answers.DELETED.format(number=id, left=left)} {_usage(session, after)}"
 
 
 async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
@@ -136,7 +135,7 @@ async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - t
 
     memory_id, after = await session.run_operation("protect", act)
     session.show(after, memory_id)
-    return f"{answers.protected(id)} {_usage(session, after)}"
+    return f"{answers.PROTECTED.format(number=id)} {_usage(session, after)}"
 
 
 def _usage(session: RefinementSession, after: Sequence[LedgerEntry]) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from mnemic.operations.run.identity import require_own_scope
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.refinement import batches, lost_memories, protectable, removable
-from mnemic.prompts.refinement_tools import bracketed
+from mnemic.prompts.refine import bracketed
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRefusedError, RefinementRunningError
 from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity, split_scope_key

@@ -11,8 +11,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 
-from mnemic.models import answers
-from mnemic.models.embedders import openai as embedder
+from mnemic.models import answers, embedders
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import EmbeddingError, ModelError
 from mnemic.storage import leases
@@ -119,7 +118,7 @@ async def test_what_is_too_much_for_a_model_is_formed_in_smaller_batches(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("module", "answer", "vectors"), [(answers, narrow, None), (embedder, GOOD, 400)])
+@pytest.mark.parametrize(("module", "answer", "vectors"), [(answers, narrow, None), (embedders, GOOD, 400)])
 async def test_control_a_refusal_taken_for_an_outage_is_paid_for_for_ever(
     script: tuple[Mnemic, LoopbackModel],
     superuser: psycopg.Connection,

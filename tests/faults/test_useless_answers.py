@@ -7,8 +7,7 @@ import psycopg
 import pytest
 from pydantic import BaseModel
 
-from mnemic.prompts.decide import DECIDE, Decision
-from mnemic.prompts.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
+from mnemic.prompts.extraction import DECIDE, EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS, Decision
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.identity import Identity

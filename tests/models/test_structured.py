@@ -115,16 +115,6 @@ FLAWS: list[tuple[Method, str, Answer]] = [
 flawed = pytest.mark.parametrize(("method", "name", "answer"), FLAWS, ids=[f"{m}-{n}" for m, n, _ in FLAWS])
 
 
-@pytest.mark.parametrize("method", ["json_schema", "function_calling"])
-async def test_a_good_answer_takes_one_call(model_server: LoopbackModel, method: Method) -> None:
-    model_server.answer("Note", GOOD)
-
-    assert await ask(model_server.base_url, method) == (
-        GOOD,
-        Usage(step="note", model="openai:m", calls=1, input_tokens=100, output_tokens=10),
-    )
-
-
 @flawed
 async def test_one_repair_mends_a_flawed_answer(
     model_server: LoopbackModel, method: Method, name: str, answer: Answer

@@ -4,7 +4,6 @@ import psycopg
 import pytest
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationResult
 from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
@@ -49,15 +48,6 @@ async def test_it_takes_in_what_waited_and_stays_one_text(memory: Mnemic, model:
     assert await contents(memory, ANA, "reflection") == []
     everything = await memory.memories(ANA, ["reflection"], with_closed=True)
     assert {(item.content, item.state) for item in everything} == {(text, "absorbed") for text in WISHES}
-
-
-async def test_absorbed_reflections_are_found_by_search_and_leave_the_standing_part(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
-    await consolidated(memory, model, "Ana likes brevity.")
-
-    assert (await memory.recall_text(identity("ana"), "")).count("Ana") == 2  # the text and its owner's name
-    assert WISHES[1] in [found.content for found in await memory.query(identity("ana"), "berth 12")]
 
 
 async def test_below_the_threshold_nothing_is_due(memory: Mnemic, model: LoopbackModel) -> None:
@@ -167,32 +157,3 @@ async def test_a_consolidation_that_was_overtaken_is_stale(
         "select count(*), count(distinct memory_id) from mnemic.history where event = 'ABSORB'"
     ).fetchone()
     assert absorbed == (3, 3)
-
-
-async def test_a_foreign_scope_key_is_refused(memory: Mnemic, model: LoopbackModel) -> None:
-    await wish(memory, model, *WISHES)
-    for key in (KEY, "group:crew", "session:s1", "agent:lighthouse", "nonsense"):
-        with pytest.raises(InvalidInputError):
-            await memory.consolidate(identity("bo"), key, force=True)
-
-    assert CONSOLIDATION not in asked(model)
-    assert await contents(memory, ANA, "reflection") == sorted(WISHES)
-
-
-async def test_every_speakers_own_text_is_written_by_one_formation(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.configure_agent(ANA, user_threshold=1)
-    both = [reflection("Ana wants short answers.", 1), reflection("Bo wants every figure.", 2)]
-    model.answer(REFLECTIONS, reflections(user=both))
-    model.answer(CONSOLIDATION, consolidation("Ana wants short answers."))
-    model.answer("Bo wants every figure.", consolidation("Bo wants every figure."))
-    model.answer(REFLECTIONS, reflections(user=both))
-    said = [{"role": "user", "content": "Be short."}, {"role": "user", "content": "All of it.", "user": "bo"}]
-    await memory.observe(ANA, said, several_speakers=True)
-    (run,) = await memory.form(ANA)
-
-    assert [(result["scope_key"], result["outcome"]) for result in run["consolidations"]] == [
-        ("user:ana", "saved"),
-        ("user:bo", "saved"),
-    ]
-    assert await contents(memory, ANA, "consolidation") == ["Ana wants short answers."]
-    assert await contents(memory, identity("bo"), "consolidation") == ["Bo wants every figure."]

@@ -7,11 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.prompts.decide import Decision
+from mnemic.prompts.extraction import Decision
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
-from mnemic.storage import memories
 from tests.support.loopback import LoopbackModel, Request
 from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
@@ -25,7 +24,6 @@ from tests.support.scripted import (
     fact,
     facts,
     last_prompt,
-    meanwhile,
     say,
     scripted_memory,
 )
@@ -256,7 +254,6 @@ def always_the_same(request: Request) -> list[list[float]]:
 
 
 MEMBER = identity("ana", session="s1", groups=["crew"])
-SAID = ("I say what I say.", "assistant: So you do.", "Well then.", "Good.")
 #: Where each fact lies, by a word of it; 45 degrees apart is a cosine of 0.71, 56 of 0.559, 57 of 0.545.
 PLACES = {"ferry": 0.0, "boat": 20.0, "quay": 56.0, "pier": 57.0, "mast": 90.0}
 
@@ -354,43 +351,3 @@ async def test_edges_lead_to_the_nearest_and_no_further_than_so_many(
     assert {from_: sum(edge[0] == from_ for edge in edges(superuser)) for from_, _, _ in edges(superuser)} == {
         "two": 1, "three": 2, "four": 2, "five": 2
     }  # fmt: skip
-
-
-async def forgotten_meanwhile(memory: Mnemic, model: LoopbackModel) -> None:
-    """A neighbour that ends between the look-up and the save."""
-    embed_by_place(model)
-    await form(memory, model, "ferry")
-    (ferry,) = await memory.memories(MEMBER, ["fact"])
-    model.answer(DECISIONS, meanwhile(lambda: memory.forget(MEMBER, ferry.id), decisions()))
-    await form(memory, model, "boat")
-
-
-async def test_a_neighbour_that_ended_meanwhile_is_left_out(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    await forgotten_meanwhile(memory, model)
-
-    assert edges(superuser) == set()
-    assert [row.content for row in await memory.memories(MEMBER, ["fact"])] == ["Ana painted the boat."]
-
-
-@pytest.mark.thorough
-async def test_control_without_the_look_at_its_state_it_would_be_related(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    careless = memories._SQL["insert"].replace("and m.state = 'active'", "")
-    monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "insert": careless})
-    await forgotten_meanwhile(memory, model)
-
-    assert edges(superuser) == {("boat", "ferry", cosine(20))}
-
-
-async def test_nothing_is_related_across_scope_keys(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    embed_by_place(model)
-    model.answer(FACTS, about("ferry"))
-    await say(memory, identity("bo", session="s2"), *SAID)
-    await form(memory, model, "boat")
-
-    assert edges(superuser) == set()

@@ -129,20 +129,6 @@ async def test_after_a_failure_only_a_forced_run_tries_at_once(
     assert [run["formed"] for run in await memory.form(ANA, force=False)] == [45]
 
 
-async def test_messages_without_a_usable_answer_are_set_aside_and_the_others_formed(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    await memory.observe(ANA, turns("POISON", *[f"m{place}" for place in range(60)]))
-    model.answer(FACTS, lambda request: GARBAGE if "POISON" in str(request["messages"]) else BEES)
-    for _ in range(5):
-        with pytest.raises(ModelOutputError):
-            await memory.form(ANA, force=False)
-        expire_leases(superuser)
-    runs = await memory.form(ANA, force=False)
-
-    assert [(run["formed"], run["set_aside"], run["pending"]) for run in runs] == [(50, 1, 11), (0, 1, 11)]
-
-
 async def test_what_was_set_aside_stands_in_nobodys_way(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:

@@ -10,11 +10,13 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
+from mnemic.prompts.refine import TOOLS
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import NewMemory
 from mnemic.state.refinement import MAX_CALLS
 from mnemic.storage import memories
 from tests.support import erasing
+from tests.support.agents import called, host
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.refinements import (
     ANA,
@@ -349,3 +351,44 @@ async def test_memories_of_others_are_not_found_and_have_no_number(
 
     assert (found, gone[:28]) == ("Nothing was found.", "Refused: there is no memory ")
     assert await living(memory, who=identity("bo")) == ["Bo wants long answers at night.", "Visitors come at night."]
+
+
+# -- in a conversation there are none of its tools
+
+MISPLACED = (merge(1, 2), update(1, "Other words."), delete(1), protect(1), complete("Done."))
+
+
+def check_tools(memory: Mnemic) -> None:
+    for role in memory.resources.categories.allowlists:
+        assert not TOOLS.keys() & {tool.name for tool in (*memory.tools(role), *memory.middleware(role).tools)}
+
+
+async def test_no_role_has_one_and_a_model_that_calls_one_in_a_conversation_is_told_that_there_is_none(
+    memory: Mnemic, superuser: psycopg.Connection
+) -> None:
+    assert {name for name, _ in MISPLACED} == TOOLS.keys() - {"search_memories"}
+    check_tools(memory)
+    await keep(memory, SHORT, "Ana wants tables.")
+    before = superuser.execute("select to_jsonb(m) from mnemic.memories m order by id").fetchall()
+
+    for role in ("supervisor", "executor"):
+        for call in MISPLACED:
+            answer = await called(host(memory.tools(role)), ANA, *call)
+            assert answer.status == "error"
+    assert superuser.execute("select to_jsonb(m) from mnemic.memories m order by id").fetchall() == before
+
+
+async def test_nor_is_one_there_while_a_session_runs(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory, SHORT)
+    seen: list[bool] = []
+
+    def meanwhile(_: Any) -> Any:
+        check_tools(memory)
+        seen.append(True)
+        return {"content": "Done."}
+
+    model.answer(lambda request: bool(request.get("tools")), meanwhile)
+    await memory.refine(ANA, KEY, force=True)
+    check_tools(memory)
+
+    assert seen == [True]

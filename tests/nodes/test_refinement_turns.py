@@ -1,7 +1,5 @@
 """The turns of a refinement: what its agent is shown, where it ends, and what it may lose and protect at most."""
 
-import asyncio
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +8,17 @@ import pytest
 
 from mnemic.operations.refinement import session as session_module
 from mnemic.operations.refinement.session import CoreMemoryEditor
-from mnemic.policy.refinement import batches, lost_memories
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.refinement import lost_memories
 from mnemic.service.memory import Mnemic
+from mnemic.state.records import IndexedText, Memory, NewMemory
 from mnemic.state.refinement import LedgerEntry
-from mnemic.storage import refinements
+from mnemic.storage import inbox, memories, refinements
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.loopback import LoopbackModel, Reply, calling, offering
 from tests.support.refinements import (
     ANA,
+    BOTH,
     DONE,
     ENGLISH,
     KEY,
@@ -25,6 +27,7 @@ from tests.support.refinements import (
     Call,
     answers,
     delete,
+    drafts,
     keep,
     living,
     merge,
@@ -37,7 +40,7 @@ from tests.support.refinements import (
 )
 from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
-from tests.support.worlds import identity
+from tests.support.worlds import MORNING, identity, message, operate
 from tests.support.worlds import memory as draft
 
 # -- what the agent is shown
@@ -64,14 +67,9 @@ async def test_the_agent_is_shown_who_it_is_how_much_there_is_and_every_memory(
     assert "<persona>\nI am &lt;Harbor&gt;, a patient pilot.\n</persona>" in prompt
     assert "core memory of the scope user, kept for:\n<owner>\nAna\n</owner>" in prompt
     assert "16 tokens now, target 77. Protected: 8 tokens, at most 19. You may remove at most 1 memories" in prompt
-    ledger = prompt[prompt.index("<ledger>") : prompt.index("</ledger>")].splitlines()[1:]
-    assert [line.partition(", stored ")[0] for line in ledger[:2]] == [
-        "[1] core, profile, since 2026-03-02",
-        "[2] reflection, profile, since 2026-03-03",
-    ]
-    assert ledger[0].endswith(f"importance 4, 8 tokens, about Ana, protected: {SHORT}")
-    assert ledger[1].endswith("importance 2, 8 tokens, about Ana, private: Ana wants")
-    assert ledger[2:] == ["    | no &lt;ledger&gt;s &amp; fences."]
+    assert "[1] core, profile, since 2026-03-02, stored " in prompt
+    assert f"importance 4, 8 tokens, about Ana, protected: {SHORT}\n" in prompt
+    assert "about Ana, private: Ana wants\n    | no &lt;ledger&gt;s &amp; fences.\n" in prompt
     # never an id
     assert str(made[0].id) not in str(model.chat_requests)
     assert result["target_tokens"] == 77
@@ -172,31 +170,6 @@ async def test_control_where_all_is_numbered_at_once_what_was_not_shown_is_chang
     blind, *_ = await named_blindly(clean_db, model)
 
     assert [answer.startswith("Refused") for answer in blind[:3]] == [False] * 3
-
-
-@pytest.mark.parametrize("blocks", [False, True], ids=["", "control: on the event loop"])
-async def test_while_a_long_memory_is_cut_into_batches_others_go_on(
-    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, blocks: bool
-) -> None:
-    await keep(memory, SHORT)
-    loop, went_on = asyncio.get_running_loop(), threading.Event()
-    found: list[bool] = []
-
-    def waiting(entries: Any, *, tokens: int) -> Any:
-        """Needs somebody else on the event loop to go on meanwhile."""
-        loop.call_soon_threadsafe(went_on.set)
-        found.append(went_on.wait(timeout=0.1 if blocks else 20))
-        return batches(entries, tokens=tokens)
-
-    async def here(act: Any, *given: Any, **named: Any) -> Any:
-        return act(*given, **named)
-
-    monkeypatch.setattr(session_module, "batches", waiting)
-    if blocks:
-        monkeypatch.setattr(asyncio, "to_thread", here)
-    await play(memory, model)
-
-    assert found == [not blocks]
 
 
 # -- what a session may lose and protect at most, in however many steps
@@ -327,3 +300,92 @@ async def test_only_a_share_of_the_target_may_be_protected(clean_db: Clone, mode
     assert [answer.startswith("Refused") for answer in replies] == [False, False, True, True]
     assert {"16", "20"} <= set(replies[2].split())
     assert (result["protected"], result["deleted"]) == (2, 0)
+
+
+# -- what a merge keeps of the merged, and what it leaves of them
+
+ME = identity("ana", session="s1")
+FERRY, BERTH = "Mara asked for the ferry to Bergen.", "Mara pays for the berth in Porto."
+
+
+async def merged(service: Mnemic, text: str = BOTH) -> Memory:
+    """The memory that says this."""
+    (found,) = [item for item in await service.memories(ANA, ["core"]) if item.content == text]
+    return found
+
+
+async def formed(resources: Resources, *texts: str) -> list[NewMemory]:
+    """Core memories, each formed from a message of its own, which is kept and searched."""
+    sent = [message(f"I say that {text}") for text in texts]
+    new = [replace(item, source_message_ids=(sent[place].id,)) for place, item in enumerate(drafts(*texts))]
+
+    async def form(scoped: ScopedTransaction) -> None:
+        await inbox.observe(scoped, "s1", sent)
+        await inbox.index_messages(scoped, "m", [IndexedText(item_id=item.id, text=item.content) for item in sent])
+        await memories.insert(scoped, new, model="m", vectors={}, run_id=None)
+
+    await operate(resources.database, ME, form)
+    return new
+
+
+async def messages_found(service: Mnemic, query: str) -> list[str]:
+    found = await service.query(ME, query, categories=["message"], search_type="text")
+    return sorted(item.content for item in found)
+
+
+async def test_a_merge_is_as_old_as_the_oldest_as_important_and_confidential_as_any(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    made = await keep(
+        memory,
+        replace(draft(SHORT, kind="reflection", subject_user="ana"), importance=2, category="preferences"),
+        replace(draft(ENGLISH, kind="core", subject_user="ana"), importance=5, category="preferences"),
+        replace(
+            draft("Ana wants tables.", kind="core", subject_user="ana"), importance=1, private=True, category="profile"
+        ),
+    )
+    marks: Any = (
+        "update memories set pinned = (id = %(one)s), tags = case when id = %(one)s then array['tone', 'answers']"
+        " else array['answers'] end where kind = 'core'"
+    )
+    await operate(memory.resources.database, ANA, lambda scoped: scoped.execute(marks, {"one": made[1].id}))
+
+    await play(memory, model, merge(3, 1, 2))
+
+    found = await merged(memory)
+    assert (found.kind, found.provenance, found.importance, found.pinned, found.private, found.protected) == (
+        *("core", "consolidated", 5, True, True, False),
+    )
+    assert (found.valid_from, found.scope_key, found.category, found.subject) == (MORNING, KEY, "profile", "Ana")
+    assert found.subject_user_id == "ana"
+    assert await living(memory, "core", "reflection") == [BOTH]
+    tags = superuser.execute("select tags from mnemic.memories where id = %s", (found.id,)).fetchone()
+    assert tags == (["answers", "tone"],)
+
+
+async def test_a_merge_rests_on_all_messages_of_the_merged_until_the_last_of_them_goes(
+    memory: Mnemic, resources: Resources, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    new = await formed(resources, FERRY, BERTH, SHORT, ENGLISH, OSLO)  # of five two may be removed
+
+    await play(memory, model, merge(1, 2, into="Mara asked for the Bergen ferry and pays the Porto berth."))
+
+    assert await messages_found(memory, "Mara") == [f"I say that {text}" for text in (FERRY, BERTH)]
+    relations = superuser.execute("select to_id, relation_type from mnemic.relations").fetchall()
+    assert sorted(relations) == sorted((item.id, "merged_from") for item in new[:2])
+
+    await play(memory, model, delete(1))
+
+    assert await messages_found(memory, "Mara") == []
+
+
+async def test_a_merge_may_say_what_one_of_the_merged_said_and_nothing_that_a_third_one_says(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await keep(memory, SHORT, ENGLISH, OSLO, FERRY, BERTH)
+
+    (twin, own), _ = await play(memory, model, merge(1, 2, into=OSLO), merge(1, 2, into=SHORT))
+
+    assert twin.startswith("Refused: [3] ")
+    assert own.startswith("[1], [2] became [6]")
+    assert await living(memory) == sorted([SHORT, OSLO, FERRY, BERTH])

@@ -15,7 +15,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefusedIdentityError
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
-from tests.support.loopback import LoopbackModel
+from tests.support.loopback import LoopbackModel, schema_name
 from tests.support.scripted import (
     CONSOLIDATION,
     FACTS,
@@ -28,7 +28,6 @@ from tests.support.scripted import (
 )
 from tests.support.threads import in_sequence
 
-KEYS = ("user:ana", "user:bo")
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 ASKED: dict[str, Any] = {"agent_id": "guide"}
 
@@ -172,6 +171,8 @@ async def test_a_formation_consolidates_each_speakers_key_in_an_authenticated_ru
         monkeypatch.setattr(acting, lambda who, key: Identity(**acting_for(who, key).model_dump()))
     both = await spoken(memory, model)
     formed = (await form(memory, "t1", ANA))["formed"]
+    for request in (request for request in model.chat_requests if schema_name(request) == CONSOLIDATION):
+        assert str(request["messages"]).count("answers.") == 1  # the wish of whose text it is, and of nobody else
     outcomes = {item["scope_key"]: item["outcome"] for item in formed["consolidations"]}
     assert outcomes == {"user:ana": "saved", "user:bo": "failed" if plainly else "saved"}
     assert [len(await memory.memories(item, ["consolidation"])) for item in both] == [1, 0 if plainly else 1]

@@ -16,7 +16,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, MnemicError, RefusedIdentityError
 from tests.support.agents import agent, says
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import FACTS, contents, fact, facts, last_prompt, reflection, reflections, say, turns
+from tests.support.scripted import FACTS, contents, fact, facts, last_prompt, say, turns
 from tests.support.threads import in_sequence
 from tests.support.worlds import identity
 
@@ -278,24 +278,6 @@ async def test_the_same_ids_in_another_session_or_of_another_agent_are_other_mes
         assert (await memory.observe(who, said)).accepted == 1
 
 
-async def test_what_a_recall_put_into_a_message_is_never_formed_again(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact("Ana keeps bees.")))
-    model.answer("ExtractReflectionsOutput", reflections(user=[reflection("Ana wants short answers.")]))
-    await say(memory, ANA, "I keep bees. Be short.")
-    context = await memory.recall_text(identity("ana"), "Do you remember my bees?")
-    assert "Ana keeps bees." in context
-
-    model.answer(FACTS, facts())
-    later = identity("ana", session="s2")
-    await memory.observe(later, [HumanMessage(f"{context}\n\nGood morning."), HumanMessage(context)])
-    await memory.form(later)
-
-    prompt = last_prompt(model, FACTS)
-    assert "Good morning." in prompt
-    assert "bees" not in prompt
-    assert "2 [" not in prompt
-
-
 async def test_a_pasted_book_is_cut_and_stays_searchable_in_pieces(memory: Mnemic) -> None:
     book = "The lighthouse keeper counted ships. " * 2000
     await memory.configure_agent(ANA, keep_messages="all")
@@ -334,11 +316,3 @@ async def test_a_users_message_needs_a_user(memory: Mnemic) -> None:
         await memory.observe(identity(None, session="s1"), turns("I keep bees."))
     with pytest.raises(InvalidInputError, match="session_id"):
         await memory.observe(identity("ana"), turns("I keep bees."))
-
-
-async def test_hidden_characters_are_gone_before_anything_is_stored(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact("Ana keeps\x00 bees\u202e.")))
-    await say(memory, ANA, "I keep\x00 bees\u202e.\ud800")
-
-    assert await contents(memory, ANA) == ["Ana keeps bees."]
-    assert "I keep bees." in last_prompt(model, FACTS)

@@ -223,16 +223,6 @@ async def test_turns_that_end_at_once_do_not_deadlock_and_none_is_lost(
         assert (sum(counted(connection).values()) == 20 * 8 * 40) == ordered
 
 
-def test_what_waits_is_bounded_and_asks_to_be_written() -> None:
-    """A process that only recalls never observes."""
-    day = [MONDAY]
-    noted = AccessTracker(today=lambda: day[0])
-    times = [noted.note(identity("ana", session=f"s{number}"), [uuid4()]) for number in range(uses_module.MOST_WAITING)]
-    assert times == [False] * (uses_module.MOST_WAITING - 1) + [True]
-    day[0] = TUESDAY
-    assert noted.note(identity("ana", session="s0"), [uuid4()])
-
-
 async def test_a_process_that_only_recalls_has_its_uses_written_too(
     resources: Resources, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

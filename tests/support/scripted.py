@@ -11,8 +11,9 @@ import pytest
 from pydantic import BaseModel
 
 from mnemic.operations.run.resources import Resources, open_resources
-from mnemic.prompts.decide import DecideOutput, Decision
 from mnemic.prompts.extraction import (
+    DecideOutput,
+    Decision,
     ExtractFactsOutput,
     ExtractObservationsOutput,
     ExtractReflectionsOutput,

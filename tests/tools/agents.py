@@ -33,5 +33,5 @@ def script(model: LoopbackModel, /, **arguments: Any) -> None:
 def tool_message(turn: dict[str, Any]) -> ToolMessage:
     """The only answer of a tool in a turn that came to its end."""
     assert turn["messages"][-1].text == "Done."
-    (message,) = [one for one in turn["messages"] if isinstance(one, ToolMessage)]
+    (message,) = [item for item in turn["messages"] if isinstance(item, ToolMessage)]
     return message

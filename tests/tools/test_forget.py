@@ -231,17 +231,6 @@ async def test_control_without_the_look_at_its_scope_it_would_be(
     assert state_of(superuser, memory_id) == "soft_deleted"
 
 
-async def test_the_database_keeps_it_where_the_code_does_not_look(
-    memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory_id = await place(memory, ANA, "user:ana")
-    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (memory_id,))
-    monkeypatch.setattr(forgetting, "_obstacle", lambda memory: None)
-    answer = await call(memory, ANA, "forget", id=str(memory_id))
-
-    assert (answer.status, state_of(superuser, memory_id)) == ("error", "active")
-
-
 # -- again, at once, and too often
 
 

@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 from mnemic.operations.run import background
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.memory_context import PREAMBLE
-from mnemic.prompts.refusals import NO_EMBEDDER, NO_LOOP, NO_MEMORY
+from mnemic.prompts.tools import NO_EMBEDDER, NO_LOOP, NO_MEMORY
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError
 from mnemic.state.query import MemoryFilters, MemoryQuery

@@ -131,8 +131,3 @@ async def test_a_task_that_cannot_be_used_is_refused(memory: Mnemic, task: Any) 
     answer = await called(host([of(memory, "planner")]), ANA, "planner", {"task": task})
     assert answer.status == "error"
     assert answer.text.startswith("Refused: task: ")
-
-
-async def test_without_an_identity_nothing_is_asked(memory: Mnemic) -> None:
-    answer = await called(host([of(memory, "planner")]), None, "planner", {"task": "Find out."})
-    assert answer.status == "error"
