@@ -19,7 +19,6 @@ from mnemic.state.errors import (
     RefinementRunningError,
 )
 from mnemic.storage import leases
-from tests.faults.chaos import worsen
 from tests.faults.processes import CrashingServer, StartWorker, Worker
 from tests.faults.refining import (
     ANA,
@@ -47,7 +46,7 @@ from tests.faults.strikes import (
 )
 from tests.support.loopback import Answer, hang_up, offering
 from tests.support.matrix import mostly_thorough
-from tests.support.mutating import mutate
+from tests.support.mutating import mutate, worsen
 from tests.support.scripted import scripted_resources, scripted_settings
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases

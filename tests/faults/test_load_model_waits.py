@@ -11,7 +11,7 @@ from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
-from tests.faults.chaos import busy_backends
+from mnemic.storage.schema import SERVICE_ROLE
 from tests.faults.refining import KEY, script_refinement, settle_in
 from tests.faults.strikes import EMBEDDINGS, REFINE, step_of
 from tests.support.loopback import LoopbackModel
@@ -42,6 +42,15 @@ ANA = identity("ana", session="s1")
 OSLO, BERGEN = "Ana lives in Oslo with two cats.", "Ana lives in Bergen with two cats."
 WISH = "Ana wants answers of 12 words at most."
 SAID = "I say what I say.", "assistant: So you do.", "Well then.", "Good."
+
+
+def busy_backends(clone: Clone) -> list[tuple[str, str]]:
+    """State and newest statement of the service's backends that run something or sit in a transaction."""
+    with clone.as_superuser() as connection:
+        return connection.execute(
+            "select state, query from pg_stat_activity where datname = %s and usename = %s and state <> 'idle'",
+            (clone.name, SERVICE_ROLE),
+        ).fetchall()
 
 
 @dataclass

@@ -16,10 +16,9 @@ from mnemic.models.embedders import openai as embedder
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import EmbeddingError, ModelError
 from mnemic.storage import leases
-from tests.faults.chaos import worsen
-from tests.faults.model_failures import ANSWER_CANARY, CANARY
-from tests.support.loopback import Answer, LoopbackModel, Reply
+from tests.support.loopback import Answer, LoopbackModel
 from tests.support.loopback_wire import bag_of_words
+from tests.support.mutating import worsen
 from tests.support.scripted import (
     DIMENSIONS,
     FACTS,
@@ -36,6 +35,7 @@ from tests.support.worlds import expire_leases, identity
 
 ANA = identity("ana", session="s1")
 TRIES = 5
+ANSWER = "Yttriumgarten"
 #: A call and its repair.
 CALLS = 2
 GOOD = facts(fact("Ana keeps bees."))
@@ -46,13 +46,13 @@ async def script(clean_db: Clone) -> AsyncIterator[tuple[Mnemic, LoopbackModel]]
     """A service with 60 messages pending, the first of which no model can answer."""
     with scripted_model() as model:
         async with scripted_memory(clean_db, model) as memory:
-            await memory.observe(ANA, turns(f"POISON {CANARY}", *[f"m{place}" for place in range(59)]))
+            await memory.observe(ANA, turns("POISON", *[f"m{place}" for place in range(59)]))
             yield memory, model
 
 
 def poisoned(request: dict[str, Any]) -> Any:
     said = str(request["messages"])
-    return f"no JSON {ANSWER_CANARY}" if "POISON" in said else GOOD
+    return f"no JSON {ANSWER}" if "POISON" in said else GOOD
 
 
 async def come_back(memory: Mnemic, superuser: psycopg.Connection | None = None, times: int = 100) -> None:
@@ -165,8 +165,7 @@ async def test_control_without_the_wait_or_the_tries_every_run_asks(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("slow", ["chat", "embeddings"])
-async def test_an_answer_that_never_arrives_is_not_waited_for(clean_db: Clone, slow: str) -> None:
+async def test_vectors_that_never_arrive_are_not_waited_for(clean_db: Clone) -> None:
     late = threading.Event()
 
     def stall(request: dict[str, Any]) -> Any:
@@ -174,18 +173,16 @@ async def test_an_answer_that_never_arrives_is_not_waited_for(clean_db: Clone, s
         return [bag_of_words(text, DIMENSIONS) for text in request["input"]]
 
     with scripted_model() as model:
-        model.answer(FACTS, Reply(content="{}", after=late) if slow == "chat" else facts(fact("Ana keeps bees.")))
-        model.answer_embeddings(stall if slow == "embeddings" else None)
+        model.answer(FACTS, facts(fact("Ana keeps bees.")))
+        model.answer_embeddings(stall)
         try:
             async with scripted_memory(clean_db, model, model_timeout_seconds=0.2) as memory:
                 await memory.observe(ANA, turns("I keep bees"))
-                with pytest.raises(ModelError, match="timeout") as caught:
+                with pytest.raises(EmbeddingError, match="timeout"):
                     await memory.form(ANA)
         finally:
             late.set()
-
-        assert isinstance(caught.value, EmbeddingError) == (slow == "embeddings")
-        assert len(model.chat_requests if slow == "chat" else model.embedding_requests) == 3
+        assert len(model.embedding_requests) == 3
 
 
 class _Host(TypedDict):
@@ -210,5 +207,5 @@ async def test_a_hosts_checkpoints_hold_nothing_of_what_failed(script: tuple[Mne
 
     kept = repr((dict(saver.storage), dict(saver.writes), dict(saver.blobs)))
     assert "ModelOutputError" in kept
-    assert CANARY not in kept
-    assert ANSWER_CANARY not in kept
+    assert "POISON" not in kept
+    assert ANSWER not in kept

@@ -16,14 +16,13 @@ from mnemic.state.errors import RefinementOverError
 from mnemic.state.records import Memory, NewMemory
 from mnemic.storage import memories, refinements
 from mnemic.storage.transaction import ScopedTransaction
-from tests.faults.chaos import worsen
 from tests.faults.checker import audit_problems
 from tests.faults.refining import ANA, KEY, shown
 from tests.faults.strikes import REFINE, TrappedModel
 from tests.support.erasing import CANARY, places, problems
 from tests.support.loopback import Answer, LoopbackModel, Request, calling, offering
 from tests.support.matrix import mostly_thorough
-from tests.support.mutating import mutate
+from tests.support.mutating import mutate, worsen
 from tests.support.played_refinements import answers
 from tests.support.scripted import scripted_model, scripted_resources
 from tests.support.server import Clone

@@ -15,9 +15,9 @@ from mnemic.state.identity import Identity
 from mnemic.state.kinds import Extraction
 from mnemic.state.records import ScopeSettings
 from mnemic.storage import inbox
-from tests.faults.chaos import worsen
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import few_first
+from tests.support.mutating import worsen
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,

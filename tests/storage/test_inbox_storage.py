@@ -18,9 +18,9 @@ from mnemic.state.records import IndexedText, Message
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
-from tests.faults.chaos import worsen
 from tests.support.asking import searched
 from tests.support.deadlocks import PATIENT, see_deadlocks_quickly
+from tests.support.mutating import worsen
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, identity, memory, message

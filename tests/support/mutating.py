@@ -1,8 +1,10 @@
-"""Functions of the database made wrong on purpose, for controls."""
+"""Functions of the database and statements of the product made wrong on purpose, for controls."""
 
+from types import ModuleType
 from typing import Any, LiteralString
 
 import psycopg
+import pytest
 
 
 def mutate(connection: psycopg.Connection, function: str, text: str, wrong: str) -> None:
@@ -12,6 +14,15 @@ def mutate(connection: psycopg.Connection, function: str, text: str, wrong: str)
     assert found[0].count(text) == 1, "what is to be made wrong stands there once"
     changed: Any = found[0].replace(text, wrong)
     connection.execute(changed)
+
+
+def worsen(monkeypatch: pytest.MonkeyPatch, module: ModuleType, **changes: tuple[str, str]) -> None:
+    """Replaces a part of some of a storage module's named statements, for a control that must fail."""
+    statements = dict(module._SQL)
+    for name, (part, instead) in changes.items():
+        assert part in statements[name], f"{name} no longer says {part}"
+        statements[name] = statements[name].replace(part, instead)
+    monkeypatch.setattr(module, "_SQL", statements)
 
 
 _BESIDE = """
