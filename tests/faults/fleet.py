@@ -18,6 +18,7 @@ from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError
 from mnemic.state.settings import Settings
 from tests.faults.jobs import Job
 from tests.faults.processes import NO_DATABASE, PATIENCE_SECONDS, Answer, CrashingServer, Worker, WorkerDiedError
+from tests.faults.strikes import CUT
 from tests.support.server import Clone
 
 #: A job goes to another worker after this long.
@@ -26,12 +27,6 @@ REDELIVERY_SECONDS = 0.7
 FROZEN_SECONDS = 2.5
 #: Before a job comes again that another run holds.
 PAUSE_SECONDS = 0.02
-
-#: Ends every connection of the service's, in whatever transaction that is; returns when they are gone.
-CUT = (
-    "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
-    " where datname = current_database() and usename = 'mnemic_app'"
-)
 
 #: Strikes one of the workers, or what they all need.
 Fault = Callable[[Sequence[Worker], random.Random], object]

@@ -11,7 +11,7 @@ from typing import Any, LiteralString, Self
 
 import psycopg
 
-from mnemic.state.errors import ConcurrentChangeError, MnemicError
+from mnemic.state.errors import ConcurrentChangeError, MnemicError, RefinementRunningError
 from tests.faults.processes import PATIENCE_SECONDS, Worker
 from tests.support.loopback import LoopbackModel, Request
 from tests.support.loopback_wire import offered, schema_name
@@ -22,6 +22,11 @@ from tests.support.server import Clone
 EMBEDDINGS = "embeddings"
 REFINE = "complete_refinement"
 _POLL_SECONDS = 0.01
+#: Ends every connection of the service's, in whatever transaction that is; returns when they are gone.
+CUT = (
+    "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+    " where datname = current_database() and usename = 'mnemic_app'"
+)
 
 
 @dataclass
@@ -155,6 +160,10 @@ class Scene:
 
 #: Gives the victim something to do, and returns once it is dead and the server knows it.
 Strike = Callable[[Scene], None]
+#: What the others are asked for, and when it is done.
+Finish = tuple[Command, Callable[[psycopg.Connection], bool]]
+#: The fixture by which one worker dies and others do its work again.
+Survive = Callable[..., Any]
 
 
 def in_request(step: str, command: Command, *, nth: int = 1) -> Strike:
@@ -197,7 +206,7 @@ def repeat(
     command: Command,
     *,
     until: Callable[[], bool],
-    expected: tuple[type[MnemicError], ...] = (ConcurrentChangeError,),
+    expected: tuple[type[MnemicError], ...] = (ConcurrentChangeError, RefinementRunningError),
 ) -> None:
     """Gives all workers the same command at once, again and again until it is done; at least once.
 

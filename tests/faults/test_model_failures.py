@@ -43,7 +43,7 @@ from tests.support.scripted import (
 from tests.support.server import Clone
 from tests.support.worlds import identity
 
-#: The service is opened once for each way of asking; each test finds the database empty.
+#: The service is opened once; each test finds the database empty.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 #: In the conversation, in the answers, and in no message, log or checkpoint.
@@ -74,19 +74,6 @@ def _said(text: Callable[[str], str] | str, **more: Any) -> Failure:
     return Failure(answer=answer, error=ModelOutputError, requests=ATTEMPTS)
 
 
-def _called(*arguments: str) -> Failure:
-    """Tool calls with these arguments."""
-
-    def answer(name: str, _: str) -> Answer:
-        calls = [
-            {"id": f"call_{place}", "type": "function", "function": {"name": name, "arguments": text}}
-            for place, text in enumerate(arguments)
-        ]
-        return Reply(message={"tool_calls": calls})
-
-    return Failure(answer=answer, error=ModelOutputError, requests=ATTEMPTS)
-
-
 def _transport(answer: Answer, requests: int = 1) -> Failure:
     return Failure(answer=lambda *_: answer, error=ModelError, requests=requests)
 
@@ -108,13 +95,6 @@ SAID: dict[str, Failure] = {
     "JSON null": _said("null"),
     "half a character": _said(lambda good: good.replace('"}', '\\ud800"}').replace("]}", ',"\\udfff"]}')),
     "a refusal": _said("", message={"content": None, "refusal": f"I will not speak of {ANSWER_CANARY}."}),
-}
-CALLED: dict[str, Failure] = {
-    "no call": _said(f"Here you are: {ANSWER_CANARY}"),
-    "broken arguments": _called(f'{{"facts": [{ANSWER_CANARY}'),
-    "empty arguments": _called(""),
-    "arguments without end": _called("[" * 20_000),
-    "two broken calls": _called(f'{{"{ANSWER_CANARY}": ', "{"),
 }
 SENT: dict[str, Failure] = {
     # the request itself is at fault: asked once, and counted as a try
@@ -148,18 +128,10 @@ Script = tuple[Mnemic, LoopbackModel]
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def by_schema(worker_db: Clone) -> AsyncIterator[Script]:
-    """The service whose models are asked by a JSON schema."""
+async def script(worker_db: Clone) -> AsyncIterator[Script]:
+    """The service, opened once for all of them."""
     with scripted_model() as model:
         async with scripted_memory(worker_db, model) as memory:
-            yield memory, model
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def by_call(worker_db: Clone) -> AsyncIterator[Script]:
-    """The service whose models are asked by a tool call."""
-    with scripted_model() as model:
-        async with scripted_memory(worker_db, model, structured_output="function_calling") as memory:
             yield memory, model
 
 
@@ -225,39 +197,33 @@ class Trial:
         assert await contents(self.memory, ANA) == [LISBON if single else PORTO]
         assert await contents(self.memory, ANA, "reflection") == [WISH]
 
-    async def fail(self, failure: Failure, step: str) -> None:
-        """The model fails in this way in this step, and recovers."""
-        single = step == OBSERVATIONS
-        await self.begin(single=single)
-        self.model.answer(step, failure.answer(step, GOOD[step].model_dump_json()))
-        await self.form_in_vain(failure.error)
-        assert asked(self.model).count(step) == failure.requests
-        await self.recover(single=single)
-
 
 @pytest.fixture
-def trial(by_schema: Script, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture) -> Trial:
-    return Trial(*by_schema, superuser, caplog)
+def trial(script: Script, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture) -> Trial:
+    return Trial(*script, superuser, caplog)
+
+
+LATER = (DECISIONS, REFLECTIONS, OBSERVATIONS)
+#: Everything in the first step, one of each sort in the others.
+FAILURES = {f"{FACTS}: {name}": (FACTS, failure) for name, failure in {**SAID, **SENT}.items()} | {
+    f"{step}: {name}": (step, failure) for step in LATER for name, failure in SOME.items()
+}
+FEW = ("garbage", "cut in the middle", "400", "401", "hung up")
 
 
 @pytest.mark.parametrize(
-    "failure", mostly_thorough({**SAID, **SENT}, "garbage", "cut in the middle", "400", "401", "hung up")
+    "failing",
+    mostly_thorough(FAILURES, *(f"{FACTS}: {name}" for name in FEW), *(f"{step}: 500" for step in LATER)),
 )
-async def test_the_first_step_fails(trial: Trial, failure: Failure) -> None:
-    await trial.fail(failure, FACTS)
-
-
-@pytest.mark.parametrize("step", [DECISIONS, REFLECTIONS, OBSERVATIONS])
-@pytest.mark.parametrize("failure", mostly_thorough(SOME, "500"))
-async def test_a_later_step_fails(trial: Trial, failure: Failure, step: str) -> None:
-    await trial.fail(failure, step)
-
-
-@pytest.mark.parametrize("failure", mostly_thorough(CALLED, "broken arguments", "no call"))
-async def test_a_tool_call_fails(
-    by_call: Script, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture, failure: Failure
-) -> None:
-    await Trial(*by_call, superuser, caplog).fail(failure, FACTS)
+async def test_a_step_fails(trial: Trial, failing: tuple[str, Failure]) -> None:
+    """The model fails in this way in this step, and recovers."""
+    step, failure = failing
+    single = step == OBSERVATIONS
+    await trial.begin(single=single)
+    trial.model.answer(step, failure.answer(step, GOOD[step].model_dump_json()))
+    await trial.form_in_vain(failure.error)
+    assert asked(trial.model).count(step) == failure.requests
+    await trial.recover(single=single)
 
 
 def _vectors(make: Any) -> Any:
