@@ -111,19 +111,13 @@ class Roadblock:
         self._connection.close()
 
 
-def open_transactions(superuser: psycopg.Connection) -> int:
-    """Transactions of the service's role in this database, running, waiting or idle."""
-    row = superuser.execute(
-        "select count(*) from pg_stat_activity where datname = current_database() and usename = 'mnemic_app'"
+def await_no_transaction(superuser: psycopg.Connection) -> None:
+    """Returns when the service has no transaction open: the server has seen that its client is dead."""
+    is_open = (
+        "select 1 from pg_stat_activity where datname = current_database() and usename = 'mnemic_app'"
         " and xact_start is not null"
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def await_no_transaction(superuser: psycopg.Connection, *, but: int = 0) -> None:
-    """Returns when the service has no transaction open but so many: the server has seen that its client is dead."""
-    wait_until(lambda: open_transactions(superuser) == but, "a transaction of the service's stays open")
+    )
+    wait_until(lambda: superuser.execute(is_open).fetchone() is None, "a transaction of the service's stays open")
 
 
 def wait_until(is_so: Callable[[], bool], otherwise: str) -> None:

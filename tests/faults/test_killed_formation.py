@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import psycopg
 import pytest
 
-from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError
 from tests.faults.checker import check_exactly_once, pending, unabsorbed
 from tests.faults.jobs import job
 from tests.faults.processes import StartWorker, Worker
@@ -16,19 +15,15 @@ from tests.faults.strikes import (
     UNSETTLED_FORMATION,
     UNWRITTEN_CONSOLIDATION,
     Command,
-    Roadblock,
-    Scene,
     Strike,
     Survive,
     TrappedModel,
     at_lock,
-    await_no_transaction,
     freeze_in,
     in_request,
     repeat,
 )
 from tests.support.scripted import CONSOLIDATION, DECISIONS, FACTS, REFLECTIONS, decision, decisions
-from tests.support.server import Clone
 from tests.support.worlds import expire_leases
 
 pytestmark = pytest.mark.thorough
@@ -142,21 +137,6 @@ def test_control_a_consolidation_that_loses_its_text_is_noticed(
         check_exactly_once(superuser, JOBS)
 
 
-def test_who_does_not_insist_waits_for_the_lease_of_the_dead(
-    start_worker: StartWorker, model: TrappedModel, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    victim, other = (start_worker(formation_messages=len(JOB.messages)) for _ in range(2))
-    victim.do("observe", JOB.who, JOB.messages)
-    FORMATION["extracting reflections"](Scene(victim, model, clean_db, superuser))
-    waiting = other.do("form", JOB.who, force=False)
-    expire_leases(superuser)
-    runs = other.do("form", JOB.who, force=False)
-
-    assert [run["waits"] for run in waiting] == ["leased"]
-    assert [run["reason"] for run in runs] == ["messages"]
-    check_exactly_once(superuser, [JOB])
-
-
 # -- frozen past its lease: who wakes up after others have done the work writes nothing
 
 FORM_FIRST = Command("form", (EARLIER.who,))
@@ -209,27 +189,3 @@ def test_a_consolidation_frozen_past_its_lease_writes_nothing(
         assert outcome == "saved"
         with pytest.raises(AssertionError, match="does not hold just what it absorbed"):
             check_exactly_once(superuser, JOBS[:3])
-
-
-def test_a_save_frozen_in_its_transaction_is_ended_by_the_server(
-    start_worker: StartWorker, model: TrappedModel, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    sleeper, other = start_worker(lock_timeout_seconds=60), start_worker()
-    sleeper.do("observe", EARLIER.who, EARLIER.messages)
-    with Roadblock(clean_db.superuser_dsn, "lock table mnemic.scopes in access exclusive mode") as road:
-        model.at(REFLECTIONS, road.close)
-        FORM_FIRST.ask(sleeper)
-        road.await_victim()
-        sleeper.freeze()
-    await_no_transaction(superuser, but=1)  # the other worker's start is over
-    expire_leases(superuser)
-    repeat(
-        [other],
-        FORM_FIRST,
-        until=lambda: pending(superuser) == 0,
-        expected=(ConcurrentChangeError, DatabaseUnavailableError),
-    )
-    sleeper.thaw()
-
-    assert sleeper.answer().error in (ConcurrentChangeError, DatabaseUnavailableError)
-    check_exactly_once(superuser, [EARLIER])

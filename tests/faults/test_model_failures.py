@@ -285,16 +285,6 @@ async def test_a_consolidation_that_fails_leaves_text_and_reflections(trial: Tri
     assert (await memory.consolidate(ANA, "user:ana", force=True))["absorbed"] == 4
 
 
-async def test_one_repair_is_enough_for_any_flaw_that_passes(trial: Trial) -> None:
-    await trial.begin()
-    for output, good in GOOD.items():
-        trial.model.answer(output, "garbage", good)
-    await trial.memory.form(ANA)
-
-    assert asked(trial.model) == [output for output in (FACTS, DECISIONS, REFLECTIONS) for _ in range(ATTEMPTS)]
-    assert await contents(trial.memory, ANA) == [PORTO]
-
-
 @pytest.mark.thorough
 async def test_control_a_step_that_is_saved_before_the_next_is_found_out(trial: Trial) -> None:
     await trial.begin()
