@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -55,7 +56,7 @@ def survive(start_worker: StartWorker, model: TrappedModel, clean_db: Clone, sup
         seen = look()
         expire_leases(superuser)
         for command, is_done in finishes:
-            repeat(successors, command, until=lambda is_done=is_done: is_done(superuser))
+            repeat(successors, command, until=partial(is_done, superuser))
         return seen
 
     return run
