@@ -28,20 +28,6 @@ _WRONG: Mapping[str, LiteralString] = {
           from unnest(%(crates)s::integer[]) as t(crate) cross join unnest(array['fact', 'reflection']) as kind
           left join mnemic.memories m using (kind) where true or m.id is null
          group by t.crate, kind having count(m.id) filter (where m.content ~ ('\mcrate ' || t.crate || '\M')) <> 1""",
-    "a memory and its history disagree": """
-        select m.id from mnemic.memories m left join mnemic.history h
-               on h.agent_id = m.agent_id and h.memory_id = m.id and h.event <> 'LINK'
-         group by m.agent_id, m.id
-        having count(h.seq) <> m.version
-            or count(*) filter (where h.event = 'ADD') <> 1
-            or count(*) filter (where h.event = 'ABSORB') <> (m.state = 'absorbed')::integer
-            or count(*) filter (where h.event = 'SUPERSEDE') <> (m.state = 'superseded')::integer
-            or count(*) filter (where h.event = 'UPDATE') > 0 and m.kind <> 'consolidation'""",
-    "a memory cannot be found, or is found though it is closed": """
-        select m.id from mnemic.memories m
-          left join mnemic.entries e on e.agent_id = m.agent_id and e.item_id = m.id
-         where m.kind in ('fact', 'reflection')
-           and e.living is distinct from mnemic.searchable(m.kind, m.state)""",
     "a memory has no source, or one that another operation formed": """
         select m.id from mnemic.memories m
           left join mnemic.sources s on s.agent_id = m.agent_id and s.memory_id = m.id

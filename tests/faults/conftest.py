@@ -1,16 +1,19 @@
 """Workers, and the model they ask, for every test of faults."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.faults.jobs import script_jobs
 from tests.faults.processes import CrashingServer, StartWorker, Worker, crashing_server
-from tests.faults.strikes import TrappedModel
+from tests.faults.strikes import Finish, Scene, Strike, Survive, TrappedModel, repeat
 from tests.support.scripted import scripted_settings
 from tests.support.server import Clone, wipe
+from tests.support.worlds import expire_leases
 
 
 @pytest.fixture
@@ -27,10 +30,36 @@ def start_worker(clean_db: Clone, model: TrappedModel) -> Iterator[StartWorker]:
     with ExitStack() as workers:
 
         def start(*, sabotage: Mapping[str, str] | None = None, **settings: Any) -> Worker:
-            made = scripted_settings(clean_db, model, **{"lease_seconds": 1, **settings})
+            made = scripted_settings(clean_db, model, **settings)
             return workers.enter_context(Worker(made, sabotage))
 
         yield start
+
+
+@pytest.fixture
+def survive(start_worker: StartWorker, model: TrappedModel, clean_db: Clone, superuser: psycopg.Connection) -> Survive:
+    """One worker dies of a strike; others, one or two at once, do its work again. What `look` saw in between."""
+
+    def run(
+        strike: Strike,
+        *finishes: Finish,
+        settle: Callable[[Worker], object],
+        others: int = 1,
+        sabotage: Mapping[str, str] | None = None,
+        look: Callable[[], Any] = lambda: None,
+        **settings: Any,
+    ) -> Any:
+        victim = start_worker(sabotage=sabotage, lock_timeout_seconds=60, **settings)
+        successors = [start_worker(**settings) for _ in range(others)]
+        settle(successors[0])
+        strike(Scene(victim, model, clean_db, superuser))
+        seen = look()
+        expire_leases(superuser)
+        for command, is_done in finishes:
+            repeat(successors, command, until=partial(is_done, superuser))
+        return seen
+
+    return run
 
 
 @pytest.fixture(scope="session")

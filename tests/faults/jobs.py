@@ -65,17 +65,17 @@ def script_jobs(model: TrappedModel) -> None:
     tellings = itertools.count(1)
 
     def tell_fact(request: Request) -> object:
-        return facts(fact(f"Ana keeps crate {_told(request)} on shelf {_word(next(tellings))}."))
+        return facts(fact(f"Ana keeps crate {_told(request)} on shelf {word(next(tellings))}."))
 
     def tell_reflection(request: Request) -> object:
-        return reflections(user=[reflection(f"Ana cares about crate {_told(request)} since {_word(next(tellings))}.")])
+        return reflections(user=[reflection(f"Ana cares about crate {_told(request)} since {word(next(tellings))}.")])
 
     def tell_consolidation(request: Request) -> object:
         text = _text(request)
         if "It lacks these details" not in text:
             return consolidation("Ana cares.")
         crates = ", ".join(map(str, sorted(crates_in(text))))
-        return consolidation(f"Ana cares, says {_word(next(tellings))}, about crates {crates}.")
+        return consolidation(f"Ana cares, says {word(next(tellings))}, about crates {crates}.")
 
     model.answer(FACTS, tell_fact)
     model.answer(DECISIONS, decisions())
@@ -93,6 +93,6 @@ def _text(request: Request) -> str:
     return "\n".join(str(message["content"]) for message in request["messages"])
 
 
-def _word(number: int) -> str:
+def word(number: int) -> str:
     """A number as letters: a consolidation need not keep it, as it must keep figures."""
     return "".join("abcdefghij"[int(digit)] for digit in str(number)) + "ing"

@@ -17,7 +17,7 @@ from mnemic.state.kinds import Kind
 from mnemic.storage import inbox, memories
 from mnemic.storage.database import Database
 from tests.faults.checker import audit_problems
-from tests.faults.jobs import crates_in
+from tests.faults.jobs import crates_in, word
 from tests.faults.strikes import REFINE, Command
 from tests.support.loopback import LoopbackModel, Request, calling, offering
 from tests.support.server import Clone
@@ -61,7 +61,7 @@ async def settle_in(database: Database) -> None:
 
 def script_refinement(model: LoopbackModel) -> None:
     """Merges and updates in the first turn; deletes, protects and completes in the second; of what is left to do."""
-    words = map(_word, itertools.count(1))
+    words = map(word, itertools.count(1))
 
     def turn(request: Request) -> dict[str, Any]:
         first, second = _merging(request, words), _ending(request, words)
@@ -102,10 +102,6 @@ def _ending(request: Request, words: Iterator[str]) -> list[tuple[str, dict[str,
         if "promise" in text and "protected" not in marks
     ]
     return [*calls, ("complete_refinement", {"summary": f"Put halls together, {next(words)}."})]
-
-
-def _word(number: int) -> str:
-    return "".join("abcdefghij"[int(digit)] for digit in str(number)) + "ing"
 
 
 # -- exactly once

@@ -11,7 +11,7 @@ from typing import Any, LiteralString, Self
 
 import psycopg
 
-from mnemic.state.errors import ConcurrentChangeError, MnemicError
+from mnemic.state.errors import ConcurrentChangeError, MnemicError, RefinementRunningError
 from tests.faults.processes import PATIENCE_SECONDS, Worker
 from tests.support.loopback import LoopbackModel, Request, offered, schema_name
 from tests.support.server import Clone
@@ -21,6 +21,11 @@ from tests.support.server import Clone
 EMBEDDINGS = "embeddings"
 REFINE = "complete_refinement"
 _POLL_SECONDS = 0.01
+#: Ends every connection of the service's, in whatever transaction that is; returns when they are gone.
+CUT = (
+    "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+    " where datname = current_database() and usename = 'mnemic_app'"
+)
 
 
 @dataclass
@@ -105,19 +110,13 @@ class Roadblock:
         self._connection.close()
 
 
-def open_transactions(superuser: psycopg.Connection) -> int:
-    """Transactions of the service's role in this database, running, waiting or idle."""
-    row = superuser.execute(
-        "select count(*) from pg_stat_activity where datname = current_database() and usename = 'mnemic_app'"
+def await_no_transaction(superuser: psycopg.Connection) -> None:
+    """Returns when the service has no transaction open: the server has seen that its client is dead."""
+    is_open = (
+        "select 1 from pg_stat_activity where datname = current_database() and usename = 'mnemic_app'"
         " and xact_start is not null"
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def await_no_transaction(superuser: psycopg.Connection, *, but: int = 0) -> None:
-    """Returns when the service has no transaction open but so many: the server has seen that its client is dead."""
-    wait_until(lambda: open_transactions(superuser) == but, "a transaction of the service's stays open")
+    )
+    wait_until(lambda: superuser.execute(is_open).fetchone() is None, "a transaction of the service's stays open")
 
 
 def wait_until(is_so: Callable[[], bool], otherwise: str) -> None:
@@ -154,6 +153,10 @@ class Scene:
 
 #: Gives the victim something to do, and returns once it is dead and the server knows it.
 Strike = Callable[[Scene], None]
+#: What the others are asked for, and when it is done.
+Finish = tuple[Command, Callable[[psycopg.Connection], bool]]
+#: The fixture by which one worker dies and others do its work again.
+Survive = Callable[..., Any]
 
 
 def in_request(step: str, command: Command, *, nth: int = 1) -> Strike:
@@ -196,7 +199,7 @@ def repeat(
     command: Command,
     *,
     until: Callable[[], bool],
-    expected: tuple[type[MnemicError], ...] = (ConcurrentChangeError,),
+    expected: tuple[type[MnemicError], ...] = (ConcurrentChangeError, RefinementRunningError),
 ) -> None:
     """Gives all workers the same command at once, again and again until it is done; at least once.
 

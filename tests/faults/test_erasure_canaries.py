@@ -247,6 +247,10 @@ async def test_after_erasing_a_person_no_canary_is_left_anywhere(
     after = dumped(ordinary_db)
     assert STEM not in after
     assert STEM not in logged(ordinary_db)
+    with ordinary_db.as_superuser() as superuser:  # the log would show it
+        superuser.execute("set log_statement = 'all'")
+        superuser.execute("select 'wombatzz'")
+    assert "wombatzz" in logged(ordinary_db)
     assert "http request" in caplog.text.lower()
     assert STEM not in caplog.text.lower()
     assert problems(ordinary_db) == []

@@ -196,14 +196,3 @@ async def test_a_formation_that_has_read_an_erased_reflection_saves_nothing(
         model.answer(REFLECTIONS, meanwhile(lambda: memory.erase(ANA, read.id), repeated), reflections())
         await say(memory, ANA, "I still do")
     assert places(superuser) == set()
-
-
-async def test_a_session_is_told_that_a_memory_was_erased(clean_db: Clone, model: LoopbackModel) -> None:
-    async with scripted_memory(clean_db, model) as memory:
-        model.answer(FACTS, facts(fact("Ana keeps bees.")))
-        await say(memory, ANA, "I keep bees")
-        told = await memory.recall(ANA, "bees", search="always")
-        await memory.observe(ANA, [{"role": "user", "content": "Well"}], revision=told["revision"])
-        (bees,) = await memory.memories(ANA, ["fact"])
-        await memory.erase(ANA, bees.id)
-        assert "−deleted" in (await memory.recall(ANA, "Well"))["context"]

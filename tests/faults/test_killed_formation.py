@@ -1,14 +1,13 @@
 """`kill -9` at each point of a formation and of a consolidation, and SIGSTOP past a lease: all of it is done once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import psycopg
 import pytest
 
-from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError
 from tests.faults.checker import check_exactly_once, pending, unabsorbed
 from tests.faults.jobs import job
-from tests.faults.processes import StartWorker
+from tests.faults.processes import StartWorker, Worker
 from tests.faults.strikes import (
     EMBEDDINGS,
     UNFENCED_CONSOLIDATION,
@@ -16,18 +15,15 @@ from tests.faults.strikes import (
     UNSETTLED_FORMATION,
     UNWRITTEN_CONSOLIDATION,
     Command,
-    Roadblock,
-    Scene,
     Strike,
+    Survive,
     TrappedModel,
     at_lock,
-    await_no_transaction,
     freeze_in,
     in_request,
     repeat,
 )
 from tests.support.scripted import CONSOLIDATION, DECISIONS, FACTS, REFLECTIONS, decision, decisions
-from tests.support.server import Clone
 from tests.support.worlds import expire_leases
 
 pytestmark = pytest.mark.thorough
@@ -40,6 +36,7 @@ FORM = Command("form", (JOB.who,))
 #: Forms the last session, and consolidates on the way.
 FORM_LAST = Command("form", (LAST.who,))
 CONSOLIDATE = Command("consolidate", (LAST.who, "user:ana"))
+UNHEARD = "saved, not acknowledged"
 FORMED_UNHEARD = in_request(CONSOLIDATION, FORM)
 #: What the next formation reads first, and a consolidation never.
 ABSORBED_UNHEARD = at_lock("lock table mnemic.messages in access exclusive mode", FORM_LAST, after=CONSOLIDATION, nth=2)
@@ -50,7 +47,7 @@ FORMATION: Mapping[str, Strike] = {
     "deciding": in_request(DECISIONS, FORM),
     "extracting reflections": in_request(REFLECTIONS, FORM),
     "saving": at_lock("lock table mnemic.scopes in access exclusive mode", FORM, after=REFLECTIONS),
-    "saved, not acknowledged": FORMED_UNHEARD,
+    UNHEARD: FORMED_UNHEARD,
 }
 ABSORPTION: Mapping[str, Strike] = {
     "reading": at_lock("lock table mnemic.memories in access exclusive mode", CONSOLIDATE),
@@ -65,101 +62,55 @@ ABSORPTION: Mapping[str, Strike] = {
         after=CONSOLIDATION,
         nth=2,
     ),
-    "saved, not acknowledged": ABSORBED_UNHEARD,
+    UNHEARD: ABSORBED_UNHEARD,
 }
 
-Work = Callable[..., None]
+FORMED = (FORM, lambda superuser: pending(superuser) == 0)
+FORMED_LAST = (FORM_LAST, FORMED[1])
+ABSORBED = (CONSOLIDATE, lambda superuser: unabsorbed(superuser) == 0)
 
 
-@pytest.fixture
-def form_in_spite(
-    start_worker: StartWorker, model: TrappedModel, clean_db: Clone, superuser: psycopg.Connection
-) -> Work:
-    """One worker dies of a strike while it forms; others, one or two at once, do its work again."""
-
-    def run(strike: Strike, *, others: int = 1, sabotage: Mapping[str, str] | None = None) -> None:
-        victim = start_worker(sabotage=sabotage, user_threshold=2, lock_timeout_seconds=60)
-        successors = [start_worker(user_threshold=2) for _ in range(others)]
-        successors[0].do("observe", EARLIER.who, EARLIER.messages)
-        successors[0].do("form", EARLIER.who)
-        victim.do("observe", JOB.who, JOB.messages)
-        model.answer(DECISIONS, decisions(decision(1, "DELETE", 1)))
-        strike(Scene(victim, model, clean_db, superuser))
-        expire_leases(superuser)
-        if others > 1:
-            for worker in successors:
-                worker.ask("observe", JOB.who, JOB.messages)
-            assert [worker.answer().result.accepted for worker in successors] == [0] * others
-        repeat(successors, FORM, until=lambda: pending(superuser) == 0)
-
-    return run
+def told_twice(worker: Worker) -> None:
+    """The first session is formed, the second one waits."""
+    for telling in JOBS[:2]:
+        worker.do("observe", telling.who, telling.messages)
+    worker.do("form", EARLIER.who)
 
 
-@pytest.fixture
-def consolidate_in_spite(
-    start_worker: StartWorker, model: TrappedModel, clean_db: Clone, superuser: psycopg.Connection
-) -> Work:
-    """One worker dies of a strike while it consolidates; others, one or two at once, do its work again."""
-
-    def run(strike: Strike, *, others: int = 1, sabotage: Mapping[str, str] | None = None) -> None:
-        victim = start_worker(sabotage=sabotage, user_threshold=3, lock_timeout_seconds=60)
-        successors = [start_worker(user_threshold=3) for _ in range(others)]
-        for told in JOBS:
-            successors[0].do("observe", told.who, told.messages)
-        for told in JOBS[:-1]:
-            successors[0].do("form", told.who)
-            if told is JOBS[0]:
-                successors[0].do("consolidate", told.who, "user:ana", force=True)
-        strike(Scene(victim, model, clean_db, superuser))
-        expire_leases(superuser)
-        repeat(successors, CONSOLIDATE, until=lambda: unabsorbed(superuser) == 0)
-        repeat(successors, FORM_LAST, until=lambda: pending(superuser) == 0)
-
-    return run
+def told_often(worker: Worker) -> None:
+    """All but the last session are formed, and the first is in the text."""
+    for telling in JOBS:
+        worker.do("observe", telling.who, telling.messages)
+    for telling in JOBS[:-1]:
+        worker.do("form", telling.who)
+        if telling is EARLIER:
+            worker.do("consolidate", telling.who, "user:ana", force=True)
 
 
-@pytest.mark.parametrize("others", [1, 2], ids=["again", "again twice at once, delivered anew"])
-@pytest.mark.parametrize("strike", FORMATION.values(), ids=FORMATION)
+@pytest.mark.parametrize(
+    ("where", "others"), [*((where, 1) for where in FORMATION), ("deciding", 2), ("saving", 2), (UNHEARD, 2)]
+)
 def test_a_formation_killed_here_is_done_once(
-    form_in_spite: Work, superuser: psycopg.Connection, strike: Strike, others: int
+    survive: Survive, model: TrappedModel, superuser: psycopg.Connection, where: str, others: int
 ) -> None:
-    form_in_spite(strike, others=others)
+    def settle(worker: Worker) -> None:
+        told_twice(worker)
+        model.answer(DECISIONS, decisions(decision(1, "DELETE", 1)))
+
+    survive(FORMATION[where], FORMED, settle=settle, others=others, user_threshold=2)
 
     check_exactly_once(superuser, [EARLIER, JOB])
     closed = superuser.execute("select content ~ 'crate 1 ' from mnemic.memories where state = 'superseded'").fetchall()
     assert closed == [(True,)]
 
 
-def test_who_does_not_insist_waits_for_the_lease_of_the_dead(
-    start_worker: StartWorker, model: TrappedModel, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    victim, other = (start_worker(lease_seconds=600, formation_messages=len(JOB.messages)) for _ in range(2))
-    victim.do("observe", JOB.who, JOB.messages)
-    FORMATION["extracting reflections"](Scene(victim, model, clean_db, superuser))
-    waiting = other.do("form", JOB.who, force=False)
-    expire_leases(superuser)
-    runs = other.do("form", JOB.who, force=False)
-
-    assert [run["waits"] for run in waiting] == ["leased"]
-    assert [run["reason"] for run in runs] == ["messages"]
-    check_exactly_once(superuser, [JOB])
-
-
-def test_control_a_formation_that_settles_apart_from_its_save_is_done_twice(
-    form_in_spite: Work, superuser: psycopg.Connection
-) -> None:
-    form_in_spite(FORMED_UNHEARD, sabotage=UNSETTLED_FORMATION)
-
-    with pytest.raises(AssertionError, match="what a session told is not stored exactly once"):
-        check_exactly_once(superuser, [EARLIER, JOB])
-
-
-@pytest.mark.parametrize("others", [1, 2], ids=["again", "again twice at once"])
-@pytest.mark.parametrize("strike", ABSORPTION.values(), ids=ABSORPTION)
+@pytest.mark.parametrize(
+    ("where", "others"), [*((where, 1) for where in ABSORPTION), ("writing", 2), ("absorbing, the text written", 2)]
+)
 def test_a_consolidation_killed_here_is_done_once(
-    consolidate_in_spite: Work, superuser: psycopg.Connection, strike: Strike, others: int
+    survive: Survive, superuser: psycopg.Connection, where: str, others: int
 ) -> None:
-    consolidate_in_spite(strike, others=others)
+    survive(ABSORPTION[where], ABSORBED, FORMED_LAST, settle=told_often, others=others, user_threshold=3)
 
     check_exactly_once(superuser, JOBS)
     assert superuser.execute(
@@ -167,10 +118,20 @@ def test_a_consolidation_killed_here_is_done_once(
     ).fetchone() in [(3, 3), (4, 4)]
 
 
-def test_control_a_consolidation_that_loses_its_text_is_noticed(
-    consolidate_in_spite: Work, superuser: psycopg.Connection
+def test_control_a_formation_that_settles_apart_from_its_save_is_done_twice(
+    survive: Survive, superuser: psycopg.Connection
 ) -> None:
-    consolidate_in_spite(ABSORBED_UNHEARD, sabotage=UNWRITTEN_CONSOLIDATION)
+    survive(FORMED_UNHEARD, FORMED, settle=told_twice, sabotage=UNSETTLED_FORMATION, user_threshold=2)
+
+    with pytest.raises(AssertionError, match="what a session told is not stored exactly once"):
+        check_exactly_once(superuser, [EARLIER, JOB])
+
+
+def test_control_a_consolidation_that_loses_its_text_is_noticed(
+    survive: Survive, superuser: psycopg.Connection
+) -> None:
+    finishes = (ABSORBED, FORMED_LAST)
+    survive(ABSORBED_UNHEARD, *finishes, settle=told_often, sabotage=UNWRITTEN_CONSOLIDATION, user_threshold=3)
 
     with pytest.raises(AssertionError, match="does not hold just what it absorbed"):
         check_exactly_once(superuser, JOBS)
@@ -189,6 +150,7 @@ def test_a_formation_frozen_past_its_lease_stores_nothing(
     sleeper, other = start_worker(sabotage=sabotage), start_worker()
     sleeper.do("observe", EARLIER.who, EARLIER.messages)
     freeze_in(model, REFLECTIONS, FORM_FIRST, sleeper)
+    expire_leases(superuser)
     repeat([other], FORM_FIRST, until=lambda: pending(superuser) == 0)
     sleeper.thaw()
     woken = sleeper.answer()
@@ -213,6 +175,7 @@ def test_a_consolidation_frozen_past_its_lease_writes_nothing(
         if told is EARLIER:
             other.do("consolidate", told.who, "user:ana", force=True)
     freeze_in(model, CONSOLIDATION, CONSOLIDATE_FIRST, sleeper, nth=2)
+    expire_leases(superuser)
     other.do("observe", JOBS[2].who, JOBS[2].messages)
     other.do("form", JOBS[2].who)
     repeat([other], CONSOLIDATE_FIRST, until=lambda: unabsorbed(superuser) == 0)
@@ -226,26 +189,3 @@ def test_a_consolidation_frozen_past_its_lease_writes_nothing(
         assert outcome == "saved"
         with pytest.raises(AssertionError, match="does not hold just what it absorbed"):
             check_exactly_once(superuser, JOBS[:3])
-
-
-def test_a_save_frozen_in_its_transaction_is_ended_by_the_server(
-    start_worker: StartWorker, model: TrappedModel, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    sleeper, other = start_worker(lock_timeout_seconds=60), start_worker()
-    sleeper.do("observe", EARLIER.who, EARLIER.messages)
-    with Roadblock(clean_db.superuser_dsn, "lock table mnemic.scopes in access exclusive mode") as road:
-        model.at(REFLECTIONS, road.close)
-        FORM_FIRST.ask(sleeper)
-        road.await_victim()
-        sleeper.freeze()
-    await_no_transaction(superuser, but=1)  # the other worker's start is over
-    repeat(
-        [other],
-        FORM_FIRST,
-        until=lambda: pending(superuser) == 0,
-        expected=(ConcurrentChangeError, DatabaseUnavailableError),
-    )
-    sleeper.thaw()
-
-    assert sleeper.answer().error in (ConcurrentChangeError, DatabaseUnavailableError)
-    check_exactly_once(superuser, [EARLIER])

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, LiteralString
 
@@ -12,15 +12,13 @@ import pytest
 from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import (
-    ConcurrentChangeError,
     DatabaseUnavailableError,
     ModelError,
     RefinementOverError,
     RefinementRunningError,
 )
 from mnemic.storage import leases
-from tests.faults.chaos import worsen
-from tests.faults.processes import CrashingServer, StartWorker, Worker
+from tests.faults.processes import CrashingServer, Worker
 from tests.faults.refining import (
     ANA,
     KEY,
@@ -34,9 +32,9 @@ from tests.faults.refining import (
 from tests.faults.strikes import (
     EMBEDDINGS,
     REFINE,
-    Roadblock,
     Scene,
     Strike,
+    Survive,
     TrappedModel,
     at_lock,
     await_no_transaction,
@@ -47,7 +45,7 @@ from tests.faults.strikes import (
 )
 from tests.support.loopback import Answer, hang_up, offering
 from tests.support.matrix import mostly_thorough
-from tests.support.mutating import mutate
+from tests.support.mutating import mutate, worsen
 from tests.support.scripted import scripted_resources, scripted_settings
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases
@@ -109,63 +107,41 @@ def prepare(clone: Clone, model: TrappedModel) -> None:
     script_refinement(model)
 
 
-DieAndFinish = Callable[..., int]
-
-
-@pytest.fixture
-def die_and_finish(
-    start_worker: StartWorker, model: TrappedModel, clean_db: Clone, superuser: psycopg.Connection
-) -> DieAndFinish:
-    """One worker dies of a strike; others, one or two at once, are asked for the same. How much the first had done."""
-
-    def run(strike: Strike, *, others: int = 1, sabotage: Mapping[str, str] | None = None) -> int:
-        victim = start_worker(
-            sabotage=sabotage, lock_timeout_seconds=60, lease_seconds=60
-        )  # however slow the machine is
-        successors = [start_worker() for _ in range(others)]
-        prepare(clean_db, model)
-        strike(Scene(victim, model, clean_db, superuser))
-        done = sum(happened(superuser).values())
-        expire_leases(superuser)
-        repeat(
-            successors,
-            REFINING,
-            until=lambda: all_ended(superuser),
-            # on a busy machine a lease of a second may be over within a turn
-            expected=(ConcurrentChangeError, RefinementOverError, RefinementRunningError),
-        )
-        return done
-
-    return run
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("where", "others"),
     [*((where, 1) for where in STRIKES), ("in the first turn", 2), ("merging", 2), ("completing", 2)],
 )
 def test_a_refinement_killed_here_is_ended_by_the_next_and_does_everything_once(
-    die_and_finish: DieAndFinish, clean_db: Clone, where: str, others: int
+    survive: Survive, clean_db: Clone, model: TrappedModel, where: str, others: int
 ) -> None:
     strike, done = STRIKES[where]
 
-    assert die_and_finish(strike, others=others) == done
+    assert die_and_finish(survive, clean_db, model, strike, others=others) == done
     check_refined_once(clean_db)
 
 
 @pytest.mark.thorough
-def test_control_a_merge_that_leaves_the_merged_is_noticed(die_and_finish: DieAndFinish, clean_db: Clone) -> None:
-    die_and_finish(STRIKES["embedding an update"][0], sabotage=UNCLOSED_MERGE)
+def test_control_a_merge_that_leaves_the_merged_is_noticed(
+    survive: Survive, clean_db: Clone, model: TrappedModel
+) -> None:
+    die_and_finish(survive, clean_db, model, STRIKES["embedding an update"][0], sabotage=UNCLOSED_MERGE)
 
     with pytest.raises(AssertionError, match="a merge is not one operation with all that belongs to it"):
         check_refined_once(clean_db)
 
 
-# -- frozen, failed, cancelled, without its database
-
-
-#: Sessions that nobody else may take up.
-HELD = "select work from mnemic.leases where holder is not null and until > clock_timestamp()"
+def die_and_finish(survive: Survive, clone: Clone, model: TrappedModel, strike: Strike, **how: Any) -> int:
+    """One worker dies of a strike, others end its session. How many changes the first had made."""
+    with clone.as_superuser() as superuser:
+        done: int = survive(
+            strike,
+            (REFINING, all_ended),
+            settle=lambda _: prepare(clone, model),
+            look=lambda: sum(happened(superuser).values()),
+            **how,
+        )
+    return done
 
 
 @asynccontextmanager
@@ -217,33 +193,15 @@ def test_a_refinement_frozen_past_its_lease_changes_nothing_any_more(
         assert done == {"DEDUP": 1, "MERGE": 5, "UPDATE": 1}
 
 
-@pytest.mark.thorough
-def test_a_refinement_frozen_in_its_transaction_is_ended_by_the_server(fresh_db: Clone, model: TrappedModel) -> None:
-    settings = scripted_settings(fresh_db, model, lock_timeout_seconds=60)
-    prepare(fresh_db, model)
-    with fresh_db.as_superuser() as superuser, Worker(settings) as sleeper, Worker(settings) as other:
-        lock = "select from mnemic.memories where content like '%beta%' for update"
-        with Roadblock(fresh_db.superuser_dsn, lock) as road:
-            road.close()
-            REFINING.ask(sleeper)
-            road.await_victim()
-            sleeper.freeze()
-        await_no_transaction(superuser, but=1)  # the other worker's start is over
-        expire_leases(superuser)  # which waits until the server has ended the frozen one's transaction
-        waiting = (ConcurrentChangeError, DatabaseUnavailableError, RefinementRunningError)
-        repeat([other], REFINING, until=lambda: all_ended(superuser), expected=waiting)
-        sleeper.thaw()
-
-        assert sleeper.answer().error in (RefinementOverError, DatabaseUnavailableError)
-        check_refined_once(fresh_db)
-
-
 # -- failed
 
 
 def left(superuser: psycopg.Connection) -> tuple[Any, ...] | None:
     """Whether the session is free, and its turns so far."""
-    return superuser.execute(f"select not exists ({HELD}), steps from mnemic.refinements").fetchone()
+    return superuser.execute(
+        "select not exists (select from mnemic.leases where holder is not null and until > clock_timestamp()), steps"
+        " from mnemic.refinements"
+    ).fetchone()
 
 
 async def fail(memory: Mnemic, model: TrappedModel, answer: Answer) -> None:
@@ -307,26 +265,17 @@ async def test_a_cancelled_refinement_goes_on_without_a_wait(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("step", [REFINE, EMBEDDINGS])
-@pytest.mark.parametrize("is_killed", [True, False], ids=["kill -9", "restart"])
-def test_a_refinement_outlives_its_database(
-    crashing: CrashingServer, model: TrappedModel, step: str, is_killed: bool
-) -> None:
-    def restart() -> None:
-        crashing.stop()
-        crashing.restart()
-
+def test_a_refinement_outlives_its_database(crashing: CrashingServer, model: TrappedModel, step: str) -> None:
     prepare(crashing.clone, model)
     settings = scripted_settings(crashing.clone, model, pool_timeout_seconds=0.5)
     with Worker(settings) as worker:
-        model.at(step, crashing.kill if is_killed else restart)
+        model.at(step, crashing.kill)
         REFINING.ask(worker)
-        error = worker.answer().error
-        assert error is DatabaseUnavailableError or (error is None and not is_killed), error
+        assert worker.answer().error is DatabaseUnavailableError
         crashing.restart()
         with crashing.clone.as_superuser() as superuser:
-            if error:
-                expire_leases(superuser)
-                expected = (DatabaseUnavailableError, RefinementRunningError)
-                repeat([worker], REFINING, until=lambda: all_ended(superuser), expected=expected)
+            expire_leases(superuser)
+            expected = (DatabaseUnavailableError, RefinementRunningError)
+            repeat([worker], REFINING, until=lambda: all_ended(superuser), expected=expected)
 
     check_refined_once(crashing.clone)

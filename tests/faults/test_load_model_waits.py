@@ -1,17 +1,17 @@
 """While a model or the embedder answers, nobody holds a connection: said by the model itself, at every request."""
 
-import importlib
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from mnemic.nodes import consolidation as consolidation_node
 from mnemic.operations.refinement import edits
 from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
-from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
-from tests.faults.chaos import busy_backends
+from mnemic.storage.schema import SERVICE_ROLE
 from tests.faults.refining import KEY, script_refinement, settle_in
 from tests.faults.strikes import EMBEDDINGS, REFINE, step_of
 from tests.support.loopback import LoopbackModel
@@ -42,6 +42,15 @@ ANA = identity("ana", session="s1")
 OSLO, BERGEN = "Ana lives in Oslo with two cats.", "Ana lives in Bergen with two cats."
 WISH = "Ana wants answers of 12 words at most."
 SAID = "I say what I say.", "assistant: So you do.", "Well then.", "Good."
+
+
+def busy_backends(clone: Clone) -> list[tuple[str, str]]:
+    """State and newest statement of the service's backends that run something or sit in a transaction."""
+    with clone.as_superuser() as connection:
+        return connection.execute(
+            "select state, query from pg_stat_activity where datname = %s and usename = %s and state <> 'idle'",
+            (clone.name, SERVICE_ROLE),
+        ).fetchall()
 
 
 @dataclass
@@ -88,85 +97,58 @@ async def ask_everything(model: LoopbackModel, memory: Mnemic) -> None:
     await memory.consolidate(ANA, "user:ana", force=True)
 
 
-#: What a formation of each kind asks for, at least.
+#: What each way asks for, at least.
 STEPS = {"sequential": {FACTS, DECISIONS, REFLECTIONS, CONSOLIDATION, EMBEDDINGS},
-         "single": {OBSERVATIONS, CONSOLIDATION, EMBEDDINGS}}  # fmt: skip
+         "single": {OBSERVATIONS, CONSOLIDATION, EMBEDDINGS},
+         "refinement": {REFINE, EMBEDDINGS}}  # fmt: skip
 
 
-async def formed(clone: Clone, extraction: str) -> Watch:
-    """Everything asked once, with one kind of extraction."""
+async def watched(clone: Clone, way: str) -> Watch:
+    """Everything asked once with a kind of extraction, or a refinement of two turns with an update and a journal."""
+    settings = {} if way == "refinement" else {"extraction": way}
     with scripted_model() as model:
-        async with scripted_resources(clone, model, pool_size=3, extraction=extraction) as resources:
+        async with scripted_resources(clone, model, pool_size=3, **settings) as resources:
             watch = Watch(clone, resources)
-            watch.follow(model)
-            await ask_everything(model, Mnemic(resources))
+            if way == "refinement":
+                script_refinement(model)
+                await settle_in(resources.database)
+                watch.follow(model)
+                await Mnemic(resources).refine(ANA, KEY, force=True)
+            else:
+                watch.follow(model)
+                await ask_everything(model, Mnemic(resources))
     return watch
 
 
-@pytest.mark.parametrize("extraction", mostly_thorough(STEPS.keys(), "sequential"))
-async def test_no_connection_is_held_at_any_request(clean_db: Clone, extraction: str) -> None:
-    watch = await formed(clean_db, extraction)
+@pytest.mark.parametrize("way", mostly_thorough(STEPS.keys(), "sequential", "refinement"))
+async def test_no_connection_is_held_at_any_request(clean_db: Clone, way: str) -> None:
+    watch = await watched(clean_db, way)
 
-    assert set(watch.asked) == STEPS[extraction]
-    assert watch.asked.count(CONSOLIDATION) >= 2  # a draft and its revision
-    assert watch.asked.count(EMBEDDINGS) >= 3
+    assert set(watch.asked) == STEPS[way]
+    if way != "refinement":
+        assert watch.asked.count(CONSOLIDATION) >= 2  # a draft and its revision
+        assert watch.asked.count(EMBEDDINGS) >= 3
     assert watch.held == []
 
 
-def holding_a_transaction(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
-    """Makes a node keep its transaction open while it asks the model, as a careless one would."""
-    module = importlib.import_module(f"mnemic.nodes.{node}")
-    ask = module.metered
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("way", "module", "name", "step"),
+    [("sequential", consolidation_node, "metered", CONSOLIDATION), ("refinement", edits, "_embedded", EMBEDDINGS)],
+    ids=["a model", "an embedder"],
+)
+async def test_control_a_transaction_that_is_open_meanwhile_is_seen_by(
+    clean_db: Clone, monkeypatch: pytest.MonkeyPatch, way: str, module: ModuleType, name: str, step: str
+) -> None:
+    """As if a careless node asked within its transaction."""
+    ask = getattr(module, name)
 
-    async def careless(resources: Resources, who: Identity, *rest: Any) -> Any:
+    async def careless(holder: Any, *rest: Any) -> Any:
+        resources, who = (holder, rest[0]) if isinstance(holder, Resources) else (holder.resources, holder.identity)
         async with resources.database.scoped(who):
-            return await ask(resources, who, *rest)
+            return await ask(holder, *rest)
 
-    monkeypatch.setattr(module, "metered", careless)
+    monkeypatch.setattr(module, name, careless)
+    watch = await watched(clean_db, way)
 
-
-@pytest.mark.thorough
-async def test_control_a_node_that_holds_its_transaction_is_seen_by_the_model(
-    clean_db: Clone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    holding_a_transaction(monkeypatch, "consolidation")
-    watch = await formed(clean_db, "sequential")
-
-    assert {(what, taken, busy[0][0]) for what, taken, busy in watch.held} == {
-        (CONSOLIDATION, 1, "idle in transaction")
-    }
-
-
-async def refine(clone: Clone) -> Watch:
-    """A refinement of two turns, with an update that is embedded and a journal."""
-    with scripted_model() as model:
-        script_refinement(model)
-        async with scripted_resources(clone, model, pool_size=3) as resources:
-            await settle_in(resources.database)
-            watch = Watch(clone, resources)
-            watch.follow(model)
-            await Mnemic(resources).refine(ANA, KEY, force=True)
-    return watch
-
-
-async def test_no_connection_is_held_at_any_request_of_a_refinement(clean_db: Clone) -> None:
-    watch = await refine(clean_db)
-
-    assert watch.asked == [REFINE, EMBEDDINGS, REFINE, EMBEDDINGS]
-    assert watch.held == []
-
-
-@pytest.mark.thorough
-async def test_control_an_update_that_embeds_in_its_transaction_is_seen_by_the_embedder(
-    clean_db: Clone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    embed = edits._embedded
-
-    async def careless(refining: Any, *rest: Any) -> Any:
-        async with refining.resources.database.scoped(refining.identity):
-            return await embed(refining, *rest)
-
-    monkeypatch.setattr(edits, "_embedded", careless)
-    watch = await refine(clean_db)
-
-    assert [(what, taken) for what, taken, _ in watch.held] == [(EMBEDDINGS, 1)]
+    assert {(what, taken, busy[0][0]) for what, taken, busy in watch.held} == {(step, 1, "idle in transaction")}

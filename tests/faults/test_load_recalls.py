@@ -10,8 +10,8 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import BusyError
 from mnemic.storage import search
 from mnemic.storage.connection import RecallQueue
-from tests.faults.chaos import worsen
 from tests.faults.processes import CrashingServer
+from tests.support.mutating import worsen
 from tests.support.scripted import turns
 from tests.support.server import Clone
 from tests.support.worlds import identity

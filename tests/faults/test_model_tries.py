@@ -1,4 +1,4 @@
-"""However often one comes back to a model that fails, it is asked a bounded number of times."""
+"""A model that refuses what is too much for it, answers too late, or fails below a host's own checkpoints."""
 
 import threading
 from collections.abc import AsyncIterator
@@ -14,80 +14,31 @@ from langgraph.graph import END, START, StateGraph
 from mnemic.models import answers, embedders
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import EmbeddingError, ModelError
-from mnemic.storage import leases
-from tests.faults.chaos import worsen
-from tests.faults.model_failures import ANSWER_CANARY, CANARY
-from tests.support.loopback import Answer, LoopbackModel, Reply, bag_of_words
-from tests.support.scripted import (
-    DIMENSIONS,
-    FACTS,
-    asked,
-    contents,
-    fact,
-    facts,
-    scripted_memory,
-    scripted_model,
-    turns,
-)
+from tests.support.loopback import Answer, LoopbackModel, bag_of_words
+from tests.support.scripted import DIMENSIONS, FACTS, asked, fact, facts, scripted_memory, scripted_model, turns
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases, identity
 
 ANA = identity("ana", session="s1")
-TRIES = 5
-#: A call and its repair.
-CALLS = 2
+ANSWER = "Yttriumgarten"
 GOOD = facts(fact("Ana keeps bees."))
 
 
 @pytest.fixture
 async def script(clean_db: Clone) -> AsyncIterator[tuple[Mnemic, LoopbackModel]]:
-    """A service with 60 messages pending, the first of which no model can answer."""
+    """A service with 60 messages pending."""
     with scripted_model() as model:
         async with scripted_memory(clean_db, model) as memory:
-            await memory.observe(ANA, turns(f"POISON {CANARY}", *[f"m{place}" for place in range(59)]))
+            await memory.observe(ANA, turns("POISON", *[f"m{place}" for place in range(59)]))
             yield memory, model
 
 
-def poisoned(request: dict[str, Any]) -> Any:
-    said = str(request["messages"])
-    return f"no JSON {ANSWER_CANARY}" if "POISON" in said else GOOD
-
-
-async def come_back(memory: Mnemic, superuser: psycopg.Connection | None = None, times: int = 100) -> None:
-    """So many runs that nobody insists on; with a superuser each after the wait of the one before."""
+async def come_back(memory: Mnemic, superuser: psycopg.Connection, times: int) -> None:
+    """So many runs that nobody insists on, each after the wait of the one before."""
     for _ in range(times):
         with suppress(ModelError):
             await memory.form(ANA, force=False)
-        if superuser:
-            expire_leases(superuser)
-
-
-@pytest.mark.parametrize(
-    ("answer", "requests"),
-    [("no JSON", CALLS), *(pytest.param(*case, marks=pytest.mark.thorough) for case in ((400, 1), (401, 1), (500, 3)))],
-)
-async def test_within_the_wait_nobody_asks_again(
-    script: tuple[Mnemic, LoopbackModel], answer: str | int, requests: int
-) -> None:
-    memory, model = script
-    model.answer(FACTS, answer)
-    await come_back(memory, times=50)
-    await memory.observe(ANA, turns("and another thing", minutes=99))
-    await come_back(memory, times=50)
-
-    assert len(model.chat_requests) == requests
-
-
-async def test_a_poisoned_message_is_asked_about_as_often_as_it_may(
-    script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection
-) -> None:
-    memory, model = script
-    model.answer(FACTS, poisoned)
-    await come_back(memory, superuser)
-
-    assert sum("POISON" in str(request["messages"]) for request in model.chat_requests) == TRIES * CALLS
-    assert await contents(memory, ANA) == ["Ana keeps bees."]
-    assert "POISON" in str(superuser.execute("select content from mnemic.messages where set_aside").fetchall())
+        expire_leases(superuser)
 
 
 def narrow(request: dict[str, Any]) -> Any:
@@ -138,33 +89,7 @@ async def test_control_a_refusal_taken_for_an_outage_is_paid_for_for_ever(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("lacks", "changes", "answer", "requests"),
-    [
-        ("wait", {"claim": ("(l.holder is null and %(forced)s)", "(l.holder is null or %(forced)s)")}, 401, 1),
-        ("tries", {"give_back": ("tries + %(tries)s", "tries")}, poisoned, CALLS),
-    ],
-)
-async def test_control_without_the_wait_or_the_tries_every_run_asks(
-    script: tuple[Mnemic, LoopbackModel],
-    superuser: psycopg.Connection,
-    monkeypatch: pytest.MonkeyPatch,
-    lacks: str,
-    changes: dict[str, tuple[str, str]],
-    answer: Answer,
-    requests: int,
-) -> None:
-    memory, model = script
-    worsen(monkeypatch, leases, **changes)
-    model.answer(FACTS, answer)
-    await come_back(memory, superuser if lacks == "tries" else None, times=20)
-
-    assert len(model.chat_requests) == 20 * requests
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("slow", ["chat", "embeddings"])
-async def test_an_answer_that_never_arrives_is_not_waited_for(clean_db: Clone, slow: str) -> None:
+async def test_vectors_that_never_arrive_are_not_waited_for(clean_db: Clone) -> None:
     late = threading.Event()
 
     def stall(request: dict[str, Any]) -> Any:
@@ -172,18 +97,16 @@ async def test_an_answer_that_never_arrives_is_not_waited_for(clean_db: Clone, s
         return [bag_of_words(text, DIMENSIONS) for text in request["input"]]
 
     with scripted_model() as model:
-        model.answer(FACTS, Reply(content="{}", after=late) if slow == "chat" else facts(fact("Ana keeps bees.")))
-        model.answer_embeddings(stall if slow == "embeddings" else None)
+        model.answer(FACTS, facts(fact("Ana keeps bees.")))
+        model.answer_embeddings(stall)
         try:
             async with scripted_memory(clean_db, model, model_timeout_seconds=0.2) as memory:
                 await memory.observe(ANA, turns("I keep bees"))
-                with pytest.raises(ModelError, match="timeout") as caught:
+                with pytest.raises(EmbeddingError, match="timeout"):
                     await memory.form(ANA)
         finally:
             late.set()
-
-        assert isinstance(caught.value, EmbeddingError) == (slow == "embeddings")
-        assert len(model.chat_requests if slow == "chat" else model.embedding_requests) == 3
+        assert len(model.embedding_requests) == 3
 
 
 class _Host(TypedDict):
@@ -192,7 +115,7 @@ class _Host(TypedDict):
 
 async def test_a_hosts_checkpoints_hold_nothing_of_what_failed(script: tuple[Mnemic, LoopbackModel]) -> None:
     memory, model = script
-    model.answer(FACTS, poisoned)
+    model.answer(FACTS, f"no JSON {ANSWER}")
 
     async def form(_: _Host) -> _Host:
         await memory.form(ANA)
@@ -208,5 +131,5 @@ async def test_a_hosts_checkpoints_hold_nothing_of_what_failed(script: tuple[Mne
 
     kept = repr((dict(saver.storage), dict(saver.writes), dict(saver.blobs)))
     assert "ModelOutputError" in kept
-    assert CANARY not in kept
-    assert ANSWER_CANARY not in kept
+    assert "POISON" not in kept
+    assert ANSWER not in kept

@@ -13,26 +13,36 @@ from mnemic.operations.refinement.session import CoreMemoryEditor
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefinementOverError
-from mnemic.state.records import Memory, NewMemory
+from mnemic.state.records import Memory
 from mnemic.storage import memories, refinements
 from mnemic.storage.transaction import ScopedTransaction
-from tests.faults.chaos import worsen
 from tests.faults.checker import audit_problems
 from tests.faults.refining import ANA, KEY, shown
 from tests.faults.strikes import REFINE, TrappedModel
 from tests.support.erasing import CANARY, places, problems
 from tests.support.loopback import Answer, LoopbackModel, Request, calling, offering
 from tests.support.matrix import mostly_thorough
-from tests.support.mutating import mutate
-from tests.support.refinements import answers
-from tests.support.scripted import scripted_model, scripted_resources
+from tests.support.mutating import mutate, worsen
+from tests.support.refinements import (
+    DONE,
+    Call,
+    answers,
+    complete,
+    delete,
+    keep,
+    living,
+    merge,
+    play,
+    script,
+    search,
+    update,
+)
+from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, identity, memory, operate, remember
 
 #: Changes something while the model thinks.
 Meanwhile = Callable[[Mnemic, Clone], Coroutine[Any, Any, None]]
-COMPLETE: tuple[str, dict[str, Any]] = ("complete_refinement", {"summary": "Nothing more."})
-
 
 # -- changed meanwhile
 
@@ -89,23 +99,22 @@ async def update_meanwhile(clone: Clone, model: TrappedModel, change: str) -> tu
     meanwhile, kind, _ = CHANGES[change]
     told: list[str] = []
     loop = asyncio.get_running_loop()
-    async with scripted_resources(clone, model) as resources:
-        mnemic = Mnemic(resources)
+    async with scripted_memory(clone, model) as mnemic:
+        database = mnemic.resources.database
         core = memory("Ana wants answers that are short, and never long ones.", kind="core")
         wish = memory("Ana wants tables in all answers, as often as she can have them.", kind="reflection")
         text = memory("Ana wants the old words of all of them, again and again.", kind="consolidation")
-        await remember(resources.database, ANA, core, wish, text)
-        await operate(resources.database, ANA, lambda scoped: memories.make_private(scoped, core.id))
+        await remember(database, ANA, core, wish, text)
+        await operate(database, ANA, lambda scoped: memories.make_private(scoped, core.id))
 
         def answer(request: Request) -> Answer:
             if said := answers(request):
                 told[:] = said
-                return calling(COMPLETE if len(said) > 1 else ("search_memories", {"query": "wants"}))
+                return calling(DONE if len(said) > 1 else search(query="wants"))
             (number,) = [number for number, marks, _ in shown(request) if marks.startswith(kind)]
             asyncio.run_coroutine_threadsafe(meanwhile(mnemic, clone), loop).result(timeout=20)
             texts.extend(_texts(clone))
-            new = "Ana wants answers in a model's own words."
-            return calling(("update_memory", {"id": number, "content": new}))
+            return calling(update(number, "Ana wants answers in a model's own words."))
 
         texts: list[str] = []
         model.answer(offering(REFINE), answer)
@@ -152,144 +161,118 @@ async def test_control_an_update_that_looks_at_no_version_overwrites_it(
 
 ANA_OF_THE_CREW, BO = identity("ana", groups=["crew"]), identity("bo", groups=["crew"])
 CREW = "group:crew"
-HERS = f"Ana of the crew has a {CANARY} allergy."
 MAY = "The crew sails from Oslo every single May, with great joy."
 NINE = "The crew eats at nine o'clock, together in the galley."
-SHORTER: tuple[str, dict[str, Any]] = ("complete_refinement", {"summary": "Said in fewer words."})
+MINE = "The crew eats at nine, in the galley."
 #: A change, without which a session leaves no journal.
-REWORDED = ("update_memory", {"id": 2, "content": MAY.replace("single ", "")})
+REWORDED = update(2, MAY.replace("single ", ""))
 #: What the model may do with words that it has read before they were erased.
-REPEATS: dict[str, tuple[str, dict[str, Any]]] = {
-    "merges": (
-        "consolidate_memories",
-        {
-            "ids_to_merge": [2, 3],
-            "new_content": f"The crew sails from Oslo every May, eats at nine together in the galley, no {CANARY}.",
-        },
+REPEATS: dict[str, Call] = {
+    "merges": merge(
+        2, 3, into=f"The crew sails from Oslo every May, eats at nine together in the galley, no {CANARY}."
     ),
-    "rewrites": ("update_memory", {"id": 3, "content": f"The crew eats at nine, in the galley, no {CANARY}."}),
-    "tells": ("complete_refinement", {"summary": f"Kept that Ana has a {CANARY} allergy."}),
+    "rewrites": update(3, f"The crew eats at nine, in the galley, no {CANARY}."),
+    "tells": complete(f"Kept that Ana has a {CANARY} allergy."),
 }
 
 
-def core_of_the_crew() -> list[NewMemory]:
-    texts = (replace(memory(HERS, kind="core", key=CREW), subject_user_id="ana"),)
-    return [*texts, *(memory(item, kind="core", key=CREW) for item in (MAY, NINE))]
+async def keep_the_crews(mnemic: Mnemic) -> None:
+    """Core memories of the crew, the first of which tells of Ana."""
+    hers = replace(memory(f"Ana of the crew has a {CANARY} allergy.", kind="core"), subject_user_id="ana")
+    await keep(mnemic, hers, MAY, NINE, who=BO, key=CREW)
 
 
 async def erased_meanwhile(
-    clone: Clone,
-    model: LoopbackModel,
-    repeat: tuple[str, dict[str, Any]],
-    first: Callable[[], object] = lambda: None,
+    clone: Clone, model: LoopbackModel, repeat: Call, first: Callable[[], object] = lambda: None
 ) -> None:
     """A session of Bo's in which Ana is erased while the model thinks, which then repeats what it has read."""
     loop = asyncio.get_running_loop()
-    async with scripted_resources(clone, model) as resources:
-        mnemic = Mnemic(resources)
-        for place, item in enumerate(core_of_the_crew()):
-            await remember(resources.database, BO, replace(item, valid_from=item.valid_from.replace(day=place + 3)))
+    async with scripted_memory(clone, model) as mnemic:
+        await keep_the_crews(mnemic)
 
         def answer(_: Request) -> Answer:
             first()
             asyncio.run_coroutine_threadsafe(mnemic.erase_person(ANA_OF_THE_CREW), loop).result(timeout=20)
             return calling(repeat)
 
-        model.answer(offering("complete_refinement"), calling(REWORDED), answer, calling(SHORTER))
+        model.answer(offering(REFINE), calling(REWORDED), answer, calling(DONE))
         await mnemic.refine(BO, CREW, force=True)
 
 
-@pytest.mark.parametrize("repeat", mostly_thorough(REPEATS.keys(), "rewrites"))
+@pytest.mark.parametrize("repeat", mostly_thorough(REPEATS, "rewrites"))
 async def test_what_a_model_read_before_an_erasure_is_not_written_after_it(
-    clean_db: Clone, superuser: psycopg.Connection, repeat: str
+    clean_db: Clone, superuser: psycopg.Connection, repeat: Call
 ) -> None:
     with scripted_model() as model:
         with pytest.raises(RefinementOverError):
-            await erased_meanwhile(clean_db, model, REPEATS[repeat])
+            await erased_meanwhile(clean_db, model, repeat)
         assert places(superuser) == set()
 
-        model.answer(offering("complete_refinement"), calling(SHORTER))
-        async with scripted_resources(clean_db, model) as resources:
-            result = await Mnemic(resources).refine(BO, CREW, force=True)
+        script(model, DONE)
+        async with scripted_memory(clean_db, model) as mnemic:
+            result = await mnemic.refine(BO, CREW, force=True)
         assert (result["ended"], result["resumed"]) == ("completed", True)
         assert CANARY not in str(model.chat_requests[-1])
     assert problems(clean_db) == []
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("repeat", REPEATS)
-async def test_control_a_session_that_goes_on_writes_it_again(fresh_db: Clone, repeat: str) -> None:
+@pytest.mark.parametrize("repeat", REPEATS.values(), ids=REPEATS)
+async def test_control_a_session_that_goes_on_writes_it_again(fresh_db: Clone, repeat: Call) -> None:
     with scripted_model() as model, fresh_db.as_superuser() as superuser:
-
-        def drop() -> None:
-            superuser.execute("drop trigger sessions_lapse on mnemic.memories")
-
-        await erased_meanwhile(fresh_db, model, REPEATS[repeat], drop)
+        await erased_meanwhile(
+            fresh_db,
+            model,
+            repeat,
+            first=lambda: superuser.execute("drop trigger sessions_lapse on mnemic.memories"),
+        )
         assert "memories" in places(superuser)
 
 
-async def moved_and_erased(
-    clone: Clone, *calls: tuple[str, dict[str, Any]], meanwhile: Callable[[], None] = lambda: None
-) -> None:
-    """A session of Bo's, and the erasure of Ana when it is over."""
+async def moved_and_erased(clone: Clone, *calls: Call, meanwhile: Callable[[], None] = lambda: None) -> set[str]:
+    """A session of Bo's, and the erasure of Ana when it is over; what is left of the core memory."""
     with scripted_model() as model:
-        async with scripted_resources(clone, model) as resources:
-            mnemic = Mnemic(resources)
-            for place, item in enumerate(core_of_the_crew()):
-                await remember(resources.database, BO, replace(item, valid_from=item.valid_from.replace(day=place + 3)))
-            model.answer(offering("complete_refinement"), *map(calling, calls), calling(SHORTER))
-            result = await mnemic.refine(BO, CREW, force=True)
+        async with scripted_memory(clone, model) as mnemic:
+            await keep_the_crews(mnemic)
+            _, result = await play(mnemic, model, *calls, who=BO, key=CREW)
             assert result["updated"] + result["merged"] > 0
             meanwhile()
             await mnemic.erase_person(ANA_OF_THE_CREW)
+            return {*await living(mnemic, who=BO)}
 
 
-DELETE: tuple[str, dict[str, Any]] = ("delete_memory", {"id": 1})
-SHORTEN: tuple[str, dict[str, Any]] = ("update_memory", {"id": 1, "content": "Ana has an allergy."})
+SHORTEN = update(1, "Ana has an allergy.")
 MOVES = {
-    "rewritten, then deleted": (REPEATS["rewrites"], DELETE),
-    "deleted, then rewritten": (DELETE, REPEATS["rewrites"]),
-    "merged with others' words": (REPEATS["merges"], DELETE),
+    "rewritten, then deleted": (REPEATS["rewrites"], delete(1)),
+    "deleted, then rewritten": (delete(1), REPEATS["rewrites"]),
+    "merged with others' words": (REPEATS["merges"], delete(1)),
     "moved by two rewritings": (REPEATS["rewrites"], SHORTEN),
 }
 
 
-@pytest.mark.parametrize("moved", mostly_thorough(MOVES.keys(), "rewritten, then deleted"))
+@pytest.mark.parametrize("calls", mostly_thorough(MOVES, "rewritten, then deleted"))
 async def test_words_that_a_refinement_moved_to_another_memory_are_erased_with_whose_they_are(
-    clean_db: Clone, superuser: psycopg.Connection, moved: str
+    clean_db: Clone, superuser: psycopg.Connection, calls: tuple[Call, ...]
 ) -> None:
-    await moved_and_erased(clean_db, *MOVES[moved])
-
+    assert await moved_and_erased(clean_db, *calls) >= {MAY}
     assert places(superuser) == set()
-    assert living(superuser) >= {MAY}
     assert problems(clean_db) == []
 
 
-MINE = "The crew eats at nine, in the galley."
-OWN_WORDS = ("update_memory", {"id": 3, "content": MINE})
-
-
 @pytest.mark.thorough
-async def test_what_was_rewritten_in_words_of_its_own_stays(clean_db: Clone, superuser: psycopg.Connection) -> None:
-    await moved_and_erased(clean_db, OWN_WORDS, DELETE)
-
-    assert living(superuser) == {MAY, MINE}
+async def test_what_was_rewritten_in_words_of_its_own_stays(clean_db: Clone) -> None:
+    assert await moved_and_erased(clean_db, update(3, MINE), delete(1)) == {MAY, MINE}
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("function", "text", "moved"),
+    ("text", "moved"),
     [
-        ("went_into", "(h).event in ('DELETE', 'MERGE', 'UPDATE')", "deleted, then rewritten"),
-        ("went_into", "w.event in ('ADD', 'UPDATE')", "merged with others' words"),
+        ("(h).event in ('DELETE', 'MERGE', 'UPDATE')", "deleted, then rewritten"),
+        ("w.event in ('ADD', 'UPDATE')", "merged with others' words"),
     ],
 )
-async def test_control_without_the_rule_they_stay(fresh_db: Clone, function: str, text: str, moved: str) -> None:
+async def test_control_without_the_rule_they_stay(fresh_db: Clone, text: str, moved: str) -> None:
     with fresh_db.as_superuser() as superuser:
-        await moved_and_erased(fresh_db, *MOVES[moved], meanwhile=lambda: mutate(superuser, function, text, "false"))
+        await moved_and_erased(fresh_db, *MOVES[moved], meanwhile=lambda: mutate(superuser, "went_into", text, "false"))
         assert "memories" in places(superuser)
-
-
-def living(superuser: psycopg.Connection) -> set[str]:
-    rows = superuser.execute("select content from mnemic.memories where state = 'active' and kind = 'core'").fetchall()
-    return {content for (content,) in rows}

@@ -14,9 +14,9 @@ from mnemic.state.identity import Identity
 from mnemic.state.kinds import Extraction
 from mnemic.state.records import ScopeSettings
 from mnemic.storage import inbox
-from tests.faults.chaos import worsen
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import few_first
+from tests.support.mutating import worsen
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
@@ -34,6 +34,7 @@ from tests.support.scripted import (
     observations,
     reflection,
     reflections,
+    say,
     scripted_memory,
     scripted_model,
     turns,
@@ -85,7 +86,8 @@ def _drafts(step: str) -> Iterator[Useless]:
             yield Useless(step, f"first person {number}", _answer(step, [text] * times, [1]))
         for number, text in enumerate((_LONG, _LONG * 3, f"{_LONG[:-1]} {'and more ' * 60}.")):
             yield Useless(step, f"too long {number}", _answer(step, [text] * times, [1, 2, 4]))
-        for number, text in enumerate(_sentences(PROMPTS[step])):
+        lines = [line.strip(" -;.") for line in PROMPTS[step].splitlines()]
+        for number, text in enumerate([line for line in lines if len(line.split()) >= 6][:4]):
             yield Useless(step, f"a copy of the prompt {number}", _answer(step, [text] * times, [1, 2]))
     for words in (True, False):
         texts = ["Ana keeps bees.", "I keep bees.", "My sister.", "She is allergic to walnuts."]
@@ -93,22 +95,12 @@ def _drafts(step: str) -> Iterator[Useless]:
     yield Useless(step, "empty lists", _answer(step, [], [], nothing_else=False))
 
 
-def _sentences(prompt: str) -> list[str]:
-    """Lines of the instructions, short and long, as a model gives them back."""
-    lines = [line.strip(" -;.") for line in prompt.splitlines()]
-    return [line for line in lines if len(line.split()) >= 6][:4]
-
-
 def _answer(step: str, texts: list[str], numbers: list[int], *, nothing_else: bool = True) -> BaseModel:
-    cite: dict[str, Any] = {"messages": numbers}
-    if step == FACTS:
-        made = [fact(text).model_copy(update=cite) for text in texts]
-        return facts(*made, nothing_else=nothing_else)
-    if step == OBSERVATIONS:
-        noted = [observation(text).model_copy(update=cite) for text in texts]
-        return observations(*noted, nothing_else=nothing_else)
-    drawn = [reflection(text).model_copy(update=cite) for text in texts]
-    return reflections(user=drawn, nothing_else=nothing_else)
+    draft: Any = {FACTS: fact, OBSERVATIONS: observation, REFLECTIONS: reflection}[step]
+    made = [draft(text).model_copy(update={"messages": numbers}) for text in texts]
+    if step == REFLECTIONS:
+        return reflections(user=made, nothing_else=nothing_else)
+    return (facts if step == FACTS else observations)(*made, nothing_else=nothing_else)
 
 
 def _decisions() -> Iterator[Useless]:
@@ -160,10 +152,14 @@ def lost(superuser: psycopg.Connection) -> list[tuple[str, int]]:
 
 async def meet(memory: Mnemic, model: LoopbackModel, who: Identity, useless: Useless) -> None:
     """A conversation that this answer meets; the other steps answer well, and never that there is nothing else."""
+    if useless.step == DECISIONS:
+        before = who.model_copy(update={"session_id": f"{who.session_id} before"})
+        model.answer(FACTS, facts(fact(OSLO), nothing_else=False))
+        model.answer(DECISIONS, decisions())
+        model.answer(REFLECTIONS, reflections())
+        await say(memory, before, "I live in Oslo with two cats.")
     model.answer(FACTS, facts(fact(BERGEN), nothing_else=False))
     model.answer(REFLECTIONS, reflections(user=[reflection(WISH)], nothing_else=False))
-    if useless.step == DECISIONS:
-        await know_of_oslo(memory, model, who)
     if useless.step == CONSOLIDATION:
         await memory.configure_scope(who, ScopeSettings(scope_key=f"user:{who.user_id}", threshold=1))
     await memory.observe(who, turns(*SAID, user=who.user_id))
@@ -181,17 +177,6 @@ async def meet(memory: Mnemic, model: LoopbackModel, who: Identity, useless: Use
     assert await contents(memory, who, "reflection") == [WISH], useless
     if useless.step == CONSOLIDATION:
         assert [result["outcome"] for result in run["consolidations"]] == ["refused"], useless
-
-
-async def know_of_oslo(memory: Mnemic, model: LoopbackModel, who: Identity) -> None:
-    before = who.model_copy(update={"session_id": f"{who.session_id} before"})
-    model.answer(FACTS, facts(fact(OSLO), nothing_else=False))
-    model.answer(DECISIONS, decisions())
-    model.answer(REFLECTIONS, reflections())
-    await memory.observe(before, turns("I live in Oslo with two cats."))
-    await memory.form(before)
-    model.answer(FACTS, facts(fact(BERGEN), nothing_else=False))
-    model.answer(REFLECTIONS, reflections(user=[reflection(WISH)], nothing_else=False))
 
 
 async def meet_all(clone: Clone, superuser: psycopg.Connection, met: list[tuple[Extraction, list[Useless]]]) -> None:

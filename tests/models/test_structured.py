@@ -97,6 +97,8 @@ BAD_TEXTS = {
     "a wrong type": json.dumps({"text": SECRET, "stars": SECRET}),
     "a field too many": json.dumps({"text": "x", "stars": 1, SECRET: 1}),
     "not an object": json.dumps([SECRET]),
+    "nothing": "",
+    "brackets without end": "[" * 20_000,
     "too long": json.dumps({"text": "".join(f"{SECRET} {n}, " for n in range(5000)), "stars": 1}),
     "one thing repeated": json.dumps({"text": SECRET * 300, "stars": 1}),
 }

@@ -16,7 +16,7 @@ from mnemic.state.errors import ConcurrentChangeError, MnemicError, RefusedError
 from mnemic.state.records import Message
 from mnemic.storage import inbox
 from mnemic.storage.database import Database
-from tests.faults.chaos import worsen
+from tests.support.mutating import worsen
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import PATIENT, Clone, recorded_statements, see_deadlocks_quickly
 from tests.support.worlds import MORNING, identity, message

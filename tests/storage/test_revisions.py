@@ -14,7 +14,7 @@ from mnemic.state.query import Changes
 from mnemic.state.records import NewMemory, Supersession
 from mnemic.storage import inbox, memories, revisions
 from mnemic.storage.database import Database
-from tests.faults.chaos import worsen
+from tests.support.mutating import worsen
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, memory, remember
 

@@ -1,9 +1,10 @@
-"""Databases made wrong on purpose, for controls: functions, roles; and what the doctor says of them."""
+"""Databases made wrong on purpose, for controls: functions, statements, roles; and what the doctor says of them."""
 
 import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, LiteralString
 
 import psycopg
@@ -23,6 +24,15 @@ def mutate(connection: psycopg.Connection, function: str, text: str, wrong: str)
     assert found[0].count(text) == 1, "what is to be made wrong stands there once"
     changed: Any = found[0].replace(text, wrong)
     connection.execute(changed)
+
+
+def worsen(monkeypatch: pytest.MonkeyPatch, module: ModuleType, **changes: tuple[str, str]) -> None:
+    """Replaces a part of some of a storage module's named statements, for a control that must fail."""
+    statements = dict(module._SQL)
+    for name, (part, instead) in changes.items():
+        assert part in statements[name], f"{name} no longer says {part}"
+        statements[name] = statements[name].replace(part, instead)
+    monkeypatch.setattr(module, "_SQL", statements)
 
 
 _BESIDE = """

@@ -1,0 +1,283 @@
+"""A storm of everything at once, each promise with its controls.
+
+Nobody sees a row of somebody else's, nothing deadlocks, no reflection is lost or goes in twice, and each change is told
+once to each session.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+import psycopg
+import pytest
+
+from mnemic.policy.recall.delta import MOST_BULLETS, SIGNS
+from mnemic.service.memory import Mnemic
+from mnemic.state.identity import Identity
+from mnemic.storage import database, memories, opening, revisions
+from mnemic.storage.database import Database
+from tests.faults.crowd import AGENTS, PEOPLE, POOL, TOKEN, Crowd, crowd_on, plan, settle_in, storm
+from tests.support.audited import assert_chain_is_whole
+from tests.support.mutating import open_beside_the_head, worsen
+from tests.support.scripted import scripted_memory, scripted_model
+from tests.support.server import Clone, see_deadlocks_quickly
+
+pytestmark = pytest.mark.thorough
+
+READERS = [PEOPLE[0].model_copy(update={"session_id": f"reader{number}"}) for number in range(2)]
+#: What two writers of the same are answered, and who meets a protected fact.
+REFUSALS = {"ConcurrentChangeError None", "RefusedError 42501"}
+KILLED = "DatabaseUnavailableError 57P01"
+
+
+# -- who is told of it
+
+
+@dataclass
+class Reader:
+    """A session that asks for its context again and again, and passes on what it was told."""
+
+    memory: Mnemic
+    who: Identity
+    changes: Counter[int] = field(default_factory=Counter)
+    #: Bullets of each header.
+    bullets: list[int] = field(default_factory=list)
+
+    async def poll(self) -> None:
+        recalled = await self.memory.recall(self.who)
+        assert recalled["degraded"] is None
+        self.changes.update(update["seq"] for update in recalled["updates"])
+        header = recalled["context"].partition("<Updates")[2].partition("</Updates>")[0]
+        self.bullets.append(header.count("\n- "))
+        await self.memory.observe(self.who, [], revision=recalled["revision"])
+
+    async def read(self, writing: "asyncio.Task[None]") -> None:
+        while not writing.done():
+            await self.poll()
+        await self.poll()
+
+
+@asynccontextmanager
+async def two_readers(clone: Clone) -> AsyncIterator[list[Reader]]:
+    """Two sessions of two services, as two processes would have them."""
+    with scripted_model() as model:
+        async with AsyncExitStack() as stack:
+            services = [scripted_memory(clone, model, embedder="hash") for _ in READERS]
+            yield [
+                Reader(await stack.enter_async_context(service), who)
+                for service, who in zip(services, READERS, strict=True)
+            ]
+
+
+# -- what came of it
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a storm has left."""
+
+    crowd: Crowd
+    readers: list[Reader]
+    #: Changes that each reader should have been told of.
+    happened: set[int]
+    #: Reflections that a text has absorbed and does not hold; those that are told twice, or changed too often.
+    lost: list[str]
+    doubled: list[str]
+    absorbed: int
+    deadlocks: int
+
+    @property
+    def missed(self) -> int:
+        return sum(len(self.happened - {*reader.changes}) for reader in self.readers)
+
+    @property
+    def repeated(self) -> int:
+        return sum(count > 1 for reader in self.readers for count in reader.changes.values())
+
+
+async def watched(clone: Clone, transactions: int, seed: int) -> Outcome:
+    """A storm of so many transactions, at which two sessions look on."""
+    see_deadlocks_quickly(clone)
+    async with crowd_on(clone) as crowd, two_readers(clone) as readers:
+        await settle_in(crowd)
+        for reader in readers:
+            await reader.poll()
+        before = _seqs(crowd.superuser)
+        writing = asyncio.create_task(storm(plan(transactions, seed), crowd))
+        await asyncio.gather(writing, *(reader.read(writing) for reader in readers))
+        happened = _seqs(crowd.superuser) - before
+        await assert_pool_is_whole(crowd)
+    with clone.as_superuser() as superuser:  # once every backend has reported
+        (deadlocks,) = superuser.execute(
+            "select deadlocks from pg_stat_database where datname = %s", (clone.name,)
+        ).fetchall()[0]
+        return Outcome(crowd, readers, happened, *_fate(superuser), deadlocks)
+
+
+def _seqs(superuser: psycopg.Connection) -> set[int]:
+    """All changes that the readers may see."""
+    who = READERS[0]
+    statement = "select seq from mnemic.history where agent_id = %s and scope_key = any(%s) and event = any(%s)"
+    values = (who.agent_id, [key for key in who.scope_keys if not key.startswith("session")], list(SIGNS))
+    return {seq for (seq,) in superuser.execute(statement, values).fetchall()}
+
+
+def _fate(superuser: psycopg.Connection) -> tuple[list[str], list[str], int]:
+    """What became of the reflections, seen from behind the policies."""
+    texts = superuser.execute(
+        "select id, content from mnemic.memories where kind = 'consolidation' and state = 'active'"
+    ).fetchall()
+    held = {text_id: {*TOKEN.findall(content)} for text_id, content in texts}
+    written = Counter(token for _, content in texts for token in TOKEN.findall(content))
+    rows = superuser.execute(
+        "select content, state, consolidated_into, array(select event from mnemic.history h"
+        "   where (h.agent_id, h.memory_id) = (m.agent_id, m.id) order by seq)"
+        "  from mnemic.memories m where kind = 'reflection'"
+    ).fetchall()
+    lost, doubled = [], [token for token, count in written.items() if count > 1]
+    for content, state, text_id, events in rows:
+        (token,) = TOKEN.findall(content)
+        if state == "active":
+            doubled += [token] if written[token] or events != ["ADD"] else []
+        else:
+            lost += [token] if token not in held.get(text_id, ()) else []
+            doubled += [token] if events != ["ADD", "ABSORB"] else []
+    return lost, doubled, sum(state == "absorbed" for _, state, *_ in rows)
+
+
+async def assert_pool_is_whole(crowd: Crowd) -> None:
+    """Every connection can be had at once, and afterwards none is left in a transaction."""
+    async with AsyncExitStack() as stack:
+        everything = [await stack.enter_async_context(crowd.db.scoped(PEOPLE[0])) for _ in range(POOL)]
+        assert len({scoped.connection.info.backend_pid for scoped in everything}) == POOL
+    stats = crowd.db.pool.get_stats()
+    assert (stats["pool_size"], stats["pool_available"], stats.get("requests_waiting", 0)) == (POOL, POOL, 0)
+
+
+#: A minute each where it is slow, on a busy machine of two cores.
+SLOW = pytest.param(5000, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("transactions", [600, SLOW])
+async def test_in_a_storm_every_promise_holds(fresh_db: Clone, transactions: int) -> None:
+    outcome = await watched(fresh_db, transactions, seed=1)
+    ends = outcome.crowd.ends
+
+    assert outcome.crowd.foreign == []
+    assert outcome.crowd.seen > 2 * transactions
+    assert sum(ends.values()) == transactions
+    # a killed backend costs its own transaction and no other one
+    expected = {"save", "consolidate", "weigh", "protect", "error", "timeout", "cut while waiting", "cut within",
+                "forgotten", KILLED}  # fmt: skip
+    assert expected <= {*ends} <= expected | REFUSALS, ends
+    assert outcome.deadlocks == 0
+    assert (outcome.lost, outcome.doubled) == ([], [])
+    assert outcome.absorbed > transactions / 20
+    for reader in outcome.readers:
+        assert reader.changes == Counter(outcome.happened)
+        assert len(reader.bullets) > 20
+        assert max(reader.bullets) == MOST_BULLETS
+    with fresh_db.as_superuser() as superuser:
+        for agent in AGENTS:
+            assert_chain_is_whole(superuser, agent)
+
+
+THREADS = 8
+
+
+@pytest.mark.parametrize("transactions", [80, SLOW])
+def test_eight_threads_each_with_its_own_pool_see_no_foreign_row(fresh_db: Clone, transactions: int) -> None:
+    async def live(seed: int) -> Crowd:
+        async with crowd_on(fresh_db) as crowd:
+            if not seed:
+                await settle_in(crowd)
+            else:
+                await storm(plan(transactions // THREADS, seed), crowd)
+            await assert_pool_is_whole(crowd)
+            assert crowd.foreign == []
+            return crowd
+
+    asyncio.run(live(0))
+    with ThreadPoolExecutor(THREADS) as threads:
+        crowds = list(threads.map(lambda seed: asyncio.run(live(seed)), range(1, THREADS + 1)))
+    assert sum(sum(crowd.ends.values()) for crowd in crowds) == transactions
+    assert sum(crowd.seen for crowd in crowds) > 2 * transactions
+
+
+# -- the controls: each promise is broken by what a careless author might have written
+
+#: The audit without the head's lock: seqs come from a sequence, in whatever order the transactions commit.
+_UNLOCKED = """
+create sequence mnemic.loose;
+grant usage on sequence mnemic.loose to mnemic_owner;
+do $do$
+declare
+    recording text := pg_get_functiondef('mnemic.record_history'::regproc);
+begin
+    recording := replace(recording, 'h.seq := h.seq + 1;', 'h.seq := nextval(''mnemic.loose'');');
+    execute replace(recording, 'update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;', '');
+end $do$;
+"""
+Break = Callable[[psycopg.Connection, pytest.MonkeyPatch], object]
+
+
+async def _unchecked(_: Database) -> None:
+    """A start that looks at nothing."""
+
+
+def without_policy(superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "require_sound", _unchecked)
+    superuser.execute("alter table mnemic.memories disable row level security")
+
+
+def outliving_scope(_: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_SCOPE", database._SCOPE.replace("set local", "set session"))
+
+
+def head_locked_last(superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "require_sound", _unchecked)
+    open_beside_the_head(superuser)
+
+
+def unguarded(_: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = ("and version = %(version)s ", "")
+    worsen(monkeypatch, memories, rewrite_consolidation=version, absorb=("and state = 'active'", ""))
+
+
+def head_unlocked(superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "require_sound", _unchecked)
+    open_beside_the_head(superuser, lock="")
+    superuser.execute(_UNLOCKED)
+    worsen(
+        monkeypatch,
+        revisions,
+        changes=("select h.seq as head", "select (select max(seq) from history) as head"),
+        advance=("coalesce(max(seq), 0) as seq from heads", "coalesce(max(seq), 0) as seq from history"),
+    )
+
+
+def lagging_cursor(_: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    worsen(monkeypatch, revisions, changes=("h.seq > told.seen_seq", "h.seq >= told.seen_seq"))
+
+
+#: How to break it, and what is then found of the outcome.
+CONTROLS: dict[str, tuple[Break, Callable[[Outcome], object]]] = {
+    "no policy": (without_policy, lambda outcome: len(outcome.crowd.foreign) > 50),
+    "a scope that outlives its transaction": (outliving_scope, lambda outcome: len(outcome.crowd.foreign) > 20),
+    "the head locked last": (head_locked_last, lambda outcome: outcome.deadlocks),
+    "statements without their guards": (unguarded, lambda outcome: outcome.lost and outcome.doubled),
+    "the head not locked": (head_unlocked, lambda outcome: outcome.missed),
+    "a cursor that lags by one": (lagging_cursor, lambda outcome: outcome.repeated),
+}
+
+
+@pytest.mark.parametrize(("break_it", "is_found"), CONTROLS.values(), ids=CONTROLS)
+async def test_control_the_same_storm_finds(
+    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, break_it: Break, is_found: Callable[[Outcome], object]
+) -> None:
+    with fresh_db.as_superuser() as superuser:
+        break_it(superuser, monkeypatch)
+    assert is_found(await watched(fresh_db, 400, seed=2))
