@@ -104,7 +104,7 @@ async def demo(directory: Directory = None, as_json: AsJson = False) -> None:
     """
     source = directory or Path(str(resources.files("mnemic.examples") / "conversations"))
     conversations, questions = _read_conversations(source), _read_questions(source)
-    agent_id = f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    agent_id = f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
     async with Mnemic.open() as memory:
         if not as_json:
             messages, people = sum(map(len, conversations.values())), len(_people(*conversations.values()))

@@ -309,3 +309,17 @@ def least(kept: Sequence[NewMemory]) -> int:
 def most_of(new: Sequence[NewMemory], kept: Sequence[NewMemory], closed: set[UUID]) -> int:
     """The importance of the best current memory that was dropped."""
     return max((m.importance for m in new if m not in kept and m.id not in closed), default=0)
+
+
+async def test_a_kept_message_is_found_by_its_speaker_and_its_session_only(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await memory.configure_agent(ANA, keep_messages="all")
+    await memory.observe(ANA, turns(*SAID))
+    await memory.form(ANA)
+
+    elsewhere = identity("ana", session="s2")
+    assert next(item.content for item in await memory.query(elsewhere, "keep bees")) == "I keep bees."
+    assert "Hello Ana." not in [item.content for item in await memory.query(elsewhere, "Hello Ana")]
+    assert "Hello Ana." in [item.content for item in await memory.query(ANA, "Hello Ana")]
+    assert await memory.query(identity("bo", session="s2"), "keep bees") == []

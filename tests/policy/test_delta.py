@@ -1,6 +1,7 @@
 """Which changes the header tells of: by name, and for any course that memories can take."""
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -198,3 +199,28 @@ def test_every_memory_that_is_new_and_lives_is_counted(acts: list[tuple[Event, i
     removed = sum(known.state in GONE.values() for known in course.known.values())
 
     assert (delta.total if delta else 0) == living + removed
+
+
+def test_each_change_has_its_sign() -> None:
+    course = Course()
+    ids = [course.add() for _ in range(5)]
+    acts: list[tuple[Callable[[], None], tuple[str, str, int]]] = [
+        (lambda: course.update(ids[0]), ("↑updated", "Memory 1.", 0)),
+        (lambda: course.remove(ids[1]), ("~soft-deleted", "Memory 2.", 0)),
+        (lambda: course.restore(ids[1]), ("⟲restored", "Memory 2.", 0)),
+        (lambda: course.remove(ids[1], "PURGE"), ("−deleted", "", 0)),
+        (lambda: course.update(course.add()), ("+created", "Memory 6.", 0)),
+        (lambda: course.close(course.add(), by=ids[4]), ("↑updated", "Memory 5.", 0)),  # a twin that was there before
+    ]
+    for act, bullet in acts:
+        before = course.now
+        act()
+        assert bullets_of(course, before) == [bullet]
+
+    before = course.now
+    course.close(ids[0], by=ids[3], absorbing=True)
+    course.close(ids[2], by=ids[3], absorbing=True)
+    assert bullets_of(course, before) == [("↔merged", "Memory 4.", 2)]
+    course.restore(ids[0])
+    course.restore(ids[2])
+    assert [sign for sign, *_ in bullets_of(course, before)] == ["⟲restored", "⟲restored"]
