@@ -58,16 +58,16 @@ async def run_step(
         else step.output.model_json_schema()
     )
     bound = _bind(model, schema, models.settings.structured_output)
-    messages = asked = step.messages(step_input)
+    messages, repairs = step.messages(step_input), 0
     while True:
-        answer, flaw, spent = await ask(bound, asked, spent, _AFTERMATH)
+        answer, flaw, spent = await ask(bound, messages, spent, _AFTERMATH)
         result = flaw or _read(answer, step.output, check)
         if not isinstance(result, Flaw):
             return StepResult(result, spent)
-        if asked is not messages:
+        if repairs:
             problem = f"{spent.model} gave no usable answer for {spent.step}, twice: {result.kind}"
             raise ModelOutputError(problem, spent=spent)
-        asked = [*messages, HumanMessage(repair(result))]
+        messages, repairs = [*messages, HumanMessage(repair(result))], 1
 
 
 def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:

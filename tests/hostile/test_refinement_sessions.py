@@ -112,14 +112,14 @@ async def _seed(service: Mnemic, superuser: psycopg.Connection, who: Identity, k
     core += [memory(text, kind="reflection", key=key) for text in random.sample(texts, 2)]
     core += [memory("Ana lives by the harbour.", kind="consolidation", key=key)]
     aside = [memory("Ana owns the boat Alba.", key=key), memory("Ana rowed home.", kind="episode", key=key)]
-    new = [_varied(one, place, said, random) for place, one in enumerate([*core, *aside])]
-    made = await service.resources.embedder.embed([one.search_text for one in new])
-    vectors = {one.id: vector for one, vector in zip(new, made, strict=True)}
+    new = [_varied(item, place, said, random) for place, item in enumerate([*core, *aside])]
+    made = await service.resources.embedder.embed([item.search_text for item in new])
+    vectors = {item.id: vector for item, vector in zip(new, made, strict=True)}
 
     async def store(scoped: ScopedTransaction) -> None:
         if key == "user:ana":
             await inbox.observe(scoped, "s1", said)
-            await inbox.index_messages(scoped, "m", [IndexedText(item_id=one.id, text=one.content) for one in said])
+            await inbox.index_messages(scoped, "m", [IndexedText(item_id=item.id, text=item.content) for item in said])
         await memories.insert(scoped, new, model="m", vectors=vectors, run_id=None)
 
     whom = who if key in who.scope_keys else identity("bo", agent=who.agent_id)
@@ -261,7 +261,7 @@ def check_undone(before: Dump, after: Dump, pairs: Sequence[Pair]) -> None:
             assert kept == {name: value for name, value in row.items() if name not in _FREE}, "not as before"
         elif table == "entries":
             found = [other for name, other in after.items() if name[0] == table and other["item_id"] == row["item_id"]]
-            assert {(one["tsv"], one["living"], one["category"]) for one in found} >= {
+            assert {(item["tsv"], item["living"], item["category"]) for item in found} >= {
                 (row["tsv"], row["living"], row["category"])
             }, "not searched as before"
         else:

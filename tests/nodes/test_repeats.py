@@ -140,10 +140,10 @@ async def test_what_was_drawn_from_the_same_sentence_and_says_it_too_goes_with_i
     (kept,) = await memory.memories(ANA, ["fact"])
 
     told = await memory.erase(ANA, kept.id, dry_run=True)
-    assert {one.content for one in told.going} >= {QUOKKA, DRAWN, "I keep a quokka"}
-    assert [(one.content, one.stays) for one in told.staying] == [(OTHER, "rests on the same messages")]
+    assert {item.content for item in told.going} >= {QUOKKA, DRAWN, "I keep a quokka"}
+    assert [(item.content, item.stays) for item in told.staying] == [(OTHER, "rests on the same messages")]
     await memory.erase(ANA, kept.id)
-    assert [one.content for one in await memory.memories(ANA)] == [OTHER]
+    assert [item.content for item in await memory.memories(ANA)] == [OTHER]
     assert places(superuser) == set()
 
 
@@ -163,7 +163,7 @@ async def test_a_message_that_no_memory_was_formed_from_is_erased_by_its_own_id(
     async with scripted_memory(clean_db, model, keep_messages="all") as memory:
         model.answer(FACTS, facts())
         await say(memory, ANA, "A quokka bit my thumb", "Well")
-        (found,) = [one for one in await memory.query(ANA, "quokka") if "quokka" in one.content]
+        (found,) = [item for item in await memory.query(ANA, "quokka") if "quokka" in item.content]
         stranger = identity("bo", session="s9")
         assert (await memory.erase(stranger, found.item_id)).erased == ()
         assert (await memory.erase(ANA, found.item_id)).erased == (found.item_id,)

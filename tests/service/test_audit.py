@@ -128,7 +128,7 @@ async def test_nothing_is_anchored_that_is_wrong(clean_db: Clone, superuser: psy
         for anchors, problems in ((file, ["cut"]), (others, ["anchor"])):  # what the chain itself does not show
             with pytest.raises(BrokenAuditError) as refused:
                 await opened.anchor(AGENT, anchors)
-            assert [one.problem for one in refused.value.problems] == problems
+            assert [item.problem for item in refused.value.problems] == problems
         tampered(superuser, FORGED)
         with pytest.raises(BrokenAuditError):
             await opened.anchor(AGENT, new)

@@ -62,9 +62,9 @@ async def speak(memory: Mnemic, model: LoopbackModel) -> None:
 
 async def seen_by(memory: Mnemic, who: Identity) -> set[str]:
     """Which of the texts any way to read shows to somebody."""
-    texts = [one.content for one in await memory.memories(who, with_closed=True)]
+    texts = [item.content for item in await memory.memories(who, with_closed=True)]
     for search_type in get_args(SearchType):
-        texts += [one.content for one in await memory.query(who, "north quay office bees", search_type=search_type)]
+        texts += [item.content for item in await memory.query(who, "north quay office bees", search_type=search_type)]
     texts.append((await memory.recall(who, "north quay office bees", search="always"))["context"])
     return {text for text in SAID if any(text in shown for shown in texts)}
 
@@ -92,7 +92,7 @@ async def test_policies_and_the_conditions_of_the_statements_are_two_walls(
             with fresh_db.as_superuser() as connection:
                 for table in ("memories", "messages", "entries", "history", "history_contents"):
                     connection.execute(f"alter table mnemic.{table} disable row level security")
-        own = next(one for one in await memory.memories(ANA, ["fact"]) if one.content == OWN)
+        own = next(item for item in await memory.memories(ANA, ["fact"]) if item.content == OWN)
         seen, told = await seen_by(memory, BO), await memory.history(BO, own.id)
 
     if fallen == "policies and conditions":
@@ -124,7 +124,7 @@ async def test_a_run_of_the_session_forms_what_others_said_in_it_for_them(memory
 
     assert run["formed"] == len(SAID)
     assert OWN in last_prompt(model, FACTS)
-    assert [one.content for one in await memory.memories(ANA, ["fact"])] == [OWN]
+    assert [item.content for item in await memory.memories(ANA, ["fact"])] == [OWN]
     assert await memory.memories(guest, ["fact"]) == []
 
 

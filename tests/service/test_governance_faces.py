@@ -50,13 +50,13 @@ async def test_the_same_methods_roll_back_for_a_person_and_an_administrator(
     whose = ANA if face == "Mnemic" else "harbor"
 
     async def living() -> set[str]:
-        return {one.content for one in await memory.memories(ANA.model_copy(update={"role": "owner"}))}
+        return {item.content for item in await memory.memories(ANA.model_copy(update={"role": "owner"}))}
 
     began = datetime.now(UTC) - timedelta(minutes=1)
     (bees,) = await saved(db, BEES)
     await forgotten(db, bees)
     await saved(db, BOAT)
-    stored, forgot, first = (one.op_id for one in await machine.operations(whose))
+    stored, forgot, first = (item.op_id for item in await machine.operations(whose))
     assert (
         await machine.operations(whose, session_id="s1", since=began, limit=1) == (await machine.operations(whose))[:1]
     )
@@ -73,7 +73,7 @@ async def test_the_same_methods_roll_back_for_a_person_and_an_administrator(
     assert await living() == {BOAT}
     await machine.undo_session(whose, "s1", began, cascade=True)
     assert await living() == set()
-    assert [one.id for one in await machine.as_of(whose, "user:ana", 1)] == [bees.id]
+    assert [item.id for item in await machine.as_of(whose, "user:ana", 1)] == [bees.id]
     with pytest.raises(UnknownOperationError):
         await machine.undo_refinement(whose, UNKNOWN)
 
@@ -148,7 +148,7 @@ BO = identity("bo", session="s9")
 async def kept(service: Mnemic, model: LoopbackModel, who: Identity, text: str) -> uuid.UUID:
     model.answer(FACTS, facts(fact(text)))
     await say(service, who, "Well, I do")
-    (one,) = [one for one in await service.memories(who, ["fact"]) if one.content == text]
+    (one,) = [item for item in await service.memories(who, ["fact"]) if item.content == text]
     return one.id
 
 
@@ -159,7 +159,10 @@ async def test_what_is_erased_is_found_no_more_and_its_history_says_when(memory:
     assert await memory.query(ANA, "bees well") == []
     assert (await memory.recall(ANA, "bees", search="always"))["context"] == ""
     told = await memory.history(ANA, bees)
-    assert [(one.event, one.before, one.after or None) for one in told] == [("ADD", None, None), ("ERASE", None, None)]
+    assert [(item.event, item.before, item.after or None) for item in told] == [
+        ("ADD", None, None),
+        ("ERASE", None, None),
+    ]
     assert (await memory.erase(ANA, bees)).erased == ()
     assert not await memory.forget(ANA, bees)
 
@@ -171,7 +174,7 @@ async def test_erasing_a_person_takes_their_settings_and_nobody_elses(
     for who, key in ((ANA, "user:ana"), (BO, "user:bo")):
         await memory.configure_scope(who, ScopeSettings(scope_key=key, name="Somebody", extraction_guidance="Briefly."))
     assert (await memory.erase_person(ANA)).erased == (hers,)
-    assert [one.id for one in await memory.memories(BO, ["fact"])] == [his]
+    assert [item.id for item in await memory.memories(BO, ["fact"])] == [his]
     named = superuser.execute("select scope_key, name from mnemic.scopes where extraction_guidance is not null")
     assert named.fetchall() == [("user:bo", "Somebody")]
 
@@ -255,7 +258,7 @@ async def test_an_unknown_one_and_somebody_elses_are_refused(
     assert {name: rows for name, rows in everything(superuser).items() if name != "heads"} == {
         name: rows for name, rows in before.items() if name != "heads"
     }
-    assert [one.id for one in await memory.refinements(ANA)] == [refinement_id]  # the control
+    assert [item.id for item in await memory.refinements(ANA)] == [refinement_id]  # the control
     assert await administration.refinements("harbor") == await memory.refinements(ANA)
 
 
@@ -351,8 +354,8 @@ async def test_nothing_that_administration_answers_or_raises_says_what_a_memory_
         administration.restore("harbor", "user:ana", 3, skip_erased=True, dry_run=True),
         administration.as_of("harbor", "user:ana", 3),
         administration.refinements("harbor"),
-        *(administration.undo_refinement("harbor", one.id) for one in await memory.refinements(ANA)),
-        *(administration.protect("harbor", one.id) for one in await memory.memories(ANA, with_closed=True)),
+        *(administration.undo_refinement("harbor", item.id) for item in await memory.refinements(ANA)),
+        *(administration.protect("harbor", item.id) for item in await memory.memories(ANA, with_closed=True)),
     )
     assert "RollbackConflictError" in said
     assert "ContentErasedError" in said

@@ -177,7 +177,7 @@ async def test_an_operators_later_target_stops_nothing(clean_db: Clone, model: L
     async with scripted_memory(clean_db, model) as memory:
         assert (await memory.recall(ANA, "Do you remember the bees?"))["degraded"] is None
         done = await turn(memory.graphs.supervisor(memory.checkpointer(ANA)), "Remember that I row.", ANA)
-        assert [one.text for one in done["messages"] if one.type != "tool"] == ["Remember that I row.", "", VISIBLE]
+        assert [item.text for item in done["messages"] if item.type != "tool"] == ["Remember that I row.", "", VISIBLE]
         assert done["messages"][2].status == "success"
         await memory.observe(ANA, turns("One.", "Two."))
         assert [run["pending"] for run in await memory.form(ANA)] == [0]

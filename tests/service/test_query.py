@@ -41,7 +41,7 @@ def acting(role: str) -> Identity:
 
 
 def ids(found: list[Found]) -> set[UUID]:
-    return {one.item_id for one in found}
+    return {item.item_id for item in found}
 
 
 # -- categories
@@ -97,7 +97,7 @@ async def test_what_was_returned_counts_as_used_and_what_was_not_does_not(memory
     await kept(resources, ANA, "The catalogue is late.")
     (first, *_) = await memory.query(ANA, QUESTION, categories=["tasks"], budget_tokens=40)
     assert first.item_id == TASK.id
-    assert {one.kind for one in await memory.query(ANA, QUESTION, categories=["message"])} == {"message"}
+    assert {item.kind for item in await memory.query(ANA, QUESTION, categories=["message"])} == {"message"}
     assert await memory.query(ANA, QUESTION, categories=["tone"], budget_tokens=1) == []
     assert resources.uses.taken(ANA) == {TASK.id}
 
@@ -137,7 +137,7 @@ async def test_budgets_hold_and_every_text_is_one_line(resources: Resources, bud
     memory = Mnemic(resources)
     limits: dict[str, Any] = {"search_type": "text", "top_k": 100, "budget_tokens": budget}
     found = await memory.query(ANA, QUESTION, **limits)
-    shown = [[result_line(one, MemoryQuery(query=QUESTION, returns="full")) for one in found]]
+    shown = [[result_line(item, MemoryQuery(query=QUESTION, returns="full")) for item in found]]
     for returns in ("bullets", "full"):
         answer = await asked(memory.tools(), ANA, query=QUESTION, returns=returns, **limits)
         shown.append([row["text"] for row in rows(answer)])

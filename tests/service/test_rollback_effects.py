@@ -28,7 +28,7 @@ BO = identity("bo", session="s1")
 async def last_operation(db: Database) -> UUID:
     """The newest that changed memories of Ana's."""
     found = await rollback.operations(Actor.person(db, ANA), limit=100)
-    return next(one.op_id for one in found if {*one.events} != {"SESSION"})
+    return next(item.op_id for item in found if {*item.events} != {"SESSION"})
 
 
 async def reword(db: Database, new: NewMemory, content: str) -> None:
@@ -49,7 +49,7 @@ async def is_searched(db: Database, said: Message, who: Identity = ANA) -> bool:
 
 async def states(db: Database, *new: NewMemory) -> list[str]:
     async with db.scoped(ANA) as scoped:
-        return [found.state for one in new if (found := await memories.find(scoped, one.id))]
+        return [found.state for item in new if (found := await memories.find(scoped, item.id))]
 
 
 def adding(*new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:
@@ -74,7 +74,7 @@ async def test_a_restore_gives_two_memories_back_what_each_of_them_said(person: 
         await reword(db, each, content)
     await restore(person, "user:ana", 2)
     async with db.scoped(ANA) as scoped:
-        now = {one.id: one.content for one in await memories.living(scoped, ["fact"], most=9)}
+        now = {item.id: item.content for item in await memories.living(scoped, ["fact"], most=9)}
     assert now == {bees.id: "Ana keeps bees.", boats.id: "Ana sails."}
 
 
@@ -140,7 +140,7 @@ async def returns_to_an_erased_consolidation(db: Database, by: str) -> None:
         done = await restore(person, "user:ana", 3, skip_erased=True)
     else:
         done = await undo(person, await last_operation(db), skip_erased=True)
-    assert [one.memory_id for one in done.erased] == [whole.id]
+    assert [item.memory_id for item in done.erased] == [whole.id]
     assert done.changes == ()
     assert await states(db, short, whole) == ["active", "purged"]
 

@@ -42,7 +42,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def letters(db: Database) -> dict[UUID, NewMemory]:
     """Many memories of one operation."""
-    return {one.id: one for one in await saved(db, *TEXTS)}
+    return {item.id: item for item in await saved(db, *TEXTS)}
 
 
 def before_step(
@@ -132,7 +132,7 @@ async def test_the_same_call_goes_on_after_one_that_was_killed(
     done = await call()
     assert (done.op_id, len(done.changes)) == (begun.op_id, MANY - STEP)
     assert counted(superuser) == {"soft_deleted": MANY, "active": 1}
-    assert [one.left for one in await operations(person)] == [0, 0]
+    assert [item.left for item in await operations(person)] == [0, 0]
     await undo(person, begun.op_id)
     assert counted(superuser) == {"active": MANY + 1}
     assert_chain_is_whole(superuser, "harbor")
@@ -162,7 +162,7 @@ async def test_another_call_is_no_continuation(
     begun, _ = await operations(person)
     with pytest.raises(RollbackConflictError) as refused:
         await undo(administrator, formed)
-    assert [one.op_id for one in refused.value.rollback.later] == [begun.op_id]
+    assert [item.op_id for item in refused.value.rollback.later] == [begun.op_id]
     await undo(administrator, formed, cascade=True)
     assert counted(superuser) == {"soft_deleted": MANY}
 
@@ -178,7 +178,7 @@ async def test_a_conflict_of_the_last_memory_is_found_before_the_first_is_writte
 
 
 async def conflict_between_steps(db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    person, new = Actor.person(db, ANA), {one.id: one for one in await saved(db, *TEXTS)}
+    person, new = Actor.person(db, ANA), {item.id: item for item in await saved(db, *TEXTS)}
     first, forgot = op_ids(superuser)[0], list[NewMemory]()
 
     async def forget(ids: Sequence[UUID]) -> None:
@@ -193,7 +193,7 @@ async def conflict_between_steps(db: Database, superuser: psycopg.Connection, mo
     assert counted(superuser) == {"soft_deleted": 2 * STEP + 1, "active": MANY - 2 * STEP - 1}
     with pytest.raises(RollbackConflictError) as refused:
         await undo(person, first)
-    assert [one.op_id for one in refused.value.rollback.later] == op_ids(superuser)[-1:]
+    assert [item.op_id for item in refused.value.rollback.later] == op_ids(superuser)[-1:]
     done = await undo(person, first, cascade=True)
     assert (done.op_id, counted(superuser)) == (stopped.value.op_id, {"soft_deleted": MANY})
     assert len(await operations(person)) == 3
@@ -228,7 +228,7 @@ async def test_a_twin_that_is_stored_between_the_steps_stops_it(
         await undo(person, undone.op_id)
     with pytest.raises(RollbackConflictError) as refused:
         await undo(person, undone.op_id)
-    assert [one.memory_id for one in refused.value.rollback.twins] == [twins[0].id]
+    assert [item.memory_id for item in refused.value.rollback.twins] == [twins[0].id]
 
 
 async def test_what_changes_before_the_first_step_is_planned_anew(

@@ -97,14 +97,14 @@ async def test_a_later_operation_is_a_conflict_until_a_cascade_undoes_it_too(
     first, later, _ = op_ids(superuser)
     before = everything(superuser)
 
-    assert [one.op_id for one in (await refused(actor, first)).later] == [later]
+    assert [item.op_id for item in (await refused(actor, first)).later] == [later]
     dry = await undo(actor, first, dry_run=True)
-    assert ([one.op_id for one in dry.later], dry.changes) == ([later], ())  # the later ones alone
+    assert ([item.op_id for item in dry.later], dry.changes) == ([later], ())  # the later ones alone
     assert everything(superuser) == before
 
     brought_back = await undo(actor, later)
     done = await undo(actor, first, cascade=True)
-    assert {one.op_id for one in done.later} == {later, brought_back.op_id}
+    assert {item.op_id for item in done.later} == {later, brought_back.op_id}
     assert states(superuser) == {BEES: "soft_deleted", PORTO: "soft_deleted", BOAT: "active"}
     assert done.op_id
     await undo(actor, done.op_id)
@@ -125,7 +125,7 @@ async def test_two_that_would_say_the_same_are_a_conflict_that_a_cascade_does_no
     ops, before = op_ids(superuser), everything(superuser)
     met = await refused(actor, *ops[1::2], cascade=True)
 
-    assert {one.memory_id for one in met.twins} == ({twin.id} if twin_lives else {bees.id, twin.id})
+    assert {item.memory_id for item in met.twins} == ({twin.id} if twin_lives else {bees.id, twin.id})
     assert everything(superuser) == before
 
 
@@ -139,7 +139,7 @@ async def test_a_protected_memory_is_rolled_back_by_an_administrator_alone(
         assert (await undo(actor, first, cascade=True)).changes
         assert states(superuser) == {BEES: "soft_deleted"}
     else:
-        assert [one.memory_id for one in (await refused(actor, first, cascade=True)).protected] == [bees.id]
+        assert [item.memory_id for item in (await refused(actor, first, cascade=True)).protected] == [bees.id]
         assert everything(superuser) == before
 
 
@@ -152,10 +152,10 @@ async def test_what_was_erased_stops_it_unless_it_is_skipped(
     later = op_ids(superuser)[1]
     with pytest.raises(ContentErasedError) as caught:
         await undo(actor, later)
-    assert [one.memory_id for one in caught.value.rollback.erased] == [bees.id]
+    assert [item.memory_id for item in caught.value.rollback.erased] == [bees.id]
 
     done = await undo(actor, later, skip_erased=True)
-    assert [one.memory_id for one in done.changes] == [porto.id]
+    assert [item.memory_id for item in done.changes] == [porto.id]
     assert states(superuser) == {"": "purged", PORTO: "active"}
 
 
@@ -272,7 +272,10 @@ async def test_a_scope_key_gets_back_what_it_had(actor: Actor, db: Database, sup
     done = await restore(actor, "user:ana", 2)
 
     assert states(superuser) == {BEES: "active", BOAT: "active", PORTO: "soft_deleted"}
-    assert {(one.before, one.after) for one in done.changes} == {("soft_deleted", "active"), ("active", "soft_deleted")}
+    assert {(item.before, item.after) for item in done.changes} == {
+        ("soft_deleted", "active"),
+        ("active", "soft_deleted"),
+    }
     assert done.op_id
     await undo(actor, done.op_id)
     assert states(superuser) == {BEES: "soft_deleted", BOAT: "active", PORTO: "active"}
@@ -326,14 +329,17 @@ async def test_a_past_moment_is_read_in_words_or_blind(
             seen = {text: state for text, state in expected.items() if closed or state == "active"}
             own = await rollback.as_of(db, ANA, ALL, "user:ana", moment, with_closed=closed)
             blind = await rollback.as_of_blind(administrator, "user:ana", moment, with_closed=closed)
-            assert {one.content: one.state for one in own} == seen
-            assert {(one.id, one.state) for one in blind} == {(one.id, one.state) for one in own}
+            assert {item.content: item.state for item in own} == seen
+            assert {(item.id, item.state) for item in blind} == {(item.id, item.state) for item in own}
     await retention.erase(person, [bees.id], dry_run=False, progress=None)
     own = await rollback.as_of(db, ANA, ALL, "user:ana", 2, with_closed=False)
-    assert {(one.id, one.content, one.state) for one in own} == {(bees.id, "", "purged"), (porto.id, PORTO, "active")}
+    assert {(item.id, item.content, item.state) for item in own} == {
+        (bees.id, "", "purged"),
+        (porto.id, PORTO, "active"),
+    }
     await operate(db, ANA, lambda scoped: scoped.execute("update memories set importance = 5 where content <> ''", {}))
     weights = [await rollback.as_of_blind(administrator, "user:ana", seq, with_closed=False) for seq in (4, 7)]
-    assert [{one.importance for one in then} - {0} for then in weights] == [{2}, {5}]
+    assert [{item.importance for item in then} - {0} for then in weights] == [{2}, {5}]
 
 
 async def test_the_past_is_read_under_the_roles_allowlist_and_of_ones_own_scope_keys(
@@ -348,8 +354,8 @@ async def test_the_past_is_read_under_the_roles_allowlist_and_of_ones_own_scope_
         (Allowlist(categories=("profile", "procedural")), {BEES, procedure.content}),
     ):
         found = await rollback.as_of(db, ANA, allowlist, "user:ana", 4, with_closed=False)
-        assert {one.content for one in found} == seen
-    assert [one.content for one in await rollback.as_of(db, ANA, ALL, "group:crew", 4, with_closed=False)] == [BOAT]
+        assert {item.content for item in found} == seen
+    assert [item.content for item in await rollback.as_of(db, ANA, ALL, "group:crew", 4, with_closed=False)] == [BOAT]
     for key in ("user:bo", "group:club", "session:s2", "agent:museum"):
         with pytest.raises(InvalidInputError):
             await rollback.as_of(db, ANA, ALL, key, 1, with_closed=False)

@@ -52,7 +52,7 @@ async def answer(memory: Mnemic) -> tuple[str, list[tuple[object, str]]]:
     """All that a recall says, and what is found; to somebody without a session, whom nothing is announced to."""
     found = await memory.query(identity("ana"), "Where does Ana live with her cats?", top_k=20)
     return await memory.recall_text(identity("ana"), "Do you remember where I live?"), [
-        (one.item_id, one.content) for one in found
+        (item.item_id, item.content) for item in found
     ]
 
 
@@ -142,7 +142,7 @@ async def test_words_that_were_not_kept_do_not_come_back(
     assert words() == [f"I say {OSLO}"]
     assert undone.op_id
     await memory.undo(THERE, undone.op_id)
-    assert OSLO in [one.content for one in await memory.query(identity("ana"), "Oslo")]
+    assert OSLO in [item.content for item in await memory.query(identity("ana"), "Oslo")]
 
 
 # -- the history of a memory leads to what it was merged into, and of that one to what was merged
@@ -160,7 +160,7 @@ async def merged(memory: Mnemic, model: LoopbackModel) -> tuple[list[UUID], UUID
     """Two memories that became one, and the refinement that did it."""
     made = await keep(memory, SHORT, ENGLISH)
     _, result = await play(memory, model, merge(1, 2))
-    return [one.id for one in made], UUID(result["refinement_id"])
+    return [item.id for item in made], UUID(result["refinement_id"])
 
 
 def merges(events: list[HistoryEvent]) -> list[tuple[str, list[UUID], UUID | None]]:
@@ -196,7 +196,7 @@ async def of_two_categories(db: Database) -> NewMemory:
         replace(a_memory(text, kind="core"), category=category)
         for text, category in ((SHORT, "tasks"), (ENGLISH, "knowledge"))
     )
-    relations = [Relation(to_id=one.id, strength=1, relation_type="merged_from") for one in (task, knowledge)]
+    relations = [Relation(to_id=item.id, strength=1, relation_type="merged_from") for item in (task, knowledge)]
     whole = replace(a_memory(BOTH, kind="core"), category="tasks", relations=tuple(relations))
     await remember(db, ANA, task, knowledge)
     await remember(db, ANA, whole)

@@ -64,7 +64,7 @@ async def live(db: Database) -> None:
                 of_category(category, f"Of the bees, on the whole: {category}.", "reflection"),
             ]
             new[0] = replace(new[0], source_message_ids=(said.id,))
-            vectors = {one.id: direction(10) for one in new}
+            vectors = {item.id: direction(10) for item in new}
             await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
             closing = Supersession(old_id=new[1].id, old_version=1, new_id=new[0].id)
             await memories.supersede(scoped, [(closing, MORNING)])
@@ -91,8 +91,8 @@ async def everything(scoped: ScopedTransaction, question: str = "bees wombat") -
     ]
     listed = await memories.living(scoped, [*memories.STANDING, "fact", *KINDS.values()], most=999, with_closed=True)
     standing = await memories.standing(scoped, always=EVERY, most=999)
-    shown = [one for part in standing.scopes for one in (*part.texts, *part.facts)]
-    return {item.category for items in asked for item in items} | {one.category for one in [*listed, *shown]}
+    shown = [item for part in standing.scopes for item in (*part.texts, *part.facts)]
+    return {item.category for items in asked for item in items} | {item.category for item in [*listed, *shown]}
 
 
 async def bare(scoped: ScopedTransaction, table: str) -> set[str]:

@@ -209,7 +209,7 @@ async def test_the_purge_takes_what_expired_long_ago_and_nothing_else(world: Wor
     )
     with world.clone.as_role("mnemic_admin") as admin:
         admin.execute("select set_protection(%s, %s, true, 'admin')", (AGENT, others["protected"].id))
-    expire(world.superuser, *(one.id for one in [*expired, *kinds, others["pinned"], others["back"]]))
+    expire(world.superuser, *(item.id for item in [*expired, *kinds, others["pinned"], others["back"]]))
     await forget(world.db, others["forgotten"].id)
     await operate(world.db, ANA, lambda scoped: _twice(scoped, others["back"].id))
 
@@ -218,8 +218,8 @@ async def test_the_purge_takes_what_expired_long_ago_and_nothing_else(world: Wor
             return await erasure.purge_expired(office, AGENT, "the administrator", after)
 
     assert await purge(timedelta(days=1)) == []
-    assert await purge(timedelta(0)) == sorted(one.id for one in expired)
-    assert "purged" not in world.states(*(one.id for one in [*others.values(), *kinds]))
+    assert await purge(timedelta(0)) == sorted(item.id for item in expired)
+    assert "purged" not in world.states(*(item.id for item in [*others.values(), *kinds]))
     assert world.told([shared, own]) == [shared]
     events = world.superuser.execute(
         "select distinct event, actor_kind, reason from mnemic.history where event = 'PURGE'"
@@ -318,18 +318,18 @@ async def test_a_dry_run_tells_what_goes_and_what_stays_and_the_act_does_that(wo
     with scripted_model() as model:
         async with scripted_memory(world.clone, model) as memory_service:
             told_first = await memory_service.erase(CREW, own.id, dry_run=True)
-            assert [(one.id, one.content) for one in told_first.going] == [
+            assert [(item.id, item.content) for item in told_first.going] == [
                 (own.id, own.content),
                 (hers.id, hers.content),
             ]
-            assert {(one.id, one.content, one.stays) for one in told_first.staying} == {
+            assert {(item.id, item.content, item.stays) for item in told_first.staying} == {
                 (his.id, None, "said by another"),
                 (shared.id, shared.content, "shared"),
             }
             assert world.superuser.execute("select count(*) from mnemic.history").fetchone() == before
             assert world.superuser.execute("select count(*) from mnemic.erasures").fetchone() == (0,)
             whole = await memory_service.erase_person(CREW, dry_run=True)
-            assert {one.id for one in whole.going} == {own.id, hers.id}
+            assert {item.id for item in whole.going} == {own.id, hers.id}
             done = await memory_service.erase(CREW, own.id)
             assert (done.erased, done.messages) == ((own.id,), 1)
             assert world.states(own.id, shared.id) == ["purged", "active"]

@@ -92,9 +92,9 @@ async def test_erasing_a_person_takes_what_is_theirs_and_leaves_what_others_said
     elsewhere = memory("Ana paints.")
     await remember(world.db, identity(agent="museum"), elsewhere)
     gone = await erase_person(world.db)
-    assert {name for name, one in shared.going.items() if one.id in gone} == {*shared.going}
-    assert gone == {one.id for one in shared.going.values()}
-    assert world.states(*(one.id for one in shared.staying.values())) == ["active"] * len(shared.staying)
+    assert {name for name, item in shared.going.items() if item.id in gone} == {*shared.going}
+    assert gone == {item.id for item in shared.going.values()}
+    assert world.states(*(item.id for item in shared.staying.values())) == ["active"] * len(shared.staying)
     theirs = [shared.ana, shared.to_ana, shared.pending, *shared.alone]
     assert world.told([*theirs, shared.bo, shared.to_bo, shared.bos_alone]) == [
         shared.bo,
@@ -139,12 +139,12 @@ async def test_a_pending_message_of_an_erased_person_is_nobodys_work(world: Worl
     await erase_person(world.db)
     async with world.db.scoped(BO) as scoped:
         box = await inbox.read_inbox(scoped, "s1", most=10)
-    assert ([one.id for one in box.messages], box.pending, box.set_aside) == ([his.id], 1, 0)
+    assert ([item.id for item in box.messages], box.pending, box.set_aside) == ([his.id], 1, 0)
     async with world.db.scoped(ANA) as scoped:  # the host sends all of it again, and one new message
         new = message("Good morning")
         observed = await inbox.observe(scoped, "s1", [hers, new])
         box = await inbox.read_inbox(scoped, "s1", most=10)
-    assert (observed.accepted, [one.id for one in box.messages]) == (1, [his.id, new.id])
+    assert (observed.accepted, [item.id for item in box.messages]) == (1, [his.id, new.id])
     assert world.places() == set()
 
 

@@ -126,7 +126,7 @@ async def test_many_memories_are_rolled_back_while_others_write(
             assert restored.op_id
             await rollback.undo(person, [restored.op_id], options)
             assert counted() == before
-        assert {one.left for one in await rollback.operations(person, limit=100_000)} == {0}
+        assert {item.left for item in await rollback.operations(person, limit=100_000)} == {0}
     print(f"{len(waits)} writes of others, the longest {max(waits):.3f} s")
     assert problems(clean_db) == []
 
@@ -141,7 +141,7 @@ class KilledError(Exception):
 async def test_an_erasure_that_was_broken_off_goes_on(world: World, ids: bool) -> None:
     db, clean_db, superuser = world
     await grow(db, clean_db, 900)
-    every = [one for (one,) in superuser.execute("select id from mnemic.memories where scope_key = 'user:ana'")]
+    every = [item for (item,) in superuser.execute("select id from mnemic.memories where scope_key = 'user:ana'")]
 
     def killed(_: int, left: int) -> None:
         if left < 1_000:

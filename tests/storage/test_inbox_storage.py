@@ -32,7 +32,7 @@ async def observe(db: Database, *messages: Message) -> tuple[int, int]:
 
 async def pending(db: Database) -> list[str]:
     async with db.scoped(ME) as scoped:
-        return [one.content for one in (await inbox.read_inbox(scoped, "s1", most=9)).messages]
+        return [item.content for item in (await inbox.read_inbox(scoped, "s1", most=9)).messages]
 
 
 async def test_a_message_edited_by_its_speaker_replaces_the_first_while_it_waits(db: Database) -> None:
@@ -175,7 +175,7 @@ async def test_messages_are_numbered_within_their_session_without_gaps(
             said_twice = [*talk[:upto], talk[upto - 1]]
             await asyncio.gather(observe(said_twice), observe(talk[: upto - 1]), observe(elsewhere, "s2"))
     numbered = superuser.execute("select place, content from mnemic.messages where session_id = 's1' order by place")
-    assert numbered.fetchall() == [(number, one.content) for number, one in enumerate(talk, start=1)]
+    assert numbered.fetchall() == [(number, item.content) for number, item in enumerate(talk, start=1)]
 
 
 SPEAKERS = 30

@@ -50,7 +50,7 @@ async def live_a_little(db: Database, who: Identity) -> list[Message]:
         op_id = await scoped.begin_operation("formation")
         kinds: dict[str, Kind] = {key: "episode" if key.startswith("session") else "fact" for key in who.scope_keys}
         new = [memory(f"{key} is known", key=key, sources=[said], kind=kind) for key, kind in kinds.items()]
-        await memories.insert(scoped, new, model=MODEL, vectors={one.id: direction(0) for one in new}, run_id=None)
+        await memories.insert(scoped, new, model=MODEL, vectors={item.id: direction(0) for item in new}, run_id=None)
         await inbox.settle(scoped, op_id, [said], read_seq=0)
         await inbox.index_messages(
             scoped, MODEL, [IndexedText(item_id=said.id, text=said.content, vector=direction(0))]
@@ -118,8 +118,8 @@ async def test_every_way_to_read_returns_what_the_transaction_was_given_and_noth
             living = await memories.living(scoped, ["fact", "episode"], most=50)
             similar = await memories.similar(scoped, every, [direction(0)] * len(every), model=MODEL, most=50)
             found = await searched(scoped, request, direction(0), ["profile"])
-        assert {one.scope_key for one in living} == {one.scope_key for one in found} == expected
-        assert {one.id for one in similar} == {one.id for one in living if one.kind == "fact"}
+        assert {item.scope_key for item in living} == {item.scope_key for item in found} == expected
+        assert {item.id for item in similar} == {item.id for item in living if item.kind == "fact"}
 
 
 NEW_MEMORY = (

@@ -28,7 +28,7 @@ async def found(
     request = MemoryQuery(query=question, top_k=20, search_type="semantic" if vector else "text")
     async with db.scoped(ME) as scoped:
         results = await searched(scoped, request, vector, ["profile"], model=model)
-    return [one.item_id for one in results]
+    return [item.item_id for item in results]
 
 
 async def living(db: Database) -> list[Memory]:
@@ -44,7 +44,7 @@ async def test_a_living_twin_keeps_its_copy_out_within_scope_key_subject_and_kin
     assert await remember(db, ME, first) == {first.id}
     assert await remember(db, ME, memory(text)) == set()
     others = [memory(text, key="group:pier"), memory(text, subject_user="bob"), memory(text, kind="reflection")]
-    assert await remember(db, ME, *others) == {one.id for one in others}
+    assert await remember(db, ME, *others) == {item.id for item in others}
     assert len(await remember(db, ME, memory("In one batch."), memory("In one batch."))) == 1
     assert superuser.execute("select count(*) from mnemic.entries").fetchone() == (5,)  # of those that were stored
 
@@ -91,7 +91,7 @@ async def test_what_changed_since_it_was_read_is_not_written(db: Database, act: 
         )
     assert await living(db) == after_first
     if act == "rewrite":
-        assert [(one.id, one.version, one.content) for one in after_first] == [(read.id, 2, "newer text")]
+        assert [(item.id, item.version, item.content) for item in after_first] == [(read.id, 2, "newer text")]
 
 
 async def test_the_standing_part_comes_scope_key_by_scope_key_in_order(db: Database) -> None:
@@ -117,10 +117,10 @@ async def test_similar_facts_come_nearest_first_for_each_place(db: Database) -> 
         keys, questions = ["group:pier", "user:ana", "user:bob"], [direction(0)] * 3
         results = await memories.similar(scoped, keys, questions, model=MODEL, most=5)
         best = await memories.similar(scoped, ["user:ana"], [direction(50)], model=MODEL, most=1)
-    assert [(one.place, one.id, round(one.similarity, 2)) for one in results] == [
+    assert [(item.place, item.id, round(item.similarity, 2)) for item in results] == [
         (0, group.id, 1.0), (1, near.id, 0.98), (1, far.id, 0.5)
     ]  # fmt: skip
-    assert [one.id for one in best] == [far.id]
+    assert [item.id for item in best] == [far.id]
 
 
 async def test_two_embedding_models_are_never_mixed(db: Database) -> None:
@@ -129,7 +129,7 @@ async def test_two_embedding_models_are_never_mixed(db: Database) -> None:
     await remember(db, ME, new, vectors={new.id: direction(0)}, model="new")
     async with db.scoped(ME) as scoped:
         similar = await memories.similar(scoped, ["user:ana"], [direction(0)], model="new", most=5)
-    assert [one.id for one in similar] == [new.id]
+    assert [item.id for item in similar] == [new.id]
     assert await found(db, "anything", direction(0, size=4), model="old") == [old.id]
 
 

@@ -396,4 +396,4 @@ async def test_a_hundred_rows_move_the_head_once(db: Database, superuser: psycop
         assert len(await memories.insert(scoped, new, model=MODEL, vectors={}, run_id=None)) == 100
         assert await (await scoped.execute(versions, {})).fetchone() == (2,)
     ordered = [content for _, content in _events(superuser)]
-    assert ordered == [one.content for one in sorted(new, key=lambda one: one.id)]
+    assert ordered == [item.content for item in sorted(new, key=lambda item: item.id)]

@@ -26,7 +26,7 @@ BO = identity("bo", groups=["pier"])
 def leading_to(*targets: uuid.UUID | NewMemory, key: str = "user:ana", strength: float = 0.8) -> NewMemory:
     """A memory with a relation to each of these."""
     ids = [target if isinstance(target, uuid.UUID) else target.id for target in targets]
-    relations = tuple(Relation(to_id=one, strength=strength) for one in ids)
+    relations = tuple(Relation(to_id=item, strength=strength) for item in ids)
     return replace(memory(f"A fact of {key} {uuid.uuid4()}.", key=key), relations=relations)
 
 

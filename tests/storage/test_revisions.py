@@ -313,6 +313,6 @@ async def test_the_changes_are_one_statement_and_so_is_the_cursor(
         await told(db)
         await advance(db, 0)
 
-    assert [("with told" in one, "with head" in one) for one in sent].count((True, False)) == 1
-    assert [("with told" in one, "with head" in one) for one in sent].count((False, True)) == 1
+    assert [("with told" in item, "with head" in item) for item in sent].count((True, False)) == 1
+    assert [("with told" in item, "with head" in item) for item in sent].count((False, True)) == 1
     assert len(sent) == 3 + 5

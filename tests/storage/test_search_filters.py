@@ -123,7 +123,7 @@ async def test_procedures_and_journals_come_only_when_their_category_is_named(db
         for kind in get_args(Kind)
         if kind != "fact"
     ]
-    await remember(db, ME, *stored, vectors={one.id: direction(0) for one in stored})
+    await remember(db, ME, *stored, vectors={item.id: direction(0) for item in stored})
     assert await find(db, who=ME) == {"lighthouse episode", "lighthouse insight"}
     assert await find(db, who=ME, categories=("procedural",)) == {"lighthouse procedure"}
     assert await find(db, who=ME, categories=("journal", "profile")) == {
@@ -148,17 +148,17 @@ async def test_a_threshold_and_filters_hold_before_the_candidates_are_cut(db: Da
     """Of sixty entries that are nearer, none is asked for; the branches take ten each."""
     many = [memory(f"lighthouse {number}") for number in range(60)]
     wanted = [replace(memory(f"lighthouse wanted {number}"), importance=5) for number in range(10)]
-    vectors = {one.id: direction(0) for one in many} | {one.id: direction(40) for one in wanted}
+    vectors = {item.id: direction(0) for item in many} | {item.id: direction(40) for item in wanted}
     await remember(db, ME, *many, *wanted, vectors=vectors)
     few = Settings(search_candidates=10)
     found = await find(db, who=ME, filters={"importance_min": 5}, settings=few)
-    assert found == {one.content for one in wanted}
+    assert found == {item.content for item in wanted}
 
 
 async def test_a_category_gives_no_more_than_its_length(db: Database) -> None:
     known = [memory(f"lighthouse {number}") for number in range(6)]
     tasks = [replace(memory(f"lighthouse task {number}"), category="tasks") for number in range(3)]
-    vectors = {one.id: direction(number) for number, one in enumerate([*known, *tasks])}
+    vectors = {item.id: direction(number) for number, item in enumerate([*known, *tasks])}
     await remember(db, ME, *known, *tasks, vectors=vectors)
     results = await ask(db, QUESTION, direction(0), rag_lengths={"profile": 2, "tasks": 30}, top_k=4)
     assert contents(results) == ["lighthouse 0", "lighthouse 1", "lighthouse task 0", "lighthouse task 1"]

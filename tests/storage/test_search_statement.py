@@ -48,13 +48,13 @@ async def test_what_both_branches_like_comes_first(db: Database, fusion: str) ->
     await store(db, {both: 5, "The lighthouse has a red door.": 85, "The beacon does not shine.": 4, "Soup": 89})
     results = await ask(db, "When is the lighthouse closed?", direction(0), settings=Settings(fusion=fusion))
     assert contents(results)[0] == both
-    scores = [one.score for one in results]
+    scores = [item.score for item in results]
     assert scores == sorted(scores, reverse=True)
 
 
 async def test_the_weighted_score_is_four_parts_text_and_six_parts_meaning(db: Database) -> None:
     await store(db, {"The lighthouse is closed.": 60, "The beacon does not shine.": 0})
-    results = {one.content: one for one in await ask(db, "lighthouse", direction(0))}
+    results = {item.content: item for item in await ask(db, "lighthouse", direction(0))}
     word, meaning = results["The lighthouse is closed."], results["The beacon does not shine."]
     assert word.explanation.similarity == pytest.approx(0.5, abs=0.001)
     assert word.score == pytest.approx(0.4 + 0.6 * 0.5, abs=0.001)
@@ -97,7 +97,7 @@ async def test_a_pending_embedding_is_found_by_text_and_by_text_alone(db: Databa
     await store(db, {"The lighthouse is closed.": None, "Soup": 10})
     assert contents(await ask(db, "lighthouse", direction(0), search_type="semantic")) == ["Soup"]
     results = await ask(db, "lighthouse", direction(0))
-    pending = next(one for one in results if one.content == "The lighthouse is closed.")
+    pending = next(item for item in results if item.content == "The lighthouse is closed.")
     assert pending.explanation.similarity is None
     assert pending.score == pytest.approx(0.4)
     (only,) = await ask(db, "lighthouse")  # without a vector it is a search by text
@@ -118,7 +118,9 @@ async def test_a_source_that_the_reader_may_not_see_lifts_nothing(db: Database) 
     vectors = {fact.id: direction(80), others[0].id: direction(0)}
     await remember(db, group, fact, *others, also=["user:bob"], vectors=vectors)
     for also, lifted in (((), False), (("user:bob",), True)):
-        results = {one.item_id: one for one in await ask(db, "lighthouse burned", direction(0), who=group, also=also)}
+        results = {
+            item.item_id: item for item in await ask(db, "lighthouse burned", direction(0), who=group, also=also)
+        }
         assert (said.id in results) is lifted
         assert results[fact.id].explanation.from_source is lifted
         assert (results[fact.id].score > 0.5) is lifted
@@ -142,7 +144,7 @@ async def test_a_fact_takes_the_score_of_the_long_message_it_was_formed_from(db:
     await keep(db, said, direction(2))
     fact, lone = memory("A landmark was destroyed.", sources=[said]), memory("A landmark was repaired.")
     await remember(db, ME, fact, lone, vectors={fact.id: direction(70), lone.id: direction(70)})
-    found = {one.item_id: one for one in await ask(db, "what happened to the lighthouse", direction(0))}
+    found = {item.item_id: item for item in await ask(db, "what happened to the lighthouse", direction(0))}
     assert found[fact.id].explanation.from_source
     assert found[fact.id].score > 0.9 > found[said.id].score > found[lone.id].score
     assert not found[lone.id].explanation.from_source
@@ -168,7 +170,7 @@ async def test_a_score_is_the_sum_of_its_explanation(db: Database) -> None:
     results = await ask(db, "Did the lighthouse of Ana burn?", direction(0))
     for one in results:
         assert one.score == pytest.approx(one.explanation.fused + sum(one.explanation.boosts.values()))
-    names = {name for one in results for name in one.explanation.boosts}
+    names = {name for item in results for name in item.explanation.boosts}
     assert names == {"named", "important", "insight", "neighbour", "in_session", "source", "repeated", "related"}
 
 
@@ -179,15 +181,15 @@ async def test_memories_related_to_the_results_come_along_behind_them(db: Databa
         memory("found"),
         relations=tuple(Relation(to_id=others[text].id, strength=strength) for text, strength in links),
     )
-    vectors: dict[uuid.UUID, tuple[float, ...]] = {one.id: direction(90) for one in others.values()}
+    vectors: dict[uuid.UUID, tuple[float, ...]] = {item.id: direction(90) for item in others.values()}
     await remember(db, ME, *others.values(), found, vectors={**vectors, found.id: direction(0)})
     results = await ask(db, QUESTION, direction(0), top_k=1)
     assert contents(results) == ["found", "strongest", "strong"]
-    assert [one.related_to for one in results] == [None, found.id, found.id]
+    assert [item.related_to for item in results] == [None, found.id, found.id]
     # from the other end of the relation too
     results = await ask(db, QUESTION, direction(90), top_k=1, search_type="semantic")
     assert results[0].content in others
-    assert [one.related_to for one in results if one.content == "found"] == [results[0].item_id]
+    assert [item.related_to for item in results if item.content == "found"] == [results[0].item_id]
 
 
 def test_values_are_numbered_in_the_order_of_their_first_mention() -> None:

@@ -138,7 +138,7 @@ async def test_foreign_ids_and_those_of_other_categories_are_answered_as_unknown
     protected = await place(memory, BO, "user:bo", text="Bo keeps forty hens.")
     superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (protected,))
     planner = ANA.model_copy(update={"role": "planner"})
-    answers = {await refusal(memory, ANA, one) for one in [UNKNOWN, *foreign, procedure.id, protected]}
+    answers = {await refusal(memory, ANA, item) for item in [UNKNOWN, *foreign, procedure.id, protected]}
     answers |= {await refusal(memory, planner, await place(memory, ANA, "user:ana"))}  # of the category profile
     core = await memory.remember(ANA, "Ana ships the catalogue in May.", category="goals", kind="core")
     assert core.id
@@ -278,11 +278,11 @@ async def test_no_conversation_has_more_forgotten_than_so_many_a_day(
     async with scripted_memory(clean_db, model, forgets_per_session_and_day=3) as memory:
         who = identity("ana", session=session)
         ids = [await place(memory, who, "user:ana", text=f"Ana has boat number {number}.") for number in range(6)]
-        answers = await asyncio.gather(*(call(memory, who, "forget", id=str(one)) for one in ids))
+        answers = await asyncio.gather(*(call(memory, who, "forget", id=str(item)) for item in ids))
 
         assert sorted(answer.status for answer in answers) == ["error"] * 3 + ["success"] * 3
         # a person's own page is no conversation
-        left = next(one for one, answer in zip(ids, answers, strict=True) if answer.status == "error")
+        left = next(item for item, answer in zip(ids, answers, strict=True) if answer.status == "error")
         assert await memory.forget(identity("ana"), left) is True
 
 

@@ -55,7 +55,7 @@ async def test_an_agent_reads_bullets_behind_a_sentence_that_says_what_they_are(
     found = rows(message)
     assert [sorted(row) for row in found] == [["category", "id", "text"]] * 2
     assert texts(found) == {f"[tasks] [2 March 2026] {CATALOGUE}", f"[preferences] [2 March 2026] {LIGHT}"}
-    assert message.content in [one.get("content") for one in model.chat_requests[-1]["messages"]]
+    assert message.content in [item.get("content") for item in model.chat_requests[-1]["messages"]]
 
 
 async def test_full_tells_everything_that_is_known_of_a_memory(known: Mnemic, model: LoopbackModel) -> None:
@@ -134,7 +134,7 @@ async def test_what_goes_over_the_wire_is_the_request_and_nothing_of_the_identit
     assert set(arguments) == set(MemoryQuery.model_fields)
     assert set(arguments["filters"]["properties"]) == set(MemoryFilters.model_fields)
     assert sent["parameters"]["required"] == ["query"]
-    assert all(one["description"] for one in [*arguments.values(), *arguments["filters"]["properties"].values()])
+    assert all(item["description"] for item in [*arguments.values(), *arguments["filters"]["properties"].values()])
     assert PLANNER in arguments["categories"]["description"]
     assert (arguments["top_k"]["default"], arguments["top_k"]["maximum"]) == (3, 100)
 

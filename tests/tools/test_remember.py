@@ -105,8 +105,8 @@ async def test_of_equal_writes_at_once_one_is_stored(
     kept = await asyncio.gather(*(memory.remember(ANA, text, category="interests") for text in texts))
 
     assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (1,)
-    assert [one.known for one in kept].count(False) == 1
-    assert len({one.id for one in kept}) == 1
+    assert [item.known for item in kept].count(False) == 1
+    assert len({item.id for item in kept}) == 1
 
 
 @pytest.mark.thorough

@@ -88,7 +88,7 @@ async def test_none_writes_more_than_its_role(memory: Mnemic, model: LoopbackMod
     own = {"executor": ["memory_query", "remember_procedure"]}.get(role, ["memory_query"])
     assert offered(sent[0]) == own
     assert len(await memory.memories(ANA)) == 3
-    assert [one["content"] for one in sent[-1]["messages"] if one["role"] == "tool"] == [
+    assert [item["content"] for item in sent[-1]["messages"] if item["role"] == "tool"] == [
         f"Error: {name} is not a valid tool, try one of [{', '.join(own)}]." for name in ("forget", "remember")
     ]
 
