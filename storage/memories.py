@@ -126,7 +126,7 @@ async def standing(
     overrides = [row.pop("overrides") for row in rows]  # in every row, in one without a memory too
     scopes: dict[str, list[Memory]] = {key: [] for key in scoped.scope_keys}
     for memory in (Memory(**row) for row in rows if row["id"]):
-        scopes[memory.scope_key].append(memory)
+        scopes.setdefault(memory.scope_key, []).append(memory)
     parts = (_standing_of(key, own) for key, own in scopes.items() if own)
     return StandingPart(overrides=overrides[0] if overrides else {}, scopes=tuple(parts))
 

@@ -263,21 +263,29 @@ def lagging_cursor(_: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> No
     worsen(monkeypatch, revisions, changes=("h.seq > told.seen_seq", "h.seq >= told.seen_seq"))
 
 
-#: How to break it, and what is then found of the outcome.
-CONTROLS: dict[str, tuple[Break, Callable[[Outcome], object]]] = {
-    "no policy": (without_policy, lambda outcome: len(outcome.crowd.foreign) > 50),
-    "a scope that outlives its transaction": (outliving_scope, lambda outcome: len(outcome.crowd.foreign) > 20),
-    "the head locked last": (head_locked_last, lambda outcome: outcome.deadlocks),
-    "statements without their guards": (unguarded, lambda outcome: outcome.lost and outcome.doubled),
-    "the head not locked": (head_unlocked, lambda outcome: outcome.missed),
-    "a cursor that lags by one": (lagging_cursor, lambda outcome: outcome.repeated),
+#: How to break it, what is then found of the outcome, and in how many storms at most: a quiet machine has 0 to 18
+#: deadlocks in one.
+CONTROLS: dict[str, tuple[Break, Callable[[Outcome], object], int]] = {
+    "no policy": (without_policy, lambda outcome: len(outcome.crowd.foreign) > 50, 1),
+    "a scope that outlives its transaction": (outliving_scope, lambda outcome: len(outcome.crowd.foreign) > 20, 1),
+    "the head locked last": (head_locked_last, lambda outcome: outcome.deadlocks, 6),
+    "statements without their guards": (unguarded, lambda outcome: outcome.lost and outcome.doubled, 1),
+    "the head not locked": (head_unlocked, lambda outcome: outcome.missed, 1),
+    "a cursor that lags by one": (lagging_cursor, lambda outcome: outcome.repeated, 1),
 }
 
 
-@pytest.mark.parametrize(("break_it", "is_found"), CONTROLS.values(), ids=CONTROLS)
+@pytest.mark.parametrize(("break_it", "is_found", "storms"), CONTROLS.values(), ids=CONTROLS)
 async def test_control_the_same_storm_finds(
-    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, break_it: Break, is_found: Callable[[Outcome], object]
+    fresh_db: Clone,
+    monkeypatch: pytest.MonkeyPatch,
+    break_it: Break,
+    is_found: Callable[[Outcome], object],
+    storms: int,
 ) -> None:
     with fresh_db.as_superuser() as superuser:
         break_it(superuser, monkeypatch)
-    assert is_found(await watched(fresh_db, 400, seed=2))
+    for seed in range(2, 2 + storms):
+        if is_found(await watched(fresh_db, 400, seed)):
+            return
+    pytest.fail("no storm found it")

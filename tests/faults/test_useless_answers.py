@@ -218,7 +218,7 @@ async def test_control_what_lets_words_go_at_once_is_found_out(
 async def test_control_without_the_check_of_answers_the_run_goes_on(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mnemic.operations.formation.drafts.Drafts.flaw", lambda *_: None)
+    monkeypatch.setattr("mnemic.operations.formation.builder.MemoryBuilder.flaw", lambda *_: None)
     for extraction in ("sequential", "single"):
         with pytest.raises(BaseException, match="DID NOT RAISE"):
             await meet_all(clean_db, superuser, [(extraction, of_kind(extraction)[:1])])

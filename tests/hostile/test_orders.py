@@ -289,7 +289,7 @@ async def test_control_without_escaping_the_checks_fail(
     ("name", "patched", "harmless", "seen"),
     [
         ("the end of the conversation", "escape", lambda text: text, "a tag that is not the prompt's"),
-        ("a numbered line", "_indented", conversation.as_data, "a line that is none of ours"),
+        ("a numbered line", "indented", conversation.as_data, "a line that is none of ours"),
     ],
 )
 async def test_control_what_is_not_fenced_in_passes_for_our_own(
