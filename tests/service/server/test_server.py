@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -144,19 +145,19 @@ async def test_a_thread_can_be_copied_changed_and_rid_of_a_run(ana: LangGraphCli
 @pytest.mark.thorough
 async def test_a_run_that_is_rolled_back_leaves_nothing_on_its_thread(ana: LangGraphClient, served: Served) -> None:
     thread = await talk(ana, MORNING)
-    begun, held = threading.Event(), threading.Event()
+    begun, held, words_of_it = threading.Event(), threading.Event(), f"Quittengelb {uuid.uuid4()}"
 
     def slowly(_: Request) -> Reply:
         begun.set()
         return Reply(content="I heard that.", after=held)
 
-    served.model.answer("Quittengelb", slowly)
-    await ana.runs.create(thread, "supervisor", input=said("Quittengelb."), context=GUIDE)
+    served.model.answer(words_of_it, slowly)
+    await ana.runs.create(thread, "supervisor", input=said(words_of_it), context=GUIDE)
     assert await asyncio.to_thread(begun.wait, 30)
     answered = await turn(ana, thread, NIGHT, multitask_strategy="rollback")
     held.set()
     assert words(answered) == TALK
-    assert "Quittengelb" not in str(served.rows())
+    assert words_of_it not in str(served.rows())
 
 
 @pytest.mark.thorough
