@@ -158,11 +158,8 @@ async def test_what_is_erased_is_found_no_more_and_its_history_says_when(memory:
     assert await memory.memories(ANA, with_closed=False) == []
     assert await memory.query(ANA, "bees well") == []
     assert (await memory.recall(ANA, "bees", search="always"))["context"] == ""
-    told = await memory.history(ANA, bees)
-    assert [(item.event, item.before, item.after or None) for item in told] == [
-        ("ADD", None, None),
-        ("ERASE", None, None),
-    ]
+    rows = await memory.history(ANA, bees)
+    assert [(row.event, row.before or row.after or None) for row in rows] == [("ADD", None), ("ERASE", None)]
     assert (await memory.erase(ANA, bees)).erased == ()
     assert not await memory.forget(ANA, bees)
 
