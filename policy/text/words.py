@@ -77,7 +77,7 @@ def words(text: str) -> list[Word]:
 
 def bare(word: str) -> str:
     """The word without its possessive ending."""
-    return word.removesuffix("'s").removesuffix("’s")
+    return word[:-2] if word[-2:].casefold() in ("'s", "’s") else word
 
 
 def folded_words(text: str) -> list[str]:
