@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from langgraph.runtime import Runtime
 
@@ -30,25 +30,6 @@ from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes
 from mnemic.storage.transaction import ScopedTransaction
 
-#: What a run begins with: on a server's thread the tracked channels still hold the last run's figures.
-_NOTHING_YET: Final[FormationState] = {
-    "superseded": 0,
-    "repeated": 0,
-    "unaccounted": 0,
-    "stored": {},
-    "checks": {},
-    "refused": {},
-    "consolidations": [],
-    "facts": [],
-    "vectors": {},
-    "private": False,
-    "neighbours": {},
-    "closing": [],
-    "repeats": [],
-    "reflections": [],
-    "account": Account(),
-}
-
 
 async def gate(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
     """Due are 45 messages, 1,000 weighted tokens or a cold session, of 4 messages at least; by turn, a user's words.
@@ -71,7 +52,7 @@ async def gate(state: FormationState, resources: Resources, runtime: Runtime[Ide
         work, guided = await resources.database.write(identity, act)
     messages = work.box.messages
     return {
-        **_NOTHING_YET,
+        **_nothing_yet(),
         **work.figures(run),
         "lease": lease,
         "batch": [*messages],
@@ -82,6 +63,30 @@ async def gate(state: FormationState, resources: Resources, runtime: Runtime[Ide
         "extraction": settings.extraction,
         "max_facts": (facts_of_turn if left else facts_of_batch)(messages, settings),
         "max_writes": min(left, settings.writes_per_turn) if left else None,
+    }
+
+
+def _nothing_yet() -> FormationState:
+    """What a run begins with: on a server's thread the tracked channels still hold the last run's figures.
+
+    Made anew each time, so that no list in it is ever another run's.
+    """
+    return {
+        "superseded": 0,
+        "repeated": 0,
+        "unaccounted": 0,
+        "stored": {},
+        "checks": {},
+        "refused": {},
+        "consolidations": [],
+        "facts": [],
+        "vectors": {},
+        "private": False,
+        "neighbours": {},
+        "closing": [],
+        "repeats": [],
+        "reflections": [],
+        "account": Account(),
     }
 
 
