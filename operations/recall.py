@@ -43,10 +43,10 @@ async def read_standing(scoped: ScopedTransaction, resources: Resources, allowli
         always=[name for name in resources.categories.always if name in allowlist.categories],
         most=budget // _LEAST_TOKENS,
     )
-    return part._replace(scopes=tuple(_fit_facts(part.scopes, budget)))
+    return part._replace(scopes=tuple(fit_facts(part.scopes, budget)))
 
 
-def _fit_facts(scopes: Sequence[Standing], budget: int) -> Iterator[Standing]:
+def fit_facts(scopes: Sequence[Standing], budget: int) -> Iterator[Standing]:
     """The scopes with the facts that fit: over all of them the most important first, then the newest."""
     left = budget - sum(part.tokens for part in scopes)
     facts = [fact for part in scopes for fact in part.facts]

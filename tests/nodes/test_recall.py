@@ -1,16 +1,21 @@
 """What a turn is given: the standing part and facts in it, search results where it calls for them, in the budget."""
 
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mnemic.operations.recall import fit_facts
 from mnemic.policy.text.shape import count_tokens
-from mnemic.prompts.memory_context import PREAMBLE
+from mnemic.prompts.memory_context import PREAMBLE, memory_line
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError, MissingIdentityError
+from mnemic.state.records import Memory, Standing
 from tests.nodes.bees import ANA, BEES, GREETING, PAST, SESSION, WISH, fill
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -27,6 +32,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
+from tests.support.worlds import BEGAN, remembered
 
 NAMES = "Yesterday it was Jonas who called Sigrid about bees."
 
@@ -262,3 +268,42 @@ async def test_an_unknown_role_is_refused_by_whatever_reads(memory: Mnemic, mode
     for read in reads:
         with pytest.raises(CategoryRefusedError, match="no allowlist"):
             await read
+
+
+def scope_of(place: int, facts: list[tuple[str, int, int]], core: str) -> Standing:
+    key = f"group:{place}"
+    text = remembered(core, kind="core", key=key)
+    dated = [(n, draft, importance, BEGAN + timedelta(days=day)) for n, (draft, importance, day) in enumerate(facts)]
+    return Standing(
+        scope_key=key,
+        core=(text,) if core else (),
+        facts=tuple(
+            remembered(draft, key=key, number=100 * place + n, importance=importance, valid_from=since)
+            for n, draft, importance, since in dated
+        ),
+    )
+
+
+DRAFTS = st.lists(st.tuples(st.text(min_size=1, max_size=300), st.integers(1, 5), st.integers(0, 9)), max_size=6)
+
+
+@given(scopes=st.lists(st.tuples(DRAFTS, st.text(max_size=200)), max_size=3), budget=st.integers(1, 300))
+def test_facts_take_what_the_texts_leave_and_the_best_of_them_first(scopes: list[Any], budget: int) -> None:
+    given_scopes = [scope_of(place, *scope) for place, scope in enumerate(scopes)]
+    kept = [*fit_facts(given_scopes, budget)]
+
+    def cost(item: Memory) -> int:
+        return count_tokens(memory_line(item))
+
+    def rank(item: Memory) -> tuple[int, datetime]:
+        return item.importance, item.valid_from
+
+    chosen = [item for part in kept for item in part.facts]
+    left = budget - sum(part.tokens for part in given_scopes)
+    assert sum(map(cost, chosen)) <= max(0, left)
+    assert [part.texts for part in kept if part.texts] == [part.texts for part in given_scopes if part.texts]
+    for part in kept:
+        assert [*map(rank, part.facts)] == sorted(map(rank, part.facts), reverse=True)
+    for left_out in [item for part in given_scopes for item in part.facts if item not in chosen]:
+        better = [item for item in chosen if rank(item) >= rank(left_out)]
+        assert sum(map(cost, better)) + cost(left_out) > left
