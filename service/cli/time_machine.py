@@ -202,6 +202,10 @@ async def as_of(
     moment = to_moment(at, "--at")
     async with governing(agent, user, session, group=group, blind=_ALONE) as (machine, whose):
         found: list[Any] = await machine.as_of(whose, scope_key, moment, with_closed=closed)
-    rows = ([getattr(item, title) for title in _BLIND] for item in found)
+    rows = ([_cell(getattr(item, title)) for title in _BLIND] for item in found)
     lines = list_memories(found) if user else table(rows, *_BLIND, ids=_BLIND.index("id"))
     report(found, lines, as_json=as_json, nothing="no memories at that moment")
+
+
+def _cell(value: object) -> object:
+    return ("yes" if value else "") if isinstance(value, bool) else value

@@ -178,6 +178,7 @@ def test_a_person_sees_what_was_and_an_administrator_that_something_was(
     monkeypatch.setenv("COLUMNS", "80")  # an id stays on one line, to be copied
     lines = mnemic("as-of", "user:ana", "--at", 3, *BLIND, "--all").stdout.splitlines()
     assert [sum(item["id"] in line for line in lines) for item in closed] == [1, 1]
+    assert not any("False" in line for line in lines)  # what is not protected is left blank
 
 
 def test_the_audit_names_the_administrator_who_acted(mnemic: Command, ops: list[UUID]) -> None:
