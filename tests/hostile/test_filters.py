@@ -251,6 +251,7 @@ async def test_a_statement_that_widens_leaks_where_no_policy_holds_it(
     ("old", "new"),
     [
         ("m.pinned = %(pinned)s", "true"),
+        ("m.run_id = %(run_id)s", "m.run_id is not null"),
         ("m.importance between %(importance_min)s and %(importance_max)s", "true"),
         ("m.updated_at < %(updated_before)s", "m.updated_at <= %(updated_before)s + interval '30 days'"),
     ],
