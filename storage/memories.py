@@ -167,7 +167,7 @@ async def unabsorbed_counts(scoped: ScopedTransaction) -> dict[str, int]:
 
 async def find(scoped: ScopedTransaction, memory_id: UUID) -> Memory | None:
     """The memory with this id, whatever its state; None where it is not to be seen."""
-    found = await scoped.rows(Memory, _SQL["one"], {"id": memory_id})
+    found = await scoped.rows(Memory, _SQL["find"], {"id": memory_id})
     return found[0] if found else None
 
 

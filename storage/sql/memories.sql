@@ -83,7 +83,7 @@ update memories set content = %(content)s
  where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state = 'active'
 returning id;
 
--- one --
+-- find --
 -- A memory by its id, whatever its state.
 select id, kind, scope_key, category, content, subject, subject_user_id, importance, pinned, protected, private,
        provenance, state, tokens, version, valid_from, valid_until, superseded_by, source_session_id, created_at, updated_at

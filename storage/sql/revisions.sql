@@ -45,7 +45,7 @@ with head as (
 ), moved as (
     insert into thread_revisions as t (agent_id, session_id, reader, seen_seq)
     select %(agent_id)s, %(session_id)s, %(reader)s, %(revision)s from head where head.seq >= %(revision)s
-    on conflict (agent_id, session_id, reader) do update set rev = t.rev + 1, seen_seq = excluded.seen_seq
+    on conflict (agent_id, session_id, reader) do update set seen_seq = excluded.seen_seq
      where t.seen_seq < excluded.seen_seq
 )
 select seq from head;

@@ -252,7 +252,7 @@ _BUSY: tuple[LiteralString, ...] = (
     "  now(), '', '' from generate_series(1, %(all)s) as n",
     "insert into mnemic.heads values (%(agent)s, %(all)s, '')",
     "insert into mnemic.sessions (agent_id, session_id, last_activity_at) values (%(agent)s, 's1', now())",
-    "insert into mnemic.thread_revisions values (%(agent)s, 's1', '[\"supervisor\", \"ana\"]', 1, 0)",
+    "insert into mnemic.thread_revisions values (%(agent)s, 's1', '[\"supervisor\", \"ana\"]', 0)",
 )
 
 

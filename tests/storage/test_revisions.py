@@ -232,18 +232,18 @@ async def test_without_its_condition_the_standing_part_would_be_told(
 # -- the cursor
 
 
-def cursor(superuser: psycopg.Connection) -> list[tuple[int, int]]:
-    return superuser.execute("select rev, seen_seq from mnemic.thread_revisions").fetchall()
+def cursor(superuser: psycopg.Connection) -> list[int]:
+    return [seen for (seen,) in superuser.execute("select seen_seq from mnemic.thread_revisions")]
 
 
-async def test_the_cursor_moves_forward_only_and_counts_its_moves(db: Database, superuser: psycopg.Connection) -> None:
+async def test_the_cursor_moves_forward_only(db: Database, superuser: psycopg.Connection) -> None:
     await remember(db, ANA, *(memory(f"Fact {n}.") for n in range(5)))
     seen = []
     for revision in (2, 2, 1, 4, 0, 5, 5):
         await advance(db, revision)
         seen += cursor(superuser)
 
-    assert seen == [(1, 2), (1, 2), (1, 2), (2, 4), (2, 4), (3, 5), (3, 5)]
+    assert seen == [2, 2, 2, 4, 4, 5, 5]
 
 
 @pytest.mark.parametrize("revision", [3, 2**40])
@@ -274,7 +274,7 @@ async def test_a_foreign_sessions_cursor_cannot_be_moved(db: Database, superuser
     with pytest.raises(RefusedError):
         async with db.scoped(BEN) as scoped:
             await revisions.advance(scoped, "s1", 1)
-    assert cursor(superuser) == [(1, 0)]
+    assert cursor(superuser) == [0]
 
 
 # -- much has happened

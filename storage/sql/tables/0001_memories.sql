@@ -51,12 +51,11 @@ create table sessions (
     primary key (agent_id, session_id)
 );
 
--- How far a reader, a role and a user, has been told of changes in a session: a seq, and how often that moved.
+-- How far a reader, a role and a user, has been told of changes in a session, as a seq.
 create table thread_revisions (
     agent_id    text not null,
     session_id  text not null,
     reader      text not null,
-    rev         bigint not null default 1,
     seen_seq    bigint not null,
     primary key (agent_id, session_id, reader),
     foreign key (agent_id, session_id) references sessions
