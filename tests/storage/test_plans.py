@@ -2,10 +2,11 @@
 
 import json
 import random
+import re
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, LiteralString, TypeVar
 
 import pytest
@@ -13,13 +14,14 @@ from psycopg import AsyncClientCursor
 
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryFilters, MemoryQuery
+from mnemic.state.records import Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories, revisions
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction, numbered
 from tests.support.searching import DIMENSIONS, ENTRIES_EACH, load_crowd, searched
 from tests.support.server import Clone, Server, cloned
-from tests.support.worlds import AGENT, MODEL, identity
+from tests.support.worlds import AGENT, MODEL, identity, memory
 
 Row = TypeVar("Row")
 Node = dict[str, Any]
@@ -110,15 +112,6 @@ async def run_search(scoped: ScopedTransaction, question: str = QUESTION, filter
     await searched(scoped, request, VECTOR, CATEGORIES)
 
 
-async def test_the_semantic_branch_is_one_index_only_scan_of_the_visible_entries(database: Database) -> None:
-    async with explaining(database) as scoped:
-        await run_search(scoped)
-    (semantic,) = [scan for scan in scoped.scans("entries") if scan["Node Type"] == "Index Only Scan"]
-    assert_only_the_visible([semantic])
-    assert "(model = ANY (ARRAY[$" in semantic["Index Cond"]
-    assert (semantic["Actual Rows"], semantic["Heap Fetches"]) == (SEEN, 0)
-
-
 @pytest.mark.parametrize(
     ("question", "filters", "looks"),
     [  # by meaning and by text; filters look at the visible entries once more, and no further
@@ -146,21 +139,19 @@ def assert_looked_up_by_key(scoped: Explaining) -> None:
         assert all(touched(scan) <= 3 * scan["Actual Loops"] for scan in scoped.scans(table))
 
 
-async def test_the_categories_of_an_allowlist_cost_no_scan(database: Database) -> None:
-    async with database.scoped(WHO, categories=CATEGORIES) as bound:
+@pytest.mark.parametrize("allowed", [None, CATEGORIES])
+async def test_the_semantic_branch_is_one_index_only_scan_of_the_visible_entries_with_an_allowlist_too(
+    database: Database, allowed: tuple[str, ...] | None
+) -> None:
+    async with database.scoped(WHO, categories=allowed) as bound:
         scoped = Explaining(**vars(bound))
         await run_search(scoped)
     (semantic,) = [scan for scan in scoped.scans("entries") if scan["Node Type"] == "Index Only Scan"]
     assert_only_the_visible(scoped.scans("entries"))
+    assert "(model = ANY (ARRAY[$" in semantic["Index Cond"]
     assert (semantic["Actual Rows"], semantic["Heap Fetches"]) == (SEEN, 0)
-
-
-async def test_no_work_of_a_search_grows_with_the_square_of_its_candidates(database: Database) -> None:
-    """Rows that a join compares and drops; 8,000 would be each of the candidates with each of the results and more."""
-    async with explaining(database) as scoped:
-        await run_search(scoped)
-    dropped = [node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in scoped.nodes]
-    assert max(dropped) < 8_000
+    # rows that a join compares and drops; 8,000 would be each of the candidates with each of the results and more
+    assert max(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in scoped.nodes) < 8_000
 
 
 async def test_the_neighbours_of_new_facts_are_one_index_only_scan_each(database: Database) -> None:
@@ -215,6 +206,49 @@ async def test_observed_messages_are_looked_up_by_their_key_in_an_empty_table_to
         condition = node.get("Index Cond", "")
         assert " AND (id = " in condition
         assert " ANY " not in condition
+
+
+class ExplainingInsert(Explaining):
+    """With the values that the statement is given, too."""
+
+    async def tuples(self, statement: LiteralString, values: Any) -> list[tuple[Any, ...]]:
+        cursor = await self.execute("explain (analyze, format json) " + statement, values)
+        ((plans,),) = await cursor.fetchall()
+        self.nodes.extend(walk(plans[0]["Plan"]))
+        return []
+
+
+async def lookups(clone: Clone) -> list[dict[str, Any]]:
+    """How the statement reads memories for a hundred relations, of 10,000 that are there."""
+    load_crowd(clone)
+    async with clone.database(Settings(pool_size=1)) as db, db.scoped(WHO) as scoped:
+        await scoped.begin_operation("formation")
+        cursor = await scoped.execute("select id from memories where scope_key = 'user:7' limit 5", {})
+        targets = [row[0] for row in await cursor.fetchall()]
+        explaining = ExplainingInsert(**vars(scoped))
+        relations = tuple(Relation(to_id=target, strength=0.8) for target in targets)
+        new = [replace(memory(f"Fact {number}.", key="user:7"), relations=relations) for number in range(20)]
+        await memories.insert(explaining, new, model=MODEL, vectors={}, run_id=None)
+    return [node for node in explaining.scans("memories") if node["Node Type"] != "ModifyTable"]
+
+
+def assert_each_by_its_key(nodes: list[dict[str, Any]]) -> None:
+    (lookup,) = nodes
+    assert (lookup["Node Type"], lookup.get("Index Name")) == ("Index Scan", "memories_pkey")
+    assert (lookup["Actual Loops"], lookup["Actual Rows"]) == (100, 1)
+
+
+@pytest.mark.thorough
+async def test_each_end_is_looked_up_by_its_key(fresh_db: Clone) -> None:
+    assert_each_by_its_key(await lookups(fresh_db))
+
+
+@pytest.mark.thorough
+async def test_control_a_plain_join_reads_all_that_is_visible(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = re.sub(r"\s+limit 1\) as m", ") as m", memories._SQL["insert"])
+    monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "insert": joined})
+    with pytest.raises(AssertionError):
+        assert_each_by_its_key(await lookups(fresh_db))
 
 
 # -- a session's changes, of which 100,000 rows take seconds to make

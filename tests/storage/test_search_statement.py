@@ -14,7 +14,6 @@ from mnemic.storage import inbox
 from mnemic.storage.database import Database
 from mnemic.storage.migrate import migrate
 from mnemic.storage.transaction import (
-    array_text,
     half_vectors,
     load_statements,
     numbered,
@@ -208,15 +207,6 @@ async def test_vectors_travel_in_binary(db: Database) -> None:
             assert await cursor.fetchall() == [(HalfVector([1.0, 0.5]),), (None,), (HalfVector([0.25, 2.0]),)]
             assert cursor._query is not None
             assert [int(form) for form in cursor._query.formats or ()] == [is_binary]
-
-
-async def test_an_array_as_text_is_read_as_what_it_was(db: Database) -> None:
-    names = ("plain", "", "NULL", 'a"b', "a\\b", '\\"', "{a,b}", "a,b", " edge ", "ü€", "'", "%s", "a\nb")
-    async with db.scoped(identity()) as scoped:
-        cursor = await scoped.execute("select %(names)s::text[]", {"names": array_text(names)})
-        assert await cursor.fetchall() == [([*names],)]
-        cursor = await scoped.execute("select %(names)s::text[]", {"names": array_text(())})
-        assert await cursor.fetchall() == [([],)]
 
 
 def test_a_part_is_in_the_statement_only_where_it_is_wanted() -> None:

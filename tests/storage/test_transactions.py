@@ -248,17 +248,18 @@ async def test_a_moment_has_the_same_day_on_every_machine(clean_db: Clone, monke
 
 
 async def test_no_spelling_of_an_id_is_more_than_that_id(db: Database) -> None:
-    """The scope is sent as text with BEGIN, so whatever an id holds has to stay inside its quotes."""
+    """The scope is sent as text with BEGIN, so whatever an id or a category holds has to stay inside its quotes."""
+    odd = ["plain", "", "NULL", '\\"', "a,b", " edge ", "ü€", "a\nb"]
     await remember(db, identity("bo"), memory("Bo keeps bees.", key="user:bo"))
     for name in ('an"a', "an\\a", "an'a", "ana'; set local mnemic.scope_keys = '{user:bo}", "{ana,bo}", "%s"):
         who = identity(name)
-        async with db.scoped(who, categories=[name, "profile"]) as scoped:
+        async with db.scoped(who, categories=[name, *odd]) as scoped:
             cursor = await scoped.execute(
                 "select current_setting('mnemic.agent_id'), current_setting('mnemic.scope_keys')::text[],"
                 " current_setting('mnemic.categories')::text[], (select count(*) from memories)",
                 {},
             )
-            assert await cursor.fetchall() == [("harbor", [*who.scope_keys], [name, "profile"], 0)]
+            assert await cursor.fetchall() == [("harbor", [*who.scope_keys], [name, *odd], 0)]
 
 
 #: One more than psycopg sends before it prepares.
