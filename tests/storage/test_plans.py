@@ -128,10 +128,6 @@ async def test_no_branch_touches_an_entry_of_somebody_else(
     scans = scoped.scans("entries")
     assert len(scans) == looks
     assert_only_the_visible(scans)
-    assert_looked_up_by_key(scoped)
-
-
-def assert_looked_up_by_key(scoped: Explaining) -> None:
     for table in ("memories", "messages", "sources"):
         assert {scan["Node Type"] for scan in scoped.scans(table)} <= {"Index Scan", "Index Only Scan"}
         assert {scan["Index Name"] for scan in scoped.scans(table)} == {f"{table}_pkey"}
@@ -220,14 +216,13 @@ class ExplainingInsert(Explaining):
 
 async def lookups(clone: Clone) -> list[dict[str, Any]]:
     """How the statement reads memories for a hundred relations, of 10,000 that are there."""
-    load_crowd(clone)
     async with clone.database(Settings(pool_size=1)) as db, db.scoped(WHO) as scoped:
         await scoped.begin_operation("formation")
         cursor = await scoped.execute("select id from memories where scope_key = 'user:7' limit 5", {})
         targets = [row[0] for row in await cursor.fetchall()]
         explaining = ExplainingInsert(**vars(scoped))
         relations = tuple(Relation(to_id=target, strength=0.8) for target in targets)
-        new = [replace(memory(f"Fact {number}.", key="user:7"), relations=relations) for number in range(20)]
+        new = [replace(memory(f"Fact {uuid.uuid4()}.", key="user:7"), relations=relations) for _ in range(20)]
         await memories.insert(explaining, new, model=MODEL, vectors={}, run_id=None)
     return [node for node in explaining.scans("memories") if node["Node Type"] != "ModifyTable"]
 
@@ -239,12 +234,11 @@ def assert_each_by_its_key(nodes: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.thorough
-async def test_each_end_is_looked_up_by_its_key(fresh_db: Clone) -> None:
+async def test_each_end_is_looked_up_by_its_key_where_a_plain_join_reads_all_that_is_visible(
+    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_crowd(fresh_db)
     assert_each_by_its_key(await lookups(fresh_db))
-
-
-@pytest.mark.thorough
-async def test_control_a_plain_join_reads_all_that_is_visible(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     joined = re.sub(r"\s+limit 1\) as m", ") as m", memories._SQL["insert"])
     monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "insert": joined})
     with pytest.raises(AssertionError):
@@ -307,15 +301,11 @@ async def explained(busy: Clone, *preparations: LiteralString) -> Explaining:
 
 
 @pytest.mark.thorough
-async def test_of_100_000_foreign_changes_none_is_touched(busy: Clone) -> None:
+async def test_of_100_000_foreign_changes_none_is_touched_but_without_the_indexes(busy: Clone) -> None:
     assert_only_anas(await explained(busy))
     async with busy.database() as db, db.scoped(ANA) as scoped:
         changes = await revisions.changes(scoped, "s1", standing=True)
     assert (len(changes.changes), changes.revision) == (VISIBLE, FOREIGN)
-
-
-@pytest.mark.thorough
-async def test_without_the_indexes_foreign_changes_would_be_touched(busy: Clone) -> None:
     off: tuple[LiteralString, ...] = ("set local enable_indexscan = off", "set local enable_bitmapscan = off")
     scoped = await explained(busy, *off, "set local enable_indexonlyscan = off")
     with pytest.raises((AssertionError, KeyError)):
