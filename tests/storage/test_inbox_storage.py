@@ -1,7 +1,6 @@
 """Messages: observed once, at the same moment and of many speakers too; formed once, kept or emptied."""
 
 import asyncio
-import json
 import random
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -13,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.state.errors import ConcurrentChangeError, MnemicError, RefusedError
+from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from mnemic.state.records import Message
 from mnemic.storage import inbox
 from mnemic.storage.database import Database
@@ -176,16 +175,3 @@ async def test_the_speakers_of_a_list_are_no_scope_keys_of_its_transaction(clean
     begun = [statement for statement in sent if statement.startswith("begin; ") and "user:ana" in statement]
     assert len(begun) >= 2
     assert [statement for statement in begun if "user:user-" in statement] == []
-
-
-async def test_without_the_session_a_speakers_message_is_refused(db: Database) -> None:
-    """The session is what lets them through, so another session's are not."""
-    foreign = identity("bo", session="s2")
-    async with db.scoped(ME) as scoped:
-        await inbox.observe(scoped, "s1", [])
-    greeting = message("hi")
-    rows = [{**vars(greeting), "scope_key": greeting.scope_key}]
-    values = {"session_id": "s1", "messages": json.dumps(rows, default=str)}
-    with pytest.raises(RefusedError, match="row-level security"):
-        async with db.scoped(foreign) as scoped:
-            await scoped.execute(inbox._SQL["observe"], values)

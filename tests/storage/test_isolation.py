@@ -172,11 +172,8 @@ async def test_a_foreign_row_is_not_changed_and_an_own_one_not_given_away(
 
 async def test_another_users_twin_is_neither_revealed_nor_lost(db: Database) -> None:
     for who in (identity("ana"), identity("bob")):
-        async with db.scoped(who) as scoped:
-            await scoped.execute("insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing", {})
-            await scoped.begin_operation("formation")
-            twin = memory("The ferry leaves at nine.", key=f"user:{who.user_id}")
-            assert await memories.insert(scoped, [twin], model=MODEL, vectors={}, run_id=None) == {twin.id}
+        twin = memory("The ferry leaves at nine.", key=f"user:{who.user_id}")
+        assert await remember(db, who, twin) == {twin.id}
 
 
 async def has_a_past(db: Database, keys: Sequence[str]) -> set[str]:

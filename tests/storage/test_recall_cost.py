@@ -99,10 +99,11 @@ async def test_saving_a_formation_takes_a_look_up_and_one_operation(
     assert len(work) <= 9
 
 
-@pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each transaction, at its end, whether it had to be given a number, as every one that writes has."""
-    noted: list[bool] = []
+async def test_recall_and_memory_query_write_nothing(
+    memory: Mnemic, resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    #: Of each transaction, at its end, whether it had to be given a number, as every one that writes has.
+    written: list[bool] = []
     real = Database._transaction
 
     @asynccontextmanager
@@ -110,15 +111,9 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         async with real(self, *begun, **values) as connection:
             yield connection
             cursor = await connection.execute("select pg_current_xact_id_if_assigned() is not null")
-            noted.extend(number for (number,) in await cursor.fetchall())
+            written.extend(number for (number,) in await cursor.fetchall())
 
     monkeypatch.setattr(Database, "_transaction", watched)
-    return noted
-
-
-async def test_recall_and_memory_query_write_nothing(memory: Mnemic, resources: Resources, written: list[bool]) -> None:
-    recalled = await memory.recall(ANA, QUESTION, search="always")
-    found = await query(resources, ANA, MemoryQuery(query=QUESTION))
-    assert recalled["memories"]
-    assert found
+    assert (await memory.recall(ANA, QUESTION, search="always"))["memories"]
+    assert await query(resources, ANA, MemoryQuery(query=QUESTION))
     assert written == [False] * 3

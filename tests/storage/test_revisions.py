@@ -50,17 +50,11 @@ def contents(changes: Changes) -> set[str]:
     return {known.beginning for known in changes.known.values()}
 
 
-async def test_who_was_never_told_is_told_of_nothing(db: Database) -> None:
-    assert await told(db) == Changes(since=None, revision=0)
-    await remember(db, ANA, memory("Ana keeps bees."), memory("Ana rows."))
-
-    assert await told(db) == Changes(since=None, revision=2)
-
-
 async def test_each_change_is_told_until_the_cursor_has_passed_it(db: Database) -> None:
+    assert await told(db) == Changes(since=None, revision=0)
+    await remember(db, ANA, memory("Ana keeps bees."), memory("Ana rows.", key="group:crew"))
+    assert await told(db) == Changes(since=None, revision=2)  # who was never told is told of nothing
     await advance(db, 0)
-    bees, rows = memory("Ana keeps bees."), memory("Ana rows.", key="group:crew")
-    await remember(db, ANA, bees, rows)
     first = await told(db)
 
     assert (first.since, first.revision, events(first)) == (0, 2, [(1, "ADD"), (2, "ADD")])
@@ -134,38 +128,28 @@ async def test_an_agent_is_not_told_of_what_it_did_itself_by_a_tool(
 
 # -- what may be seen
 
-FOREIGN_TEXT = "Ben is in debt."
 
-
-async def store_of_both(db: Database) -> None:
-    await advance(db, 0)
-    await remember(db, BEN, memory(FOREIGN_TEXT, key="user:ben"))
-    await remember(db, ANA, memory("Ana keeps bees."), memory("The crew votes.", key="group:crew"))
-    await remember(db, identity("ana", agent="other"), memory("Another agent's."))
-
-
-async def test_only_changes_of_visible_scope_keys_are_told(db: Database) -> None:
-    await store_of_both(db)
-    changes = await told(db)
-
-    assert contents(changes) == {"Ana keeps bees.", "The crew votes."}
-    assert changes.revision == 3
-    assert [seq for seq, _ in events(changes)] == [2, 3]
-
-
-@pytest.mark.parametrize("held_by", ["the policies", "the statement", "neither"])
-async def test_statement_and_policies_each_keep_foreign_changes_away(
+@pytest.mark.parametrize("held_by", ["both", "the policies", "the statement", "neither"])
+async def test_only_changes_of_visible_scope_keys_are_told(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, held_by: str
 ) -> None:
-    if held_by != "the policies":
+    if held_by in ("the statement", "neither"):
         with fresh_db.as_superuser() as connection:
             connection.execute("alter table mnemic.history disable row level security")
             connection.execute("alter table mnemic.memories disable row level security")
-    if held_by != "the statement":
+    if held_by in ("the policies", "neither"):
         worsen(monkeypatch, revisions, changes=("and h.scope_key = k.scope_key", ""))
     async with fresh_db.database() as db:
-        await store_of_both(db)
-        assert (FOREIGN_TEXT in contents(await told(db))) == (held_by == "neither")
+        await advance(db, 0)
+        await remember(db, BEN, memory("Ben is in debt.", key="user:ben"))
+        await remember(db, ANA, memory("Ana keeps bees."), memory("The crew votes.", key="group:crew"))
+        await remember(db, identity("ana", agent="other"), memory("Another agent's."))
+        changes = await told(db)
+    assert changes.revision == 3
+    assert ("Ben is in debt." in contents(changes)) == (held_by == "neither")
+    if held_by != "neither":
+        assert {seq for seq, _ in events(changes)} == {2, 3}
+        assert contents(changes) == {"Ana keeps bees.", "The crew votes."}
 
 
 async def test_only_changes_of_the_roles_categories_are_told(db: Database) -> None:
