@@ -1,7 +1,7 @@
 """Memories: twins, stale versions, what is read back, and their relations."""
 
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -23,16 +23,6 @@ from tests.support.worlds import MODEL, MORNING, direction, identity, memory, op
 
 ME = identity(groups=["pier"])
 BO = identity("bo", groups=["pier"])
-
-
-async def found(
-    db: Database, question: str, vector: Sequence[float] | None = None, *, model: str = MODEL
-) -> list[uuid.UUID]:
-    """By meaning where a vector is given, else by words."""
-    request = MemoryQuery(query=question, top_k=20, search_type="semantic" if vector else "text")
-    async with db.scoped(ME) as scoped:
-        results = await searched(scoped, request, vector, ["profile"], model=model)
-    return [item.item_id for item in results]
 
 
 async def living(db: Database) -> list[Memory]:
@@ -133,8 +123,9 @@ async def test_two_embedding_models_are_never_mixed(db: Database) -> None:
     await remember(db, ME, new, vectors={new.id: direction(0)}, model="new")
     async with db.scoped(ME) as scoped:
         similar = await memories.similar(scoped, ["user:ana"], [direction(0)], model="new", most=5)
-    assert [item.id for item in similar] == [new.id]
-    assert await found(db, "anything", direction(0, size=4), model="old") == [old.id]
+        request = MemoryQuery(query="anything", top_k=20, search_type="semantic")
+        found = await searched(scoped, request, direction(0, size=4), ["profile"], model="old")
+    assert ([item.id for item in similar], [item.item_id for item in found]) == ([new.id], [old.id])
 
 
 async def count(db: Database, written: int, who: Identity = ME) -> int:
@@ -179,10 +170,6 @@ def leading_to(*targets: uuid.UUID | NewMemory, key: str = "user:ana", strength:
     return replace(memory(f"A fact of {key} {uuid.uuid4()}.", key=key), relations=relations)
 
 
-def pairs(superuser: psycopg.Connection) -> set[tuple[uuid.UUID, uuid.UUID]]:
-    return set(superuser.execute("select from_id, to_id from mnemic.relations").fetchall())
-
-
 async def seen(db: Database, who: Identity) -> set[tuple[uuid.UUID, uuid.UUID]]:
     async with db.scoped(who) as scoped:
         return set(await (await scoped.execute("select from_id, to_id from relations", {})).fetchall())
@@ -215,7 +202,7 @@ async def test_what_is_unknown_closed_or_somebody_elses_is_left_out(
     new = leading_to(uuid.uuid4(), closed, foreign, group)
     assert await remember(db, ME, new) == {new.id}
 
-    assert pairs(superuser) == {(new.id, group.id)}
+    assert superuser.execute("select from_id, to_id from mnemic.relations").fetchall() == [(new.id, group.id)]
 
 
 async def test_a_twin_that_is_left_out_has_no_edges(db: Database, superuser: psycopg.Connection) -> None:
@@ -225,7 +212,7 @@ async def test_a_twin_that_is_left_out_has_no_edges(db: Database, superuser: psy
     to_the_twin = leading_to(twin)
     assert await remember(db, ME, twin, to_the_twin) == {to_the_twin.id}
 
-    assert pairs(superuser) == set()
+    assert superuser.execute("select from_id, to_id from mnemic.relations").fetchall() == []
 
 
 @pytest.mark.parametrize("strength", [-0.1, 1.1, float("nan")])
