@@ -218,11 +218,11 @@ async def lookups(clone: Clone) -> list[dict[str, Any]]:
     """How the statement reads memories for a hundred relations, of 10,000 that are there."""
     async with clone.database(Settings(pool_size=1)) as db, db.scoped(WHO) as scoped:
         await scoped.begin_operation("formation")
-        cursor = await scoped.execute("select id from memories where scope_key = 'user:7' limit 5", {})
-        targets = [row[0] for row in await cursor.fetchall()]
+        found = await scoped.tuples("select id from memories where scope_key = 'user:7' limit 100", {})
+        targets = [Relation(to_id=target, strength=0.8) for (target,) in found]
         explaining = ExplainingInsert(**vars(scoped))
-        relations = tuple(Relation(to_id=target, strength=0.8) for target in targets)
-        new = [replace(memory(f"Fact {uuid.uuid4()}.", key="user:7"), relations=relations) for _ in range(20)]
+        known = [memory(f"Fact {uuid.uuid4()}.", key="user:7") for _ in range(20)]
+        new = [replace(item, relations=tuple(targets[n::20])) for n, item in enumerate(known)]
         await memories.insert(explaining, new, model=MODEL, vectors={}, run_id=None)
     return [node for node in explaining.scans("memories") if node["Node Type"] != "ModifyTable"]
 
