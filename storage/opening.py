@@ -183,11 +183,26 @@ def _find_pg_dump(settings: Settings) -> str:
 
 
 def _dump(program: str, dsn: str, target: Path) -> int:
+    parts = conninfo_to_dict(dsn)
+    password = parts.pop("password", None)  # not among the arguments, which every account of the machine can list
+    environment = {**os.environ, "LC_ALL": "C"} | ({"PGPASSWORD": str(password)} if password else {})
     part = target.with_name(f"{target.name}.part")
     try:
         # 0600: the file holds everybody's memories
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            _run(program, dsn, file.fileno())
+            done = subprocess.run(  # noqa: S603  # our own argument list, no shell
+                [program, "--format=custom", "--no-password", f"--dbname={make_conninfo('', **parts)}"],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.PIPE,
+                env=environment,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+            if done.returncode:
+                reason = " ".join(done.stderr.split())[-500:]
+                raise DatabaseUnavailableError(f"{program} ended with exit code {done.returncode}: {reason}")
             os.fsync(file.fileno())
         part.replace(target)
     except OSError as error:
@@ -196,22 +211,3 @@ def _dump(program: str, dsn: str, target: Path) -> int:
         with suppress(OSError):  # a name that no file can have
             part.unlink(missing_ok=True)
     return target.stat().st_size
-
-
-def _run(program: str, dsn: str, output: int) -> None:
-    parts = conninfo_to_dict(dsn)
-    password = parts.pop("password", None)  # not among the arguments, which every account of the machine can list
-    environment = {**os.environ, "LC_ALL": "C"} | ({"PGPASSWORD": str(password)} if password else {})
-    done = subprocess.run(  # noqa: S603  # our own argument list, no shell
-        [program, "--format=custom", "--no-password", f"--dbname={make_conninfo('', **parts)}"],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.PIPE,
-        env=environment,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode:
-        reason = " ".join(done.stderr.split())[-500:]
-        raise DatabaseUnavailableError(f"{program} ended with exit code {done.returncode}: {reason}")
