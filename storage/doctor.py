@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final
 
 from langgraph.checkpoint.postgres.base import MIGRATIONS
@@ -75,7 +74,9 @@ async def check(database: Database) -> list[Finding]:
             found[name].append((offence, statement))
         if "migrations" not in found:  # their record can be read
             recorded: dict[str, str] = dict(await (await connection.execute(_SQL["record"])).fetchall())
-            found["migrations"] += [(difference, None) for difference in chain(*differences(recorded))]
+            unfit, pending = differences(recorded)
+            wrong = [*unfit, *(f"{file.name} is not applied" for file in pending)]
+            found["migrations"] += [(difference, None) for difference in wrong]
         if not found["migrations"]:
             row = await (await connection.execute(_SQL["saver_version"])).fetchone()
             made, expected = row[0] if row else None, len(MIGRATIONS) - 1

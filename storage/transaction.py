@@ -144,7 +144,7 @@ class ScopedTransaction:
     ) -> list[tuple[Any, ...]]:
         given = {f"value{place}": value for place, value in enumerate(values)}
         statement = form.format(function, ", ".join(f"%({name})s" for name in given))
-        return await self.tuples(cast(LiteralString, statement), {"head": self.head, "lock": self.lock, **given})
+        return await self.tuples(statement, {"head": self.head, "lock": self.lock, **given})
 
     async def begin_operation(
         self, reason: str, *, run_id: str | None = None, meta: Mapping[str, Any] | None = None

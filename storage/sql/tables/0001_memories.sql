@@ -212,11 +212,3 @@ create table token_usage (
     output_tokens  bigint not null,
     primary key (agent_id, day, step, model)
 );
-
--- The planner's samples would keep texts and vectors whose rows are long erased, and no statement is planned by them.
-alter table memories alter content set statistics 0, alter content_hash set statistics 0, alter subject set statistics 0,
-    alter tags set statistics 0;
-alter table messages alter content set statistics 0, alter author set statistics 0;
-alter table entries alter vec set statistics 0, alter tsv set statistics 0;
-alter table scopes alter name set statistics 0, alter extraction_guidance set statistics 0,
-    alter consolidation_guidance set statistics 0;

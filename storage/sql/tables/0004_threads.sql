@@ -52,8 +52,3 @@ create index supervisor_checkpoints_of_thread on supervisor_checkpoints (thread_
 create index checkpoints_thread_id_idx on checkpoints (thread_id);
 create index checkpoint_blobs_thread_id_idx on checkpoint_blobs (thread_id);
 create index checkpoint_writes_thread_id_idx on checkpoint_writes (thread_id);
-
--- The planner's samples would keep texts and vectors whose rows are long erased, and no statement is planned by them.
-alter table checkpoints alter checkpoint set statistics 0, alter metadata set statistics 0;
-alter table checkpoint_blobs alter blob set statistics 0;
-alter table checkpoint_writes alter blob set statistics 0;
