@@ -35,6 +35,9 @@ with recursive tables as (
     union all
     select 'schema mnemic', 'schema mnemic', lower(a.privilege_type), 'schema mnemic', a.grantee
       from pg_namespace n cross join aclexplode(n.nspacl) as a where n.nspname = 'mnemic' and a.grantee <> n.nspowner
+    union all -- whoever may set it writes without a trigger
+    select p.parname, p.parname, lower(a.privilege_type), 'parameter ' || p.parname, a.grantee
+      from pg_parameter_acl p cross join aclexplode(p.paracl) as a where p.parname = 'session_replication_role'
 ), readers as ( -- tables, and what reads them
     select oid from tables
     union
@@ -152,13 +155,6 @@ select 'triggers',
 union all
 select 'replication role', current_setting('session_replication_role'), null
  where current_setting('session_replication_role') <> 'origin'
-union all -- whoever may set it writes without a trigger
-select 'replication role', concat(w.grantee, ' may change it'),
-       format('revoke %%s on parameter session_replication_role from %%s', lower(a.privilege_type), w.grantee)
-  from pg_parameter_acl p cross join aclexplode(p.paracl) as a
- cross join lateral (select case a.grantee when 0 then 'public' else a.grantee::regrole::text end) as w(grantee)
- where p.parname = 'session_replication_role'
-   and (a.grantee = 0 or exists (select from roles r where not r.rolsuper and pg_has_role(r.oid, a.grantee, 'member')))
  order by 1, 2;
 
 -- saver_version --

@@ -315,15 +315,16 @@ async def test_a_service_with_more_power_is_refused(fresh_db: Clone, right: str,
             assert set((await refusal(database))[0]) == {"service role"}
 
 
-async def test_a_right_that_comes_through_a_group_is_taken_from_the_group(fresh_db: Clone) -> None:
+@pytest.mark.parametrize("right", ["update on mnemic.history", "set on parameter session_replication_role"])
+async def test_a_right_that_comes_through_a_group_is_taken_from_the_group(fresh_db: Clone, right: str) -> None:
     with (
-        other_role(fresh_db, "grant update on mnemic.history to {role}") as group,
+        other_role(fresh_db, f"grant {right} to {{role}}") as group,
         other_role(fresh_db, "grant mnemic_app to {role}", f"grant {group} to {{role}}") as role,
     ):
         async with fresh_db.database(dsn=fresh_db.dsn_of(role)) as database:
             broken, told = await refusal(database)
             assert set(broken) == {"service role", "privileges"}
-            assert carry_out(fresh_db, told) == [f"revoke update on mnemic.history from {group}"]
+            assert carry_out(fresh_db, told) == [f"revoke {right} from {group}"]
             assert set((await refusal(database))[0]) == {"service role"}
 
 
