@@ -161,20 +161,16 @@ async def _find_server(settings: Settings, login: Login) -> AsyncIterator[tuple[
     server = EmbeddedPostgres(settings.data_dir or default_data_dir())
     await asyncio.to_thread(server.start)
     try:
-        await _create_database(server.dsn())
+        async with await AsyncConnection.connect(server.dsn(), autocommit=True) as connection:
+            found = await connection.execute("select from pg_database where datname = %s", (_DATABASE,))
+            if not found.rowcount:
+                with suppress(DuplicateDatabase):  # another process was faster
+                    await connection.execute(f"create database {_DATABASE}")
         if login is not SETUP:
             await migrate(server.dsn(dbname=_DATABASE))
         yield server.dsn(login.role, _DATABASE), server.revive
     finally:
         await asyncio.to_thread(server.stop)
-
-
-async def _create_database(dsn: str) -> None:
-    async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
-        cursor = await connection.execute("select 1 from pg_database where datname = %s", (_DATABASE,))
-        if not await cursor.fetchone():
-            with suppress(DuplicateDatabase):  # another process was faster
-                await connection.execute(f"create database {_DATABASE}")
 
 
 def _dump(program: str, dsn: str, target: Path) -> int:
