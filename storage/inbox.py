@@ -61,10 +61,11 @@ async def read_inbox(
     """
     values = {"session_id": session_id, "most": most, "set_aside": set_aside, "skip": skip}
     rows = await scoped.rows(dict, _SQL["pending"], values)
+    waiting = [{name: row.pop(name) for name in ("pending", "set_aside", "idle")} for row in rows]  # the same in each
+    rows = [row for row in rows if row["id"]]
     times = believed((row["said_at"], row.pop("observed_at")) for row in rows)
     messages = [Message(**{**row, "said_at": time}) for row, time in zip(rows, times, strict=True)]
-    ((pending, aside, idle),) = await scoped.tuples(_SQL["waiting"], {"session_id": session_id})
-    return Inbox(messages=tuple(messages), pending=pending, set_aside=aside, idle=idle)
+    return Inbox(messages=tuple(messages), **waiting[0])
 
 
 async def set_aside(scoped: ScopedTransaction, message_ids: Sequence[UUID]) -> None:
