@@ -261,11 +261,8 @@ def sources() -> Iterator[tuple[str, str]]:
 def test_no_setting_outlives_its_transaction() -> None:
     found = {path: lasting for path, text in sources() if (lasting := lasting_settings(text))}
     assert found == {}
-    for lasting in (
-        "select set_config('mnemic.agent_id', coalesce(p, ''), false)",
-        "set mnemic.scope_keys = 'user:ana'",
-    ):
-        assert lasting_settings(lasting)
+    assert lasting_settings("select set_config('mnemic.agent_id', coalesce(p_agent, ''), false)")
+    assert lasting_settings("set mnemic.scope_keys = 'user:ana'")
 
 
 def test_connections_are_taken_from_the_pool_in_one_place() -> None:

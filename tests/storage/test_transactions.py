@@ -32,8 +32,9 @@ async def test_a_deadlock_is_settled_by_doing_one_of_them_again(fresh_db: Clone)
     runs: list[str] = []
     meeting = asyncio.Barrier(2)
     async with fresh_db.database(PATIENT) as db:
-        for key in KEYS:
-            await db.write(ME, lambda scoped, key=key: scopes.configure_scope(scoped, ScopeSettings(scope_key=key)))
+        async with db.scoped(ME) as scoped:
+            for key in KEYS:
+                await scopes.configure_scope(scoped, ScopeSettings(scope_key=key))
 
         async def write(first: str, second: str) -> None:
             async def act(scoped: ScopedTransaction) -> None:
