@@ -7,7 +7,7 @@ create table agents (
     created_at  timestamptz not null default clock_timestamp()
 );
 
--- One row per scope key that has memories or settings of its own.
+-- One row per scope key that has settings or counters of its own.
 create table scopes (
     agent_id                text not null references agents,
     scope_key               text not null,
@@ -17,8 +17,6 @@ create table scopes (
     is_active               boolean not null default true,
     threshold               integer check (threshold > 0),
     word_limit              integer check (word_limit > 0),
-    last_consolidated_at    timestamptz,
-    last_activity_at        timestamptz,
     -- memories written for turns of this user on the day
     turn_writes             integer not null default 0,
     turn_writes_on          date,
