@@ -20,8 +20,7 @@ _PART, _PART_CHARS = 500, 1_000_000
 
 async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence[Message]) -> Observed:
     """Stores the messages the session does not have yet."""
-    groups = list(scoped.identity.group_ids)
-    await scoped.execute(_SQL["enter_session"], {"session_id": session_id, "group_ids": groups})
+    await scoped.execute(_SQL["enter_session"], {"session_id": session_id})
     accepted = pending = 0
     for part in _parts(messages):
         rows = [{**vars(message), "scope_key": message.scope_key} for message in part]

@@ -3,10 +3,9 @@
 with agent as (
     insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing
 )
-insert into sessions as s (agent_id, session_id, group_ids, last_activity_at)
-values (%(agent_id)s, %(session_id)s, %(group_ids)s, clock_timestamp())
-on conflict (agent_id, session_id) do update set group_ids = excluded.group_ids
- where s.group_ids <> excluded.group_ids;
+insert into sessions as s (agent_id, session_id, last_activity_at)
+values (%(agent_id)s, %(session_id)s, clock_timestamp())
+on conflict (agent_id, session_id) do update set last_activity_at = s.last_activity_at where false;
 
 -- observe --
 -- Stores messages that are new to the locked session, for a host resends the whole list every turn; how many they are, and

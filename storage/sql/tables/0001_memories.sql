@@ -42,8 +42,6 @@ create table leases (
 create table sessions (
     agent_id          text not null references agents,
     session_id        text not null,
-    -- as the host last named them
-    group_ids         text[] not null default '{}',
     message_count     bigint not null default 0,
     last_activity_at  timestamptz not null,
     primary key (agent_id, session_id)
