@@ -29,7 +29,8 @@ _REMEDIES: Final = {
     "pgvector": "install pgvector 0.8 or newer on the server, then a superuser runs `create extension vector` or "
     "`alter extension vector update` in this database",
     "encoding": "create the database with `encoding 'UTF8'` and restore it there",
-    "migrations": "run `mnemic db migrate` with the release that made the database, or a newer one",
+    "migrations": "run `mnemic db migrate` with the release (of Mnemic, or of langgraph-checkpoint-postgres) that made the "
+    "database, or a newer one",
     "search path": "run `mnemic db migrate`, which sets it for the roles; a dump leaves it out",
     "service role": f"let MNEMIC_DATABASE_URL log in as {SERVICE_ROLE}",
     "powers": "",
@@ -42,8 +43,6 @@ _REMEDIES: Final = {
     "privileges": "",
     "functions": f"drop it if it is your own; where it is Mnemic's own, {_ANEW}",
     "triggers": _ANEW,
-    "checkpoints": "install a release of langgraph-checkpoint-postgres that goes with them, an earlier one where "
-    "it expects a higher version, or a release of Mnemic that knows it",
     "replication role": "the triggers do not run: a superuser takes the setting back where it was made, with "
     "`alter role ... reset session_replication_role` or `alter database ... reset session_replication_role`",
 }
@@ -77,12 +76,6 @@ async def check(database: Database) -> list[Finding]:
             unfit, pending = differences(recorded)
             wrong = [*unfit, *(f"{file.name} is not applied" for file in pending)]
             found["migrations"] += [(difference, None) for difference in wrong]
-        if not found["migrations"]:
-            row = await (await connection.execute(_SQL["saver_version"])).fetchone()
-            made, expected = row[0] if row else None, len(MIGRATIONS) - 1
-            if made != expected:  # a checkpointer's library that works with other tables
-                versions = f"version {made}, and the installed langgraph-checkpoint-postgres expects {expected}"
-                found["checkpoints"].append((f"the tables have {versions}", None))
     mode = await pooler_mode(database.dsn) if pooled else None
     if database.settings.pooler == "none" and mode == "transaction":
         found["pooler"].append(("a pooler whose clients share server connections and their prepared statements", None))

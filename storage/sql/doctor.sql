@@ -157,10 +157,6 @@ select 'replication role', current_setting('session_replication_role'), null
  where current_setting('session_replication_role') <> 'origin'
  order by 1, 2;
 
--- saver_version --
--- That of the checkpointer's tables.
-select max(v) from mnemic.checkpoint_migrations;
-
 -- record --
 -- The files that were applied.
 select name, checksum from mnemic.migrations;

@@ -106,7 +106,6 @@ MENDED: list[Case] = [
 ]
 #: What is in the package, and made anew where its record is gone.
 ANEW = "delete the row 'rules' from mnemic.migrations, then run `mnemic db migrate`"
-SAVER = "and the installed langgraph-checkpoint-postgres expects 9: install a release"
 #: What no single statement mends: the check, what it found and advises, and whether `mnemic db migrate` is enough.
 ADVISED: list[tuple[str, str, str, bool]] = [
     ("alter role mnemic_app in database {db} reset search_path", "search path", "run `mnemic db migrate`", True),
@@ -137,7 +136,6 @@ ADVISED: list[tuple[str, str, str, bool]] = [
         "mnemic.guard_memory is not what the package has: ",
         False,
     ),
-    ("delete from mnemic.checkpoint_migrations where v = 9", "checkpoints", f"8, {SAVER} .*, an earlier one", False),
     (
         "alter role mnemic_app in database {db} set session_replication_role = replica",
         "replication role",
@@ -145,9 +143,9 @@ ADVISED: list[tuple[str, str, str, bool]] = [
         False,
     ),
     (
-        "insert into mnemic.migrations (name, checksum) values ('9999_new.sql', 'x')",
+        "insert into mnemic.migrations (name, checksum) values ('langgraph-checkpoint-postgres 99', 'x')",
         "migrations",
-        r"9999_new\.sql is unknown to this release: .*a newer one",
+        "langgraph-checkpoint-postgres 99 is unknown to this release: .*a newer one",
         False,
     ),
     (
