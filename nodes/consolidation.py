@@ -163,7 +163,6 @@ async def save_consolidation(
         await scoped.begin_operation("consolidation", meta={"kept_share": state["kept_share"]})
         consolidation_id = await _write(scoped, state)
         await memories.absorb(scoped, consolidation_id, [memory.id for memory in reflections])
-        await scopes.touch(scoped, [state["scope_key"]], consolidated=True)
         await leases.finish(scoped, lease)
 
     try:

@@ -189,7 +189,6 @@ async def _store_unless_known(
         memory = replace(new, relations=related(near, resources.embedder.bands, resources.settings))
         vector = dict(zip([new.id], vectors, strict=False))
         if await memories.insert(scoped, [memory], model=resources.embedder.name, vectors=vector, run_id=None):
-            await scopes.touch(scoped, [new.scope_key])
             replaceable = tuple(old for old in near if bands[old.id] == "check" and not old.protected)
             return Remembered(id=new.id, scope_key=new.scope_key, near=replaceable)
         twin = (await memories.twins(scoped, [new])).get(new.id)

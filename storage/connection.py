@@ -110,15 +110,11 @@ class RecallQueue:
         self._places = asyncio.Semaphore(width)
         self._patience = patience_seconds
         #: When the database last served anybody, and when a recall last waited in vain while it served nobody.
-        self._served_at = self._missed_at = -math.inf
-
-    def note_served(self) -> None:
-        """The database has just done what it was asked for."""
-        self._served_at = monotonic()
+        self.served_at = self._missed_at = -math.inf
 
     def has_served_since(self, moment: float) -> bool:
         """Whether it did after this moment, so that it is there, however long somebody else waits."""
-        return self._served_at > moment
+        return self.served_at > moment
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:

@@ -3,11 +3,11 @@
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from time import monotonic
-from typing import Any, Final, LiteralString, TypeVar
+from typing import Any, Final, LiteralString, TypedDict, TypeVar, Unpack
 
 from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor, Error
 from psycopg.rows import DictRow, dict_row
@@ -61,6 +61,19 @@ _THREADS_AT_ONCE: LiteralString = (
     "begin isolation level repeatable read;" + _WITHIN + " set local mnemic.threads = %(threads)s"
 )
 _CATALOG: LiteralString = _LIMITS + " set local transaction_read_only = on"
+
+
+class Within(TypedDict, total=False):
+    """What exists in a transaction, where that is not the identity's scope keys with every category."""
+
+    #: Further scope keys, for a formation: those of the session's other speakers.
+    also: Sequence[str]
+    #: The one scope key that exists in it, for a refinement; None: all of them.
+    only: str | None
+    #: The only ones of which memories exist in it, for whoever has an allowlist; None: all.
+    categories: Sequence[str] | None
+    #: One of the administrators' role on the whole agent, whose contents it has no right to.
+    administers: bool
 
 
 class Database:
@@ -125,24 +138,14 @@ class Database:
 
     @asynccontextmanager
     async def scoped(
-        self,
-        identity: Identity,
-        *,
-        also: Iterable[str] = (),
-        only: str | None = None,
-        categories: Sequence[str] | None = None,
-        for_recall: bool = False,
-        administers: bool = False,
+        self, identity: Identity, *, for_recall: bool = False, **within: Unpack[Within]
     ) -> AsyncIterator[ScopedTransaction]:
         """A transaction in which only the identity's scope keys exist; commits at the end, rolls back on an error.
 
         Args:
-            also: further scope keys, for a formation: those of the session's other speakers.
-            only: the one scope key that exists in it, for a refinement; None: all of them.
-            categories: the only ones of which memories exist in it, for whoever has an allowlist; None: all.
             for_recall: somebody waits for the answer: two seconds for a connection and for each statement, by default,
                 behind the recalls that came before.
-            administers: one of the administrators' role on the whole agent, whose contents it has no right to.
+            within: what else exists in it, or what alone.
 
         Raises:
             DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
@@ -152,7 +155,9 @@ class Database:
             RefusedError: a guard or a missing right stands against a change.
             MnemicError: the database failed otherwise.
         """
-        keys = () if administers else (only,) if only else tuple(dict.fromkeys([*identity.scope_keys, *also]))
+        administers, only, categories = within.get("administers"), within.get("only"), within.get("categories")
+        all_keys = tuple(dict.fromkeys([*identity.scope_keys, *within.get("also", ())]))
+        keys = () if administers else (only,) if only else all_keys
         patience = self.settings.recall_timeout_seconds if for_recall else self.settings.statement_timeout_seconds
         limits = self._limits(patience)
         allowed = "" if categories is None else array_text(tuple(categories))
@@ -166,11 +171,7 @@ class Database:
         self,
         identity: Identity,
         act: Callable[[ScopedTransaction], Awaitable[Result]],
-        *,
-        also: Iterable[str] = (),
-        only: str | None = None,
-        categories: Sequence[str] | None = None,
-        administers: bool = False,
+        **within: Unpack[Within],
     ) -> Result:
         """What `act` returns, once its transaction is committed.
 
@@ -179,20 +180,15 @@ class Database:
 
         Args:
             act: reads and writes through its `ScopedTransaction` and does nothing else, for it may run more than once.
-            also: as for `scoped`.
-            only: as for `scoped`.
-            categories: as for `scoped`.
-            administers: as for `scoped`.
+            within: as for `scoped`.
 
         Raises:
             MnemicError: as `scoped` does.
         """
-        keys, tried = tuple(also), 0
+        tried = 0
         while True:
             try:
-                async with self.scoped(
-                    identity, also=keys, only=only, categories=categories, administers=administers
-                ) as scoped:
+                async with self.scoped(identity, **within) as scoped:
                     return await act(scoped)
             except MnemicError as error:
                 if error.sqlstate not in _RETRIED or tried == RETRIES:
@@ -254,7 +250,7 @@ class Database:
                 connection = await self._borrow(borrowed, patience)
                 with connection.within(patience):
                     yield connection
-            self._recalls.note_served()
+            self._recalls.served_at = monotonic()
         except (Error, UnicodeEncodeError) as error:
             raise typed_error(error) from None
 

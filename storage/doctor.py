@@ -1,16 +1,15 @@
 """Checks the set-up that isolation, protection and audit rest on, as the service's own role; run at every start."""
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final
 
 from langgraph.checkpoint.postgres.base import MIGRATIONS
+from psycopg.types.json import Jsonb
 
 from mnemic.state.errors import DatabaseSetupError
-from mnemic.storage.connection import PoolerMode, is_pooled, pooler_mode
+from mnemic.storage.connection import is_pooled, pooler_mode
 from mnemic.storage.database import Database
 from mnemic.storage.migrate import MINIMUM_SERVER, MINIMUM_VECTOR, differences
 from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, POLICIES, RULES, SERVICE_ROLE, bodies, grants, triggers
@@ -30,7 +29,8 @@ _REMEDIES: Final = {
     "pgvector": "install pgvector 0.8 or newer on the server, then a superuser runs `create extension vector` or "
     "`alter extension vector update` in this database",
     "encoding": "create the database with `encoding 'UTF8'` and restore it there",
-    "migrations": "run `mnemic db migrate` with the release that made the database, or a newer one",
+    "migrations": "run `mnemic db migrate` with the release (of Mnemic, or of langgraph-checkpoint-postgres) that made the "
+    "database, or a newer one",
     "search path": "run `mnemic db migrate`, which sets it for the roles; a dump leaves it out",
     "service role": f"let MNEMIC_DATABASE_URL log in as {SERVICE_ROLE}",
     "powers": "",
@@ -43,8 +43,6 @@ _REMEDIES: Final = {
     "privileges": "",
     "functions": f"drop it if it is your own; where it is Mnemic's own, {_ANEW}",
     "triggers": _ANEW,
-    "checkpoints": "install a release of langgraph-checkpoint-postgres that goes with them, an earlier one where "
-    "it expects a higher version, or a release of Mnemic that knows it",
     "replication role": "the triggers do not run: a superuser takes the setting back where it was made, with "
     "`alter role ... reset session_replication_role` or `alter database ... reset session_replication_role`",
 }
@@ -75,17 +73,15 @@ async def check(database: Database) -> list[Finding]:
             found[name].append((offence, statement))
         if "migrations" not in found:  # their record can be read
             recorded: dict[str, str] = dict(await (await connection.execute(_SQL["record"])).fetchall())
-            found["migrations"] += [(difference, None) for difference in chain(*differences(recorded))]
-        if not found["migrations"]:
-            row = await (await connection.execute(_SQL["saver_version"])).fetchone()
-            made, expected = row[0] if row else None, len(MIGRATIONS) - 1
-            if made != expected:  # a checkpointer's library that works with other tables
-                versions = f"version {made}, and the installed langgraph-checkpoint-postgres expects {expected}"
-                found["checkpoints"].append((f"the tables have {versions}", None))
+            unfit, pending = differences(recorded)
+            wrong = [*unfit, *(f"{file.name} is not applied" for file in pending)]
+            found["migrations"] += [(difference, None) for difference in wrong]
     mode = await pooler_mode(database.dsn) if pooled else None
     if database.settings.pooler == "none" and mode == "transaction":
         found["pooler"].append(("a pooler whose clients share server connections and their prepared statements", None))
-    notes = {"pooler": _pooler_note(mode, database.settings.pooler)}
+    setting = database.settings.pooler
+    prepared = "on" if setting == "none" or (setting == "auto" and mode is None) else "off"
+    notes = {"pooler": f"{f'one in {mode} mode' if mode else 'none found'}; prepared statements {prepared}"}
     return [
         Finding(name, not found[name], _remedy(found[name], advice), "" if found[name] else notes.get(name, ""))
         for name, advice in _REMEDIES.items()
@@ -105,16 +101,9 @@ async def require_sound(database: Database) -> None:
         raise DatabaseSetupError(f"the database is not set up safely:{lines}")
 
 
-def _pooler_note(mode: PoolerMode | None, setting: str) -> str:
-    prepared = setting == "none" or (setting == "auto" and mode is None)
-    return f"{f'one in {mode} mode' if mode else 'none found'}; prepared statements {'on' if prepared else 'off'}"
-
-
 def _values() -> dict[str, Any]:
-    grantees, privileges, objects = zip(*sorted(grants()), strict=True)
-    names, tables, functions = zip(*triggers(), strict=True)
-    made = bodies()
-    policies = [(policy, setting) for policy in POLICIES for setting in sorted(policy.settings)]
+    roles = {"service": SERVICE_ROLE, "administrator": ADMIN_ROLE}
+    compared = [(own.table, own.name, roles[own.name], setting) for own in POLICIES for setting in own.settings]
     return {
         "server": MINIMUM_SERVER,
         "fixed": list(FIXED_SERVERS),
@@ -122,18 +111,10 @@ def _values() -> dict[str, Any]:
         "owner": OWNER_ROLE,
         "service": SERVICE_ROLE,
         "admin": ADMIN_ROLE,
-        "grantees": list(grantees),
-        "privileges": list(privileges),
-        "objects": list(objects),
-        "functions": list(made),
-        "bodies": [hashlib.sha256(body.encode()).hexdigest() for body in made.values()],
-        "trigger_tables": list(tables),
-        "trigger_names": list(names),
-        "trigger_functions": list(functions),
-        "policy_tables": [policy.table for policy, _ in policies],
-        "policy_names": [policy.name for policy, _ in policies],
-        "policy_roles": [SERVICE_ROLE if policy.name == "service" else ADMIN_ROLE for policy, _ in policies],
-        "policy_settings": [setting for _, setting in policies],
+        "grants": Jsonb(list(grants())),
+        "functions": Jsonb(bodies()),
+        "triggers": Jsonb(triggers()),
+        "policies": Jsonb(compared),
     }
 
 

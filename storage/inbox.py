@@ -20,8 +20,7 @@ _PART, _PART_CHARS = 500, 1_000_000
 
 async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence[Message]) -> Observed:
     """Stores the messages the session does not have yet."""
-    groups = list(scoped.identity.group_ids)
-    await scoped.execute(_SQL["enter_session"], {"session_id": session_id, "group_ids": groups})
+    await scoped.execute(_SQL["enter_session"], {"session_id": session_id})
     accepted = pending = 0
     for part in _parts(messages):
         rows = [{**vars(message), "scope_key": message.scope_key} for message in part]
@@ -61,10 +60,11 @@ async def read_inbox(
     """
     values = {"session_id": session_id, "most": most, "set_aside": set_aside, "skip": skip}
     rows = await scoped.rows(dict, _SQL["pending"], values)
+    waiting = [{name: row.pop(name) for name in ("pending", "set_aside", "idle")} for row in rows]  # the same in each
+    rows = [row for row in rows if row["id"]]
     times = believed((row["said_at"], row.pop("observed_at")) for row in rows)
     messages = [Message(**{**row, "said_at": time}) for row, time in zip(rows, times, strict=True)]
-    ((pending, aside, idle),) = await scoped.tuples(_SQL["waiting"], {"session_id": session_id})
-    return Inbox(messages=tuple(messages), pending=pending, set_aside=aside, idle=idle)
+    return Inbox(messages=tuple(messages), **waiting[0])
 
 
 async def set_aside(scoped: ScopedTransaction, message_ids: Sequence[UUID]) -> None:

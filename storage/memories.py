@@ -1,7 +1,9 @@
 """Memories: stored, closed, absorbed, read. The caller owns the transaction and, for writes, has begun an operation."""
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from uuid import UUID
 
@@ -38,8 +40,6 @@ async def insert(
     Returns:
         The ids that were stored; a memory whose twin already lives in its scope key is left out.
     """
-    pairs = [(memory.id, source) for memory in memories for source in memory.source_message_ids]
-    edges = [(memory.id, relation) for memory in memories for relation in memory.relations]
     values = {
         "memories": _as_json(memories),
         "actor_id": scoped.identity.actor,
@@ -48,12 +48,6 @@ async def insert(
         "model": model,
         "indexed_kinds": list(INDEXED),
         "vectors": half_vectors(vectors.get(memory.id) for memory in memories),
-        "source_memory_ids": [pair[0] for pair in pairs],
-        "source_message_ids": [pair[1] for pair in pairs],
-        "from_ids": [from_id for from_id, _ in edges],
-        "to_ids": [relation.to_id for _, relation in edges],
-        "relation_types": [relation.relation_type for _, relation in edges],
-        "strengths": [relation.strength for _, relation in edges],
     }
     return {memory_id for (memory_id,) in await scoped.tuples(_SQL["insert"], values)}
 
@@ -72,7 +66,7 @@ async def twins(scoped: ScopedTransaction, memories: Sequence[NewMemory]) -> dic
 
 
 def _as_json(memories: Sequence[NewMemory]) -> str:
-    return json.dumps([vars(memory) for memory in memories], default=str)
+    return json.dumps([asdict(memory) for memory in memories], default=str)
 
 
 async def supersede(scoped: ScopedTransaction, changes: Sequence[tuple[Supersession, datetime]]) -> None:
@@ -124,24 +118,21 @@ async def standing(
     values = {"kinds": list(kinds), "always": list(always), "most": most}
     rows = await scoped.rows(dict, _SQL["standing"], values)
     overrides = [row.pop("overrides") for row in rows]  # in every row, in one without a memory too
-    scopes: dict[str, list[Memory]] = {key: [] for key in scoped.scope_keys}
+    found: dict[str, dict[str, list[Memory]]] = {key: defaultdict(list) for key in scoped.scope_keys}
     for memory in (Memory(**row) for row in rows if row["id"]):
-        scopes.setdefault(memory.scope_key, []).append(memory)
-    parts = (_standing_of(key, own) for key, own in scopes.items() if own)
-    return StandingPart(overrides=overrides[0] if overrides else {}, scopes=tuple(parts))
-
-
-def _standing_of(key: str, memories: Sequence[Memory]) -> Standing:
-    def of_kind(kind: Kind) -> tuple[Memory, ...]:
-        return tuple(memory for memory in memories if memory.kind == kind)
-
-    return Standing(
-        scope_key=key,
-        consolidation=next(iter(of_kind("consolidation")), None),
-        core=of_kind("core"),
-        reflections=of_kind("reflection"),
-        facts=of_kind("fact"),
-    )
+        found[memory.scope_key][memory.kind].append(memory)
+    scopes = [
+        Standing(
+            scope_key=key,
+            consolidation=next(iter(own["consolidation"]), None),
+            core=tuple(own["core"]),
+            reflections=tuple(own["reflection"]),
+            facts=tuple(own["fact"]),
+        )
+        for key, own in found.items()
+        if own
+    ]
+    return StandingPart(overrides=overrides[0] if overrides else {}, scopes=tuple(scopes))
 
 
 async def living(

@@ -19,7 +19,7 @@ from psycopg.errors import (
 from psycopg.rows import tuple_row
 
 from mnemic.state.errors import DatabaseSetupError, DatabaseUnavailableError
-from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, RULES, SERVICE_ROLE, schema_files
+from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, RULES, SERVICE_ROLE, SchemaFile, schema_files
 
 MINIMUM_SERVER = 150000
 MINIMUM_VECTOR = (0, 8)
@@ -157,32 +157,30 @@ async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> lis
                 await _act_as_owner(connection, vector_schema)
                 record = await connection.execute("select name, checksum from migrations")
                 applied: dict[str, str] = dict(await record.fetchall())
-                unfit, _ = differences(applied)
+                unfit, pending = differences(applied)
                 if unfit:
                     raise DatabaseSetupError(f"{unfit[0]}: use the release that made this database, or a newer one")
-                file = next((file for file in schema_files() if applied.get(file.name) != file.checksum), None)
-                if file is None:
+                if not pending:
                     return ran
+                file = pending[0]
                 await connection.execute(file.text.encode())
                 await connection.execute(_RECORD, (file.name, file.checksum))
             ran.append(file.name)
 
 
-def differences(applied: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def differences(applied: Mapping[str, str]) -> tuple[list[str], list[SchemaFile]]:
     """Compares the record of a database, checksums by names, with the files of this package.
 
     Returns:
         What cannot be mended here, for its tables were changed or another release made them; and what is still to be
         applied.
     """
-    files = {file.name: file.checksum for file in schema_files()}
-    changed = [name for name in files if name != RULES and applied.get(name, files[name]) != files[name]]
-    unknown = [f"{name} is unknown to this release" for name in applied if name not in files]
-    pending = [name for name in files if applied.get(name) != files[name] and name not in changed]
-    return (
-        unknown + [f"{name} was changed after it was applied" for name in changed],
-        [f"{name} is not applied" for name in pending],
-    )
+    files = {file.name: file for file in schema_files()}
+    pending = [file for file in files.values() if applied.get(file.name) != file.checksum]
+    changed = [file.name for file in pending if file.name in applied and file.name != RULES]
+    unfit = [f"{name} is unknown to this release" for name in applied if name not in files]
+    unfit += [f"{name} was changed after it was applied" for name in changed]
+    return unfit, [file for file in pending if file.name not in changed]
 
 
 async def _value(connection: AsyncConnection, statement: LiteralString, *values: object) -> Any:

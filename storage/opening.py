@@ -96,7 +96,14 @@ async def dump_database(settings: Settings, target: Path) -> int:
         DatabaseUnavailableError: no connection, or `pg_dump` failed; the message is its own then.
         EmbeddedPostgresError: the embedded server cannot be started.
     """
-    program = _find_pg_dump(settings)
+    bundled = None
+    if settings.migration_url is None and settings.database_url is None:
+        from mnemic.storage.embedded.binaries import find_binaries
+
+        bundled = shutil.which("pg_dump", path=find_binaries())
+    program = bundled or shutil.which("pg_dump")  # for a server of one's own, whose version its owner chooses
+    if program is None:
+        raise ConfigurationError("pg_dump is not on PATH: install Postgres' client programs of the server's version")
     async with _find_server(settings, SETUP) as (dsn, _):
         if await pooler_mode(dsn) == "transaction":
             raise ConfigurationError(
@@ -154,7 +161,11 @@ async def _find_server(settings: Settings, login: Login) -> AsyncIterator[tuple[
     server = EmbeddedPostgres(settings.data_dir or default_data_dir())
     await asyncio.to_thread(server.start)
     try:
-        await _create_database(server.dsn())
+        async with await AsyncConnection.connect(server.dsn(), autocommit=True) as connection:
+            found = await connection.execute("select from pg_database where datname = %s", (_DATABASE,))
+            if not found.rowcount:
+                with suppress(DuplicateDatabase):  # another process was faster
+                    await connection.execute(f"create database {_DATABASE}")
         if login is not SETUP:
             await migrate(server.dsn(dbname=_DATABASE))
         yield server.dsn(login.role, _DATABASE), server.revive
@@ -162,33 +173,26 @@ async def _find_server(settings: Settings, login: Login) -> AsyncIterator[tuple[
         await asyncio.to_thread(server.stop)
 
 
-async def _create_database(dsn: str) -> None:
-    async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
-        cursor = await connection.execute("select 1 from pg_database where datname = %s", (_DATABASE,))
-        if not await cursor.fetchone():
-            with suppress(DuplicateDatabase):  # another process was faster
-                await connection.execute(f"create database {_DATABASE}")
-
-
-def _find_pg_dump(settings: Settings) -> str:
-    """The embedded server's own program; for a server of one's own that on PATH, whose version its owner chooses."""
-    bundled = None
-    if settings.migration_url is None and settings.database_url is None:
-        from mnemic.storage.embedded.binaries import find_binaries
-
-        bundled = shutil.which("pg_dump", path=find_binaries())
-    if program := bundled or shutil.which("pg_dump"):
-        return program
-    raise ConfigurationError("pg_dump is not on PATH: install Postgres' client programs of the server's version")
-
-
 def _dump(program: str, dsn: str, target: Path) -> int:
+    parts = conninfo_to_dict(dsn)
+    password = parts.pop("password", None)  # not among the arguments, which every account of the machine can list
+    environment = {**os.environ, "LC_ALL": "C"} | ({"PGPASSWORD": str(password)} if password else {})
     part = target.with_name(f"{target.name}.part")
     try:
-        # 0600: the file holds everybody's memories
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            _run(program, dsn, file.fileno())
-            os.fsync(file.fileno())
+        part.unlink(missing_ok=True)
+        part.touch(0o600)  # it holds everybody's memories
+        done = subprocess.run(  # noqa: S603  # our own argument list, no shell
+            [program, "--format=custom", "--no-password", f"--dbname={make_conninfo('', **parts)}", f"--file={part}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environment,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode:
+            reason = " ".join(done.stderr.split())[-500:]
+            raise DatabaseUnavailableError(f"{program} ended with exit code {done.returncode}: {reason}")
         part.replace(target)
     except OSError as error:
         raise InvalidInputError(f"the dump cannot be written to {target}: {error.strerror}") from error
@@ -196,22 +200,3 @@ def _dump(program: str, dsn: str, target: Path) -> int:
         with suppress(OSError):  # a name that no file can have
             part.unlink(missing_ok=True)
     return target.stat().st_size
-
-
-def _run(program: str, dsn: str, output: int) -> None:
-    parts = conninfo_to_dict(dsn)
-    password = parts.pop("password", None)  # not among the arguments, which every account of the machine can list
-    environment = {**os.environ, "LC_ALL": "C"} | ({"PGPASSWORD": str(password)} if password else {})
-    done = subprocess.run(  # noqa: S603  # our own argument list, no shell
-        [program, "--format=custom", "--no-password", f"--dbname={make_conninfo('', **parts)}"],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.PIPE,
-        env=environment,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode:
-        reason = " ".join(done.stderr.split())[-500:]
-        raise DatabaseUnavailableError(f"{program} ended with exit code {done.returncode}: {reason}")

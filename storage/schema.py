@@ -132,9 +132,17 @@ class SchemaFile(NamedTuple):
 
 @cache
 def schema_files() -> tuple[SchemaFile, ...]:
-    """The files of tables in their order, and the rules."""
+    """The tables of LangGraph's checkpointer as its library makes them, the files of our own in their order, the rules."""
+    from langgraph.checkpoint.postgres.base import MIGRATIONS  # for `schema_files` alone: half a second of imports
+
     tables = _read("tables")
-    return (*(SchemaFile(name, tables[name]) for name in sorted(tables)), SchemaFile(RULES, _rules()))
+    # concurrently no index is made in a transaction, and none has to be: nobody works with the tables yet
+    savers = (text.replace("CONCURRENTLY", "") for text in MIGRATIONS)
+    return (
+        *(SchemaFile(f"langgraph-checkpoint-postgres {version}", text) for version, text in enumerate(savers)),
+        *(SchemaFile(name, tables[name]) for name in sorted(tables)),
+        SchemaFile(RULES, _rules()),
+    )
 
 
 @cache

@@ -1,6 +1,6 @@
-"""What agents and scope keys override, when they were last active, and the tokens that agents used."""
+"""What agents and scope keys override, what was written for turns, and the tokens that agents used."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -50,11 +50,6 @@ async def configure_scope(scoped: ScopedTransaction, overrides: ScopeSettings) -
     """Replaces what one scope key overrides."""
     await enter_agent(scoped)
     await scoped.execute(_SQL["configure_scope"], asdict(overrides))
-
-
-async def touch(scoped: ScopedTransaction, scope_keys: Sequence[str], *, consolidated: bool = False) -> None:
-    """Notes that something was stored in these scope keys."""
-    await scoped.execute(_SQL["touch"], {"touched_keys": sorted(set(scope_keys)), "consolidated": consolidated})
 
 
 async def turn_writes_today(scoped: ScopedTransaction, key: str) -> int:

@@ -18,7 +18,6 @@ from uuid import UUID, uuid4
 from pgvector import HalfVector, Vector
 from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor
 from psycopg.rows import AsyncRowFactory, class_row, tuple_row
-from psycopg.sql import SQL, Identifier
 from psycopg.types.json import Jsonb
 
 from mnemic.state.identity import Identity
@@ -31,11 +30,12 @@ _PART = re.compile(r"/\*(\w+)\*/(.*?)/\*end\*/", re.DOTALL)
 _VALUE = re.compile(r"%\((\w+)\)[sb]")
 #: Rows that become records in one go: of memories they take the event loop 8 ms.
 _ROWS_AT_ONCE: Final = 1000
-_CALL: Final = SQL("select f.* from {}({}) as f")
+_CALL: LiteralString = "select f.* from {}({}) as f"
 #: Each part reads the one before, so the longer wait is set before the head is asked for, and ends with it.
-_CALL_WITH_HEAD: Final = SQL(
-    "with patient as materialized (select set_config('lock_timeout', $1, true)), found as materialized (select f.*"
-    " from patient cross join lateral {}({}) as f) select set_config('lock_timeout', $2, true), found.* from found"
+_CALL_WITH_HEAD: LiteralString = (
+    "with patient as materialized (select set_config('lock_timeout', %(head)s, true)), found as materialized (select"
+    " f.* from patient cross join lateral {}({}) as f)"
+    " select set_config('lock_timeout', %(lock)s, true), found.* from found"
 )
 
 
@@ -113,44 +113,38 @@ class ScopedTransaction:
 
     async def rows(self, record: type[Row], statement: LiteralString, values: Mapping[str, Any]) -> list[Row]:
         """The rows of one statement as records, or as dicts; its column names are the fields."""
-        return await _all(await self._run(class_row(record), statement, values, binary=True))
+        return await _all(await self._run(class_row(record), statement, values))
 
     async def tuples(self, statement: LiteralString, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """The rows of one statement as they come, for many rows of many columns: dicts cost four times as much."""
-        return await _all(await self._run(tuple_row, statement, values, binary=True))
+        return await _all(await self.execute(statement, values))
 
     async def _run(
-        self,
-        row_factory: AsyncRowFactory[Row],
-        statement: LiteralString,
-        values: Mapping[str, Any],
-        *,
-        binary: bool = False,
+        self, row_factory: AsyncRowFactory[Row], statement: LiteralString, values: Mapping[str, Any]
     ) -> AsyncCursor[Row]:
         sent = numbered(statement)
         named = {"agent_id": self.identity.agent_id, "scope_keys": self.scope_keys, **values}
-        cursor = AsyncRawCursor(self.connection, row_factory=row_factory)
-        return await cursor.execute(sent.text, _lists(named[name] for name in sent.names), binary=binary)
+        # the driver would send a tuple as a row
+        listed = [list(value) if isinstance(value := named[name], tuple) else value for name in sent.names]
+        return await AsyncRawCursor(self.connection, row_factory=row_factory).execute(sent.text, listed, binary=True)
 
     async def call(self, function: LiteralString, *values: object) -> list[tuple[Any, ...]]:
         """The rows that one of the database's functions returns for these values, in the order of its parameters."""
-        return await self._call(_CALL, function, [], values)
+        return await self._call(_CALL, function, values)
 
     async def call_with_head(self, function: LiteralString, *values: object) -> list[tuple[Any, ...]]:
         """As `call`, of a function that opens an operation or locks the agent's head by itself.
 
         The head is waited for longer than for any other row: a frozen process may have it until the server ends that.
         """
-        return [row[1:] for row in await self._call(_CALL_WITH_HEAD, function, [self.head, self.lock], values)]
+        return [row[1:] for row in await self._call(_CALL_WITH_HEAD, function, values)]
 
     async def _call(
-        self, form: SQL, function: LiteralString, before: list[object], values: Sequence[object]
+        self, form: LiteralString, function: LiteralString, values: Sequence[object]
     ) -> list[tuple[Any, ...]]:
-        sent = [*before, *_lists(values)]
-        places = SQL(", ").join(SQL(f"${place + 1}") for place in range(len(before), len(sent)))
-        cursor = AsyncRawCursor(self.connection, row_factory=tuple_row)
-        await cursor.execute(form.format(Identifier(function), places), sent, binary=True)
-        return await _all(cursor)
+        given = {f"value{place}": value for place, value in enumerate(values)}
+        statement = form.format(function, ", ".join(f"%({name})s" for name in given))
+        return await self.tuples(statement, {"head": self.head, "lock": self.lock, **given})
 
     async def begin_operation(
         self, reason: str, *, run_id: str | None = None, meta: Mapping[str, Any] | None = None
@@ -168,11 +162,6 @@ class ScopedTransaction:
             "begin_operation", op_id, who.actor, reason, who.session_id, run_id, Jsonb(dict(meta or {}))
         )
         return op_id
-
-
-def _lists(values: Iterable[object]) -> list[object]:
-    """Values as the driver takes them: a tuple it would send as a row."""
-    return [list(value) if isinstance(value, tuple) else value for value in values]
 
 
 async def _all(cursor: AsyncCursor[Row]) -> list[Row]:

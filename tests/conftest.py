@@ -4,8 +4,7 @@ import os
 import shutil
 import signal
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Iterator
 
 import psycopg
 import pytest
@@ -19,7 +18,6 @@ from tests.support.server import (
     Server,
     cloned,
     ensure_template,
-    recorded_statements,
     run_directory,
     running_server,
     wipe,
@@ -113,13 +111,3 @@ def empty_db(server: Server, template: str) -> Iterator[Clone]:
     """A database that was never migrated, on a server whose roles exist."""
     with cloned(server, None) as clone:
         yield clone
-
-
-@pytest.fixture
-def statements(clean_db: Clone) -> Callable[[Database], AbstractContextManager[list[str]]]:
-    """`with statements(db) as sent:` fills `sent` with what the service's role sent to the server meanwhile."""
-
-    def record(_: Database) -> AbstractContextManager[list[str]]:
-        return recorded_statements(clean_db)
-
-    return record

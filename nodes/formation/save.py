@@ -61,7 +61,6 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
             await inbox.forget_later(scoped, forgotten, timedelta(days=settings.forget_after_days))
         await inbox.forget_due(scoped)
         made = [memory for memory in new if memory.id in stored]
-        await scopes.touch(scoped, [memory.scope_key for memory in made])
         due = await _due(scoped, settings)
         await leases.finish(scoped, state["lease"])
         kinds: dict[str, int] = dict(Counter(memory.kind for memory in made))

@@ -123,7 +123,17 @@ class Postmaster:
             self._log.replace(self._log.with_suffix(".log.1"))
         with os.fdopen(open_private(self._log), "ab") as log:
             log_start = log.tell()
-            self._child = self._spawn(_arguments(binaries, self.data, socket_dir, settings), account, log.fileno())
+            options = {
+                "logging_collector": "off",
+                **settings,
+                "listen_addresses": "",  # from here on what makes it private, so that no setting says otherwise
+                "port": str(PORT),
+                "unix_socket_directories": '"{}"'.format(str(socket_dir).replace('"', '""')),
+                "unix_socket_permissions": "0700",
+            }
+            argv = [str(binaries / "postgres"), "-D", str(self.data)]
+            argv += [f"--{name}={value}" for name, value in options.items()]
+            self._child = self._spawn(argv, account, log.fileno())
         try:
             ready = self.await_ready()
         except KeyboardInterrupt:
@@ -162,8 +172,7 @@ class Postmaster:
             deadline = time.monotonic() + _STOP_SECONDS
             while not self._is_gone() and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
-        gone = self._is_gone()
-        if gone:
+        if gone := self._is_gone():
             self._reap()
         return gone
 
@@ -186,19 +195,6 @@ class Postmaster:
 
     def _logged_since(self, start: int) -> str:
         return self._log.read_bytes()[start:][-2000:].decode(errors="replace").strip()
-
-
-def _arguments(binaries: Path, data: Path, socket_dir: Path, settings: Mapping[str, str]) -> list[str]:
-    quoted = str(socket_dir).replace('"', '""')
-    options = {
-        "logging_collector": "off",
-        **settings,
-        "listen_addresses": "",  # from here on what makes it private, so that no setting says otherwise
-        "port": str(PORT),
-        "unix_socket_directories": f'"{quoted}"',
-        "unix_socket_permissions": "0700",
-    }
-    return [str(binaries / "postgres"), "-D", str(data), *(f"--{name}={value}" for name, value in options.items())]
 
 
 def private_socket_dir(base: Path, account: Account) -> Path:

@@ -17,10 +17,8 @@ with recursive tables as (
 ), apart(role) as (
     values (%(owner)s::text), (%(service)s::text), (%(admin)s::text), ('pg_read_all_data'), ('pg_write_all_data')
 ), compared as ( -- the settings with which each policy compares a row
-    select * from unnest(%(policy_tables)s::text[], %(policy_names)s::text[], %(policy_roles)s::text[],
-                         %(policy_settings)s::text[]) as c(table_name, policy, kind, setting)
-), made as ( -- functions and their bodies
-    select * from unnest(%(functions)s::text[], %(bodies)s::text[]) as m(name, body)
+    select c ->> 0 as table_name, c ->> 1 as policy, c ->> 2 as kind, c ->> 3 as setting
+      from jsonb_array_elements(%(policies)s) as c
 ), grants as ( -- as they are; of columns those that were granted by themselves
     select t.relname::text as whole, t.relname::text as object, lower(a.privilege_type) as privilege, t.named as place,
            a.grantee
@@ -37,6 +35,9 @@ with recursive tables as (
     union all
     select 'schema mnemic', 'schema mnemic', lower(a.privilege_type), 'schema mnemic', a.grantee
       from pg_namespace n cross join aclexplode(n.nspacl) as a where n.nspname = 'mnemic' and a.grantee <> n.nspowner
+    union all -- whoever may set it writes without a trigger
+    select p.parname, p.parname, lower(a.privilege_type), 'parameter ' || p.parname, a.grantee
+      from pg_parameter_acl p cross join aclexplode(p.paracl) as a where p.parname = 'session_replication_role'
 ), readers as ( -- tables, and what reads them
     select oid from tables
     union
@@ -125,30 +126,26 @@ select 'privileges', concat(g.privilege, ' on ', g.whole, ' to ', w.grantee),
  cross join lateral (select case g.grantee when 0 then 'public' else g.grantee::regrole::text end) as w(grantee)
  where g.grantee = 0
     or exists (select from roles r where not r.rolsuper and pg_has_role(r.oid, g.grantee, 'member')
-                  and not exists (select from unnest(%(grantees)s::text[], %(privileges)s::text[], %(objects)s::text[])
-                                                as e(grantee, privilege, object)
-                                   where e.grantee in (w.grantee, r.kind) and e.object in (g.whole, g.object)
-                                     and e.privilege = split_part(g.privilege, ' ', 1)))
+                  and not exists (select from jsonb_array_elements(%(grants)s) as e
+                                   where e ->> 0 in (w.grantee, r.kind) and e ->> 2 in (g.whole, g.object)
+                                     and e ->> 1 = split_part(g.privilege, ' ', 1)))
 union all
 select 'functions', named || ' runs as its owner on another search path',
        format('alter function %%s set search_path = mnemic, pg_temp', named)
   from functions where prosecdef and not coalesce(proconfig @> array['search_path=mnemic, pg_temp'], false)
 union all
 select 'functions', named || ' is not what the package has', null
-  from functions
- where prosqlbody is null
-   and not exists (select from made m
-                    where m.name = proname and m.body = encode(sha256(convert_to(prosrc, 'UTF8')), 'hex'))
+  from functions where prosqlbody is null and prosrc is distinct from %(functions)s::jsonb ->> proname
 union all
-select 'functions', 'mnemic.' || name || ' is missing', null from made
+select 'functions', 'mnemic.' || name || ' is missing', null from jsonb_object_keys(%(functions)s) as name
  where name <> all (select proname from functions) and exists (select from functions)
 union all
 select 'triggers',
        concat(n.trigger_name, ' on ', n.table_name, ' calls ' || nullif(f.named, 'mnemic.' || n.function_name)),
        case when f.named = 'mnemic.' || n.function_name
             then format('alter table %%s enable trigger %%I', t.named, n.trigger_name) end
-  from unnest(%(trigger_tables)s::text[], %(trigger_names)s::text[], %(trigger_functions)s::text[])
-            as n(table_name, trigger_name, function_name)
+  from (select t ->> 0 as trigger_name, t ->> 1 as table_name, t ->> 2 as function_name
+          from jsonb_array_elements(%(triggers)s) as t) as n
   left join tables t on t.relname = n.table_name
   left join pg_trigger g on g.tgrelid = t.oid and g.tgname = n.trigger_name
   left join lateral (select format('%%I.%%I', s.nspname, p.proname)
@@ -158,18 +155,7 @@ select 'triggers',
 union all
 select 'replication role', current_setting('session_replication_role'), null
  where current_setting('session_replication_role') <> 'origin'
-union all -- whoever may set it writes without a trigger
-select 'replication role', concat(w.grantee, ' may change it'),
-       format('revoke %%s on parameter session_replication_role from %%s', lower(a.privilege_type), w.grantee)
-  from pg_parameter_acl p cross join aclexplode(p.paracl) as a
- cross join lateral (select case a.grantee when 0 then 'public' else a.grantee::regrole::text end) as w(grantee)
- where p.parname = 'session_replication_role'
-   and (a.grantee = 0 or exists (select from roles r where not r.rolsuper and pg_has_role(r.oid, a.grantee, 'member')))
  order by 1, 2;
-
--- saver_version --
--- That of the checkpointer's tables.
-select max(v) from mnemic.checkpoint_migrations;
 
 -- record --
 -- The files that were applied.

@@ -3,10 +3,9 @@
 with agent as (
     insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing
 )
-insert into sessions as s (agent_id, session_id, group_ids, last_activity_at)
-values (%(agent_id)s, %(session_id)s, %(group_ids)s, clock_timestamp())
-on conflict (agent_id, session_id) do update set group_ids = excluded.group_ids
- where s.group_ids <> excluded.group_ids;
+insert into sessions as s (agent_id, session_id, last_activity_at)
+values (%(agent_id)s, %(session_id)s, clock_timestamp())
+on conflict (agent_id, session_id) do update set last_activity_at = s.last_activity_at where false;
 
 -- observe --
 -- Stores messages that are new to the locked session, for a host resends the whole list every turn; how many they are, and
@@ -49,23 +48,22 @@ select count(*) as accepted,
 update messages set content = %(content)s, brought_by = %(brought_by)s
  where agent_id = %(agent_id)s and id = %(id)s and session_id = %(session_id)s and formed_by is null;
 
--- waiting --
--- Messages of the session that wait for formation, those of them that were set aside, and since when nothing was said, by
--- the database's clock.
-select count(*) as pending, count(*) filter (where set_aside) as set_aside,
-       coalesce((select clock_timestamp() - last_activity_at from sessions
-                  where agent_id = %(agent_id)s and session_id = %(session_id)s), interval '0') as idle
-  from messages where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null;
-
 -- pending --
--- The oldest of those that were set aside, or of all others.
-select id, session_id, role, author, user_id, content, said_at, brought_by, created_at as observed_at from messages
- where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
-   and set_aside = %(set_aside)s
- order by place limit %(most)s
-offset %(skip)s %% greatest(1, (select count(*) from messages
-                                 where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
-                                   and set_aside = %(set_aside)s and %(skip)s > 0));
+-- The oldest of the messages that wait for formation and were set aside, or of all others; with how many wait, how many were
+-- set aside, and since when nothing was said, by the database's clock. One row without a message where there is none.
+with waiting as (
+    select count(*) as pending, count(*) filter (where set_aside) as set_aside,
+           coalesce((select clock_timestamp() - last_activity_at from sessions
+                      where agent_id = %(agent_id)s and session_id = %(session_id)s), interval '0') as idle
+      from messages where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
+)
+select w.*, m.id, m.session_id, m.role, m.author, m.user_id, m.content, m.said_at, m.brought_by, m.created_at as observed_at
+  from waiting w left join lateral (
+       select * from messages
+        where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null and set_aside = %(set_aside)s
+        order by place limit %(most)s
+       offset %(skip)s %% greatest(1, case when %(set_aside)s then w.set_aside else w.pending - w.set_aside end)) as m on true
+ order by m.place;
 
 -- set_aside --
 -- Leaves messages to a retry.

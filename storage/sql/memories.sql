@@ -8,7 +8,7 @@ with given as (
         jsonb_to_recordset(%(memories)s)
             as (id uuid, kind text, scope_key text, subject text, subject_user_id text, category text, content text,
                 search_text text, importance smallint, private boolean, provenance text, valid_from timestamptz,
-                source_session_id text)) as g(vec)
+                source_session_id text, source_message_ids uuid[], relations jsonb)) as g(vec)
 ), stored as (
     insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance,
                           private, provenance, valid_from, source_session_id, actor_id, role, run_id)
@@ -25,20 +25,18 @@ with given as (
       from stored s join given g using (id) where s.kind = any(%(indexed_kinds)s)
 ), sourced as (
     insert into sources (agent_id, memory_id, message_id, scope_key)
-    select %(agent_id)s, s.id, p.message_id, s.scope_key
-      from unnest(%(source_memory_ids)s::uuid[], %(source_message_ids)s::uuid[]) as p(id, message_id) join stored s using (id)
+    select %(agent_id)s, s.id, unnest(g.source_message_ids), s.scope_key from stored s join given g using (id)
 ), related as (
     insert into relations (agent_id, from_id, to_id, relation_type, strength, scope_key, to_scope_key)
     select %(agent_id)s, s.id, r.to_id, r.relation_type, r.strength, s.scope_key, coalesce(beside.scope_key, m.scope_key)
-      from unnest(%(from_ids)s::uuid[], %(to_ids)s::uuid[], %(relation_types)s::text[], %(strengths)s::real[])
-           as r(from_id, to_id, relation_type, strength)
-      join stored s on s.id = r.from_id and s.id <> r.to_id
+      from stored s join given g using (id)
+     cross join jsonb_to_recordset(g.relations) as r(to_id uuid, relation_type text, strength real)
       left join stored beside on beside.id = r.to_id
       left join lateral ( -- one look-up each: joined, all memories of the scope keys would be read from some edges on
            select scope_key from memories m
             where m.agent_id = %(agent_id)s and m.id = r.to_id and m.scope_key = any(%(scope_keys)s) and m.state = 'active'
             limit 1) as m on true
-     where coalesce(beside.scope_key, m.scope_key) is not null
+     where coalesce(beside.scope_key, m.scope_key) is not null and r.to_id <> s.id
     on conflict do nothing
 )
 select id from stored;

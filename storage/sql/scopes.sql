@@ -34,15 +34,6 @@ on conflict (agent_id, scope_key) do update
        consolidation_guidance = excluded.consolidation_guidance, is_active = excluded.is_active,
        threshold = excluded.threshold, word_limit = excluded.word_limit;
 
--- touch --
--- Notes activity in scope keys, and a consolidation where there was one.
-insert into scopes (agent_id, scope_key, last_activity_at, last_consolidated_at)
-select %(agent_id)s, key, clock_timestamp(), case when %(consolidated)s then clock_timestamp() end
-  from unnest(%(touched_keys)s::text[]) as key order by key
-on conflict (agent_id, scope_key) do update
-   set last_activity_at = excluded.last_activity_at,
-       last_consolidated_at = coalesce(excluded.last_consolidated_at, scopes.last_consolidated_at);
-
 -- turn_writes_today --
 -- Memories written for turns of a user since midnight (UTC).
 select turn_writes from scopes

@@ -1,7 +1,7 @@
 -- search --
 -- Hybrid search over the visible scope keys in one statement. Both branches look through every visible entry: each gives its
 -- best candidates, and each candidate has both scores. What is added to a score and in which order they come is up to
--- policy/ranking.py; what no addition can lift among the results is left out before anything is looked up.
+-- policy/recall/scoring.py; what no addition can lift among the results is left out before anything is looked up.
 -- Common table expressions are brought together by grouping and windows, and tables looked up row by row: a join of two of
 -- them is quadratic under the one plan that serves every question, for that knows no sizes.
 with word as materialized (
@@ -14,31 +14,26 @@ with word as materialized (
 /*filtered*/), fitting as materialized (
     -- what the filters leave; nobody asks for it where there are none
     select e.item_id from entries e
+     cross join lateral (
+           select m.run_id, m.actor_id, m.role, m.pinned, m.importance, m.updated_at as dated,
+                  m.scope_key = 'user:' || %(user_id)s or m.subject_user_id = %(user_id)s as is_theirs
+             from memories m
+            where e.kind <> 'message' and m.agent_id = %(agent_id)s and m.id = e.item_id
+              and m.scope_key = any(%(scope_keys)s) and m.category = any(%(categories)s)
+           union all
+           select null, m.user_id, m.role, false, 2, m.said_at, m.user_id = %(user_id)s
+             from messages m
+            where e.kind = 'message' and m.agent_id = %(agent_id)s and m.id = e.item_id
+              and m.scope_key = any(%(scope_keys)s)) as i
      where e.agent_id = %(agent_id)s and e.scope_key = any(%(scope_keys)s) and e.living
        and e.kind = any(%(kinds)s) and e.category = any(%(categories)s)
-       and coalesce(%(of_agent)s::text, %(agent_id)s) = %(agent_id)s and case when e.kind = 'message' then (
-               select %(run_id)s::text is null
-                      and (%(user_id)s::text is null or m.user_id = %(user_id)s)
-                      and (%(actor_id)s::text is null or m.user_id = %(actor_id)s)
-                      and (%(role)s::text is null or m.role = %(role)s)
-                      and not coalesce(%(pinned)s::boolean, false)
-                      and 2 between %(importance_min)s and %(importance_max)s
-                      and (%(updated_after)s::timestamptz is null or m.said_at >= %(updated_after)s)
-                      and (%(updated_before)s::timestamptz is null or m.said_at < %(updated_before)s)
-                 from messages m where m.agent_id = %(agent_id)s and m.id = e.item_id and m.scope_key = any(%(scope_keys)s))
-           else (
-               select (%(run_id)s::text is null or m.run_id = %(run_id)s)
-                      and (%(user_id)s::text is null or m.scope_key = 'user:' || %(user_id)s
-                           or m.subject_user_id = %(user_id)s)
-                      and (%(actor_id)s::text is null or m.actor_id = %(actor_id)s)
-                      and (%(role)s::text is null or m.role = %(role)s)
-                      and (%(pinned)s::boolean is null or m.pinned = %(pinned)s)
-                      and m.importance between %(importance_min)s and %(importance_max)s
-                      and (%(updated_after)s::timestamptz is null or m.updated_at >= %(updated_after)s)
-                      and (%(updated_before)s::timestamptz is null or m.updated_at < %(updated_before)s)
-                 from memories m
-                where m.agent_id = %(agent_id)s and m.id = e.item_id
-                  and m.scope_key = any(%(scope_keys)s) and m.category = any(%(categories)s)) end/*end*/
+       and coalesce(%(of_agent)s::text, %(agent_id)s) = %(agent_id)s
+       and (%(run_id)s::text is null or i.run_id = %(run_id)s) and (%(user_id)s::text is null or i.is_theirs)
+       and (%(actor_id)s::text is null or i.actor_id = %(actor_id)s) and (%(role)s::text is null or i.role = %(role)s)
+       and (%(pinned)s::boolean is null or i.pinned = %(pinned)s)
+       and i.importance between %(importance_min)s and %(importance_max)s
+       and (%(updated_after)s::timestamptz is null or i.dated >= %(updated_after)s)
+       and (%(updated_before)s::timestamptz is null or i.dated < %(updated_before)s)/*end*/
 ), seen as materialized (
     select item_id, kind, category, case when model = %(model)s then 1 - (vec <=> %(vector)b::halfvec) end as similarity
       from entries

@@ -185,7 +185,6 @@ class Crowd:
         await memories.supersede(scoped, [(change, MORNING) for change in closing])
         await asyncio.sleep(chance.uniform(0, 0.01))
         await inbox.index_messages(scoped, MODEL, [IndexedText(item_id=own.id, text=own.content, vector=direction(5))])
-        await scopes.touch(scoped, who.scope_keys)
 
     async def consolidate(self, scoped: ScopedTransaction, deed: Deed, known: list[Memory]) -> None:
         """All reflections of the agent go into one text, after a moment in which others may have been faster."""
@@ -203,7 +202,6 @@ class Crowd:
         elif not await memories.insert(scoped, [text], model="", vectors={}, run_id=None):
             return  # somebody else wrote the first one
         await memories.absorb(scoped, texts[0].id if texts else text.id, [item.id for item in waiting])
-        await scopes.touch(scoped, [key], consolidated=True)
 
     async def weigh(self, scoped: ScopedTransaction, deed: Deed, known: list[Memory]) -> None:
         """One operation of some statements, on facts in any order: what a whole save does in one."""

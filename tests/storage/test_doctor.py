@@ -6,13 +6,16 @@ Where it names statements, they are carried out to the letter, and it is content
 import re
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
+from mnemic.storage import doctor
 from mnemic.storage.database import Database
 from mnemic.storage.doctor import check, require_sound
 from mnemic.storage.migrate import migrate
+from mnemic.storage.schema import grants
 from tests.support.matrix import few_first
-from tests.support.mutating import carry_out, refusal
+from tests.support.mutating import carry_out, other_role, refusal
 from tests.support.server import Clone, Server, cloned
 
 #: What no policy may say alone.
@@ -47,17 +50,6 @@ def _owner(thing: str, owner: str = "postgres") -> Case:
     return f"alter {thing} owner to {owner}", "ownership", f"{thing} belongs to {owner}", mended
 
 
-def _path(function: str, how: str) -> Case:
-    mended = f"alter function mnemic.{function} set search_path = mnemic, pg_temp"
-    found = f"mnemic.{function} runs as its owner on another search path"
-    return f"alter function mnemic.{function} {how}", "functions", found, mended
-
-
-def _view(harm: str, found: str, *, materialized: bool = False) -> Case:
-    mended = f"drop materialized view {found}" if materialized else f"alter view {found} set (security_invoker = true)"
-    return harm, "views", found, mended
-
-
 #: What an administrator might do, the only check that fails then, what it found, and the statement that mends it.
 MENDED: list[Case] = [
     _row_security("entries", "disable"),
@@ -68,51 +60,52 @@ MENDED: list[Case] = [
         "alter table mnemic.notes enable row level security, force row level security",
     ),
     _policy("helpful", "memories", "using (true)"),
-    _policy("mine", "heads", "to mnemic_app using (true)"),
     _policy("everything", "history", "to mnemic_admin using (true)"),
     _policy("anywhere", "memories", "for insert to mnemic_app with check (true)"),
     _policy("shared", "checkpoint_blobs", "to mnemic_app using (true)"),
-    _policy("of_agents", "supervisor_checkpoints", f"to mnemic_app using ({OF_THE_AGENT})"),
     _policy("neighbours", "relations", f"to mnemic_app using ({OF_THE_AGENT})"),
     _policy("wide", "entries", f"using ({OF_THE_SCOPE})", "allowlists"),
     _right("truncate", "mnemic.checkpoints", "mnemic_app"),
     _right("insert", "mnemic.checkpoint_migrations", "mnemic_app"),
     _right("execute", "function mnemic.said_by", "mnemic_app"),
-    _right("truncate", "mnemic.entries", "mnemic_app"),
     _right("update", "mnemic.history", "public"),
     _right("delete", "mnemic.memories", "mnemic_app"),
     _right("update (hash)", "mnemic.heads", "mnemic_app"),
     _right("update (op_xid)", "mnemic.heads", "mnemic_admin"),
     _right("execute", "function mnemic.open_operation", "mnemic_app"),
     _right("create", "schema mnemic", "mnemic_app"),
-    _right("execute", "function mnemic.erase_contents", "mnemic_app"),
     _right("execute", "function mnemic.searchable", "public"),
     _trigger("history_contents", "erased_only"),
     _trigger("memories", "record_insert", "enable replica"),
     _owner("table mnemic.memories", "mnemic_app"),
     _owner("function mnemic.set_protection"),
     _owner("schema mnemic"),
-    _path("erase_step", "reset search_path"),
-    _path("roll_back", "set search_path = public, mnemic"),
-    _view("create view public.everything as select * from mnemic.memories", "public.everything"),
-    _view(
+    *(
+        (
+            f"alter function mnemic.{function} {harm}",
+            "functions",
+            f"mnemic.{function} runs as its owner on another search path",
+            f"alter function mnemic.{function} set search_path = mnemic, pg_temp",
+        )
+        for function, harm in (("erase_step", "reset search_path"), ("roll_back", "set search_path = public, mnemic"))
+    ),
+    (
         'create schema "Other";'
         ' create view "Other"."my view" with (security_invoker = off) as select id from mnemic.memories',
+        "views",
         '"Other"."my view"',
+        'alter view "Other"."my view" set (security_invoker = true)',
     ),
-    _view(
-        "create materialized view public.copied as select * from mnemic.messages", "public.copied", materialized=True
-    ),
-    _view(
+    (
         "create view public.safe with (security_invoker = on) as select * from mnemic.messages;"
         " create materialized view public.copied as select * from public.safe",
+        "views",
         "public.copied",
-        materialized=True,
+        "drop materialized view public.copied",
     ),
 ]
 #: What is in the package, and made anew where its record is gone.
 ANEW = "delete the row 'rules' from mnemic.migrations, then run `mnemic db migrate`"
-SAVER = "and the installed langgraph-checkpoint-postgres expects 9: install a release"
 #: What no single statement mends: the check, what it found and advises, and whether `mnemic db migrate` is enough.
 ADVISED: list[tuple[str, str, str, bool]] = [
     ("alter role mnemic_app in database {db} reset search_path", "search path", "run `mnemic db migrate`", True),
@@ -124,14 +117,10 @@ ADVISED: list[tuple[str, str, str, bool]] = [
         for table in ("memories", "entries", "history", "history_contents", "messages")
     ),
     *(
-        (f"alter policy service on mnemic.{table} using ({condition})", "policies", f"service on {table}: ", False)
-        for table, condition in {
-            "memory_use": OF_THE_AGENT,
-            **dict.fromkeys(("supervisor_checkpoints", "checkpoints", "checkpoint_blobs", "checkpoint_writes"), "true"),
-        }.items()
+        (f"alter policy service on mnemic.{table} using (true)", "policies", f"service on {table}: ", False)
+        for table in ("memory_use", "supervisor_checkpoints", "checkpoints")
     ),
     ("drop policy service on mnemic.entries", "policies", "service on entries: ", False),
-    ("drop trigger stands_at on mnemic.checkpoints", "triggers", "stands_at on checkpoints: ", False),
     ("drop trigger append_only on mnemic.history", "triggers", "append_only on history: ", False),
     (
         "create or replace trigger guard before insert or update or delete on mnemic.memories"
@@ -147,8 +136,6 @@ ADVISED: list[tuple[str, str, str, bool]] = [
         "mnemic.guard_memory is not what the package has: ",
         False,
     ),
-    ("delete from mnemic.checkpoint_migrations where v = 9", "checkpoints", f"8, {SAVER} .*, an earlier one", False),
-    ("insert into mnemic.checkpoint_migrations values (10)", "checkpoints", f"10, {SAVER}", False),
     (
         "alter role mnemic_app in database {db} set session_replication_role = replica",
         "replication role",
@@ -156,15 +143,9 @@ ADVISED: list[tuple[str, str, str, bool]] = [
         False,
     ),
     (
-        "update mnemic.migrations set checksum = 'x' where name like '0001%'",
+        "insert into mnemic.migrations (name, checksum) values ('langgraph-checkpoint-postgres 99', 'x')",
         "migrations",
-        r"0001_memories\.sql was changed after it was applied",
-        False,
-    ),
-    (
-        "insert into mnemic.migrations (name, checksum) values ('9999_new.sql', 'x')",
-        "migrations",
-        r"9999_new\.sql is unknown to this release: .*a newer one",
+        "langgraph-checkpoint-postgres 99 is unknown to this release: .*a newer one",
         False,
     ),
     (
@@ -192,7 +173,9 @@ def mended_db(server: Server, template: str) -> Iterator[Clone]:
         yield clone
 
 
-async def test_a_migrated_database_is_sound(db: Database) -> None:
+async def test_a_migrated_database_is_sound(db: Database, superuser: psycopg.Connection) -> None:
+    owner = superuser.execute("select rolcanlogin from pg_roles where rolname = 'mnemic_owner'")
+    assert owner.fetchall() == [(False,)]
     findings = await check(db)
     assert [finding for finding in findings if not finding.ok or finding.remedy] == []
     assert len(findings) >= 16
@@ -241,37 +224,34 @@ async def test_what_no_statement_mends_is_refused_with_advice(
         await require_sound(db)
 
 
+#: How all of a kind are listed, each with its table, and harmed; the check that has to name every one of them.
+KINDS = [
+    (
+        "triggers",
+        "select tgname || ' on ' || relname, tgname, relname from pg_trigger join pg_class c on c.oid = tgrelid"
+        " where not tgisinternal and relnamespace = 'mnemic'::regnamespace",
+        "alter table mnemic.{2} disable trigger {1}",
+    ),
+    (
+        "row security",
+        "select tablename from pg_tables where schemaname = 'mnemic' and tablename not like '%migrations'",
+        "alter table mnemic.{0} no force row level security",
+    ),
+]
+
+
 @pytest.mark.thorough
-async def test_every_trigger_is_missed(fresh_db: Clone) -> None:
+@pytest.mark.parametrize(("check", "listing", "harm"), KINDS)
+async def test_every_trigger_and_every_table_is_missed(fresh_db: Clone, check: str, listing: str, harm: str) -> None:
     with fresh_db.as_superuser() as connection:
-        made = connection.execute(
-            "select tgname, relname from pg_trigger join pg_class c on c.oid = tgrelid"
-            " where not tgisinternal and relnamespace = 'mnemic'::regnamespace"
-        ).fetchall()
-        for trigger, table in made:
-            connection.execute(f"alter table mnemic.{table} disable trigger {trigger}".encode())
+        made = connection.execute(listing.encode()).fetchall()
+        for names in made:
+            connection.execute(harm.format(*names).encode())
     async with fresh_db.database() as db:
         broken, told = await refusal(db)
-        assert list(broken) == ["triggers"]
-        found = broken["triggers"].split(": ")[0].split(", ")
-        assert found == sorted(f"{trigger} on {table}" for trigger, table in made)
+        assert list(broken) == [check]
+        assert broken[check].split(": ")[0].split(", ") == sorted(name for name, *_ in made)
         assert len(carry_out(fresh_db, told)) == len(made) >= 10
-        await require_sound(db)
-
-
-@pytest.mark.thorough
-async def test_every_table_needs_row_security(fresh_db: Clone) -> None:
-    with fresh_db.as_superuser() as connection:
-        tables = [name for (name,) in connection.execute("select tablename from pg_tables where schemaname = 'mnemic'")]
-        for table in tables:
-            connection.execute(f"alter table mnemic.{table} no force row level security".encode())
-    async with fresh_db.database() as db:
-        broken, told = await refusal(db)
-        assert broken["row security"].split(": ")[0].split(", ") == sorted(
-            {*tables} - {"migrations", "checkpoint_migrations"}
-        )
-        assert list(broken) == ["row security"]
-        carry_out(fresh_db, told)
         await require_sound(db)
 
 
@@ -304,3 +284,82 @@ async def test_another_encoding_is_refused(server: Server, template: str) -> Non
         async with clone.database() as db:
             findings = {finding.name: finding for finding in await check(db)}
     assert findings["encoding"].remedy.startswith("SQL_ASCII: create the database with `encoding 'UTF8'`")
+
+
+# -- roles: a service with too much power, and administrators, who read no content and write nothing
+
+#: What a role of the service or of the administrators must not have, and the remedy.
+POWERS = [
+    ("alter role {role} superuser", "alter role {role} nosuperuser"),
+    ("alter role {role} bypassrls", "alter role {role} nobypassrls"),
+    ("alter role {role} createrole", "alter role {role} nocreaterole"),
+    ("alter role {role} replication", "alter role {role} noreplication"),
+    ("grant mnemic_owner to {role}", "revoke mnemic_owner from {role}"),
+    ("grant pg_read_all_data to {role}", "revoke pg_read_all_data from {role}"),
+    ("grant pg_write_all_data to {role}", "revoke pg_write_all_data from {role}"),
+]
+
+
+@pytest.mark.parametrize(
+    ("right", "remedy"), few_first([*POWERS, ("grant mnemic_admin to {role}", "revoke mnemic_admin from {role}")])
+)
+async def test_a_service_with_more_power_is_refused(fresh_db: Clone, right: str, remedy: str) -> None:
+    with other_role(fresh_db, "grant mnemic_app to {role}", right) as role:
+        async with fresh_db.database(dsn=fresh_db.dsn_of(role)) as database:
+            broken, told = await refusal(database)
+            assert set(broken) == {"service role", "powers"}
+            assert broken["service role"] == f"{role}: let MNEMIC_DATABASE_URL log in as mnemic_app"
+            assert carry_out(fresh_db, told) == [remedy.format(role=role)]
+            assert set((await refusal(database))[0]) == {"service role"}
+
+
+@pytest.mark.parametrize("right", ["update on mnemic.history", "set on parameter session_replication_role"])
+async def test_a_right_that_comes_through_a_group_is_taken_from_the_group(fresh_db: Clone, right: str) -> None:
+    with (
+        other_role(fresh_db, f"grant {right} to {{role}}") as group,
+        other_role(fresh_db, "grant mnemic_app to {role}", f"grant {group} to {{role}}") as role,
+    ):
+        async with fresh_db.database(dsn=fresh_db.dsn_of(role)) as database:
+            broken, told = await refusal(database)
+            assert set(broken) == {"service role", "privileges"}
+            assert carry_out(fresh_db, told) == [f"revoke {right} from {group}"]
+            assert set((await refusal(database))[0]) == {"service role"}
+
+
+@pytest.mark.parametrize(
+    ("right", "remedy"), few_first([*POWERS, ("grant mnemic_app to {role}", "revoke mnemic_app from {role}")])
+)
+async def test_administrators_with_more_power_are_refused(
+    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, right: str, remedy: str
+) -> None:
+    with other_role(fresh_db) as role:
+        monkeypatch.setattr(doctor, "ADMIN_ROLE", role)
+        async with fresh_db.database() as db:
+            await require_sound(db)
+            with fresh_db.as_superuser() as connection:
+                connection.execute(right.format(role=role).encode())
+            broken, told = await refusal(db)
+            assert set(broken) == {"powers"}
+            assert carry_out(fresh_db, told) == [remedy.format(role=role)]
+            await require_sound(db)
+
+
+def test_the_administrators_have_no_right_to_any_content() -> None:
+    """By the package's list, which is what the database has: see test_schema."""
+    listed = {(right, place.partition(".")[0]) for role, right, place in grants() if role == "mnemic_admin"}
+    assert {right for right, place in listed if " " not in place} == {"select"}
+    assert {place for right, place in listed if right == "select"} == {"history", "heads", "leases", "refinements"}
+
+
+async def test_administrators_who_may_read_contents_or_write_are_refused(fresh_db: Clone) -> None:
+    reading = ("(content) on mnemic.messages", "(tsv) on mnemic.entries", "(before) on mnemic.history_contents")
+    writing = [f"{privilege} on mnemic.memories" for privilege in ("insert", "update", "delete", "truncate")]
+    rights = [*(f"select {place}" for place in reading), *writing]
+    with fresh_db.as_superuser() as connection:
+        for right in rights:
+            connection.execute(f"grant {right} to mnemic_admin".encode())
+    async with fresh_db.database() as db:
+        broken, told = await refusal(db)
+        assert set(broken) == {"privileges"}
+        assert set(carry_out(fresh_db, told)) == {f"revoke {right} from mnemic_admin" for right in rights}
+        await require_sound(db)

@@ -12,7 +12,7 @@ from mnemic.state.errors import RefusedError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind, Usage
 from mnemic.state.query import MemoryQuery
-from mnemic.state.records import IndexedText, Message, Relation, ScopeSettings
+from mnemic.state.records import IndexedText, Relation, ScopeSettings
 from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
@@ -41,7 +41,7 @@ ANA_ELSEWHERE = identity("ana", agent="museum", groups=["pier"], session="s-ana"
 PEOPLE = [ANA, BOB, ANA_ELSEWHERE]
 
 
-async def live_a_little(db: Database, who: Identity) -> list[Message]:
+async def live_a_little(db: Database, who: Identity) -> None:
     """One row or more in every table and for every scope key of an identity."""
     assert who.session_id
     said = message(f"I am {who.user_id} at {who.agent_id}", session=who.session_id, user=who.user_id)
@@ -58,7 +58,6 @@ async def live_a_little(db: Database, who: Identity) -> list[Message]:
         for key in who.scope_keys:
             await scopes.configure_scope(scoped, ScopeSettings(scope_key=key, name=key))
         await scopes.record_usage(scoped, Usage(step="save", model="m", calls=1))
-    return [said]
 
 
 @pytest.fixture
@@ -141,6 +140,8 @@ FOREIGN_INSERTS = [
     " values ('harbor', 'user:bob', gen_random_uuid(), 'fact', 'profile', '', '')",
     "insert into sources (agent_id, memory_id, message_id, scope_key)"
     " values ('harbor', gen_random_uuid(), gen_random_uuid(), 'group:yard')",
+    "insert into relations (agent_id, from_id, to_id, strength, scope_key, to_scope_key)"
+    " values ('harbor', gen_random_uuid(), gen_random_uuid(), 1, 'user:ana', 'user:bob')",
     "insert into token_usage values ('museum', now(), 's', 'm', 1, 1, 1)",
 ]
 
@@ -171,11 +172,8 @@ async def test_a_foreign_row_is_not_changed_and_an_own_one_not_given_away(
 
 async def test_another_users_twin_is_neither_revealed_nor_lost(db: Database) -> None:
     for who in (identity("ana"), identity("bob")):
-        async with db.scoped(who) as scoped:
-            await scoped.execute("insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing", {})
-            await scoped.begin_operation("formation")
-            twin = memory("The ferry leaves at nine.", key=f"user:{who.user_id}")
-            assert await memories.insert(scoped, [twin], model=MODEL, vectors={}, run_id=None) == {twin.id}
+        twin = memory("The ferry leaves at nine.", key=f"user:{who.user_id}")
+        assert await remember(db, who, twin) == {twin.id}
 
 
 async def has_a_past(db: Database, keys: Sequence[str]) -> set[str]:
@@ -263,7 +261,8 @@ def sources() -> Iterator[tuple[str, str]]:
 def test_no_setting_outlives_its_transaction() -> None:
     found = {path: lasting for path, text in sources() if (lasting := lasting_settings(text))}
     assert found == {}
-    assert sum("set_config" in text for _, text in sources()) >= 3  # the pool, the schema, its migration
+    assert lasting_settings("select set_config('mnemic.agent_id', coalesce(p_agent, ''), false)")
+    assert lasting_settings("set mnemic.scope_keys = 'user:ana'")
 
 
 def test_connections_are_taken_from_the_pool_in_one_place() -> None:
@@ -273,16 +272,3 @@ def test_connections_are_taken_from_the_pool_in_one_place() -> None:
 
 def test_only_storage_knows_the_checkpointers_library() -> None:
     assert {path.partition("/")[0] for path, text in sources() if "checkpoint.postgres" in text} == {"storage"}
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "select set_config('mnemic.agent_id', %(agent_id)s, false)",
-        "select set_config('mnemic.op_session', coalesce(p_session, ''), false)",
-        "await connection.execute('set mnemic.agent_id = x')",
-        "set session mnemic.scope_keys = 'user:ana'",
-    ],
-)
-def test_a_setting_that_would_last_is_noticed(statement: str) -> None:
-    assert lasting_settings(statement)

@@ -1,34 +1,28 @@
-"""Memories: twins, stale versions, entries that follow their memory, and what is read back."""
+"""Memories: twins, stale versions, what is read back, and their relations."""
 
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import psycopg
 import pytest
 
-from mnemic.state.errors import ConcurrentChangeError
+from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.query import MemoryQuery
-from mnemic.state.records import Memory, NewMemory, Supersession
+from mnemic.state.records import Memory, NewMemory, Relation, Supersession
 from mnemic.storage import memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
+from tests.support.erasing import forget
 from tests.support.searching import searched
+from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, operate, remember
 
 ME = identity(groups=["pier"])
-
-
-async def found(
-    db: Database, question: str, vector: Sequence[float] | None = None, *, model: str = MODEL
-) -> list[uuid.UUID]:
-    """By meaning where a vector is given, else by words."""
-    request = MemoryQuery(query=question, top_k=20, search_type="semantic" if vector else "text")
-    async with db.scoped(ME) as scoped:
-        results = await searched(scoped, request, vector, ["profile"], model=model)
-    return [item.item_id for item in results]
+BO = identity("bo", groups=["pier"])
 
 
 async def living(db: Database) -> list[Memory]:
@@ -56,7 +50,7 @@ async def test_a_closed_twin_does_not_keep_its_copy_out(db: Database, closed: st
     if closed == "superseded":
         await supersede(db, first.id, 1)
     else:
-        await operate(db, ME, lambda scoped: soft_delete(scoped, first.id))
+        await forget(db, first.id)
     assert await remember(db, ME, again) == {again.id}
 
 
@@ -129,14 +123,9 @@ async def test_two_embedding_models_are_never_mixed(db: Database) -> None:
     await remember(db, ME, new, vectors={new.id: direction(0)}, model="new")
     async with db.scoped(ME) as scoped:
         similar = await memories.similar(scoped, ["user:ana"], [direction(0)], model="new", most=5)
-    assert [item.id for item in similar] == [new.id]
-    assert await found(db, "anything", direction(0, size=4), model="old") == [old.id]
-
-
-async def soft_delete(scoped: ScopedTransaction, memory_id: uuid.UUID) -> None:
-    read = await memories.find(scoped, memory_id)
-    assert read
-    await memories.forget(scoped, read)
+        request = MemoryQuery(query="anything", top_k=20, search_type="semantic")
+        found = await searched(scoped, request, direction(0, size=4), ["profile"], model="old")
+    assert ([item.id for item in similar], [item.item_id for item in found]) == ([new.id], [old.id])
 
 
 async def count(db: Database, written: int, who: Identity = ME) -> int:
@@ -169,3 +158,93 @@ async def test_what_is_written_for_a_users_turns_is_counted_by_user_agent_and_da
     assert [await today(db), await count(db, 2), await today(db)] == [0, 2, 2]
     kept = superuser.execute("select name from mnemic.scopes where scope_key = 'user:ana' and agent_id = 'harbor'")
     assert kept.fetchall() == [("Ana Lind",)]
+
+
+# -- relations: written with the memories they lead from, only to what lives and is visible
+
+
+def leading_to(*targets: uuid.UUID | NewMemory, key: str = "user:ana", strength: float = 0.8) -> NewMemory:
+    """A memory with a relation to each of these."""
+    ids = [target if isinstance(target, uuid.UUID) else target.id for target in targets]
+    relations = tuple(Relation(to_id=item, strength=strength) for item in ids)
+    return replace(memory(f"A fact of {key} {uuid.uuid4()}.", key=key), relations=relations)
+
+
+async def seen(db: Database, who: Identity) -> set[tuple[uuid.UUID, uuid.UUID]]:
+    async with db.scoped(who) as scoped:
+        return set(await (await scoped.execute("select from_id, to_id from relations", {})).fetchall())
+
+
+async def test_a_relation_carries_its_strength_type_and_both_keys_and_is_there_once(
+    db: Database, superuser: psycopg.Connection
+) -> None:
+    old, new = memory("The ferry leaves at nine.", key="group:pier"), memory("The ferry is blue.")
+    related = Relation(to_id=old.id, strength=0.75)
+    others = Relation(to_id=old.id, strength=1.0, relation_type="propagated_from"), Relation(to_id=new.id, strength=1.0)
+    await remember(db, ME, old, replace(new, relations=(related, related, *others)))
+
+    rows = superuser.execute(
+        "select from_id, to_id, relation_type, strength, scope_key, to_scope_key from mnemic.relations order by 3"
+    ).fetchall()
+    assert rows == [
+        (new.id, old.id, "propagated_from", 1.0, "user:ana", "group:pier"),
+        (new.id, old.id, "related_to", 0.75, "user:ana", "group:pier"),
+    ]
+
+
+async def test_what_is_unknown_closed_or_somebody_elses_is_left_out(
+    db: Database, superuser: psycopg.Connection
+) -> None:
+    closed, foreign, group = memory("Closed."), memory("Bo's.", key="user:bo"), memory("Ours.", key="group:pier")
+    await remember(db, ME, closed, group)
+    await remember(db, BO, foreign)
+    await forget(db, closed.id)
+    new = leading_to(uuid.uuid4(), closed, foreign, group)
+    assert await remember(db, ME, new) == {new.id}
+
+    assert superuser.execute("select from_id, to_id from mnemic.relations").fetchall() == [(new.id, group.id)]
+
+
+async def test_a_twin_that_is_left_out_has_no_edges(db: Database, superuser: psycopg.Connection) -> None:
+    old, first = memory("The ferry leaves at nine."), memory("The ferry is blue.")
+    await remember(db, ME, old, first)
+    twin = replace(memory("The ferry is blue."), relations=(Relation(to_id=old.id, strength=0.9),))
+    to_the_twin = leading_to(twin)
+    assert await remember(db, ME, twin, to_the_twin) == {to_the_twin.id}
+
+    assert superuser.execute("select from_id, to_id from mnemic.relations").fetchall() == []
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1.1, float("nan")])
+async def test_a_strength_that_is_none_is_refused(db: Database, strength: float) -> None:
+    old = memory("The ferry leaves at nine.")
+    await remember(db, ME, old)
+    with pytest.raises(InvalidInputError):
+        await remember(db, ME, leading_to(old, strength=strength))
+
+
+async def related_worlds(db: Database) -> tuple[uuid.UUID, uuid.UUID]:
+    """A group's memory, and one of Ana's that leads to it."""
+    ours = memory("The ferry leaves at nine.", key="group:pier")
+    await remember(db, ME, ours)
+    mine = leading_to(ours)
+    await remember(db, ME, mine)
+    return mine.id, ours.id
+
+
+async def test_a_link_is_seen_by_those_alone_who_may_see_both_ends(db: Database) -> None:
+    edge = await related_worlds(db)
+
+    assert await seen(db, ME) == {edge}
+    for other in (BO, identity("ana"), identity("ana", agent="museum", groups=["pier"])):
+        assert await seen(db, other) == set()
+
+
+@pytest.mark.thorough
+async def test_control_without_the_policy_all_see_it(fresh_db: Clone) -> None:
+    async with fresh_db.database() as db:
+        edge = await related_worlds(db)
+        with fresh_db.as_superuser() as superuser:
+            superuser.execute("alter policy service on mnemic.relations using (true)")
+
+        assert await seen(db, BO) == {edge}

@@ -1,7 +1,7 @@
 """What a turn costs the database: statements counted on the server, and no write-ahead log for whoever only reads."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -10,14 +10,13 @@ from psycopg import AsyncConnection
 from mnemic.operations.recall import query
 from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
+from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
 from mnemic.storage.database import Database
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import FACTS, fact, facts, scripted_model, scripted_resources, turns
-from tests.support.server import Clone
+from tests.support.server import Clone, recorded_statements
 from tests.support.worlds import identity
-
-Statements = Callable[[Database], AbstractContextManager[list[str]]]
 
 ANA = identity("ana", groups=["crew"], session="s1")
 SAID = "The ferry leaves at seven.", "assistant: I see.", "The lighthouse is closed.", "Ana keeps bees."
@@ -57,39 +56,38 @@ def transactions(sent: list[str]) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize(("search", "searches"), [("never", 0), ("always", 1)])
+@pytest.mark.parametrize(
+    ("who", "search", "standing", "searches"),
+    [  # the standing part, and the changes, which only a session is told of
+        (ANA, "never", 2, 0),
+        (ANA, "always", 2, 1),
+        (identity("ana"), "never", 1, 0),
+    ],
+)
 async def test_a_recall_is_three_statements_at_most_and_its_search_a_transaction_of_its_own(
-    memory: Mnemic, resources: Resources, statements: Statements, search: str, searches: int
+    memory: Mnemic, clean_db: Clone, who: Identity, search: Any, standing: int, searches: int
 ) -> None:
-    with statements(resources.database) as sent:
-        recalled = await memory.recall(ANA, QUESTION, search=search)  # type: ignore[arg-type]  # both are allowed
-    standing, *searched = transactions(sent)
+    with recorded_statements(clean_db) as sent:
+        recalled = await memory.recall(who, QUESTION, search=search)
+    read, *searched = transactions(sent)
     assert len(recalled["memories"]) == 2 * searches
-    assert len(standing) == 2  # the standing part, and the changes
-    assert [["from entries" in statement for statement in read] for read in searched] == [[True]] * searches
+    assert len(read) == standing
+    assert [["from entries" in statement for statement in each] for each in searched] == [[True]] * searches
 
 
-async def test_a_recall_without_a_session_has_no_changes_to_ask_for(
-    memory: Mnemic, resources: Resources, statements: Statements
-) -> None:
-    with statements(resources.database) as sent:
-        await memory.recall(identity("ana"), QUESTION, search="never")
-    assert [len(read) for read in transactions(sent)] == [1]
-
-
-async def test_a_memory_query_is_one_statement(memory: Mnemic, resources: Resources, statements: Statements) -> None:
-    with statements(resources.database) as sent:
+async def test_a_memory_query_is_one_statement(memory: Mnemic, resources: Resources, clean_db: Clone) -> None:
+    with recorded_statements(clean_db) as sent:
         found = await query(resources, ANA, MemoryQuery(query=QUESTION))
     assert found
     assert [len(read) for read in transactions(sent)] == [1]
 
 
 async def test_saving_a_formation_takes_a_look_up_and_one_operation(
-    memory: Mnemic, model: LoopbackModel, resources: Resources, statements: Statements
+    memory: Mnemic, model: LoopbackModel, clean_db: Clone
 ) -> None:
     model.answer(FACTS, facts(fact("The harbour has two cranes."), fact("Bo repairs clocks.", 2)))
     await memory.observe(ANA, turns("The harbour has two cranes.", "Bo repairs clocks.", "Well then.", "Good."))
-    with statements(resources.database) as sent:
+    with recorded_statements(clean_db) as sent:
         (run,) = await memory.form(ANA)
     assert run["stored"] == {"fact": 2}
     work = transactions(sent)
@@ -101,10 +99,11 @@ async def test_saving_a_formation_takes_a_look_up_and_one_operation(
     assert len(work) <= 9
 
 
-@pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each transaction, at its end, whether it had to be given a number, as every one that writes has."""
-    noted: list[bool] = []
+async def test_recall_and_memory_query_write_nothing(
+    memory: Mnemic, resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    #: Of each transaction, at its end, whether it had to be given a number, as every one that writes has.
+    written: list[bool] = []
     real = Database._transaction
 
     @asynccontextmanager
@@ -112,15 +111,9 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         async with real(self, *begun, **values) as connection:
             yield connection
             cursor = await connection.execute("select pg_current_xact_id_if_assigned() is not null")
-            noted.extend(number for (number,) in await cursor.fetchall())
+            written.extend(number for (number,) in await cursor.fetchall())
 
     monkeypatch.setattr(Database, "_transaction", watched)
-    return noted
-
-
-async def test_recall_and_memory_query_write_nothing(memory: Mnemic, resources: Resources, written: list[bool]) -> None:
-    recalled = await memory.recall(ANA, QUESTION, search="always")
-    found = await query(resources, ANA, MemoryQuery(query=QUESTION))
-    assert recalled["memories"]
-    assert found
+    assert (await memory.recall(ANA, QUESTION, search="always"))["memories"]
+    assert await query(resources, ANA, MemoryQuery(query=QUESTION))
     assert written == [False] * 3

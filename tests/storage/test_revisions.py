@@ -1,8 +1,6 @@
 """What a session is told of changes, as the service's own role reads it, and how its cursor moves."""
 
 import random
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import psycopg
@@ -20,6 +18,7 @@ from tests.support.worlds import MORNING, identity, memory, remember
 
 ANA = identity("ana", groups=["crew"], session="s1")
 BEN = identity("ben", session="s2")
+SECRET = "Ana's secret project."
 
 
 async def told(
@@ -51,17 +50,11 @@ def contents(changes: Changes) -> set[str]:
     return {known.beginning for known in changes.known.values()}
 
 
-async def test_who_was_never_told_is_told_of_nothing(db: Database) -> None:
-    assert await told(db) == Changes(since=None, revision=0)
-    await remember(db, ANA, memory("Ana keeps bees."), memory("Ana rows."))
-
-    assert await told(db) == Changes(since=None, revision=2)
-
-
 async def test_each_change_is_told_until_the_cursor_has_passed_it(db: Database) -> None:
+    assert await told(db) == Changes(since=None, revision=0)
+    await remember(db, ANA, memory("Ana keeps bees."), memory("Ana rows.", key="group:crew"))
+    assert await told(db) == Changes(since=None, revision=2)  # who was never told is told of nothing
     await advance(db, 0)
-    bees, rows = memory("Ana keeps bees."), memory("Ana rows.", key="group:crew")
-    await remember(db, ANA, bees, rows)
     first = await told(db)
 
     assert (first.since, first.revision, events(first)) == (0, 2, [(1, "ADD"), (2, "ADD")])
@@ -72,19 +65,20 @@ async def test_each_change_is_told_until_the_cursor_has_passed_it(db: Database) 
     assert await told(db) == Changes(since=2, revision=2)
 
 
-async def test_a_superseded_memory_comes_with_what_took_its_place(db: Database) -> None:
-    old, new = memory("Ana moors at quay 3."), memory("Ana moors at quay 7.")
+async def test_a_superseded_memory_comes_with_what_took_its_place_where_that_may_be_seen(db: Database) -> None:
+    old, new = memory("Ana moors at quay 3."), replace(memory(SECRET), category="projects")
     await remember(db, ANA, old, new)
     await advance(db, 2)
     async with db.scoped(ANA) as scoped:
         await scoped.begin_operation("formation")
-        closing = Supersession(old_id=old.id, old_version=1, new_id=new.id)
-        await memories.supersede(scoped, [(closing, MORNING)])
+        await memories.supersede(scoped, [(Supersession(old_id=old.id, old_version=1, new_id=new.id), MORNING)])
     changes = await told(db)
 
     assert events(changes) == [(3, "SUPERSEDE")]
     assert (changes.known[old.id].state, changes.known[old.id].successor) == ("superseded", new.id)
-    assert (changes.known[new.id].state, changes.known[new.id].beginning) == ("active", "Ana moors at quay 7.")
+    assert (changes.known[new.id].state, changes.known[new.id].beginning) == ("active", SECRET)
+    bound = await told(db, categories=["profile"])
+    assert (events(bound), set(bound.known)) == ([(3, "SUPERSEDE")], {old.id})
 
 
 async def test_reflections_come_with_the_consolidation_that_took_them_in(db: Database) -> None:
@@ -134,99 +128,50 @@ async def test_an_agent_is_not_told_of_what_it_did_itself_by_a_tool(
 
 # -- what may be seen
 
-FOREIGN_TEXT = "Ben is in debt."
 
-
-async def store_of_both(db: Database) -> None:
-    await advance(db, 0)
-    await remember(db, BEN, memory(FOREIGN_TEXT, key="user:ben"))
-    await remember(db, ANA, memory("Ana keeps bees."), memory("The crew votes.", key="group:crew"))
-    await remember(db, identity("ana", agent="other"), memory("Another agent's."))
-
-
-async def test_only_changes_of_visible_scope_keys_are_told(db: Database) -> None:
-    await store_of_both(db)
-    changes = await told(db)
-
-    assert contents(changes) == {"Ana keeps bees.", "The crew votes."}
-    assert changes.revision == 3
-    assert [seq for seq, _ in events(changes)] == [2, 3]
-
-
-@pytest.mark.parametrize("held_by", ["the policies", "the statement", "neither"])
-async def test_statement_and_policies_each_keep_foreign_changes_away(
+@pytest.mark.parametrize("held_by", ["both", "the policies", "the statement", "neither"])
+async def test_only_changes_of_visible_scope_keys_are_told(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, held_by: str
 ) -> None:
-    if held_by != "the policies":
+    if held_by in ("the statement", "neither"):
         with fresh_db.as_superuser() as connection:
             connection.execute("alter table mnemic.history disable row level security")
             connection.execute("alter table mnemic.memories disable row level security")
-    if held_by != "the statement":
+    if held_by in ("the policies", "neither"):
         worsen(monkeypatch, revisions, changes=("and h.scope_key = k.scope_key", ""))
     async with fresh_db.database() as db:
-        await store_of_both(db)
-        assert (FOREIGN_TEXT in contents(await told(db))) == (held_by == "neither")
-
-
-SECRET = "Ana's secret project."
-
-
-async def store_of_two_categories(db: Database) -> None:
-    await advance(db, 0)
-    await remember(db, ANA, memory("Ana keeps bees."), replace(memory(SECRET), category="projects"))
+        await advance(db, 0)
+        await remember(db, BEN, memory("Ben is in debt.", key="user:ben"))
+        await remember(db, ANA, memory("Ana keeps bees."), memory("The crew votes.", key="group:crew"))
+        await remember(db, identity("ana", agent="other"), memory("Another agent's."))
+        changes = await told(db)
+    assert changes.revision == 3
+    assert ("Ben is in debt." in contents(changes)) == (held_by == "neither")
+    if held_by != "neither":
+        assert {seq for seq, _ in events(changes)} == {2, 3}
+        assert contents(changes) == {"Ana keeps bees.", "The crew votes."}
 
 
 async def test_only_changes_of_the_roles_categories_are_told(db: Database) -> None:
-    await store_of_two_categories(db)
+    await advance(db, 0)
+    await remember(db, ANA, memory("Ana keeps bees."), replace(memory(SECRET), category="projects"))
 
     assert contents(await told(db, categories=["profile"])) == {"Ana keeps bees."}
     assert contents(await told(db, categories=["profile", "projects"])) == {"Ana keeps bees.", SECRET}
     assert (await told(db, categories=[])).changes == ()
 
 
-@pytest.mark.thorough
-async def test_without_the_policies_other_categories_would_be_told(fresh_db: Clone) -> None:
-    with fresh_db.as_superuser() as connection:
-        for table in ("history", "memories"):
-            connection.execute(f"alter table mnemic.{table} disable row level security")
-    async with fresh_db.database() as db:
-        await store_of_two_categories(db)
-        assert SECRET in contents(await told(db, categories=["profile"]))
-
-
-async def test_a_successor_of_another_category_stays_unsaid(db: Database) -> None:
-    old, new = memory("Ana moors at quay 3."), replace(memory(SECRET), category="projects")
-    await remember(db, ANA, old, new)
-    await advance(db, 2)
-    async with db.scoped(ANA) as scoped:
-        await scoped.begin_operation("formation")
-        await memories.supersede(scoped, [(Supersession(old_id=old.id, old_version=1, new_id=new.id), MORNING)])
-    changes = await told(db, categories=["profile"])
-
-    assert events(changes) == [(3, "SUPERSEDE")]
-    assert set(changes.known) == {old.id}
-
-
-async def store_standing(db: Database) -> None:
+@pytest.mark.parametrize("held", [True, pytest.param(False, id="control", marks=pytest.mark.thorough)])
+async def test_who_may_not_read_the_standing_part_is_not_told_of_it(
+    db: Database, monkeypatch: pytest.MonkeyPatch, held: bool
+) -> None:
     await advance(db, 0)
     standing = [memory(f"A {kind}.", kind=kind) for kind in ("core", "reflection", "consolidation")]
     await remember(db, ANA, memory("A fact."), *standing)
-
-
-async def test_who_may_not_read_the_standing_part_is_not_told_of_it(db: Database) -> None:
-    await store_standing(db)
-
-    assert contents(await told(db, standing=False)) == {"A fact."}
     assert len(contents(await told(db))) == 4
-
-
-@pytest.mark.thorough
-async def test_without_its_condition_the_standing_part_would_be_told(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await store_standing(db)
-    worsen(monkeypatch, revisions, changes=("(%(standing)s or m.kind", "(true or m.kind"))
-    assert len(contents(await told(db, standing=False))) == 4
+    if not held:
+        worsen(monkeypatch, revisions, changes=("(%(standing)s or m.kind", "(true or m.kind"))
+    assert (contents(await told(db, standing=False)) == {"A fact."}) == held
 
 
 # -- the cursor
@@ -303,16 +248,3 @@ async def test_a_long_backlog_is_told_in_parts_and_nothing_is_left_out(
     assert seqs == visible
     assert (parts[0], changes.revision) == (7, 36)
     assert len(visible) < 36
-
-
-async def test_the_changes_are_one_statement_and_so_is_the_cursor(
-    db: Database, statements: Callable[[Database], AbstractContextManager[list[str]]]
-) -> None:
-    await advance(db, 0)
-    with statements(db) as sent:
-        await told(db)
-        await advance(db, 0)
-
-    assert [("with told" in item, "with head" in item) for item in sent].count((True, False)) == 1
-    assert [("with told" in item, "with head" in item) for item in sent].count((False, True)) == 1
-    assert len(sent) == 3 + 5

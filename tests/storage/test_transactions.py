@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -27,47 +26,32 @@ ME = identity(session="s1")
 KEYS = ("agent:harbor", "user:ana")
 
 
-class Opposite:
+async def test_a_deadlock_is_settled_by_doing_one_of_them_again(fresh_db: Clone) -> None:
     """Two writes that take the same two rows in opposite order, and meet between the first and the second."""
-
-    def __init__(self, db: Database) -> None:
-        self.runs = 0
-        self._db = db
-        self._meeting = asyncio.Barrier(2)
-
-    async def both(self) -> list[str | BaseException]:
-        return list(await asyncio.gather(self._write(KEYS), self._write(KEYS[::-1]), return_exceptions=True))
-
-    async def _write(self, keys: Sequence[str]) -> str:
-        async def act(scoped: ScopedTransaction) -> str:
-            self.runs += 1
-            is_first_time = self.runs <= 2
-            for key in keys:
-                await scopes.configure_scope(scoped, ScopeSettings(scope_key=key, name=keys[0]))
-                if is_first_time and key == keys[0]:
-                    await self._meeting.wait()
-            return keys[0]
-
-        return await self._db.write(ME, act)
-
-
-@pytest.fixture
-async def rows(fresh_db: Clone) -> Clone:
     see_deadlocks_quickly(fresh_db)
-    async with fresh_db.database() as db, db.scoped(ME) as scoped:
-        for key in KEYS:
-            await scopes.configure_scope(scoped, ScopeSettings(scope_key=key))
-    return fresh_db
+    runs: list[str] = []
+    meeting = asyncio.Barrier(2)
+    async with fresh_db.database(PATIENT) as db:
+        async with db.scoped(ME) as scoped:
+            for key in KEYS:
+                await scopes.configure_scope(scoped, ScopeSettings(scope_key=key))
 
+        async def write(first: str, second: str) -> None:
+            async def act(scoped: ScopedTransaction) -> None:
+                runs.append(first)
+                is_first_time = len(runs) <= 2
+                await scopes.configure_scope(scoped, ScopeSettings(scope_key=first, name=first))
+                if is_first_time:
+                    await meeting.wait()
+                await scopes.configure_scope(scoped, ScopeSettings(scope_key=second, name=first))
 
-async def test_a_deadlock_is_settled_by_doing_one_of_them_again(rows: Clone) -> None:
-    async with rows.database(PATIENT) as db:
-        opposite = Opposite(db)
-        assert await opposite.both() == list(KEYS)
-        assert opposite.runs == 3
+            await db.write(ME, act)
+
+        await asyncio.gather(write(*KEYS), write(*KEYS[::-1]))
         async with db.scoped(ME) as scoped:
             names = {part.name for part in (await scopes.scope_settings(scoped)).values()}
-    assert len(names) == 1  # both rows are as the later of the two left them
+    assert len(runs) == 3
+    assert names == {runs[-1]}  # both rows are as the later of the two left them
 
 
 class GivenUp:
@@ -137,19 +121,13 @@ async def test_no_connection_is_held_between_two_tries(clean_db: Clone, monkeypa
             await writing
 
 
-async def sleep(db: Database, *, for_recall: bool = False) -> None:
-    async with db.scoped(ME, for_recall=for_recall) as scoped:
-        await scoped.execute("select pg_sleep(0.5)", {})
-
-
 @pytest.mark.parametrize(("limit", "for_recall"), [("statement", False), ("recall", True)])
 async def test_a_statement_that_takes_too_long_is_cut(clean_db: Clone, limit: str, for_recall: bool) -> None:
     settings = Settings.model_validate({f"{limit}_timeout_seconds": 0.1, "pool_size": 1})
     async with clean_db.database(settings) as db:
         with pytest.raises(DatabaseUnavailableError, match="too long") as caught:
-            await sleep(db, for_recall=for_recall)
-        if for_recall:
-            await sleep(db)  # the same connection: the limit ended with its transaction
+            async with db.scoped(ME, for_recall=for_recall) as scoped:
+                await scoped.execute("select pg_sleep(0.5)", {})
     assert caught.value.sqlstate == "57014"
 
 
@@ -221,12 +199,9 @@ async def test_a_transaction_that_stands_still_costs_nobody_a_save(
         await remember(db, ME)
 
 
-def test_the_head_is_waited_for_until_a_frozen_holder_is_ended() -> None:
-    assert database_module.HEAD_SECONDS > database_module.IDLE_SECONDS
-
-
 async def test_the_longer_wait_is_for_the_head_alone(clean_db: Clone) -> None:
     shown = "select current_setting('lock_timeout')"
+    assert database_module.HEAD_SECONDS > database_module.IDLE_SECONDS
     async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db, db.scoped(ME) as scoped:
         await scoped.begin_operation("formation")
         assert await (await scoped.execute(shown, {})).fetchone() == ("50ms",)
@@ -273,21 +248,19 @@ async def test_a_moment_has_the_same_day_on_every_machine(clean_db: Clone, monke
     assert read.said_at.isoformat() == "2026-05-08T02:00:00+00:00"
 
 
-@pytest.mark.parametrize(
-    "name", ['an"a', "an\\a", "an'a", "ana'; set local mnemic.scope_keys = '{user:bo}", "{ana,bo}", "%s"]
-)
-async def test_no_spelling_of_an_id_is_more_than_that_id(db: Database, name: str) -> None:
-    """The scope is sent as text with BEGIN, so whatever an id holds has to stay inside its quotes."""
+async def test_no_spelling_of_an_id_is_more_than_that_id(db: Database) -> None:
+    """The scope is sent as text with BEGIN, so whatever an id or a category holds has to stay inside its quotes."""
+    odd = ["plain", "", "NULL", '\\"', "a,b", " edge ", "ü€", "a\nb"]
     await remember(db, identity("bo"), memory("Bo keeps bees.", key="user:bo"))
-    who = identity(name, agent="harbor")
-    async with db.scoped(who, categories=[name, "profile"]) as scoped:
-        names = ["mnemic.agent_id", "mnemic.scope_keys", "mnemic.categories"]
-        cursor = await scoped.execute(
-            "select current_setting(%(agent)s), current_setting(%(keys)s)::text[],"
-            " current_setting(%(allowed)s)::text[], (select count(*) from memories)",
-            dict(zip(("agent", "keys", "allowed"), names, strict=True)),
-        )
-        assert await cursor.fetchall() == [("harbor", [*who.scope_keys], [name, "profile"], 0)]
+    for name in ('an"a', "an\\a", "an'a", "ana'; set local mnemic.scope_keys = '{user:bo}", "{ana,bo}", "%s"):
+        who = identity(name)
+        async with db.scoped(who, categories=[name, *odd]) as scoped:
+            cursor = await scoped.execute(
+                "select current_setting('mnemic.agent_id'), current_setting('mnemic.scope_keys')::text[],"
+                " current_setting('mnemic.categories')::text[], (select count(*) from memories)",
+                {},
+            )
+            assert await cursor.fetchall() == [("harbor", [*who.scope_keys], [name, *odd], 0)]
 
 
 #: One more than psycopg sends before it prepares.

@@ -130,11 +130,18 @@ insert into entries (agent_id, scope_key, item_id, kind, category, model, vec, t
 select agent_id, scope_key, id, case number %% 2 when 0 then 'fact' else 'message' end, 'profile',
        case when number %% 20 < 2 then '' when number %% 20 < 4 then 'former-model' else %(model)s end,
        case when number %% 20 > 1 then vec end, to_tsvector('english', content) from crowd order by random();
+insert into history (agent_id, seq, op_id, event, memory_id, scope_key, category, actor, actor_kind, reason, ts, prev,
+                     hash)
+select agent_id, row_number() over (partition by agent_id order by random()), gen_random_uuid(), 'ADD', id, scope_key,
+       'profile', 'x', 'agent', 'formation', now(), '', '' from crowd where number %% 2 = 0;
+insert into heads select agent_id, max(seq), '' from history group by agent_id;
+insert into thread_revisions
+select agent_id, session_id, json_build_array('supervisor', substr(session_id, 8))::text, 0 from sessions;
 """
 
 
 def load_crowd(clone: Clone) -> None:
-    """50 users of one agent with 200 facts and their 200 sources each, a tenth pending and a tenth of another model."""
+    """50 users of one agent with 200 facts, changes and sources each, a tenth pending, a tenth of another model."""
     who = {"agent": AGENT, "other": OTHER_AGENT, "users": USERS, "each": ENTRIES_EACH}
     values = {"dimensions": DIMENSIONS, "model": MODEL, **who}
     with clone.as_superuser() as connection:

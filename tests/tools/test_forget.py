@@ -158,8 +158,8 @@ SEEN_BY_ALL: LiteralString = (
 async def test_control_without_the_policies_and_the_keys_a_foreign_memory_would_be_forgotten(
     fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    statement = memories._SQL["one"].replace("and scope_key = any(%(scope_keys)s)", "")
-    monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "one": statement})
+    statement = memories._SQL["find"].replace("and scope_key = any(%(scope_keys)s)", "")
+    monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "find": statement})
     async with scripted_memory(fresh_db, model) as memory:
         foreign = await place(memory, BO, "user:bo")
         assert await refusal(memory, ANA, foreign) == await refusal(memory, ANA, UNKNOWN), "the policies hold alone"

@@ -24,7 +24,7 @@ create trigger entries_follow after update on memories for each row
           or old.content is distinct from new.content)
     execute function keep_entries();
 
--- What is indexed of a memory; policy/search_text.py writes the same.
+-- What is indexed of a memory; policy/text/shape.py writes the same.
 create function indexed_text(m memories) returns text
 language sql stable set search_path = mnemic, pg_temp as $$
     select '[' || to_char(m.valid_from at time zone 'UTC', 'FMDD FMMonth YYYY') || '] '

@@ -4,7 +4,7 @@ grant usage on schema mnemic to mnemic_app, mnemic_admin;
 grant select on history, refinements to mnemic_app, mnemic_admin;
 grant select (agent_id, seq, hash) on heads to mnemic_app, mnemic_admin;
 grant select (agent_id, scope_key, work, holder, until) on leases to mnemic_admin;
-grant select on migrations, checkpoint_migrations, history_contents, erasures to mnemic_app;
+grant select on migrations, history_contents, erasures to mnemic_app;
 grant select, insert on sources, relations to mnemic_app;
 grant select, insert, update on agents, scopes, sessions, messages, memories, token_usage, thread_revisions, memory_use
     to mnemic_app;

@@ -7,7 +7,7 @@ create table agents (
     created_at  timestamptz not null default clock_timestamp()
 );
 
--- One row per scope key that has memories or settings of its own.
+-- One row per scope key that has settings or counters of its own.
 create table scopes (
     agent_id                text not null references agents,
     scope_key               text not null,
@@ -17,8 +17,6 @@ create table scopes (
     is_active               boolean not null default true,
     threshold               integer check (threshold > 0),
     word_limit              integer check (word_limit > 0),
-    last_consolidated_at    timestamptz,
-    last_activity_at        timestamptz,
     -- memories written for turns of this user on the day
     turn_writes             integer not null default 0,
     turn_writes_on          date,
@@ -44,8 +42,6 @@ create table leases (
 create table sessions (
     agent_id          text not null references agents,
     session_id        text not null,
-    -- as the host last named them
-    group_ids         text[] not null default '{}',
     message_count     bigint not null default 0,
     last_activity_at  timestamptz not null,
     primary key (agent_id, session_id)
@@ -212,11 +208,3 @@ create table token_usage (
     output_tokens  bigint not null,
     primary key (agent_id, day, step, model)
 );
-
--- The planner's samples would keep texts and vectors whose rows are long erased, and no statement is planned by them.
-alter table memories alter content set statistics 0, alter content_hash set statistics 0, alter subject set statistics 0,
-    alter tags set statistics 0;
-alter table messages alter content set statistics 0, alter author set statistics 0;
-alter table entries alter vec set statistics 0, alter tsv set statistics 0;
-alter table scopes alter name set statistics 0, alter extraction_guidance set statistics 0,
-    alter consolidation_guidance set statistics 0;

@@ -65,6 +65,3 @@ create table heads (
 ) with (fillfactor = 50);
 -- The steps of a rollback that took more than one.
 create index history_rollback on history (agent_id, (meta ->> 'rollback'), seq) where meta ->> 'rollback' is not null;
-
--- The planner's samples would keep texts and vectors whose rows are long erased, and no statement is planned by them.
-alter table history_contents alter salt set statistics 0, alter before set statistics 0, alter after set statistics 0;
