@@ -19,14 +19,11 @@ from mnemic.operations.governance.actor import Actor
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import (
     MnemicError,
-    NotForgottenError,
     RollbackConflictError,
     UnknownMemoryError,
     UnknownOperationError,
 )
 from mnemic.state.governance import RollbackOptions
-from mnemic.state.identity import Identity
-from mnemic.state.records import ScopeSettings
 from mnemic.storage.database import Database
 from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.erasing import form
@@ -127,33 +124,13 @@ async def test_only_a_living_memory_of_the_agent_is_known(
     assert await administration.protect("harbor", kept.id)  # the control
 
 
-async def test_what_an_agent_protected_an_administrator_lifts(
-    memory: Mnemic, administration: Administration, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    await refined(memory, model, SHORT, ENGLISH, into=BOTH, protects=True)
-    (law,) = await memory.memories(ANA, ["core"])
-    with pytest.raises(NotForgottenError):
-        await memory.forget(ANA, law.id)
-    assert await administration.unprotect("harbor", law.id)
-    await memory.forget(ANA, law.id)
-    assert [event[0] for event in events(superuser)] == ["PROTECT", "UNPROTECT"]
-
-
 # -- `Mnemic.erase`, `Mnemic.erase_person` and `Administration.purge`
 
 
-BO = identity("bo", session="s9")
-
-
-async def kept(service: Mnemic, model: LoopbackModel, who: Identity, text: str) -> uuid.UUID:
-    model.answer(FACTS, facts(fact(text)))
-    await say(service, who, "Well, I do")
-    (one,) = [item for item in await service.memories(who, ["fact"]) if item.content == text]
-    return one.id
-
-
 async def test_what_is_erased_is_found_no_more_and_its_history_says_when(memory: Mnemic, model: LoopbackModel) -> None:
-    bees = await kept(memory, model, ANA, "Ana keeps bees.")
+    model.answer(FACTS, facts(fact("Ana keeps bees.")))
+    await say(memory, ANA, "Well, I do")
+    (bees,) = [item.id for item in await memory.memories(ANA, ["fact"])]
     assert (await memory.erase(ANA, str(bees))).erased == (bees,)
     assert await memory.memories(ANA, with_closed=False) == []
     assert await memory.query(ANA, "bees well") == []
@@ -162,18 +139,6 @@ async def test_what_is_erased_is_found_no_more_and_its_history_says_when(memory:
     assert [(row.event, row.before or row.after or None) for row in rows] == [("ADD", None), ("ERASE", None)]
     assert (await memory.erase(ANA, bees)).erased == ()
     assert not await memory.forget(ANA, bees)
-
-
-async def test_erasing_a_person_takes_their_settings_and_nobody_elses(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    hers, his = await kept(memory, model, ANA, "Ana keeps bees."), await kept(memory, model, BO, "Bo sails.")
-    for who, key in ((ANA, "user:ana"), (BO, "user:bo")):
-        await memory.configure_scope(who, ScopeSettings(scope_key=key, name="Somebody", extraction_guidance="Briefly."))
-    assert (await memory.erase_person(ANA)).erased == (hers,)
-    assert [item.id for item in await memory.memories(BO, ["fact"])] == [his]
-    named = superuser.execute("select scope_key, name from mnemic.scopes where extraction_guidance is not null")
-    assert named.fetchall() == [("user:bo", "Somebody")]
 
 
 async def test_a_session_alone_takes_its_own_memories_and_no_persons_words(
@@ -196,7 +161,6 @@ OPTIONS, DRY = RollbackOptions(), RollbackOptions(dry_run=True)
 async def merged(memory: Mnemic, model: LoopbackModel, **how: Any) -> UUID:
     """Two core memories, and the refinement that has merged them."""
     result = await refined(memory, model, SHORT, ENGLISH, into=BOTH, **how)
-    assert (result["ended"], result["merged"]) == ("completed", 2)
     return UUID(result["refinement_id"])
 
 
@@ -252,9 +216,7 @@ async def test_an_unknown_one_and_somebody_elses_are_refused(
             await act
     assert await memory.refinements(bo) == []
     assert await administration.refinements("museum") == []
-    assert {name: rows for name, rows in everything(superuser).items() if name != "heads"} == {
-        name: rows for name, rows in before.items() if name != "heads"
-    }
+    assert everything(superuser)["history"] == before["history"]
     assert [item.id for item in await memory.refinements(ANA)] == [refinement_id]  # the control
     assert await administration.refinements("harbor") == await memory.refinements(ANA)
 

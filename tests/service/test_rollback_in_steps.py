@@ -177,7 +177,9 @@ async def test_a_conflict_of_the_last_memory_is_found_before_the_first_is_writte
     assert everything(superuser) == before
 
 
-async def conflict_between_steps(db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_memory_that_is_changed_between_the_steps_stops_it(
+    db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     person, new = Actor.person(db, ANA), {item.id: item for item in await saved(db, *TEXTS)}
     first, forgot = op_ids(superuser)[0], list[NewMemory]()
 
@@ -200,12 +202,6 @@ async def conflict_between_steps(db: Database, superuser: psycopg.Connection, mo
     await undo(person, stopped.value.op_id)
     assert states(superuser)[forgot[0].content] == "soft_deleted"
     assert counted(superuser) == {"soft_deleted": 1, "active": MANY - 1}
-
-
-async def test_a_memory_that_is_changed_between_the_steps_stops_it(
-    db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await conflict_between_steps(db, superuser, monkeypatch)
 
 
 async def test_a_twin_that_is_stored_between_the_steps_stops_it(
@@ -261,4 +257,4 @@ async def test_each_rule_of_steps_is_needed(
         mutate(superuser, function, text, wrong)
         async with fresh_db.database() as db:
             with pytest.raises((AssertionError, MnemicError, pytest.fail.Exception)):
-                await conflict_between_steps(db, superuser, monkeypatch)
+                await test_a_memory_that_is_changed_between_the_steps_stops_it(db, superuser, monkeypatch)

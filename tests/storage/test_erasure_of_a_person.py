@@ -83,7 +83,8 @@ class Shared:
             await inbox.observe(scoped, "s1", [self.pending])
             name = "insert into scopes (agent_id, scope_key, name, extraction_guidance) values"
             for key in ("user:ana", "group:crew"):
-                await scoped.execute(f"{name} ('harbor', '{key}', '{CANARY[: 6 if 'ana' in key else 3]}', '')", {})
+                text = CANARY[: 6 if "ana" in key else 3]
+                await scoped.execute(f"{name} ('harbor', '{key}', '{text}', '{text}')", {})
         return self
 
 

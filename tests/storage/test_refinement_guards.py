@@ -20,7 +20,7 @@ from mnemic.storage.transaction import ScopedTransaction
 from tests.support.mutating import mutate
 from tests.support.refinements import Act, begun, ended, in_a_session, new, take_up, taken_over, within
 from tests.support.server import Clone
-from tests.support.worlds import expire_leases, identity, memory, operate, remember
+from tests.support.worlds import executing, expire_leases, identity, memory, operate, remember
 
 ANA, MUSEUM = identity("ana"), identity("ana", agent="museum")
 KEY, SHARED = "user:ana", "agent:harbor"
@@ -40,10 +40,6 @@ async def _stored(db: Database) -> NewMemory:
     await remember(db, ANA, memory("The harbour opens at eight.", kind="core", key=SHARED))
     await remember(db, MUSEUM, memory("The museum opens at nine.", kind="core"))
     return core
-
-
-def executing(statement: Any, **values: Any) -> Act:
-    return lambda scoped: scoped.execute(statement, values)
 
 
 def rewriting(kind: str) -> Act:
