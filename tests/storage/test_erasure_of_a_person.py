@@ -108,7 +108,6 @@ async def test_erasing_a_person_takes_what_is_theirs_and_leaves_what_others_said
     assert world.superuser.execute("select content from mnemic.memories where agent_id = 'museum'").fetchone() == (
         "Ana paints.",
     )
-    assert world.problems() == []
     assert await erase_person(world.db) == set()
 
 
@@ -159,7 +158,6 @@ async def test_an_erased_message_still_tells_what_else_rests_on_it(world: World,
     await erase_person(world.db)
     assert world.states(own.id, crews.id) == ["purged", "purged"]
     assert world.places() == set()
-    assert world.problems() == []
 
 
 @pytest.mark.parametrize("erased_before", [True, False])
@@ -178,7 +176,6 @@ async def test_a_consolidation_goes_whether_or_not_what_it_repeats_was_erased_be
     await erase_person(world.db)
     assert world.states(from_hers.id, from_his.id, whole.id) == ["purged", "active", "purged"]
     assert world.places() == set()
-    assert world.problems() == []
 
 
 @pytest.mark.parametrize("purged_before", [True, False])
@@ -201,7 +198,6 @@ async def test_a_fact_goes_whether_or_not_what_it_replaced_was_purged_before(wor
     await erase_person(world.db)
     assert world.states(old.id, merged.id, beside.id) == ["purged", "purged", "active"]
     assert world.places() == set()
-    assert world.problems() == []
 
 
 async def test_what_somebody_remembered_for_themselves_in_a_session_of_the_persons_alone_stays(world: World) -> None:
@@ -217,7 +213,6 @@ async def test_what_somebody_remembered_for_themselves_in_a_session_of_the_perso
     await erase_person(world.db)
     assert world.states(formed.id, anas.id, bos.id) == ["purged", "purged", "active"]
     assert world.places() == set()
-    assert world.problems() == []
 
 
 def _storing(new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:

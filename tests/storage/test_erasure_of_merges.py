@@ -65,7 +65,6 @@ async def test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merge
 
     assert world.states(hers.id, his.id, third.id, first, second) == ["purged", "active", "active"] + ["purged"] * 2
     assert world.places() == set()
-    assert world.problems() == []
 
 
 async def test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id(world: World) -> None:
@@ -81,7 +80,6 @@ async def test_what_was_merged_comes_back_when_the_memory_that_it_became_is_eras
     assert world.states(again.id, twin.id, thought.id) == ["soft_deleted", "active", "active"]
     assert await erase(world.db, first) == [first]
     assert world.states(forks, cups, second) == ["active", "active", "purged"]
-    assert world.problems() == []
 
 
 async def test_of_what_was_merged_twice_in_the_same_words_one_comes_back(world: World) -> None:
@@ -99,7 +97,6 @@ async def test_of_what_was_merged_twice_in_the_same_words_one_comes_back(world: 
         "select content from mnemic.memories where state = 'active' order by content"
     ).fetchall()
     assert sent == [("Ana sails.",), ("nine forks",), ("six cups",)]
-    assert world.problems() == []
 
 
 async def test_what_was_forgotten_merged_stays_so_when_that_is_erased(world: World) -> None:
@@ -109,7 +106,6 @@ async def test_what_was_forgotten_merged_stays_so_when_that_is_erased(world: Wor
     await erase(world.db, both)
 
     assert world.states(forks, cups, both) == ["soft_deleted", "soft_deleted", "purged"]
-    assert world.problems() == []
 
 
 async def test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased(world: World) -> None:
@@ -128,7 +124,6 @@ async def test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_era
     await erase(world.db, first, second, keys=[*ANA.scope_keys])
 
     assert world.states(his.id, third.id, first, second) == ["soft_deleted"] * 2 + ["purged"] * 2
-    assert world.problems() == []
 
 
 async def test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between(world: World) -> None:
@@ -141,7 +136,6 @@ async def test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_
     assert world.states(forks, cups, second) == ["soft_deleted", "soft_deleted", "active"]
     assert await erase(world.db, second) == [second]
     assert world.states(forks, cups, again.id) == ["active"] * 3
-    assert world.problems() == []
 
 
 async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it_instead(world: World) -> None:
@@ -166,7 +160,6 @@ async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it
 
     assert world.states(his.id) == ["active"]
     assert world.places() == set()
-    assert world.problems() == []
 
 
 async def test_an_erasure_stands_in_no_undos_way(world: World) -> None:
@@ -177,7 +170,6 @@ async def test_an_erasure_stands_in_no_undos_way(world: World) -> None:
         await undo_within(scoped, [MINE], made, cascade=False, skip_erased=False, apply=True)
 
     assert world.states(forks, cups, both) == ["active", "active", "purged"]
-    assert world.problems() == []
 
 
 async def test_a_merge_that_was_undone_and_done_again_is_one(world: World) -> None:
@@ -192,7 +184,6 @@ async def test_a_merge_that_was_undone_and_done_again_is_one(world: World) -> No
     await erase(world.db, both)
 
     assert world.states(forks, cups, both) == ["active", "active", "purged"]
-    assert world.problems() == []
 
 
 #: A rule about what comes back.
