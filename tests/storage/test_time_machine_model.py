@@ -135,12 +135,6 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
         r"audit: .*head",
     ),
     "a merge looks like deletions": ("record_history", "h.reason = 'merge'", "false", "what happened: "),
-    "what was removed as a duplicate looks deleted": (
-        "record_history",
-        "h.reason = 'dedup'",
-        "false",
-        "what happened: ",
-    ),
     "who read what was erased goes on": (
         "lapse_session",
         "and work = 'refinement'",
@@ -169,13 +163,6 @@ STATEMENTS: Mapping[str, tuple[ModuleType, str, str, str, str]] = {
         "insert_merged",
         "m.scope_key from stored n cross join merged m",
         "m.scope_key from stored n cross join merged m where false",
-        "what changed: ",
-    ),
-    "what is kept of duplicates does not lead to the others": (
-        refinements,
-        "duplicates",
-        "scope_key, scope_key from gone",
-        "scope_key, scope_key from gone where false",
         "what changed: ",
     ),
     "new words have no vector": (refinements, "set_vector", "model = ''", "false", "searched memories: "),
