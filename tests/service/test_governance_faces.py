@@ -18,7 +18,6 @@ from mnemic.operations.governance.actor import Actor
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import (
     MnemicError,
-    RollbackConflictError,
     UnknownMemoryError,
     UnknownOperationError,
 )
@@ -60,6 +59,11 @@ async def test_the_same_methods_roll_back_for_a_person_and_an_administrator(
     assert (await machine.undo(whose, forgot, dry_run=True)).op_id is None
     assert await living() == {BOAT}
     undone = await machine.undo(whose, str(forgot))
+    newest = (await machine.operations(whose))[0]
+    assert (newest.op_id, newest.undo_of, newest.events) == (undone.op_id, forgot, {"RESTORE": 1})
+    who = {"Mnemic": ("ana", "person"), "Administration": ("administrator", "admin")}[face]
+    assert (newest.actor, newest.actor_kind, newest.reason) == (*who, "undo")
+    assert (newest.scope_keys, newest.token_delta) == (("user:ana",), 4)
     assert await living() == {BEES, BOAT}
     await machine.undo(whose, undone.op_id, stored)
     assert await living() == set()
@@ -157,20 +161,6 @@ async def test_all_of_it_is_undone_and_done_again(
     assert living(superuser) == {SHORT, ENGLISH}
     await undo(actor, undone.op_id)
     assert living(superuser) == {BOTH, "journal"}
-
-
-async def test_what_it_protected_an_administrator_alone_undoes(
-    actor: Actor, memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    refinement_id = await merged(memory, model, protects=True)
-    before = everything(superuser)
-    if actor.administers:
-        await rollback.undo_refinement(actor, refinement_id, OPTIONS)
-        assert living(superuser) == {SHORT, ENGLISH}
-    else:
-        with pytest.raises(RollbackConflictError):
-            await rollback.undo_refinement(actor, refinement_id, OPTIONS)
-        assert everything(superuser) == before
 
 
 async def test_an_unknown_one_and_somebody_elses_are_refused(
@@ -296,25 +286,6 @@ async def test_nothing_that_administration_answers_or_raises_says_what_a_memory_
     assert "UnknownMemoryError" in said
     assert CANARY not in said
     assert CANARY in await told(memory.as_of(ANA, "user:ana", 3))  # the control: the person sees it
-
-
-async def test_what_was_done_is_told_with_who_did_it(
-    clean_db: Clone, resources: Resources, superuser: psycopg.Connection
-) -> None:
-    await saved(resources.database, "Ana keeps bees.", "Ana has a boat.")
-    (op,) = op_ids(superuser)
-    async with Administration.open(admin_url=clean_db.administrator_dsn, actor="keeper") as administration:
-        undone = await administration.undo("harbor", op)
-        newest, oldest = await administration.operations("harbor")
-        assert await administration.operations("harbor", since=newest.ts + timedelta(seconds=1)) == []
-        assert await administration.operations("harbor", limit=1) == [newest]
-        assert await administration.operations("harbor", session_id="s1") == [oldest]
-
-    assert (newest.op_id, newest.undo_of, newest.actor, newest.actor_kind) == (undone.op_id, op, "keeper", "admin")
-    assert (newest.events, newest.reason) == ({"DELETE": 2}, "undo")
-    assert (oldest.op_id, oldest.events, oldest.actor_kind) == (op, {"ADD": 2}, "agent")
-    assert oldest.scope_keys == ("user:ana",)
-    assert newest.token_delta == -oldest.token_delta < 0
 
 
 @pytest.mark.thorough
