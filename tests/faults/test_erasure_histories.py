@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from mnemic.operations.governance.actor import Actor
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Supersession
@@ -18,7 +19,7 @@ from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.test_erasure_canaries import dumped
 from tests.support.audited import problems
 from tests.support.mutating import mutate
-from tests.support.rollbacks import undo_within
+from tests.support.rollbacks import undo
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
 
@@ -156,8 +157,8 @@ class History:
     async def _undo(self) -> None:
         async with self.db.scoped(self.who) as scoped:
             found = await history.operations(scoped, OWN, session_id=None, since=None, most=6)
-            op_id = self.random.choice(found).op_id
-            await undo_within(scoped, OWN, [op_id], cascade=True, skip_erased=True, apply=True)
+        op_id = self.random.choice(found).op_id
+        await undo(Actor(self.db, self.who, OWN), op_id, cascade=True, skip_erased=True)
 
 
 async def histories(db: Database, many: int, *, ties_repeats: bool = True) -> list[History]:

@@ -7,6 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from mnemic.operations.governance import rollback
+from mnemic.state.governance import RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory
 from mnemic.storage import refinements
@@ -14,7 +16,7 @@ from mnemic.storage.database import Database
 from tests.support.erasing import ANA, Rule, World, assert_is_needed, erase, erase_person, forget, form
 from tests.support.erasing import world as world
 from tests.support.refinements import begun, within
-from tests.support.rollbacks import restore_within, undo_within
+from tests.support.rollbacks import owning, restore, undo
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, memory, message, remember
 
@@ -54,10 +56,8 @@ async def remove(db: Database, key: str, who: Identity = ANA) -> refinements.Cla
     return session
 
 
-async def undo(db: Database, session: refinements.Claim, who: Identity = ANA) -> None:
-    async with db.scoped(who) as scoped:
-        made = await refinements.operations(scoped, [session.scope_key], session.id)
-        await undo_within(scoped, [session.scope_key], made, cascade=False, skip_erased=False, apply=True)
+async def undo_all(db: Database, session: refinements.Claim, who: Identity = ANA) -> None:
+    await rollback.undo_refinement(owning(db, who, session.scope_key), session.id, RollbackOptions())
 
 
 def rows(superuser: psycopg.Connection) -> dict[str, list[tuple[Any, ...]]]:
@@ -76,7 +76,7 @@ async def test_undone_all_rows_are_as_they_were(world: World) -> None:
     session = await remove(world.db, MINE)
     assert world.states(kept.id, gone.id) == ["active", "soft_deleted"]
 
-    await undo(world.db, session)
+    await undo_all(world.db, session)
 
     assert rows(world.superuser) == before
     assert world.problems() == []
@@ -91,8 +91,7 @@ async def test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_
 
     assert searched(world.superuser, *sources) == [False, False]
     assert world.states(kept.id, gone.id) == ["soft_deleted"] * 2
-    async with world.db.scoped(ANA) as scoped:
-        await undo_within(scoped, [MINE], [newest(world.superuser)[1]], cascade=False, skip_erased=False, apply=True)
+    await undo(owning(world.db, ANA, MINE), newest(world.superuser)[1])
 
     assert searched(world.superuser, *sources) == [True, True]
     assert world.problems() == []
@@ -135,7 +134,7 @@ async def test_what_another_person_said_first_stays_when_the_second_is_erased(wo
     his, hers, _ = await said_twice(world, BO, ANA, key=OFFICE)
     session = await remove(world.db, OFFICE, BO)
     if is_undone:
-        await undo(world.db, session, BO)
+        await undo_all(world.db, session, BO)
 
     await erase_person(world.db)
 
@@ -149,16 +148,15 @@ async def test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more(wor
     session = await remove(world.db, OFFICE, BO)
     removed_at = newest(world.superuser)[0]
     if back == "an undo of the undo":
-        await undo(world.db, session, BO)
+        await undo_all(world.db, session, BO)
     undone = newest(world.superuser)[1]
     await erase_person(world.db)
     assert world.states(hers.id, his.id) == ["purged", "active"]
 
-    async with world.db.scoped(BO) as scoped:
-        if back == "a restore":
-            await restore_within(scoped, OFFICE, removed_at, administers=False, skip_erased=True, apply=True)
-        else:
-            await undo_within(scoped, [OFFICE], [undone], cascade=False, skip_erased=False, apply=True)
+    if back == "a restore":
+        await restore(owning(world.db, BO, OFFICE), OFFICE, removed_at, skip_erased=True)
+    else:
+        await undo(owning(world.db, BO, OFFICE), undone)
 
     assert world.states(hers.id, his.id) == ["purged", "active"]
     assert world.problems() == []
@@ -170,9 +168,9 @@ async def test_a_rollback_keeps_forgotten_what_was_forgotten_after_it(world: Wor
     await erase_person(world.db)
     await forget(world.db, his.id)
     forgotten_at = newest(world.superuser)[0]
-    async with world.db.scoped(BO) as scoped:
-        await undo_within(scoped, [OFFICE], [newest(world.superuser)[1]], cascade=False, skip_erased=False, apply=True)
-        await restore_within(scoped, OFFICE, forgotten_at, administers=False, skip_erased=True, apply=True)
+    bo = owning(world.db, BO, OFFICE)
+    await undo(bo, newest(world.superuser)[1])
+    await restore(bo, OFFICE, forgotten_at, skip_erased=True)
 
     assert world.states(his.id) == ["soft_deleted"]
     assert world.problems() == []

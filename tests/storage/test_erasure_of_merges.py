@@ -7,7 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from mnemic.operations.governance import rollback
 from mnemic.state.errors import MnemicError
+from mnemic.state.governance import RollbackOptions
 from mnemic.state.records import NewMemory
 from mnemic.storage import refinements
 from mnemic.storage.database import Database
@@ -16,7 +18,7 @@ from mnemic.storage.transaction import ScopedTransaction
 from tests.support.erasing import ANA, CANARY, Rule, World, assert_is_needed, erase, erase_person, forget, form
 from tests.support.erasing import world as world
 from tests.support.refinements import begun, within
-from tests.support.rollbacks import undo_within
+from tests.support.rollbacks import owning, undo
 from tests.support.server import Clone
 from tests.support.worlds import identity, memory, message, remember
 
@@ -165,9 +167,7 @@ async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it
 async def test_an_erasure_stands_in_no_undos_way(world: World) -> None:
     forks, cups, both, session = await merged_once(world)
     await erase(world.db, both)
-    async with world.db.scoped(ANA) as scoped:
-        made = await refinements.operations(scoped, [MINE], session.id)
-        await undo_within(scoped, [MINE], made, cascade=False, skip_erased=False, apply=True)
+    await rollback.undo_refinement(owning(world.db, ANA, MINE), session.id, RollbackOptions())
 
     assert world.states(forks, cups, both) == ["active", "active", "purged"]
 
@@ -177,8 +177,7 @@ async def test_a_merge_that_was_undone_and_done_again_is_one(world: World) -> No
     for expected in ("active", "soft_deleted"):
         last = world.superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
         assert last
-        async with world.db.scoped(ANA) as scoped:
-            await undo_within(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
+        await undo(owning(world.db, ANA, MINE), last[0])
         assert world.states(forks, cups) == [expected] * 2
 
     await erase(world.db, both)
