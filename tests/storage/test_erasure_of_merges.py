@@ -101,15 +101,6 @@ async def test_of_what_was_merged_twice_in_the_same_words_one_comes_back(world: 
     assert sent == [("Ana sails.",), ("nine forks",), ("six cups",)]
 
 
-async def test_what_was_forgotten_merged_stays_so_when_that_is_erased(world: World) -> None:
-    forks, cups, both, _ = await merged_once(world)
-    await forget(world.db, both)
-
-    await erase(world.db, both)
-
-    assert world.states(forks, cups, both) == ["soft_deleted", "soft_deleted", "purged"]
-
-
 async def test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased(world: World) -> None:
     hers, his, third = (
         core(f"nine {CANARY} forks", key=OFFICE),
@@ -216,7 +207,7 @@ RULES: dict[str, Rule] = {
         "erase_contents", "group by place_of(m)", "group by m.id",
     ),
     "what was forgotten stays so": (
-        test_what_was_forgotten_merged_stays_so_when_that_is_erased,
+        test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased,
         "is_in_use", "= 'DELETE')", "= '')",
     ),
     "what was forgotten merged twice, too": (
