@@ -23,7 +23,7 @@ from mnemic.storage import history
 from mnemic.storage.database import Database
 from tests.support.audited import assert_chain_is_whole
 from tests.support.mutating import mutate
-from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, restore, saved, states, undo
+from tests.support.rollbacks import ANA, again, forgotten, op_ids, restore, saved, states, undo
 from tests.support.server import Clone
 from tests.support.worlds import identity, remember
 
@@ -165,16 +165,6 @@ async def test_another_call_is_no_continuation(
     assert [item.op_id for item in refused.value.rollback.later] == [begun.op_id]
     await undo(administrator, formed, cascade=True)
     assert counted(superuser) == {"soft_deleted": MANY}
-
-
-async def test_a_conflict_of_the_last_memory_is_found_before_the_first_is_written(
-    person: Actor, db: Database, superuser: psycopg.Connection, letters: dict[UUID, NewMemory]
-) -> None:
-    await forgotten(db, letters[max(letters)])
-    before = everything(superuser)
-    with pytest.raises(RollbackConflictError):
-        await undo(person, op_ids(superuser)[0])
-    assert everything(superuser) == before
 
 
 async def test_a_memory_that_is_changed_between_the_steps_stops_it(

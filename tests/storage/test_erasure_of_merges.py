@@ -52,20 +52,24 @@ async def merged_once(world: World) -> tuple[UUID, UUID, UUID, Claim]:
     return forks.id, cups.id, await merged(world.db, session, "much cutlery", forks.id, cups.id), session
 
 
+async def in_the_office(world: World, hers: str, *his: str) -> tuple[UUID, UUID, UUID, Claim]:
+    """What Ana said and what Bo told of, shared by all, and a refinement of it that runs."""
+    anas = memory(hers, kind="core", key=OFFICE, sources=[sent := message(f"my {CANARY}")])
+    bos = [core(text, key=OFFICE) for text in his]
+    await form(world.db, ANA, [sent], anas)
+    await remember(world.db, BO, *bos)
+    return anas.id, bos[0].id, bos[1].id, await begun(world.db, ANA, OFFICE)
+
+
 async def test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with(world: World) -> None:
-    hers = memory(f"nine {CANARY} forks", kind="core", key=OFFICE, sources=[sent := message(f"nine {CANARY}")])
-    his = core("six cups", key=OFFICE)
-    third = core("two pans", key=OFFICE)
-    await form(world.db, ANA, [sent], hers)
-    await remember(world.db, BO, his, third)
-    session = await begun(world.db, ANA, OFFICE)
-    first = await merged(world.db, session, f"nine {CANARY} forks, six cups", hers.id, his.id)
-    second = await merged(world.db, session, f"{CANARY}, six cups, two pans", first, third.id)
-    assert world.states(hers.id, his.id, first, third.id, second) == ["soft_deleted"] * 4 + ["active"]
+    hers, his, third, session = await in_the_office(world, f"nine {CANARY} forks", "six cups", "two pans")
+    first = await merged(world.db, session, f"nine {CANARY} forks, six cups", hers, his)
+    second = await merged(world.db, session, f"{CANARY}, six cups, two pans", first, third)
+    assert world.states(hers, his, first, third, second) == ["soft_deleted"] * 4 + ["active"]
 
-    assert await erase_person(world.db) == {hers.id, first, second}
+    assert await erase_person(world.db) == {hers, first, second}
 
-    assert world.states(hers.id, his.id, third.id, first, second) == ["purged", "active", "active"] + ["purged"] * 2
+    assert world.states(hers, his, third, first, second) == ["purged", "active", "active"] + ["purged"] * 2
     assert world.places() == set()
 
 
@@ -102,21 +106,14 @@ async def test_of_what_was_merged_twice_in_the_same_words_one_comes_back(world: 
 
 
 async def test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased(world: World) -> None:
-    hers, his, third = (
-        core(f"nine {CANARY} forks", key=OFFICE),
-        core("six cups", key=OFFICE),
-        core("two pans", key=OFFICE),
-    )
-    await remember(world.db, ANA, hers)
-    await remember(world.db, BO, his, third)
-    session = await begun(world.db, ANA, OFFICE)
-    first = await merged(world.db, session, "much cutlery here", hers.id, his.id)
-    second = await merged(world.db, session, "the whole kitchen", first, third.id)
+    hers, his, third, session = await in_the_office(world, f"nine {CANARY} forks", "six cups", "two pans")
+    first = await merged(world.db, session, "much cutlery here", hers, his)
+    second = await merged(world.db, session, "the whole kitchen", first, third)
     await forget(world.db, second)
 
     await erase(world.db, first, second, keys=[*ANA.scope_keys])
 
-    assert world.states(his.id, third.id, first, second) == ["soft_deleted"] * 2 + ["purged"] * 2
+    assert world.states(his, third, first, second) == ["soft_deleted"] * 2 + ["purged"] * 2
 
 
 async def test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between(world: World) -> None:
@@ -132,26 +129,20 @@ async def test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_
 
 
 async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it_instead(world: World) -> None:
-    hers = memory(
-        f"Ana keeps a {CANARY} in the shed", kind="core", key=OFFICE, sources=[sent := message(f"my {CANARY}")]
-    )
-    his, third = core("The shed key hangs by the door", key=OFFICE), core("The door is green", key=OFFICE)
-    await form(world.db, ANA, [sent], hers)
-    await remember(world.db, BO, his, third)
-    session = await begun(world.db, ANA, OFFICE)
-    both = await merged(
-        world.db, session, "Ana keeps an animal in the shed; its key hangs by the door", hers.id, his.id
-    )
+    texts = (f"Ana keeps a {CANARY} in the shed", "The shed key hangs by the door", "The door is green")
+    hers, his, third, session = await in_the_office(world, *texts)
+    text = "Ana keeps an animal in the shed; its key hangs by the door"
+    both = await merged(world.db, session, text, hers, his)
 
     async def rewrite(scoped: ScopedTransaction) -> None:
-        (entry,) = [found for found in await refinements.ledger(scoped) if found.id == third.id]
+        (entry,) = [found for found in await refinements.ledger(scoped) if found.id == third]
         assert await refinements.rewrite(scoped, entry, f"Green door, {CANARY}", model="", vector=None)
 
     await within(world.db, ANA, session, rewrite)
 
-    assert await erase_person(world.db) == {hers.id, both, third.id}
+    assert await erase_person(world.db) == {hers, both, third}
 
-    assert world.states(his.id) == ["active"]
+    assert world.states(his) == ["active"]
     assert world.places() == set()
 
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege, UndefinedFunction
 
-from mnemic.state.errors import InvalidInputError, RefusedError
+from mnemic.state.errors import RefusedError
 from mnemic.state.records import Supersession
 from mnemic.storage import history, memories
 from mnemic.storage.database import Database
@@ -336,28 +336,3 @@ async def test_a_row_that_becomes_another_leaves_a_row_for_both(fresh_db: Clone)
             _operate(fresh_db, "update mnemic.memories set id = gen_random_uuid()", AGENT)
             assert sorted(str(event) for event, _ in _events(connection)) == ["ADD", "ADD", "DELETE"]
             assert_chain_is_whole(connection, AGENT)
-
-
-async def test_what_cannot_be_recorded_does_not_happen(fresh_db: Clone) -> None:
-    async with fresh_db.database() as db:
-        await remember(db, ME, memory("Ana keeps bees."))
-        with fresh_db.as_superuser() as connection:
-            connection.execute("alter table mnemic.history_contents add check (after ->> 'content' <> 'forged')")
-            with pytest.raises(InvalidInputError):
-                await remember(db, ME, memory("Ana sings."), memory("forged"))
-            assert connection.execute("select content from mnemic.memories").fetchall() == [("Ana keeps bees.",)]
-            assert _events(connection) == [("ADD", "Ana keeps bees.")]
-            assert_chain_is_whole(connection, AGENT)
-
-
-async def test_a_hundred_rows_move_the_head_once(db: Database, superuser: psycopg.Connection) -> None:
-    """Once more than the operation that opens on it: each version is one that the next has to step over."""
-    await remember(db, ME)
-    versions = "select pg_stat_get_xact_tuples_updated('heads'::regclass)"
-    async with db.scoped(ME) as scoped:
-        await scoped.begin_operation("formation")
-        new = [memory(f"fact {number}") for number in range(100)]
-        assert len(await memories.insert(scoped, new, model=MODEL, vectors={}, run_id=None)) == 100
-        assert await (await scoped.execute(versions, {})).fetchone() == (2,)
-    ordered = [content for _, content in _events(superuser)]
-    assert ordered == [item.content for item in sorted(new, key=lambda item: item.id)]
