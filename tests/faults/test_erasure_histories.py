@@ -158,7 +158,7 @@ class History:
         async with self.db.scoped(self.who) as scoped:
             found = await history.operations(scoped, OWN, session_id=None, since=None, most=6)
         op_id = self.random.choice(found).op_id
-        await undo(Actor(self.db, self.who, OWN), op_id, cascade=True, skip_erased=True)
+        await undo(Actor(self.db, self.who, (*OWN,)), op_id, cascade=True, skip_erased=True)
 
 
 async def histories(db: Database, many: int, *, ties_repeats: bool = True) -> list[History]:
