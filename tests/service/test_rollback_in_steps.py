@@ -53,7 +53,7 @@ def before_step(
 
     async def interrupted(scoped: Any, **given: Any) -> bool:
         if next(steps) == number:
-            await happens([row.memory_id for row in given["step"].changes])
+            await happens([row.memory_id for row in given["step"]])
         return await take_step(scoped, **given)
 
     monkeypatch.setattr(history, "take_step", interrupted)

@@ -149,7 +149,7 @@ async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it
 async def test_an_erasure_stands_in_no_undos_way(world: World) -> None:
     forks, cups, both, session = await merged_once(world)
     await erase(world.db, both)
-    await rollback.undo_refinement(owning(world.db, ANA, MINE), session.id, RollbackOptions())
+    await rollback.undo_all(owning(world.db, ANA, MINE), RollbackOptions(), refinement_id=session.id)
 
     assert world.states(forks, cups, both) == ["active", "active", "purged"]
 
