@@ -290,7 +290,7 @@ async def test_a_purge_and_the_erasure_of_a_person_leave_a_whole_chain(
     await remember(db, ana, expired)
     expire(superuser, expired.id)
     async with administration(clean_db) as opened:
-        assert await erasure.purge_expired(opened._database, AGENT, "a", timedelta(0)) == [expired.id]
+        assert await erasure.purge_expired(opened._database, identity(), timedelta(0)) == [expired.id]
     assert await problems(clean_db) == []
     assert len((await erasure.erase(db, ana, ["user:ana"], None)).erased) > 3
     assert await problems(clean_db) == []
