@@ -41,9 +41,7 @@ async def problems(scoped: ScopedTransaction) -> list[AuditProblem]:
 
     One statement and so one moment: who writes meanwhile is in nobody's way and causes no false alarm.
     """
-    agent = scoped.identity.agent_id
-    found = await scoped.call("audit_problems")
-    return [AuditProblem(problem=problem, agent_id=agent, seq=seq, memory_id=of) for problem, seq, of in found]
+    return await scoped.rows(AuditProblem, "select *, %(agent_id)s::text as agent_id from audit_problems()", {})
 
 
 async def head(scoped: ScopedTransaction) -> Head | None:

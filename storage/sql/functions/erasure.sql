@@ -275,8 +275,8 @@ language sql immutable
 return case when e.scope_key like 'user:%' then substr(e.scope_key, 6) end;
 
 -- Adds memories of the person's own keys, where their words live on, and what they were formed from, and messages of the
--- person's by their ids; which memories these are.
-create function plan_erasure(p_erasure uuid, p_keys text[], p_ids uuid[]) returns setof uuid
+-- person's by their ids.
+create function plan_erasure(p_erasure uuid, p_keys text[], p_ids uuid[]) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     e     erasures := own_erasure(p_erasure);
@@ -325,7 +325,6 @@ begin
     union
     select e.agent_id, i, e.id, true, true from saying(e.agent_id, own, owner_of(e), ids, said) as i
     on conflict do nothing;
-    return query select unnest(ids);
 end $$;
 
 -- Adds all that the agent has of the person, as far as it is known at first sight; how much is new.
@@ -389,15 +388,11 @@ language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
 #variable_conflict use_column
 declare
-    e    erasures;
+    -- the erasure before the head: while it is planned, nobody else waits
+    e    erasures := own_erasure(p_erasure);
     ids  uuid[];
     said uuid[];
 begin
-    -- the erasure before the head: while it is planned, nobody else waits
-    e := own_erasure(p_erasure);
-    if e.id is null then
-        return;
-    end if;
     select coalesce(array_agg(item_id order by item_id) filter (where not i.is_message), '{}'),
            coalesce(array_agg(item_id order by item_id) filter (where i.is_message), '{}')
       into ids, said
