@@ -17,7 +17,7 @@ from mnemic.storage import erasure, history, inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.test_erasure_canaries import dumped
-from tests.support.audited import problems
+from tests.support.erasing import problems
 from tests.support.mutating import mutate
 from tests.support.rollbacks import undo
 from tests.support.server import Clone
@@ -184,7 +184,7 @@ async def test_after_any_history_nothing_is_left_of_what_was_erased(db: Database
         listed: list[Memory] = [*await entry.listed()]
         assert not [item for item in listed if entry.canary in item.content]
         others += [item for item in listed if item.scope_key == KEY and item.state == "active"]
-        assert await problems(clean_db, entry.who.agent_id) == []
+        assert problems(clean_db, entry.who.agent_id) == []
     assert others  # what shares no word with it stays
 
 

@@ -20,8 +20,8 @@ from mnemic.state.records import Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import erasure, history
 from mnemic.storage.database import Database
-from tests.support.audited import EVENTS, Story, administration, problems, tell
-from tests.support.erasing import expire
+from tests.support.audited import EVENTS, Story, administration, tell
+from tests.support.erasing import expire, problems
 from tests.support.server import Clone, Server, cloned
 from tests.support.worlds import AGENT, identity, memory, remember
 
@@ -291,9 +291,9 @@ async def test_a_purge_and_the_erasure_of_a_person_leave_a_whole_chain(
     expire(superuser, expired.id)
     async with administration(clean_db) as opened:
         assert await erasure.purge_expired(opened._database, identity(), timedelta(0)) == [expired.id]
-    assert await problems(clean_db) == []
+    assert problems(clean_db) == []
     assert len((await erasure.erase(db, ana, ["user:ana"], None)).erased) > 3
-    assert await problems(clean_db) == []
+    assert problems(clean_db) == []
     count = (
         "select count(*) from mnemic.history_contents where after ->> 'state' <> 'purged' and scope_key = 'user:ana'"
     )

@@ -80,10 +80,10 @@ def places(superuser: psycopg.Connection, text: str = CANARY) -> set[str]:
     return {name for name, row in found.items() if row != (0,)}
 
 
-def problems(clone: Clone) -> list[tuple[object, ...]]:
+def problems(clone: Clone, agent: str = AGENT) -> list[tuple[object, ...]]:
     """What the audit finds wrong."""
     with clone.as_role("mnemic_admin") as admin:
-        admin.execute(f"set mnemic.agent_id = '{AGENT}'")
+        admin.execute("select set_config('mnemic.agent_id', %s, false)", (agent,))
         return admin.execute("select * from audit_problems()").fetchall()
 
 
