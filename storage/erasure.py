@@ -5,7 +5,7 @@ The plan is stored: whoever comes after a process that was killed goes on with i
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, LiteralString, NamedTuple
@@ -32,9 +32,8 @@ Progress = Callable[[int, int], None]
 
 class _Begun(NamedTuple):
     id: UUID
-    begun_at: datetime
     is_whole: bool
-    goes_on: bool
+    goes_on_from: datetime | None
 
 
 async def erase(
@@ -69,7 +68,7 @@ async def erase(
         erased=tuple(sorted(item for item, is_message in work.gone if not is_message or item in named)),
         messages=sum(is_message for _, is_message in work.gone),
         left=left,
-        goes_on_from=begun.begun_at if begun.goes_on else None,
+        goes_on_from=begun.goes_on_from,
     )
 
 
@@ -85,13 +84,13 @@ async def foretell(database: Database, who: Identity, keys: Sequence[str], ids: 
             await scoped.call("plan_person", begun.id)
         while await _number(scoped, "follow_erasure", begun.id, _FOLLOWED):
             pass
-        rows = await scoped.call("tell_erasure", begun.id, keys)
+        values = {"id": begun.id, "keys": keys}
+        found = await scoped.rows(Concerned, "select * from tell_erasure(%(id)s, %(keys)s)", values)
         await scoped.connection.rollback()
-    concerned = [(part, Concerned(id=i, kind=kind, scope_key=key, content=text)) for part, i, kind, key, text in rows]
     return Erasure(
-        goes_on_from=begun.begun_at if begun.goes_on else None,
-        going=tuple(item for part, item in concerned if part in ("memory", "message")),
-        staying=tuple(replace(item, stays=part) for part, item in concerned if part not in ("memory", "message")),
+        goes_on_from=begun.goes_on_from,
+        going=tuple(item for item in found if item.stays is None),
+        staying=tuple(item for item in found if item.stays),
     )
 
 
