@@ -154,6 +154,17 @@ async def test_an_erasure_stands_in_no_undos_way(world: World) -> None:
     assert world.states(forks, cups, both) == ["active", "active", "purged"]
 
 
+async def test_no_rollback_does_a_merge_again_whose_memory_was_erased_meanwhile(world: World) -> None:
+    forks, cups, both, session = await merged_once(world)
+    ana = owning(world.db, ANA, MINE)
+    undone = await rollback.undo_all(ana, RollbackOptions(), refinement_id=session.id)
+    await erase(world.db, both)
+    assert undone.op_id
+    await undo(ana, undone.op_id, skip_erased=True)
+
+    assert world.states(forks, cups, both) == ["active", "active", "purged"]
+
+
 async def test_a_merge_that_was_undone_and_done_again_is_one(world: World) -> None:
     forks, cups, both, _ = await merged_once(world)
     for expected in ("active", "soft_deleted"):
@@ -208,6 +219,10 @@ RULES: dict[str, Rule] = {
     "what a living memory stands for stays out of use": (
         test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
         "is_in_use", "o.state = 'active'", "false",
+    ),
+    "what was erased stands for nothing, however it had been closed": (
+        test_no_rollback_does_a_merge_again_whose_memory_was_erased_meanwhile,
+        "plan_rollback", "is_in_use(agent, w.id, false)", "is_in_use(agent, w.id, true)",
     ),
     "what an erasure gave back is no later change": (
         test_an_erasure_stands_in_no_undos_way,

@@ -36,7 +36,7 @@ begin
         select r.to_id
           from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
           join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
-         where r.relation_type in ('merged_from', 'same_as') and not is_in_use(p_agent, r.from_id)
+         where r.relation_type in ('merged_from', 'same_as') and not is_in_use(p_agent, r.from_id, true)
     )
     update memories
        set state = 'active', absorbed_at = null, consolidated_into = null
