@@ -127,32 +127,21 @@ CUT = (
     "update heads set (seq, hash) = (select seq, hash from history where agent_id = 'harbor' and seq = 16)"
     " where agent_id = 'harbor'",
 )
-#: Every row of an agent written anew from a seq on, each with a hash that fits, and the head after it.
+#: As whoever owns the database can: every row written anew, each with a hash that fits, and the head after it.
 REBUILT = """
 do $$
 declare
     h    history;
-    last bytea;
+    last bytea := sha256(convert_to('harbor', 'UTF8'));
 begin
-    select hash into last from history where agent_id = '{agent}' and seq = {first} - 1;
-    last := coalesce(last, sha256(convert_to('{agent}', 'UTF8')));
-    for h in select * from history where agent_id = '{agent}' and seq >= {first} order by seq loop
+    for h in select * from history where agent_id = 'harbor' order by seq loop
         h.prev := last;
         last := history_hash(h);
         update history set prev = h.prev, hash = last where agent_id = h.agent_id and seq = h.seq;
     end loop;
-    update heads set (seq, hash) = (select seq, hash from history where agent_id = '{agent}' order by seq desc limit 1)
-     where agent_id = '{agent}';
+    update heads set hash = last where agent_id = 'harbor';
 end $$
 """
-
-
-def rebuilt(superuser: psycopg.Connection, first: int = 1, agent: str = AGENT) -> None:
-    """As whoever owns the database can: the chain fits together again."""
-    with superuser.transaction():
-        superuser.execute("set local session_replication_role = replica")
-        superuser.execute("set local search_path = mnemic")
-        superuser.execute(REBUILT.format(agent=agent, first=first).encode())
 
 
 def person(user: str = "ana") -> Identity:
