@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver
 
 from mnemic.state.errors import MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import Identity, to_identity
@@ -82,8 +82,10 @@ async def _copy_thread(source: BaseCheckpointSaver[Any], target: ThreadSaver, th
     found = [item async for item in source.alist({"configurable": {"thread_id": thread_id}})]
     # the oldest first: a copy that breaks off leaves the thread at an earlier point of itself
     for item in sorted(found, key=lambda item: item.checkpoint["id"]):
-        versions = item.checkpoint["channel_versions"]
-        saved = await target.aput(_parent_config(item), item.checkpoint, item.metadata, versions)
+        place = {name: item.config["configurable"].get(name, "") for name in ("thread_id", "checkpoint_ns")}
+        parent = item.parent_config["configurable"]["checkpoint_id"] if item.parent_config else None
+        config: RunnableConfig = {"configurable": {**place, "checkpoint_id": parent}}
+        saved = await target.aput(config, item.checkpoint, item.metadata, item.checkpoint["channel_versions"])
         # each task's errors, interrupts and answers to them apart: their places are not counted
         by_task: defaultdict[tuple[str, bool], list[tuple[str, Any]]] = defaultdict(list)
         for task_id, channel, value in item.pending_writes or ():
@@ -91,10 +93,3 @@ async def _copy_thread(source: BaseCheckpointSaver[Any], target: ThreadSaver, th
         for (task_id, _), writes in by_task.items():
             await target.aput_writes(saved, writes, task_id)
     return len(found)
-
-
-def _parent_config(item: CheckpointTuple) -> RunnableConfig:
-    """The config under which a checkpoint was saved."""
-    here = {name: item.config["configurable"].get(name, "") for name in ("thread_id", "checkpoint_ns")}
-    parent = item.parent_config
-    return {"configurable": {**here, "checkpoint_id": parent["configurable"]["checkpoint_id"] if parent else None}}

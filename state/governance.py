@@ -181,23 +181,10 @@ class PlanRow(NamedTuple):
     #: The row of history after which the memory is to be as it was, None: it was not there yet; or that of a relation.
     seq: int
     is_orphan: bool
-    #: When its turn is: what closes (0, 1), then what swaps places (2), then what comes back (3).
-    turn: int
+    #: When its turn is: what closes (0, 1), then what swaps places (2), then what comes back (3). None: a relation's.
+    turn: int | None
     op_id: UUID
     reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """What one operation of a rollback changes: rows of its plan, and rows of history about relations."""
-
-    changes: Sequence[PlanRow] = ()
-    links: Sequence[int] = ()
-
-    @property
-    def size(self) -> int:
-        """In memories and relations."""
-        return len(self.changes) + len(self.links)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,10 +203,9 @@ class Plan:
         return next((row.op_id for row in self.rows if row.part == "resumed"), None)
 
     @cached_property
-    def whole(self) -> Step:
-        """All that it changes."""
-        links = [row.seq for row in self.rows if row.part == "relation"]
-        return Step(changes=[row for row in self.rows if row.part == "change"], links=links)
+    def todo(self) -> list[PlanRow]:
+        """What it changes: memories and relations."""
+        return [row for row in self.rows if row.part in ("change", "relation")]
 
 
 @dataclass(frozen=True, kw_only=True)

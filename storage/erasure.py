@@ -4,8 +4,8 @@ It is planned first, without the agent's head, and then done in steps, each an o
 The plan is stored: whoever comes after a process that was killed goes on with it.
 """
 
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, LiteralString, NamedTuple
@@ -32,9 +32,8 @@ Progress = Callable[[int, int], None]
 
 class _Begun(NamedTuple):
     id: UUID
-    begun_at: datetime
     is_whole: bool
-    goes_on: bool
+    goes_on_from: datetime | None
 
 
 async def erase(
@@ -51,7 +50,7 @@ async def erase(
     begun = await database.write(who, partial(_begin, keys=keys))
     if begun is None:
         return Erasure()
-    work = _Work(database, who, begun, frozenset(ids or ()), progress)
+    work = _Work(database, who, begun.id, progress)
     for start in range(0, len(ids or ()), _PLANNED):
         await database.write(who, partial(_plan, begun=begun, keys=keys, ids=(ids or ())[start : start + _PLANNED]))
     await work.carry_out()
@@ -64,11 +63,12 @@ async def erase(
     left = await work.call("left_to_erase")
     while not left and not await work.call("end_erasure", _THREADS):
         left = await work.call("left_to_erase")
+    named = {*(ids or ())}
     return Erasure(
-        erased=tuple(sorted(work.erased)),
-        messages=work.messages,
+        erased=tuple(sorted(item for item, is_message in work.gone if not is_message or item in named)),
+        messages=sum(is_message for _, is_message in work.gone),
         left=left,
-        goes_on_from=begun.begun_at if begun.goes_on else None,
+        goes_on_from=begun.goes_on_from,
     )
 
 
@@ -84,13 +84,13 @@ async def foretell(database: Database, who: Identity, keys: Sequence[str], ids: 
             await scoped.call("plan_person", begun.id)
         while await _number(scoped, "follow_erasure", begun.id, _FOLLOWED):
             pass
-        rows = await scoped.call("tell_erasure", begun.id, keys)
+        values = {"id": begun.id, "keys": keys}
+        found = await scoped.rows(Concerned, "select * from tell_erasure(%(id)s, %(keys)s)", values)
         await scoped.connection.rollback()
-    concerned = [(part, Concerned(id=i, kind=kind, scope_key=key, content=text)) for part, i, kind, key, text in rows]
     return Erasure(
-        goes_on_from=begun.begun_at if begun.goes_on else None,
-        going=tuple(item for part, item in concerned if part in ("memory", "message")),
-        staying=tuple(replace(item, stays=part) for part, item in concerned if part not in ("memory", "message")),
+        goes_on_from=begun.goes_on_from,
+        going=tuple(item for item in found if item.stays is None),
+        staying=tuple(item for item in found if item.stays),
     )
 
 
@@ -100,17 +100,14 @@ class _Work:
 
     database: Database
     who: Identity
-    begun: _Begun
-    #: By the caller: of these messages it is told too that they are gone.
-    named: Set[UUID]
+    id: UUID
     progress: Progress | None
-    erased: list[UUID] = field(default_factory=list)
-    items: int = 0
-    messages: int = 0
+    #: What it has taken, and whether it was a message.
+    gone: list[tuple[UUID, bool]] = field(default_factory=list)
 
     async def call(self, function: LiteralString, *values: int) -> int:
         """What a function makes of the erasure, in a transaction of its own."""
-        return await self.database.write(self.who, lambda scoped: _number(scoped, function, self.begun.id, *values))
+        return await self.database.write(self.who, lambda scoped: _number(scoped, function, self.id, *values))
 
     async def carry_out(self) -> None:
         """All that is planned: nothing goes before it is known what it went into."""
@@ -118,15 +115,13 @@ class _Work:
             pass
         left = await self.call("left_to_erase") if self.progress else 0
         while gone := await self.database.write(self.who, self._step):
-            self.erased += [item for item, is_message in gone if not is_message or item in self.named]
-            self.messages += sum(is_message for _, is_message in gone)
-            self.items += len(gone)
+            self.gone += gone
             if self.progress:
                 left = max(0, left - len(gone))
-                self.progress(self.items, left)
+                self.progress(len(self.gone), left)
 
     async def _step(self, scoped: ScopedTransaction) -> list[tuple[UUID, bool]]:
-        gone = await scoped.call_with_head("erase_step", self.begun.id, uuid4(), self.who.actor, _STEP)
+        gone = await scoped.call_with_head("erase_step", self.id, uuid4(), self.who.actor, _STEP)
         return [(item, is_message) for item, is_message in gone]
 
 
@@ -150,15 +145,14 @@ async def forget_messages(scoped: ScopedTransaction, most: int) -> int:
     return int(gone)
 
 
-async def purge_expired(database: Database, agent_id: str, actor: str, after: timedelta) -> list[UUID]:
+async def purge_expired(database: Database, who: Identity, after: timedelta) -> list[UUID]:
     """As administrator: erases facts, episodes and insights that expired so long ago; their ids."""
     purged = [UUID(int=0)]
 
     async def act(scoped: ScopedTransaction) -> list[UUID]:
-        rows = await scoped.call_with_head("purge_expired", after, uuid4(), actor, purged[-1], _STEP)
+        rows = await scoped.call_with_head("purge_expired", after, uuid4(), who.actor, purged[-1], _STEP)
         return [item for (item,) in rows]
 
-    who = Identity(agent_id=agent_id, actor_id=actor)
     while more := await database.write(who, act, administers=True):
         purged += more
     return purged[1:]

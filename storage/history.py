@@ -13,7 +13,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from mnemic.state.errors import InvalidInputError, UnknownOperationError
-from mnemic.state.governance import AuditProblem, ChainRow, Head, Operation, PastMemory, Plan, PlanRow, Step
+from mnemic.state.governance import AuditProblem, ChainRow, Head, Operation, PastMemory, Plan, PlanRow
 from mnemic.state.records import HistoryEvent, Memory
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction, load_statements
@@ -41,9 +41,7 @@ async def problems(scoped: ScopedTransaction) -> list[AuditProblem]:
 
     One statement and so one moment: who writes meanwhile is in nobody's way and causes no false alarm.
     """
-    agent = scoped.identity.agent_id
-    found = await scoped.call("audit_problems")
-    return [AuditProblem(problem=problem, agent_id=agent, seq=seq, memory_id=of) for problem, seq, of in found]
+    return await scoped.rows(AuditProblem, "select *, %(agent_id)s::text as agent_id from audit_problems()", {})
 
 
 async def head(scoped: ScopedTransaction) -> Head | None:
@@ -76,12 +74,17 @@ async def operations(
     return [_operation(row) for row in await scoped.rows(dict, _SQL["operations"], values)]
 
 
-async def operations_of_session(
-    scoped: ScopedTransaction, keys: Sequence[str] | None, session_id: str, since: datetime
+async def operations_in(
+    scoped: ScopedTransaction,
+    keys: Sequence[str] | None,
+    *,
+    session_id: str | None = None,
+    since: datetime | None = None,
+    refinement_id: UUID | None = None,
 ) -> list[UUID]:
-    """The operations that agents did in a session since a moment."""
-    values = {"keys": keys, "session_id": session_id, "since": since}
-    return [op_id for (op_id,) in await scoped.tuples(_SQL["operations_of_session"], values)]
+    """The operations that agents did in a session since a moment, or that a refinement did."""
+    values = {"keys": keys, "session_id": session_id, "since": since, "refinement_id": refinement_id}
+    return [op_id for (op_id,) in await scoped.tuples(_SQL["operations_in"], values)]
 
 
 async def plan_undo(
@@ -129,7 +132,7 @@ async def _plan(
 
 
 async def take_step(
-    scoped: ScopedTransaction, plan: Plan, step: Step, *, op_id: UUID, whole: UUID | None, left: int
+    scoped: ScopedTransaction, plan: Plan, step: Sequence[PlanRow], *, op_id: UUID, whole: UUID | None, left: int
 ) -> bool:
     """Does one step as an operation; False, and nothing is written, where anything is not as the plan saw it.
 
@@ -137,10 +140,11 @@ async def take_step(
         whole: the rollback that the step is part of; None: it is all of it.
         left: changes that remain after it.
     """
-    changes = [[getattr(row, name) for row in step.changes] for name in ("memory_id", "version", "seq", "is_orphan")]
-    request = Jsonb(plan.request)
+    changed = [row for row in step if row.part == "change"]
+    changes = [[getattr(row, name) for row in changed] for name in ("memory_id", "version", "seq", "is_orphan")]
+    links = [row.seq for row in step if row.part == "relation"]
     ((is_done,),) = await scoped.call_with_head(
-        "roll_back", plan.keys, *changes, step.links, request, whole, left, op_id, scoped.identity.actor
+        "roll_back", plan.keys, *changes, links, Jsonb(plan.request), whole, left, op_id, scoped.identity.actor
     )
     return bool(is_done)
 

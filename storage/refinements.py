@@ -210,9 +210,3 @@ async def listed(
 ) -> list[Refinement]:
     """Sessions of these scope keys, or of all that the transaction sees, newest first; or the one of this id."""
     return await scoped.rows(Refinement, _SQL["listed"], {"keys": keys, "id": refinement_id, "most": most})
-
-
-async def operations(scoped: ScopedTransaction, keys: Sequence[str] | None, refinement_id: UUID) -> list[UUID]:
-    """What a session did to memories of these scope keys, or of all, as operations."""
-    found = await scoped.tuples(_SQL["operations"], {"keys": keys, "id": refinement_id})
-    return [op_id for (op_id,) in found]

@@ -28,8 +28,6 @@ from mnemic.storage.database import Database
 from mnemic.storage.transaction import load_statements
 
 _SQL = load_statements("threads")
-#: Of every checkpoint and write: a type that was not allowed comes back as plain data.
-SERIALIZER: Final = JsonPlusSerializer(allowed_msgpack_modules=None)
 
 
 class ThreadOwner(NamedTuple):
@@ -42,7 +40,7 @@ class ThreadOwner(NamedTuple):
     @property
     def prefix(self) -> str:
         """How the ids of these threads begin in the saver's tables."""
-        return f"{_quoted(self.agent_id)}/{_quoted(self.user_id)}/"
+        return "".join(f"{part.replace('%', '%25').replace('/', '%2F')}/" for part in self)
 
 
 #: Says whose thread a call is about, by its config; a listing of everything, a deletion and a pruning have none.
@@ -68,7 +66,8 @@ class ThreadSaver(AsyncPostgresSaver):
     """
 
     def __init__(self, database: Database, owner_of: OwnerOf) -> None:
-        super().__init__(database.pool, serde=SERIALIZER)
+        # a type that was not allowed comes back as plain data
+        super().__init__(database.pool, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
         self._database = database
         self._owner_of = owner_of
 
@@ -226,10 +225,6 @@ async def owners(database: Database, *, thread_id: str | None = None, run_ids: S
         else:
             found = await connection.execute("select * from owners_of_thread(%s)", (thread_id,))
         return [ThreadOwner(*row) for row in await found.fetchall()]
-
-
-def _quoted(text: str) -> str:
-    return text.replace("%", "%25").replace("/", "%2F")
 
 
 def _of_thread(config: RunnableConfig, thread_id: str) -> RunnableConfig:

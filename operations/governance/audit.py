@@ -54,7 +54,7 @@ async def anchor(actor: Actor, file: Path, key: str) -> Anchor:
         BrokenAuditError: the history has problems, or contradicts the anchors in the file; nothing was written.
         InvalidInputError: the agent has no history, or the file cannot be used.
     """
-    anchors = await read_file(file, key, may_miss=True)
+    anchors = await asyncio.to_thread(read_file, file, key, may_miss=True)
     async with actor.transaction() as scoped:
         head = await history.head(scoped)  # before it is checked, so that what is anchored was
     found = [*anchors.problems, *await _problems(actor, anchors)]
@@ -111,16 +111,12 @@ def anchor_key(settings: Settings) -> str:
     return settings.anchor_key.get_secret_value()
 
 
-async def read_file(file: Path, key: str, *, may_miss: bool = False) -> Anchors:
-    """The anchors of a file.
+def read_file(file: Path, key: str, *, may_miss: bool = False) -> Anchors:
+    """The anchors of a file; it is read here and now.
 
     Raises:
         InvalidInputError: it cannot be read.
     """
-    return await asyncio.to_thread(_read, file, key, may_miss)
-
-
-def _read(file: Path, key: str, may_miss: bool) -> Anchors:
     try:
         with file.open("rb") as opened:
             return read_anchors(iter(partial(opened.readline, MAX_LINE), b""), key)

@@ -129,8 +129,7 @@ async def purge(actor: Actor, days: int | None) -> list[UUID]:
     """
     if days is None:
         raise ConfigurationError("nothing is purged: set MNEMIC_RETENTION_PURGE_AFTER_DAYS to say after how long")
-    who = actor.identity
-    return await erasure.purge_expired(actor.database, who.agent_id, who.actor, timedelta(days=days))
+    return await erasure.purge_expired(actor.database, actor.identity, timedelta(days=days))
 
 
 async def set_protection(actor: Actor, memory_id: UUID, *, protected: bool) -> bool:
@@ -143,7 +142,7 @@ async def set_protection(actor: Actor, memory_id: UUID, *, protected: bool) -> b
     async def act(scoped: ScopedTransaction) -> bool:
         changed = await memories.set_protection(scoped, memory_id, protected=protected)
         if changed is None:
-            raise UnknownMemoryError
+            raise UnknownMemoryError  # within the transaction, so that nothing is written
         return changed
 
     return await actor.write(act)

@@ -33,7 +33,10 @@ from mnemic.storage.transaction import ScopedTransaction
 
 #: Memories and relations that one transaction changes; it holds the agent's head for a fraction of a second.
 STEP: Final = 250
-_NO_REFINEMENT: Final = "no such refinement: `refinements` (`mnemic refinements`) lists them; nothing was written"
+_NO_REFINEMENT: Final = (
+    "no such refinement of these memories, or one that changed none: `refinements` (`mnemic refinements`) lists them; "
+    "nothing was written"
+)
 #: How often it is planned, where others change the same memories before the first step.
 PLANS: Final = 3
 
@@ -61,42 +64,31 @@ async def undo(actor: Actor, op_ids: Sequence[UUID], options: RollbackOptions) -
         UnknownOperationError, RollbackConflictError, ContentErasedError, ConcurrentChangeError: nothing was written.
         RollbackStoppedError: a part was done.
     """
-
     return await _carry_out(
-        actor,
-        lambda scoped: history.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade),
-        options,
+        actor, lambda scoped: history.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade), options
     )
 
 
-async def undo_session(actor: Actor, session_id: str, since: datetime, options: RollbackOptions) -> Rollback:
-    """Undoes as one what agents did in a session since a moment.
+async def undo_all(
+    actor: Actor,
+    options: RollbackOptions,
+    *,
+    session_id: str | None = None,
+    since: datetime | None = None,
+    refinement_id: UUID | None = None,
+) -> Rollback:
+    """Undoes as one what agents did in a session since a moment, or what a refinement did.
 
     Raises:
         MnemicError: as `undo`.
     """
 
     async def plan(scoped: ScopedTransaction) -> Plan:
-        op_ids = await history.operations_of_session(scoped, actor.keys, session_id, since)
-        return await history.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
-
-    return await _carry_out(actor, plan, options)
-
-
-async def undo_refinement(actor: Actor, refinement_id: UUID, options: RollbackOptions) -> Rollback:
-    """Undoes as one what a refinement did.
-
-    Raises:
-        MnemicError: as `undo`.
-    """
-
-    async def plan(scoped: ScopedTransaction) -> Plan:
-        op_ids = await refinements.operations(scoped, actor.keys, refinement_id)
-        if not op_ids:
-            if not await refinements.listed(scoped, None, refinement_id=refinement_id):
-                raise UnknownOperationError(_NO_REFINEMENT)
-            changed = "nothing" if actor.administers else "none of this person's memories"
-            raise UnknownOperationError(f"this refinement changed {changed}: there is nothing to undo")
+        op_ids = await history.operations_in(
+            scoped, actor.keys, session_id=session_id, since=since, refinement_id=refinement_id
+        )
+        if refinement_id and not op_ids:
+            raise UnknownOperationError(_NO_REFINEMENT)
         return await history.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
 
     return await _carry_out(actor, plan, options)
@@ -174,11 +166,11 @@ async def _take_steps(actor: Actor, plan: Plan) -> UUID | None:
     steps = steps_of(plan, STEP)
     rollback_id = plan.resumed or uuid4()
     whole = rollback_id if plan.resumed or len(steps) > 1 else None
-    left, done = plan.whole.size, 0
+    left, done = len(plan.todo), 0
     for step in steps:
         # the first step of a new rollback has the id of the whole
         op_id = rollback_id if not plan.resumed and not done else uuid4()
-        act = partial(history.take_step, plan=plan, step=step, op_id=op_id, whole=whole, left=left - step.size)
+        act = partial(history.take_step, plan=plan, step=step, op_id=op_id, whole=whole, left=left - len(step))
         try:
             is_done = await actor.write(act)
         except MnemicError as error:
@@ -189,5 +181,5 @@ async def _take_steps(actor: Actor, plan: Plan) -> UUID | None:
             raise RollbackStoppedError(rollback_id, done=done, left=left)
         if not is_done:
             return None
-        left, done = left - step.size, done + step.size
+        left, done = left - len(step), done + len(step)
     return rollback_id

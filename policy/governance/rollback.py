@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TypeVar
 
 from mnemic.state.errors import ContentErasedError, RollbackConflictError
-from mnemic.state.governance import LaterOperation, Plan, Rollback, RollbackOptions, StateChange, Step
+from mnemic.state.governance import LaterOperation, Plan, PlanRow, Rollback, RollbackOptions, StateChange
 
-Item = TypeVar("Item")
 _FIELDS = ("memory_id", "kind", "scope_key", "before", "after")
 _CONFLICTS = {
     "protected": "protected memories are rolled back by an administrator only",
@@ -31,7 +29,7 @@ def described(plan: Plan) -> Rollback:
         erased=part("erased"),
         twins=part("twin"),
         protected=part("protected"),
-        relations=len(plan.whole.links),
+        relations=sum(row.part == "relation" for row in plan.todo),
     )
 
 
@@ -49,21 +47,17 @@ def require_allowed(rollback: Rollback, options: RollbackOptions) -> None:
         raise RollbackConflictError(_CONFLICTS[obstacle].format(len(rollback.later)), rollback)
 
 
-def steps_of(plan: Plan, most: int) -> list[Step]:
+def steps_of(plan: Plan, most: int) -> list[Sequence[PlanRow]]:
     """Parts of about so many changes: relations first, since messages follow them; then closures; then returns."""
-    if plan.whole.size <= most:
-        return [plan.whole]
-    closed, tied, opened = (
-        [row for row in plan.whole.changes if row.turn in turns]
+    if len(plan.todo) <= most:
+        return [plan.todo]
+    links, closed, tied, opened = (
+        [row for row in plan.todo if row.turn in turns]
         # what takes the place of another memory that moves goes with it in one step
-        for turns in ((0, 1), (2,), (3,))
+        for turns in ((None,), (0, 1), (2,), (3,))
     )
-    changes = (*_parts(closed, most), tied, *_parts(opened, most))
-    return [
-        *(Step(links=part) for part in _parts(plan.whole.links, most)),
-        *(Step(changes=part) for part in changes if part),
-    ]
+    return [part for part in (*_parts(links, most), *_parts(closed, most), tied, *_parts(opened, most)) if part]
 
 
-def _parts(items: Sequence[Item], most: int) -> list[Sequence[Item]]:
-    return [items[start : start + most] for start in range(0, len(items), most)]
+def _parts(rows: Sequence[PlanRow], most: int) -> list[Sequence[PlanRow]]:
+    return [rows[start : start + most] for start in range(0, len(rows), most)]

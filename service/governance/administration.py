@@ -1,5 +1,6 @@
 """What administrators do, blind: roll back, protect, check the audit, purge. They see ids, kinds, states, counts."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -93,7 +94,7 @@ class Administration(TimeMachine[str]):
         """
         known = Anchors()
         if anchors is not None:
-            known = await audit.read_file(Path(anchors), audit.anchor_key(self._settings))
+            known = await asyncio.to_thread(audit.read_file, Path(anchors), audit.anchor_key(self._settings))
         return await audit.verify(self._database, self._actor, agent_id, known)
 
     @check_arguments

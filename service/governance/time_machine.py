@@ -99,7 +99,7 @@ class TimeMachine(ABC, Generic[Whose]):
             RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
         """
         options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
-        return await rollback.undo_session(self._acting(whose), session_id, since, options)
+        return await rollback.undo_all(self._acting(whose), options, session_id=session_id, since=since)
 
     @check_arguments
     async def undo_refinement(
@@ -118,7 +118,7 @@ class TimeMachine(ABC, Generic[Whose]):
             RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
         """
         options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
-        return await rollback.undo_refinement(self._acting(whose), to_uuid(refinement_id), options)
+        return await rollback.undo_all(self._acting(whose), options, refinement_id=to_uuid(refinement_id))
 
     @check_arguments
     async def restore(

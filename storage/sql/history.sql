@@ -61,11 +61,13 @@ select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, min(h.seq) as 
 having %(since)s::timestamptz is null or max(h.ts) >= %(since)s
  order by max(h.seq) desc limit %(most)s;
 
--- operations_of_session --
--- What agents did to memories and relations in a session since a moment; rollbacks are nobody's conversation.
+-- operations_in --
+-- What agents did to memories and relations in a session since a moment, or what a refinement did; rollbacks are nobody's
+-- conversation.
 select distinct h.op_id from history h
  where h.agent_id = %(agent_id)s and (%(keys)s::text[] is null or h.scope_key = any(%(keys)s))
-   and h.session_id = %(session_id)s and h.ts >= %(since)s and h.actor_kind = 'agent'
+   and (h.refinement_id = %(refinement_id)s
+        or h.session_id = %(session_id)s and h.ts >= %(since)s and h.actor_kind = 'agent')
    and (h.event = 'LINK' or tells_of_memory(h));
 
 -- divided --

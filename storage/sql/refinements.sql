@@ -119,12 +119,6 @@ select id, scope_key, started_at, actor, ended, ended_at, ended is null and is_h
    and (%(id)s::uuid is null or id = %(id)s)
  order by started_at desc, id limit %(most)s;
 
--- operations --
--- What one session did to memories.
-select distinct op_id from history h
- where h.agent_id = %(agent_id)s and (%(keys)s::text[] is null or h.scope_key = any(%(keys)s))
-   and h.refinement_id = %(id)s and (h.event = 'LINK' or tells_of_memory(h));
-
 -- rewrite --
 -- A core memory in other words, if it is still as it was read; its entries follow by trigger, without a vector.
 update memories set content = %(content)s

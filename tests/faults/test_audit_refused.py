@@ -160,7 +160,7 @@ WRITES: dict[str, tuple[Callable[[Place], Awaitable[object]], int]] = {
     "restore_as_administrator": (lambda at: at.administration.restore(AGENT, "user:ana", 0), 6),
     "erase": (lambda at: at.memory.erase(ANA, *at.ids()[:2]), 2),
     "erase_person": (lambda at: at.memory.erase_person(ANA), 5),
-    "purge": (lambda at: erasure.purge_expired(at.administration._database, AGENT, "a", timedelta(0)), 1),
+    "purge": (lambda at: erasure.purge_expired(at.administration._database, ANA, timedelta(0)), 1),
     "set_protection": (_protect, 1),
     "merge": (lambda at: edits.consolidate(at.refining, [1, 2], "Ana wants brief replies, and no jokes."), 5),
     "update": (lambda at: edits.update(at.refining, 3, "Ana counts spaces."), 1),

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from mnemic.operations.governance.actor import Actor
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Supersession
@@ -16,9 +17,9 @@ from mnemic.storage import erasure, history, inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.test_erasure_canaries import dumped
-from tests.support.audited import problems
+from tests.support.erasing import problems
 from tests.support.mutating import mutate
-from tests.support.rollbacks import undo_within
+from tests.support.rollbacks import undo
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
 
@@ -156,8 +157,8 @@ class History:
     async def _undo(self) -> None:
         async with self.db.scoped(self.who) as scoped:
             found = await history.operations(scoped, OWN, session_id=None, since=None, most=6)
-            op_id = self.random.choice(found).op_id
-            await undo_within(scoped, OWN, [op_id], cascade=True, skip_erased=True, apply=True)
+        op_id = self.random.choice(found).op_id
+        await undo(Actor(self.db, self.who, (*OWN,)), op_id, cascade=True, skip_erased=True)
 
 
 async def histories(db: Database, many: int, *, ties_repeats: bool = True) -> list[History]:
@@ -183,7 +184,7 @@ async def test_after_any_history_nothing_is_left_of_what_was_erased(db: Database
         listed: list[Memory] = [*await entry.listed()]
         assert not [item for item in listed if entry.canary in item.content]
         others += [item for item in listed if item.scope_key == KEY and item.state == "active"]
-        assert await problems(clean_db, entry.who.agent_id) == []
+        assert problems(clean_db, entry.who.agent_id) == []
     assert others  # what shares no word with it stays
 
 

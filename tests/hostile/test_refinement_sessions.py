@@ -22,12 +22,12 @@ from mnemic.state.errors import RollbackConflictError, UnknownOperationError
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import IndexedText, NewMemory
 from mnemic.state.refinement import LedgerEntry, RefinementResult
-from mnemic.storage import inbox, memories, refinements
+from mnemic.storage import history, inbox, memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.hostile.misbehaving import NAMES, Misbehaving
 from tests.support.loopback import Request, offering
-from tests.support.mutating import mutate
+from tests.support.mutating import mutate, worsen
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, memory, message, operate
@@ -373,8 +373,7 @@ async def test_control_a_session_that_is_not_closed_is_seen(fresh_db: Clone, mon
 async def test_control_what_is_left_out_of_the_undoing_is_seen(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    fewer = f"{refinements._SQL['operations'].removesuffix(';')} and h.reason <> '{reason}'"
-    monkeypatch.setattr(refinements, "_SQL", {**refinements._SQL, "operations": fewer})
+    worsen(monkeypatch, history, operations_in=("h.refinement_id =", f"h.reason <> '{reason}' and h.refinement_id ="))
 
     seen = await caught(fresh_db)
     # or the undoing itself meets what it does not know to be its own

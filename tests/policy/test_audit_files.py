@@ -56,24 +56,18 @@ def test_the_longest_agents_id_fits_in_a_line() -> None:
         assert read_anchors([line.encode()], KEY).seqs(agent) == [2**63 - 1]
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("agent", "museum"),
-        ("seq", 8),
-        ("hash", bytes(32).hex()),
-        ("ts", "2026-03-02T09:00:01+00:00"),
-        ("mac", bytes(32).hex()),
-    ],
-)
-def test_a_changed_field_is_no_anchor_any_more(field: str, value: object) -> None:
-    assert anchor_problems(LINE, json.dumps({**json.loads(LINE), field: value}).encode()) == [2]
+def another(**fields: object) -> bytes:
+    return json.dumps({**json.loads(LINE), **fields}).encode()
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        b"x",
+        another(agent="museum"),
+        another(seq=8),
+        another(hash=bytes(32).hex()),
+        another(ts="2026-03-02T09:00:01+00:00"),
+        another(mac=bytes(32).hex()),
         b"null",
         LINE[:-1],
         b"\xff\xfe",
@@ -247,10 +241,6 @@ def test_contents_that_no_later_erasure_took_were_kept_back() -> None:
     later = bare(own(2, erasure.hash), foreign=False)
     header = header_line("harbor", "ana", KEYS, Head(seq=2, hash=later.hash))
     assert reasons([header, row_line(erasure), row_line(later)]) == [(3, KEPT_BACK)]
-    changed = own(1, first_hash("harbor"))
-    after = own(2, changed.hash)
-    header = header_line("harbor", "ana", KEYS, Head(seq=2, hash=after.hash))
-    assert reasons([header, row_line(bare(changed, foreign=False)), row_line(after)]) == [(2, KEPT_BACK)]
 
 
 #: What a header says and nothing proves: whose name it gives, and how it explains the lines.

@@ -11,7 +11,7 @@ from mnemic.policy.governance.audit import check_export
 from mnemic.state.errors import BrokenAuditError, CategoryRefusedError, ConfigurationError, InvalidInputError
 from mnemic.state.governance import EXPLANATIONS
 from mnemic.storage.database import Database
-from tests.support.audited import CUT, EVENTS, Story, administration, person, rebuilt, tampered, tell
+from tests.support.audited import CUT, EVENTS, REBUILT, Story, administration, person, tampered, tell
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, identity, memory, remember
 
@@ -107,7 +107,7 @@ async def test_what_fits_together_again_is_seen_with_an_anchor_and_not_without(
         tampered(superuser, *statements)
         if problem == "rewritten":
             assert await wrong(opened) == [("hash", AGENT, 5)]
-            rebuilt(superuser)
+            tampered(superuser, REBUILT)
         assert await wrong(opened, agent=None) == []
         assert await wrong(opened, file, None) == await wrong(opened, file) == [(problem, AGENT, 17)]
         await remember(db, identity(agent="museum"), memory("Ana paints."))

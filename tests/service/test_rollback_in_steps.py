@@ -23,7 +23,7 @@ from mnemic.storage import history
 from mnemic.storage.database import Database
 from tests.support.audited import assert_chain_is_whole
 from tests.support.mutating import mutate
-from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, restore, saved, states, undo
+from tests.support.rollbacks import ANA, again, forgotten, op_ids, restore, saved, states, undo
 from tests.support.server import Clone
 from tests.support.worlds import identity, remember
 
@@ -53,7 +53,7 @@ def before_step(
 
     async def interrupted(scoped: Any, **given: Any) -> bool:
         if next(steps) == number:
-            await happens([row.memory_id for row in given["step"].changes])
+            await happens([row.memory_id for row in given["step"]])
         return await take_step(scoped, **given)
 
     monkeypatch.setattr(history, "take_step", interrupted)
@@ -167,17 +167,9 @@ async def test_another_call_is_no_continuation(
     assert counted(superuser) == {"soft_deleted": MANY}
 
 
-async def test_a_conflict_of_the_last_memory_is_found_before_the_first_is_written(
-    person: Actor, db: Database, superuser: psycopg.Connection, letters: dict[UUID, NewMemory]
+async def test_a_memory_that_is_changed_between_the_steps_stops_it(
+    db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await forgotten(db, letters[max(letters)])
-    before = everything(superuser)
-    with pytest.raises(RollbackConflictError):
-        await undo(person, op_ids(superuser)[0])
-    assert everything(superuser) == before
-
-
-async def conflict_between_steps(db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     person, new = Actor.person(db, ANA), {item.id: item for item in await saved(db, *TEXTS)}
     first, forgot = op_ids(superuser)[0], list[NewMemory]()
 
@@ -200,12 +192,6 @@ async def conflict_between_steps(db: Database, superuser: psycopg.Connection, mo
     await undo(person, stopped.value.op_id)
     assert states(superuser)[forgot[0].content] == "soft_deleted"
     assert counted(superuser) == {"soft_deleted": 1, "active": MANY - 1}
-
-
-async def test_a_memory_that_is_changed_between_the_steps_stops_it(
-    db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await conflict_between_steps(db, superuser, monkeypatch)
 
 
 async def test_a_twin_that_is_stored_between_the_steps_stops_it(
@@ -261,4 +247,4 @@ async def test_each_rule_of_steps_is_needed(
         mutate(superuser, function, text, wrong)
         async with fresh_db.database() as db:
             with pytest.raises((AssertionError, MnemicError, pytest.fail.Exception)):
-                await conflict_between_steps(db, superuser, monkeypatch)
+                await test_a_memory_that_is_changed_between_the_steps_stops_it(db, superuser, monkeypatch)

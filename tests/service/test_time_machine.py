@@ -173,7 +173,7 @@ async def test_a_dry_run_writes_nothing_and_tells_what_the_real_one_does(
             return await undo(actor, first, cascade=True, **options)
         if what == "restore":
             return await restore(actor, "user:ana", 2, **options)
-        return await rollback.undo_session(actor, "s1", began, RollbackOptions(**options))
+        return await rollback.undo_all(actor, RollbackOptions(**options), session_id="s1", since=began)
 
     planned = await act(dry_run=True)
     assert everything(superuser) == before

@@ -8,10 +8,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mnemic import Administration, HistoryEvent, Mnemic
+from mnemic import HistoryEvent, Mnemic
 from mnemic.state.errors import UnknownOperationError
 from mnemic.state.identity import Identity
-from mnemic.state.records import NewMemory, Relation
+from mnemic.state.records import Relation
 from mnemic.storage import history
 from mnemic.storage.database import Database
 from tests.support.loopback import LoopbackModel
@@ -29,7 +29,6 @@ from tests.support.scripted import (
     reflections,
     say,
 )
-from tests.support.server import Clone
 from tests.support.worlds import identity, remember
 from tests.support.worlds import memory as a_memory
 
@@ -74,19 +73,9 @@ async def test_an_undone_formation_takes_its_answer_along_and_a_redo_brings_it_a
     assert await answer(memory) == after
 
 
-@pytest.mark.parametrize("administers", [False, True])
 async def test_all_that_a_session_formed_since_a_moment_is_undone_as_one(
-    memory: Mnemic,
-    administration: Administration,
-    model: LoopbackModel,
-    superuser: psycopg.Connection,
-    administers: bool,
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    async def undo(session: str, moment: datetime) -> object:
-        if administers:
-            return (await administration.undo_session("harbor", session, moment)).op_id
-        return (await memory.undo_session(identity("ana", session=session), session, moment)).op_id
-
     await lives(memory, model, OSLO)
     since = datetime.now(UTC)
     await lives(memory, model, "Ana paints boats.", who=HERE)
@@ -94,11 +83,10 @@ async def test_all_that_a_session_formed_since_a_moment_is_undone_as_one(
     await lives(memory, model, BERGEN, decision(1, "DELETE", 1, text=BERGEN))
     await lives(memory, model, "Ana sails to Ryd in May.", thinks=False)
     assert await answer(memory) != before
-    with pytest.raises(UnknownOperationError):
-        await undo("no such session", since)
-    with pytest.raises(UnknownOperationError):
-        await undo("there", datetime.now(UTC))
-    done = await undo("there", since)
+    for session, moment in (("no such session", since), ("there", datetime.now(UTC))):
+        with pytest.raises(UnknownOperationError):
+            await memory.undo_session(THERE, session, moment)
+    done = (await memory.undo_session(THERE, "there", since)).op_id
 
     assert await answer(memory) == before
     assert op_ids(superuser)[-1] == done
@@ -148,13 +136,6 @@ async def test_words_that_were_not_kept_do_not_come_back(
 # -- the history of a memory leads to what it was merged into, and of that one to what was merged
 
 
-#: A policy of memories as it was before there were categories.
-_EVERY_CATEGORY = (
-    "agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))"
-    " and scope_key = any ((select nullif(current_setting('mnemic.scope_keys', true), ''))::text[])"
-)
-
-
 @pytest.fixture
 async def merged(memory: Mnemic, model: LoopbackModel) -> tuple[list[UUID], UUID]:
     """Two memories that became one, and the refinement that did it."""
@@ -190,7 +171,7 @@ async def test_a_merge_that_was_undone_is_told_no_more_and_one_done_again_with_i
     assert told == [again]
 
 
-async def of_two_categories(db: Database) -> NewMemory:
+async def test_a_part_of_a_category_that_may_not_be_read_is_not_named(db: Database) -> None:
     """A memory that was merged from one of its own category and one of another."""
     task, knowledge = (
         replace(a_memory(text, kind="core"), category=category)
@@ -200,28 +181,10 @@ async def of_two_categories(db: Database) -> NewMemory:
     whole = replace(a_memory(BOTH, kind="core"), category="tasks", relations=tuple(relations))
     await remember(db, ANA, task, knowledge)
     await remember(db, ANA, whole)
-    return whole
-
-
-async def parts_told(db: Database, whole: NewMemory, categories: list[str] | None) -> int:
-    async with db.scoped(ANA, categories=categories) as scoped:
-        (event,) = await history.of_memory(scoped, whole.id)
-    return len(event.merged_from)
-
-
-async def test_a_part_of_a_category_that_may_not_be_read_is_not_named(db: Database) -> None:
-    whole = await of_two_categories(db)
-    assert await parts_told(db, whole, None) == 2
-    assert await parts_told(db, whole, ["tasks"]) == 1
-
-
-@pytest.mark.thorough
-async def test_control_without_the_clause_of_categories_it_would_be(fresh_db: Clone) -> None:
-    async with fresh_db.database() as db:
-        whole = await of_two_categories(db)
-        with fresh_db.as_superuser() as connection:
-            connection.execute(f"alter policy service on mnemic.memories using ({_EVERY_CATEGORY})".encode())
-        assert await parts_told(db, whole, ["tasks"]) == 2
+    for categories, parts in ((None, 2), (["tasks"], 1)):
+        async with db.scoped(ANA, categories=categories) as scoped:
+            (event,) = await history.of_memory(scoped, whole.id)
+        assert len(event.merged_from) == parts
 
 
 async def test_what_was_shared_more_narrowly_is_not_named(db: Database) -> None:

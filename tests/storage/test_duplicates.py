@@ -7,6 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from mnemic.operations.governance import rollback
+from mnemic.state.governance import RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory
 from mnemic.storage import refinements
@@ -14,7 +16,7 @@ from mnemic.storage.database import Database
 from tests.support.erasing import ANA, Rule, World, assert_is_needed, erase, erase_person, forget, form
 from tests.support.erasing import world as world
 from tests.support.refinements import begun, within
-from tests.support.rollbacks import op_ids, restore_within, undo_within
+from tests.support.rollbacks import owning, restore, undo
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, memory, message, remember
 
@@ -41,7 +43,7 @@ async def said_twice(
     return kept, gone, [first, second]
 
 
-async def remove(db: Database, key: str, who: Identity = ANA) -> None:
+async def remove(db: Database, key: str, who: Identity = ANA) -> refinements.Claim:
     """A session that finds the one duplicate."""
     session = await begun(db, who, key)
     found: list[int] = []
@@ -51,13 +53,11 @@ async def remove(db: Database, key: str, who: Identity = ANA) -> None:
 
     await within(db, who, session, act, reason="dedup")
     assert found == [1]
+    return session
 
 
-async def undo_last(world: World, key: str, who: Identity) -> None:
-    """Undoes what was done last."""
-    async with world.db.scoped(who) as scoped:
-        last = op_ids(world.superuser)[-1]
-        await undo_within(scoped, [key], [last], cascade=False, skip_erased=False, apply=True)
+async def undo_all(db: Database, session: refinements.Claim, who: Identity = ANA) -> None:
+    await rollback.undo_all(owning(db, who, session.scope_key), RollbackOptions(), refinement_id=session.id)
 
 
 def rows(superuser: psycopg.Connection) -> dict[str, list[tuple[Any, ...]]]:
@@ -73,10 +73,10 @@ def searched(superuser: psycopg.Connection, *messages: Message) -> list[bool]:
 async def test_undone_all_rows_are_as_they_were(world: World) -> None:
     kept, gone, _ = await said_twice(world)
     before = rows(world.superuser)
-    await remove(world.db, MINE)
+    session = await remove(world.db, MINE)
     assert world.states(kept.id, gone.id) == ["active", "soft_deleted"]
 
-    await undo_last(world, MINE, ANA)
+    await undo_all(world.db, session)
 
     assert rows(world.superuser) == before
     assert world.problems() == []
@@ -91,7 +91,7 @@ async def test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_
 
     assert searched(world.superuser, *sources) == [False, False]
     assert world.states(kept.id, gone.id) == ["soft_deleted"] * 2
-    await undo_last(world, MINE, ANA)
+    await undo(owning(world.db, ANA, MINE), newest(world.superuser)[1])
 
     assert searched(world.superuser, *sources) == [True, True]
     assert world.problems() == []
@@ -132,9 +132,9 @@ async def test_what_another_person_said_in_the_same_words_comes_back_when_the_fi
 @pytest.mark.parametrize("is_undone", [False, True])
 async def test_what_another_person_said_first_stays_when_the_second_is_erased(world: World, is_undone: bool) -> None:
     his, hers, _ = await said_twice(world, BO, ANA, key=OFFICE)
-    await remove(world.db, OFFICE, BO)
+    session = await remove(world.db, OFFICE, BO)
     if is_undone:
-        await undo_last(world, OFFICE, BO)
+        await undo_all(world.db, session, BO)
 
     await erase_person(world.db)
 
@@ -145,19 +145,18 @@ async def test_what_another_person_said_first_stays_when_the_second_is_erased(wo
 @pytest.mark.parametrize("back", ["an undo of the undo", "a restore"])
 async def test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more(world: World, back: str) -> None:
     hers, his, _ = await said_twice(world, ANA, BO, key=OFFICE)
-    await remove(world.db, OFFICE, BO)
-    removed_at = len(world.superuser.execute("select from mnemic.history").fetchall())
+    session = await remove(world.db, OFFICE, BO)
+    removed_at = newest(world.superuser)[0]
     if back == "an undo of the undo":
-        await undo_last(world, OFFICE, BO)
-    undone = op_ids(world.superuser)[-1]
+        await undo_all(world.db, session, BO)
+    undone = newest(world.superuser)[1]
     await erase_person(world.db)
     assert world.states(hers.id, his.id) == ["purged", "active"]
 
-    async with world.db.scoped(BO) as scoped:
-        if back == "a restore":
-            await restore_within(scoped, OFFICE, removed_at, administers=False, skip_erased=True, apply=True)
-        else:
-            await undo_within(scoped, [OFFICE], [undone], cascade=False, skip_erased=False, apply=True)
+    if back == "a restore":
+        await restore(owning(world.db, BO, OFFICE), OFFICE, removed_at, skip_erased=True)
+    else:
+        await undo(owning(world.db, BO, OFFICE), undone)
 
     assert world.states(hers.id, his.id) == ["purged", "active"]
     assert world.problems() == []
@@ -168,13 +167,20 @@ async def test_a_rollback_keeps_forgotten_what_was_forgotten_after_it(world: Wor
     await remove(world.db, OFFICE, BO)
     await erase_person(world.db)
     await forget(world.db, his.id)
-    forgotten_at = len(world.superuser.execute("select from mnemic.history").fetchall())
-    await undo_last(world, OFFICE, BO)
-    async with world.db.scoped(BO) as scoped:
-        await restore_within(scoped, OFFICE, forgotten_at, administers=False, skip_erased=True, apply=True)
+    forgotten_at = newest(world.superuser)[0]
+    bo = owning(world.db, BO, OFFICE)
+    await undo(bo, newest(world.superuser)[1])
+    await restore(bo, OFFICE, forgotten_at, skip_erased=True)
 
     assert world.states(his.id) == ["soft_deleted"]
     assert world.problems() == []
+
+
+def newest(superuser: psycopg.Connection) -> tuple[int, Any]:
+    """The last row of the history, and its operation."""
+    row = superuser.execute("select seq, op_id from mnemic.history order by seq desc limit 1").fetchone()
+    assert row
+    return row[0], row[1]
 
 
 #: A rule.

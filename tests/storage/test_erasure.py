@@ -1,27 +1,24 @@
 """What an erasure takes, table by table and rule by rule, and what it leaves: with a control for each part of it."""
 
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
-from datetime import timedelta
-from typing import LiteralString
 
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
+from mnemic.operations.governance import retention
 from mnemic.state.errors import RefusedError
 from mnemic.state.records import Message, NewMemory, Supersession
-from mnemic.state.settings import Settings
-from mnemic.storage import erasure, inbox, memories, scopes
+from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database
-from mnemic.storage.transaction import ScopedTransaction
-from tests.support.erasing import ANA, CANARY, MINE, World, erase, erase_person, expire, forget, form, places
+from tests.support.erasing import ANA, CANARY, World, erase, erase_person, expire, forget, form, places
 from tests.support.erasing import world as world
 from tests.support.refinements import in_a_session
+from tests.support.rollbacks import administrator_of
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, MORNING, identity, memory, message, operate, remember
+from tests.support.worlds import AGENT, MORNING, executing, identity, memory, message, operate, remember
 
 
 async def told_and_changed(db: Database, clone: Clone) -> uuid.UUID:
@@ -31,8 +28,7 @@ async def told_and_changed(db: Database, clone: Clone) -> uuid.UUID:
     await form(db, ANA, [replace(said, author=f"Ana {CANARY}")], kept)
     change = f"update memories set content = 'Ana has two {CANARY}s', tags = array['{CANARY}']"
     use = "insert into memory_use select agent_id, id, scope_key, 1, now() from memories"
-    changed = in_a_session("user:ana", lambda scoped: scoped.execute(change, {}))
-    await operate(db, ANA, changed, lambda scoped: scoped.execute(use, {}))
+    await operate(db, ANA, in_a_session("user:ana", executing(change)), executing(use))
     with clone.as_role("mnemic_admin") as admin:
         admin.execute("select set_protection(%s, %s, true, 'the administrator')", (AGENT, kept.id))
     return kept.id
@@ -57,7 +53,6 @@ async def test_of_an_erased_memory_no_more_than_a_skeleton_is_left(world: World)
         "select event, actor, actor_kind, reason from mnemic.history order by seq desc"
     ).fetchall()
     assert events[0] == ("ERASE", "ana", "person", "erasure")
-    assert world.problems() == []
     assert await erase(world.db, memory_id) == []
     assert len(events) == world.superuser.execute("select count(*) from mnemic.history").fetchone()[0]  # type: ignore[index]
 
@@ -101,7 +96,6 @@ async def test_other_memories_live_on_and_lose_the_shared_message(world: World) 
     assert world.places() == set()
     rests = world.superuser.execute("select memory_id, message_id from mnemic.sources").fetchall()
     assert {*rests} == {(first.id, said.id), (first.id, others.id), (second.id, said.id)}
-    assert world.problems() == []
 
 
 async def test_nobody_erases_what_is_not_their_own(world: World) -> None:
@@ -124,7 +118,7 @@ async def test_an_erased_memory_is_never_brought_back(world: World) -> None:
     for state in ("purged", "active"):
         change = f"update memories set state = '{state}', superseded_by = null"
         with pytest.raises(RefusedError):
-            await operate(world.db, ANA, lambda scoped, sent=change: scoped.execute(sent, {}))  # type: ignore[misc]
+            await operate(world.db, ANA, executing(change))
         await erase(world.db, kept.id)
     with world.clone.as_superuser() as owner:
         owner.execute("set role mnemic_owner; set search_path = mnemic")
@@ -132,51 +126,20 @@ async def test_an_erased_memory_is_never_brought_back(world: World) -> None:
             owner.execute("update memories set content = 'back'")
 
 
-async def _erase_under(db: Database, op_id: uuid.UUID, memory_id: uuid.UUID) -> None:
-    """As the service's role could, with an id of its own choice for the operation."""
-    async with db.scoped(ANA) as scoped:
-        values = {"keys": MINE, "ids": [memory_id], "op_id": op_id}
-        begun = await scoped.tuples("select id from begin_erasure(%(keys)s, 'ana')", values)
-        values["erasure_id"] = begun[0][0]
-        await scoped.tuples("select plan_erasure(%(erasure_id)s, %(keys)s, %(ids)s)", values)
-        await scoped.tuples("select * from erase_step(%(erasure_id)s, %(op_id)s, 'ana', 9)", values)
-
-
-async def test_no_erasure_hides_as_a_part_of_the_operation_that_it_erases(world: World) -> None:
-    said = message(CANARY)
-    kept = memory(CANARY, sources=[said])
-    op_id = await form(world.db, ANA, [said], kept)
-    with pytest.raises(RefusedError, match="an operation has an id of its own"):
-        await _erase_under(world.db, op_id, kept.id)
-    assert world.states(kept.id) == ["active"]
-    await _erase_under(world.db, uuid.uuid4(), kept.id)
-    assert world.places() == set()
-
-
 async def test_contents_of_the_history_go_by_an_erasure_alone(world: World) -> None:
     await remember(world.db, ANA, memory(CANARY))
-    trick = "select set_config('mnemic.erasing', 'yes', false)"
-    for statement in ("delete from history_contents", "select erase_contents('harbor', '{}', '{}', gen_random_uuid())"):
-        with pytest.raises(RefusedError, match="permission denied"):
-            await operate(world.db, ANA, lambda scoped, sent=statement: _after(scoped, trick, sent))  # type: ignore[misc]
+    with pytest.raises(RefusedError, match="permission denied"):
+        await operate(world.db, ANA, executing("select erase_contents('harbor', '{}', '{}', gen_random_uuid())"))
     with world.clone.as_superuser() as owner:
         owner.execute("set role mnemic_owner; set search_path = mnemic")
-        owner.execute(trick)
-        for statement in ("update history_contents set seq = seq", "truncate history_contents"):
-            with pytest.raises(InsufficientPrivilege, match="append-only"):
-                owner.execute(statement.encode())
+        owner.execute("select set_config('mnemic.erasing', 'yes', false)")
         for reason in (None, "formation", "erasure"):
             begin = f"select open_operation('harbor', gen_random_uuid(), 'a', 'person', '{reason}', null, null, '{{}}')"
             refused = pytest.raises(InsufficientPrivilege, match="append-only")
-            with nullcontext() if reason == "erasure" else refused, owner.transaction():
+            with nullcontext() if reason == "erasure" else refused, owner.transaction(force_rollback=True):
                 if reason:
                     owner.execute(begin.encode())
                 owner.execute("delete from history_contents")
-
-
-async def _after(scoped: ScopedTransaction, *statements: LiteralString) -> None:
-    for statement in statements:
-        await scoped.execute(statement, {})
 
 
 async def test_the_planners_samples_keep_nothing_of_what_was_said(fresh_db: Clone) -> None:
@@ -202,30 +165,23 @@ async def test_the_purge_takes_what_expired_long_ago_and_nothing_else(world: Wor
     others["living"] = replace(others["living"], source_message_ids=(shared.id,))
     kinds = [memory(f"{kind} {CANARY}", kind=kind) for kind in ("reflection", "core", "procedure", "journal")]
     await form(world.db, ANA, [shared, own], *expired, *others.values(), *kinds)
-    await operate(
-        world.db,
-        ANA,
-        lambda scoped: scoped.execute("update memories set pinned = true where content like 'pinned%%'", {}),
-    )
+    await operate(world.db, ANA, executing("update memories set pinned = true where content like 'pinned%%'"))
     with world.clone.as_role("mnemic_admin") as admin:
         admin.execute("select set_protection(%s, %s, true, 'admin')", (AGENT, others["protected"].id))
     expire(world.superuser, *(item.id for item in [*expired, *kinds, others["pinned"], others["back"]]))
     await forget(world.db, others["forgotten"].id)
-    await operate(world.db, ANA, lambda scoped: _twice(scoped, others["back"].id))
-
-    async def purge(after: timedelta) -> list[uuid.UUID]:
-        async with administration(world.clone) as office:
-            return await erasure.purge_expired(office, AGENT, "the administrator", after)
-
-    assert await purge(timedelta(days=1)) == []
-    assert await purge(timedelta(0)) == sorted(item.id for item in expired)
+    for state in ("active", "soft_deleted"):  # restored after its expiry, and closed again by somebody
+        back = f"update memories set state = '{state}' where id = '{others['back'].id}'"
+        await operate(world.db, ANA, executing(back))
+    async with administrator_of(world.clone, AGENT) as office:
+        assert await retention.purge(office, 1) == []
+        assert await retention.purge(office, 0) == sorted(item.id for item in expired)
     assert "purged" not in world.states(*(item.id for item in [*others.values(), *kinds]))
     assert world.told([shared, own]) == [shared]
     events = world.superuser.execute(
         "select distinct event, actor_kind, reason from mnemic.history where event = 'PURGE'"
     )
     assert events.fetchall() == [("PURGE", "admin", "retention")]
-    assert world.problems() == []
 
 
 async def test_the_purge_takes_a_message_that_besides_only_the_erased_rests_on(world: World) -> None:
@@ -236,27 +192,9 @@ async def test_the_purge_takes_a_message_that_besides_only_the_erased_rests_on(w
     await erase(world.db, erased.id)
     assert world.told([bos, also_living]) == [bos, also_living]  # what somebody else said stays theirs
     expire(world.superuser, expired.id)
-    async with administration(world.clone) as office:
-        assert await erasure.purge_expired(office, AGENT, "the administrator", timedelta(0)) == [expired.id]
+    async with administrator_of(world.clone, AGENT) as office:
+        assert await retention.purge(office, 0) == [expired.id]
     assert world.told([bos, also_living]) == [also_living]
-    assert world.problems() == []
-
-
-async def _twice(scoped: ScopedTransaction, memory_id: uuid.UUID) -> None:
-    """Restored after its expiry, and closed again by somebody."""
-    for state in ("active", "soft_deleted"):
-        await scoped.execute(f"update memories set state = '{state}' where id = '{memory_id}'", {})
-
-
-@asynccontextmanager
-async def administration(clone: Clone) -> AsyncIterator[Database]:
-    """The database as the administrators' role."""
-    database = Database(clone.dsn_of("mnemic_admin"), Settings(pool_size=2))
-    await database.open()
-    try:
-        yield database
-    finally:
-        await database.close()
 
 
 # -- what says the same goes with it; a dry run tells the same beforehand, and what stays
@@ -282,7 +220,6 @@ async def test_messages_that_say_the_same_go_formed_or_not(world: World) -> None
     assert await erase(world.db, kept.id) == [kept.id]
     assert world.told([said, echo, again, other, *waiting]) == [other, waiting[1]]
     assert world.places() == set()
-    assert world.problems() == []
 
 
 async def test_what_was_drawn_from_the_same_message_goes_even_after_the_message_went(world: World) -> None:
@@ -293,7 +230,6 @@ async def test_what_was_drawn_from_the_same_message_goes_even_after_the_message_
     assert await erase(world.db, well.id) == [well.id]
     assert {*await erase(world.db, kept.id)} == {kept.id, drawn.id}
     assert world.places() == set()
-    assert world.problems() == []
 
 
 async def test_an_update_goes_with_what_it_renewed_and_the_other_way_round(world: World) -> None:
@@ -307,7 +243,6 @@ async def test_an_update_goes_with_what_it_renewed_and_the_other_way_round(world
         assert {*await erase(world.db, (old, new)[chosen].id)} == {old.id, new.id}
         assert world.states(old.id, new.id, apart.id) == ["purged", "purged", "active"]
     assert world.places() == set()
-    assert world.problems() == []
 
 
 async def test_a_dry_run_tells_what_goes_and_what_stays_and_the_act_does_that(world: World) -> None:

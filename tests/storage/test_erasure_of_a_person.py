@@ -6,12 +6,14 @@ from functools import partial
 
 import pytest
 
+from mnemic.operations.governance import retention
 from mnemic.state.records import Message, NewMemory, Supersession
 from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.erasing import ANA, CANARY, Rule, World, assert_is_needed, erase, erase_person, expire, form, places
 from tests.support.erasing import world as world
+from tests.support.rollbacks import administrator_of
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, message, operate, remember
 
@@ -83,7 +85,8 @@ class Shared:
             await inbox.observe(scoped, "s1", [self.pending])
             name = "insert into scopes (agent_id, scope_key, name, extraction_guidance) values"
             for key in ("user:ana", "group:crew"):
-                await scoped.execute(f"{name} ('harbor', '{key}', '{CANARY[: 6 if 'ana' in key else 3]}', '')", {})
+                text = CANARY[: 6 if "ana" in key else 3]
+                await scoped.execute(f"{name} ('harbor', '{key}', '{text}', '{text}')", {})
         return self
 
 
@@ -107,7 +110,6 @@ async def test_erasing_a_person_takes_what_is_theirs_and_leaves_what_others_said
     assert world.superuser.execute("select content from mnemic.memories where agent_id = 'museum'").fetchone() == (
         "Ana paints.",
     )
-    assert world.problems() == []
     assert await erase_person(world.db) == set()
 
 
@@ -148,59 +150,37 @@ async def test_a_pending_message_of_an_erased_person_is_nobodys_work(world: Worl
     assert world.places() == set()
 
 
-@pytest.mark.parametrize("erased_before", [True, False])
-async def test_an_erased_message_still_tells_what_else_rests_on_it(world: World, erased_before: bool) -> None:
-    hers, his = message(f"a {CANARY}"), message("b", user="bo")
-    own, crews = memory("own", sources=[hers]), memory(f"told {CANARY}", key="group:crew", sources=[hers])
-    await form(world.db, CREW, [hers, his], own, crews, also=["user:bo"])
-    if erased_before:
-        await erase(world.db, own.id)
-    await erase_person(world.db)
-    assert world.states(own.id, crews.id) == ["purged", "purged"]
-    assert world.places() == set()
-    assert world.problems() == []
-
-
-@pytest.mark.parametrize("erased_before", [True, False])
-async def test_a_consolidation_goes_whether_or_not_what_it_repeats_was_erased_before(
-    world: World, erased_before: bool
+@pytest.mark.parametrize("before", [True, False], ids=["parts of it first", "at once"])
+async def test_what_their_words_went_into_goes_whether_or_not_parts_of_it_went_before(
+    world: World, before: bool
 ) -> None:
-    hers, his = message(f"a {CANARY}"), message("b", user="bo")
-    from_hers = memory("told everything plainly", kind="reflection", key="session:s1", sources=[hers])
+    """What rests on the same message, a consolidation, and a fact that was merged from an older one."""
+    hers, his = [message(f"a {CANARY} {n}") for n in range(3)], message("b", user="bo")
+    own, crews = memory("own", sources=hers[:1]), memory(f"told {CANARY}", key="group:crew", sources=hers[:1])
+    thought = memory("told everything plainly", kind="reflection", key="session:s1", sources=hers[1:2])
     from_his = memory("from b", kind="reflection", key="session:s1", sources=[his])
     whole = memory(f"whole {CANARY}", kind="consolidation", key="session:s1")
-    await form(world.db, ANA, [hers, his], from_hers, from_his, also=["user:bo"])
-    taken = [from_hers.id, from_his.id]
-    await operate(world.db, ANA, _storing(whole), lambda scoped: memories.absorb(scoped, whole.id, taken))
-    if erased_before:
-        await erase(world.db, from_hers.id)
-    await erase_person(world.db)
-    assert world.states(from_hers.id, from_his.id, whole.id) == ["purged", "active", "purged"]
-    assert world.places() == set()
-    assert world.problems() == []
-
-
-@pytest.mark.parametrize("purged_before", [True, False])
-async def test_a_fact_goes_whether_or_not_what_it_replaced_was_purged_before(world: World, purged_before: bool) -> None:
-    hers, his = message(f"a {CANARY}"), message("b", user="bo")
-    old = memory(f"told {CANARY}", key="group:crew", sources=[hers])
+    old = memory(f"old {CANARY}", key="group:crew", sources=hers[2:])
     merged = memory(f"merged {CANARY}", key="group:crew", sources=[his])
     beside = memory("Berth 12 is free.", key="group:crew", sources=[his])
-    await form(world.db, CREW, [hers, his], old, also=["user:bo"])
+    await form(world.db, CREW, [*hers, his], own, crews, thought, from_his, old, also=["user:bo"])
+    taken = [thought.id, from_his.id]
+    await operate(world.db, CREW, _storing(whole), lambda scoped: memories.absorb(scoped, whole.id, taken))
     closing = Supersession(old_id=old.id, old_version=1, new_id=merged.id)
     await operate(world.db, CREW, _storing(merged), lambda scoped: memories.supersede(scoped, [(closing, MORNING)]))
     await operate(world.db, CREW, _storing(beside))
-    if purged_before:
+    if before:
+        await erase(world.db, own.id, thought.id)
         expire(world.superuser, old.id)
-        with world.clone.as_role("mnemic_admin") as admin:
-            admin.execute(f"set mnemic.agent_id = '{AGENT}'")
-            beyond = "'00000000-0000-0000-0000-000000000000'"
-            admin.execute(f"select purge_expired('0', gen_random_uuid(), 'the administrator', {beyond}, 9)".encode())
-        assert world.states(old.id, merged.id) == ["purged", "active"]
+        async with administrator_of(world.clone, AGENT) as office:
+            await retention.purge(office, 0)
+        assert world.states(own.id, thought.id, old.id) == ["purged"] * 3
+        assert world.states(crews.id, whole.id, merged.id) == ["active"] * 3
     await erase_person(world.db)
-    assert world.states(old.id, merged.id, beside.id) == ["purged", "purged", "active"]
+    going = (own, thought, old, crews, whole, merged)
+    assert world.states(*(item.id for item in going)) == ["purged"] * 6
+    assert world.states(from_his.id, beside.id) == ["active", "active"]
     assert world.places() == set()
-    assert world.problems() == []
 
 
 async def test_what_somebody_remembered_for_themselves_in_a_session_of_the_persons_alone_stays(world: World) -> None:
@@ -216,7 +196,6 @@ async def test_what_somebody_remembered_for_themselves_in_a_session_of_the_perso
     await erase_person(world.db)
     assert world.states(formed.id, anas.id, bos.id) == ["purged", "purged", "active"]
     assert world.places() == set()
-    assert world.problems() == []
 
 
 def _storing(new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:
@@ -228,20 +207,12 @@ _WITH_SOURCES = (
     " delete from memory_use"
 )
 _OWN = "and (m.scope_key not like 'user:%' or m.scope_key = 'user:' || p_user)\n"
+_PARTS_FIRST = partial(test_what_their_words_went_into_goes_whether_or_not_parts_of_it_went_before, before=True)
 #: A rule about what is tied to a person.
 RULES: dict[str, Rule] = {
-    "sources stay": (
-        partial(test_an_erased_message_still_tells_what_else_rests_on_it, erased_before=True),
-        "erase_contents", "delete from memory_use", _WITH_SOURCES,
-    ),
-    "what was taken in tells of what took it": (
-        partial(test_a_consolidation_goes_whether_or_not_what_it_repeats_was_erased_before, erased_before=True),
-        "went_into", "(h).event = 'ABSORB'", "false",
-    ),
-    "what was replaced tells of what replaced it": (
-        partial(test_a_fact_goes_whether_or_not_what_it_replaced_was_purged_before, purged_before=True),
-        "went_into", "(h).event = 'SUPERSEDE'", "false",
-    ),
+    "sources stay": (_PARTS_FIRST, "erase_contents", "delete from memory_use", _WITH_SOURCES),
+    "what was taken in tells of what took it": (_PARTS_FIRST, "went_into", "(h).event = 'ABSORB'", "false"),
+    "what was replaced tells of what replaced it": (_PARTS_FIRST, "went_into", "(h).event = 'SUPERSEDE'", "false"),
     "what others remembered stays theirs": (
         test_what_somebody_remembered_for_themselves_in_a_session_of_the_persons_alone_stays,
         "formed_from", _OWN, "\n",

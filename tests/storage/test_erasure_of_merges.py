@@ -7,7 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from mnemic.operations.governance import rollback
 from mnemic.state.errors import MnemicError
+from mnemic.state.governance import RollbackOptions
 from mnemic.state.records import NewMemory
 from mnemic.storage import refinements
 from mnemic.storage.database import Database
@@ -16,7 +18,7 @@ from mnemic.storage.transaction import ScopedTransaction
 from tests.support.erasing import ANA, CANARY, Rule, World, assert_is_needed, erase, erase_person, forget, form
 from tests.support.erasing import world as world
 from tests.support.refinements import begun, within
-from tests.support.rollbacks import undo_within
+from tests.support.rollbacks import owning, undo
 from tests.support.server import Clone
 from tests.support.worlds import identity, memory, message, remember
 
@@ -50,22 +52,25 @@ async def merged_once(world: World) -> tuple[UUID, UUID, UUID, Claim]:
     return forks.id, cups.id, await merged(world.db, session, "much cutlery", forks.id, cups.id), session
 
 
+async def in_the_office(world: World, hers: str, *his: str) -> tuple[UUID, UUID, UUID, Claim]:
+    """What Ana said and what Bo told of, shared by all, and a refinement of it that runs."""
+    anas = memory(hers, kind="core", key=OFFICE, sources=[sent := message(f"my {CANARY}")])
+    bos = [core(text, key=OFFICE) for text in his]
+    await form(world.db, ANA, [sent], anas)
+    await remember(world.db, BO, *bos)
+    return anas.id, bos[0].id, bos[1].id, await begun(world.db, ANA, OFFICE)
+
+
 async def test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with(world: World) -> None:
-    hers = memory(f"nine {CANARY} forks", kind="core", key=OFFICE, sources=[sent := message(f"nine {CANARY}")])
-    his = core("six cups", key=OFFICE)
-    third = core("two pans", key=OFFICE)
-    await form(world.db, ANA, [sent], hers)
-    await remember(world.db, BO, his, third)
-    session = await begun(world.db, ANA, OFFICE)
-    first = await merged(world.db, session, f"nine {CANARY} forks, six cups", hers.id, his.id)
-    second = await merged(world.db, session, f"{CANARY}, six cups, two pans", first, third.id)
-    assert world.states(hers.id, his.id, first, third.id, second) == ["soft_deleted"] * 4 + ["active"]
+    hers, his, third, session = await in_the_office(world, f"nine {CANARY} forks", "six cups", "two pans")
+    first = await merged(world.db, session, f"nine {CANARY} forks, six cups", hers, his)
+    second = await merged(world.db, session, f"{CANARY}, six cups, two pans", first, third)
+    assert world.states(hers, his, first, third, second) == ["soft_deleted"] * 4 + ["active"]
 
-    assert await erase_person(world.db) == {hers.id, first, second}
+    assert await erase_person(world.db) == {hers, first, second}
 
-    assert world.states(hers.id, his.id, third.id, first, second) == ["purged", "active", "active"] + ["purged"] * 2
+    assert world.states(hers, his, third, first, second) == ["purged", "active", "active"] + ["purged"] * 2
     assert world.places() == set()
-    assert world.problems() == []
 
 
 async def test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id(world: World) -> None:
@@ -81,7 +86,6 @@ async def test_what_was_merged_comes_back_when_the_memory_that_it_became_is_eras
     assert world.states(again.id, twin.id, thought.id) == ["soft_deleted", "active", "active"]
     assert await erase(world.db, first) == [first]
     assert world.states(forks, cups, second) == ["active", "active", "purged"]
-    assert world.problems() == []
 
 
 async def test_of_what_was_merged_twice_in_the_same_words_one_comes_back(world: World) -> None:
@@ -99,36 +103,17 @@ async def test_of_what_was_merged_twice_in_the_same_words_one_comes_back(world: 
         "select content from mnemic.memories where state = 'active' order by content"
     ).fetchall()
     assert sent == [("Ana sails.",), ("nine forks",), ("six cups",)]
-    assert world.problems() == []
-
-
-async def test_what_was_forgotten_merged_stays_so_when_that_is_erased(world: World) -> None:
-    forks, cups, both, _ = await merged_once(world)
-    await forget(world.db, both)
-
-    await erase(world.db, both)
-
-    assert world.states(forks, cups, both) == ["soft_deleted", "soft_deleted", "purged"]
-    assert world.problems() == []
 
 
 async def test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased(world: World) -> None:
-    hers, his, third = (
-        core(f"nine {CANARY} forks", key=OFFICE),
-        core("six cups", key=OFFICE),
-        core("two pans", key=OFFICE),
-    )
-    await remember(world.db, ANA, hers)
-    await remember(world.db, BO, his, third)
-    session = await begun(world.db, ANA, OFFICE)
-    first = await merged(world.db, session, "much cutlery here", hers.id, his.id)
-    second = await merged(world.db, session, "the whole kitchen", first, third.id)
+    hers, his, third, session = await in_the_office(world, f"nine {CANARY} forks", "six cups", "two pans")
+    first = await merged(world.db, session, "much cutlery here", hers, his)
+    second = await merged(world.db, session, "the whole kitchen", first, third)
     await forget(world.db, second)
 
     await erase(world.db, first, second, keys=[*ANA.scope_keys])
 
-    assert world.states(his.id, third.id, first, second) == ["soft_deleted"] * 2 + ["purged"] * 2
-    assert world.problems() == []
+    assert world.states(his, third, first, second) == ["soft_deleted"] * 2 + ["purged"] * 2
 
 
 async def test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between(world: World) -> None:
@@ -141,43 +126,43 @@ async def test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_
     assert world.states(forks, cups, second) == ["soft_deleted", "soft_deleted", "active"]
     assert await erase(world.db, second) == [second]
     assert world.states(forks, cups, again.id) == ["active"] * 3
-    assert world.problems() == []
 
 
 async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it_instead(world: World) -> None:
-    hers = memory(
-        f"Ana keeps a {CANARY} in the shed", kind="core", key=OFFICE, sources=[sent := message(f"my {CANARY}")]
-    )
-    his, third = core("The shed key hangs by the door", key=OFFICE), core("The door is green", key=OFFICE)
-    await form(world.db, ANA, [sent], hers)
-    await remember(world.db, BO, his, third)
-    session = await begun(world.db, ANA, OFFICE)
-    both = await merged(
-        world.db, session, "Ana keeps an animal in the shed; its key hangs by the door", hers.id, his.id
-    )
+    texts = (f"Ana keeps a {CANARY} in the shed", "The shed key hangs by the door", "The door is green")
+    hers, his, third, session = await in_the_office(world, *texts)
+    text = "Ana keeps an animal in the shed; its key hangs by the door"
+    both = await merged(world.db, session, text, hers, his)
 
     async def rewrite(scoped: ScopedTransaction) -> None:
-        (entry,) = [found for found in await refinements.ledger(scoped) if found.id == third.id]
+        (entry,) = [found for found in await refinements.ledger(scoped) if found.id == third]
         assert await refinements.rewrite(scoped, entry, f"Green door, {CANARY}", model="", vector=None)
 
     await within(world.db, ANA, session, rewrite)
 
-    assert await erase_person(world.db) == {hers.id, both, third.id}
+    assert await erase_person(world.db) == {hers, both, third}
 
-    assert world.states(his.id) == ["active"]
+    assert world.states(his) == ["active"]
     assert world.places() == set()
-    assert world.problems() == []
 
 
 async def test_an_erasure_stands_in_no_undos_way(world: World) -> None:
     forks, cups, both, session = await merged_once(world)
     await erase(world.db, both)
-    async with world.db.scoped(ANA) as scoped:
-        made = await refinements.operations(scoped, [MINE], session.id)
-        await undo_within(scoped, [MINE], made, cascade=False, skip_erased=False, apply=True)
+    await rollback.undo_all(owning(world.db, ANA, MINE), RollbackOptions(), refinement_id=session.id)
 
     assert world.states(forks, cups, both) == ["active", "active", "purged"]
-    assert world.problems() == []
+
+
+async def test_no_rollback_does_a_merge_again_whose_memory_was_erased_meanwhile(world: World) -> None:
+    forks, cups, both, session = await merged_once(world)
+    ana = owning(world.db, ANA, MINE)
+    undone = await rollback.undo_all(ana, RollbackOptions(), refinement_id=session.id)
+    await erase(world.db, both)
+    assert undone.op_id
+    await undo(ana, undone.op_id, skip_erased=True)
+
+    assert world.states(forks, cups, both) == ["active", "active", "purged"]
 
 
 async def test_a_merge_that_was_undone_and_done_again_is_one(world: World) -> None:
@@ -185,14 +170,12 @@ async def test_a_merge_that_was_undone_and_done_again_is_one(world: World) -> No
     for expected in ("active", "soft_deleted"):
         last = world.superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
         assert last
-        async with world.db.scoped(ANA) as scoped:
-            await undo_within(scoped, [MINE], [last[0]], cascade=False, skip_erased=False, apply=True)
+        await undo(owning(world.db, ANA, MINE), last[0])
         assert world.states(forks, cups) == [expected] * 2
 
     await erase(world.db, both)
 
     assert world.states(forks, cups, both) == ["active", "active", "purged"]
-    assert world.problems() == []
 
 
 #: A rule about what comes back.
@@ -226,7 +209,7 @@ RULES: dict[str, Rule] = {
         "erase_contents", "group by place_of(m)", "group by m.id",
     ),
     "what was forgotten stays so": (
-        test_what_was_forgotten_merged_stays_so_when_that_is_erased,
+        test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased,
         "is_in_use", "= 'DELETE')", "= '')",
     ),
     "what was forgotten merged twice, too": (
@@ -236,6 +219,10 @@ RULES: dict[str, Rule] = {
     "what a living memory stands for stays out of use": (
         test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
         "is_in_use", "o.state = 'active'", "false",
+    ),
+    "what was erased stands for nothing, however it had been closed": (
+        test_no_rollback_does_a_merge_again_whose_memory_was_erased_meanwhile,
+        "plan_rollback", "is_in_use(agent, w.id, false)", "is_in_use(agent, w.id, true)",
     ),
     "what an erasure gave back is no later change": (
         test_an_erasure_stands_in_no_undos_way,

@@ -16,7 +16,7 @@ from mnemic.state.records import IndexedText, Relation, ScopeSettings
 from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
-from tests.support.rollbacks import undo_within
+from tests.support.rollbacks import owning, undo
 from tests.support.searching import searched
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, direction, identity, memory, message, operate, remember
@@ -206,7 +206,7 @@ async def told_of_a_relation(db: Database) -> tuple[str, list[str], list[str]]:
         ((op_id,),) = await scoped.tuples(
             "select op_id from history where agent_id = %(agent_id)s and event = 'LINK'", {}
         )
-        await undo_within(scoped, ["user:ana"], [op_id], cascade=False, skip_erased=False, apply=True)
+    await undo(owning(db, inside, "user:ana"), op_id)
     return str(yards.id), await contents_told(db, inside), await contents_told(db, identity("ana"))
 
 

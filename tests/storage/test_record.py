@@ -3,7 +3,6 @@
 And who did what is not the service's to claim: by a setting, by another act's name, or in what a function left open.
 """
 
-import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any, LiteralString
@@ -13,20 +12,19 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege, UndefinedFunction
 
-from mnemic.state.errors import InvalidInputError, RefusedError
+from mnemic.state.errors import RefusedError
 from mnemic.state.records import Supersession
 from mnemic.storage import history, memories
 from mnemic.storage.database import Database
-from mnemic.storage.schema import bodies, schema_files
+from mnemic.storage.schema import bodies
 from tests.support.audited import assert_chain_is_whole
 from tests.support.erasing import problems
 from tests.support.mutating import mutate
 from tests.support.refinements import in_a_session
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, operate, remember
+from tests.support.worlds import AGENT, MODEL, MORNING, executing, identity, memory, operate, remember
 
 ANA = identity("ana")
-RULES = schema_files()[-1].text
 BEGIN = "select begin_operation(gen_random_uuid(), 'ana', '{}', null, null, '{{}}')"
 CHANGE = "update memories set importance = 5"
 CLOSE = "update memories set state = 'soft_deleted'"
@@ -101,17 +99,6 @@ def refused(service: psycopg.Connection, *statements: str, match: str = "only in
 AGENTS_OWN = [("agent", "correct"), ("agent", "formation")]
 
 
-def test_the_service_has_no_way_to_name_a_kind(service: psycopg.Connection, superuser: psycopg.Connection) -> None:
-    with pytest.raises(UndefinedFunction):
-        service.execute("select begin_operation(gen_random_uuid(), 'ceo', 'admin', 'formation', null, null, '{}')")
-    assert kinds(superuser) == AGENTS_OWN
-    with service.transaction():  # but its own acts are told of as an agent's
-        service.execute(BEGIN.format("formation").encode())
-        service.execute(CHANGE)
-    last = superuser.execute("select event, actor_kind from mnemic.history order by seq desc limit 1").fetchone()
-    assert last == ("UPDATE", "agent")
-
-
 @pytest.mark.parametrize("lasting", [True, False])
 @pytest.mark.parametrize("statement", [CHANGE, CLOSE, INSERT])
 def test_no_setting_opens_a_write(
@@ -125,9 +112,11 @@ def test_no_setting_opens_a_write(
     assert problems(clean_db) == []
 
 
-def test_settings_change_nothing_of_what_is_recorded(
+def test_neither_an_argument_nor_a_setting_changes_what_is_recorded(
     service: psycopg.Connection, superuser: psycopg.Connection
 ) -> None:
+    with pytest.raises(UndefinedFunction):
+        service.execute("select begin_operation(gen_random_uuid(), 'ceo', 'admin', 'formation', null, null, '{}')")
     for name, value in SETTINGS:
         service.execute("select set_config(%s, %s, false)", (f"mnemic.{name}", value))
     with service.transaction():
@@ -138,28 +127,12 @@ def test_settings_change_nothing_of_what_is_recorded(
     assert last == ("ana", "agent", "formation", None, None, None, None, {})
 
 
-@pytest.mark.parametrize("role", ["mnemic_app", "mnemic_admin"])
-def test_no_function_of_a_role_takes_a_kind(superuser: psycopg.Connection, role: str) -> None:
-    granted = (
-        "select proname, 'p_actor_kind' = any(proargnames) from pg_proc"
-        " where pronamespace = 'mnemic'::regnamespace and has_function_privilege(%s, oid, 'execute') and prosecdef"
-    )
-    found: dict[str, bool] = dict(superuser.execute(granted, (role,)).fetchall())
-    assert len(found) > 5
-    assert not any(found.values())
+RESERVED = ("protection", "undo", "restore", "erasure", "retention", "ttl", "merge", "dedup")
 
 
-def reasons_of_functions() -> set[str]:
-    """What the schema's functions give themselves as a reason."""
-    calls = re.findall(r"open_operation\([^;]*?(?:'person'|'admin')(?: end)?(, [^;]*?),\s+null", RULES)
-    return {reason for call in calls for reason in re.findall(r"(?:,|then|else) '(\w+)'", call)}
-
-
-def test_no_reason_that_a_function_gives_is_the_services_to_claim(service: psycopg.Connection) -> None:
-    assert reasons_of_functions() == {"protection", "undo", "restore", "erasure", "retention"}
-    # what a purge trusts, and what names what is merged or repeated
-    for reason in reasons_of_functions() | {"ttl", "merge", "dedup"}:
-        refused(service, BEGIN.format(reason), match="reason")
+@pytest.mark.parametrize("reason", RESERVED)
+def test_no_reason_that_a_function_gives_is_the_services_to_claim(service: psycopg.Connection, reason: str) -> None:
+    refused(service, BEGIN.format(reason), match="reason")
 
 
 @pytest.mark.parametrize("reason", ["ttl", "erasure", "undo", "formation"])
@@ -269,36 +242,27 @@ async def test_a_memory_tells_its_own_history(db: Database) -> None:
     assert closed.seq == added.seq + 2
 
 
-EVENTS = [
+#: What is done to one memory of 4 tokens, one after the other; what it is called, and the tokens that come or go.
+CHANGES = (
     ("importance = 5", "UPDATE", 0),
-    ("content = repeat('x', 40)", "UPDATE", 10 - 4),
-    ("state = 'absorbed', consolidated_into = gen_random_uuid()", "ABSORB", -4),
-    ("state = 'superseded', superseded_by = gen_random_uuid()", "SUPERSEDE", -4),
-    ("state = 'soft_deleted'", "DELETE", -4),
-]
+    ("content = repeat('x', 40)", "UPDATE", 6),
+    ("state = 'absorbed', consolidated_into = gen_random_uuid()", "ABSORB", -10),
+    ("state = 'active', consolidated_into = null", "RESTORE", 10),
+    ("state = 'superseded', superseded_by = gen_random_uuid()", "SUPERSEDE", -10),
+    ("state = 'active', superseded_by = null", "RESTORE", 10),
+    ("state = 'soft_deleted'", "DELETE", -10),
+)
 
 
-@pytest.mark.parametrize(("change", "event", "tokens"), EVENTS)
-async def test_each_kind_of_change_has_its_event(
-    db: Database, superuser: psycopg.Connection, change: str, event: str, tokens: int
-) -> None:
-    await remember(db, ME, memory("Ana keeps bees."))  # 15 characters, 4 tokens
-    await operate(db, ME, in_a_session("user:ana", lambda scoped: scoped.execute(f"update memories set {change}", {})))
+async def test_each_kind_of_change_has_its_event(db: Database, superuser: psycopg.Connection) -> None:
+    await remember(db, ME, memory("Ana keeps bees."))
+    for change, _, _ in CHANGES:
+        await operate(db, ME, in_a_session("user:ana", executing(f"update memories set {change}")))
     rows = superuser.execute(
         "select event, token_delta, scope_key, category from mnemic.history where event <> 'SESSION' order by seq"
     ).fetchall()
-    assert rows == [("ADD", 4, "user:ana", "profile"), (event, tokens, "user:ana", "profile")]
-
-
-async def test_a_revival_is_a_restore(db: Database, superuser: psycopg.Connection) -> None:
-    await remember(db, ME, memory("Ana keeps bees."))
-    for state in ("soft_deleted", "active"):
-        async with db.scoped(ME) as scoped:
-            await scoped.begin_operation("formation")
-            await scoped.execute(f"update memories set state = '{state}'", {})
-    assert superuser.execute("select event, token_delta from mnemic.history order by seq offset 2").fetchall() == [
-        ("RESTORE", 4)
-    ]
+    expected = [("ADD", 4), *((event, tokens) for _, event, tokens in CHANGES)]
+    assert rows == [(event, tokens, "user:ana", "profile") for event, tokens in expected]
 
 
 _NEW = (
@@ -372,28 +336,3 @@ async def test_a_row_that_becomes_another_leaves_a_row_for_both(fresh_db: Clone)
             _operate(fresh_db, "update mnemic.memories set id = gen_random_uuid()", AGENT)
             assert sorted(str(event) for event, _ in _events(connection)) == ["ADD", "ADD", "DELETE"]
             assert_chain_is_whole(connection, AGENT)
-
-
-async def test_what_cannot_be_recorded_does_not_happen(fresh_db: Clone) -> None:
-    async with fresh_db.database() as db:
-        await remember(db, ME, memory("Ana keeps bees."))
-        with fresh_db.as_superuser() as connection:
-            connection.execute("alter table mnemic.history_contents add check (after ->> 'content' <> 'forged')")
-            with pytest.raises(InvalidInputError):
-                await remember(db, ME, memory("Ana sings."), memory("forged"))
-            assert connection.execute("select content from mnemic.memories").fetchall() == [("Ana keeps bees.",)]
-            assert _events(connection) == [("ADD", "Ana keeps bees.")]
-            assert_chain_is_whole(connection, AGENT)
-
-
-async def test_a_hundred_rows_move_the_head_once(db: Database, superuser: psycopg.Connection) -> None:
-    """Once more than the operation that opens on it: each version is one that the next has to step over."""
-    await remember(db, ME)
-    versions = "select pg_stat_get_xact_tuples_updated('heads'::regclass)"
-    async with db.scoped(ME) as scoped:
-        await scoped.begin_operation("formation")
-        new = [memory(f"fact {number}") for number in range(100)]
-        assert len(await memories.insert(scoped, new, model=MODEL, vectors={}, run_id=None)) == 100
-        assert await (await scoped.execute(versions, {})).fetchone() == (2,)
-    ordered = [content for _, content in _events(superuser)]
-    assert ordered == [item.content for item in sorted(new, key=lambda item: item.id)]

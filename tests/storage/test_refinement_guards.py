@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -20,7 +20,7 @@ from mnemic.storage.transaction import ScopedTransaction
 from tests.support.mutating import mutate
 from tests.support.refinements import Act, begun, ended, in_a_session, new, take_up, taken_over, within
 from tests.support.server import Clone
-from tests.support.worlds import expire_leases, identity, memory, operate, remember
+from tests.support.worlds import executing, expire_leases, identity, memory, operate, remember
 
 ANA, MUSEUM = identity("ana"), identity("ana", agent="museum")
 KEY, SHARED = "user:ana", "agent:harbor"
@@ -40,10 +40,6 @@ async def _stored(db: Database) -> NewMemory:
     await remember(db, ANA, memory("The harbour opens at eight.", kind="core", key=SHARED))
     await remember(db, MUSEUM, memory("The museum opens at nine.", kind="core"))
     return core
-
-
-def executing(statement: Any, **values: Any) -> Act:
-    return lambda scoped: scoped.execute(statement, values)
 
 
 def rewriting(kind: str) -> Act:
@@ -69,9 +65,9 @@ def protecting(core: NewMemory) -> Act:
     return act
 
 
-def pretending(refinement_id: UUID) -> Act:
-    """Names a session in a setting of the transaction."""
-    return executing("select set_config('mnemic.refinement_id', %(id)s, true)", id=str(refinement_id))
+def beginning(session: Claim, reason: str) -> Act:
+    """Begins an act of the session."""
+    return lambda scoped: refinements.begin_act(scoped, session, reason)
 
 
 def acts_of_a_session(core: NewMemory) -> list[Act]:
@@ -79,11 +75,11 @@ def acts_of_a_session(core: NewMemory) -> list[Act]:
     return [rewriting("core"), rewriting("reflection"), rewriting("fact"), merging, protecting(core)]
 
 
-async def refused(db: Database, core: NewMemory, *first: Act) -> None:
-    """Each of them is refused to an operation that begins so."""
+async def refused(db: Database, core: NewMemory) -> None:
+    """Each of them is refused to an operation that begins none."""
     for act in acts_of_a_session(core):
         with pytest.raises(RefusedError, match=REFUSED):
-            await operate(db, ANA, *first, act)
+            await operate(db, ANA, act)
 
 
 # -- no session
@@ -95,7 +91,6 @@ async def test_nothing_of_it_is_done_without_a_session_but_rewriting_the_consoli
     contents = "select to_jsonb(m) from mnemic.memories m where kind <> 'consolidation' order by id"
     before = superuser.execute(contents).fetchall()
     await refused(db, core)
-    await refused(db, core, pretending(uuid4()))
     for kind in set(KINDS) - {"consolidation"}:
         with pytest.raises(RefusedError, match=REFUSED):
             await operate(db, ANA, rewriting(kind))
@@ -137,50 +132,30 @@ async def test_only_standing_memories_of_the_session_are_protected(db: Database,
 # -- sessions that are none
 
 
-async def _ended(db: Database, _: psycopg.Connection) -> Claim:
-    session = await begun(db, ANA)
-    await ended(db, ANA, session)
-    return session
+async def test_a_session_that_is_over_or_another_agents_is_none(
+    db: Database, core: NewMemory, superuser: psycopg.Connection
+) -> None:
+    async def is_none(session: Claim) -> None:
+        with pytest.raises(RefinementOverError):
+            await within(db, ANA, session, merging)
+        await refused(db, core)
 
-
-async def _expired(db: Database, superuser: psycopg.Connection) -> Claim:
-    session = await begun(db, ANA)
+    first = await begun(db, ANA)
     expire_leases(superuser)
-    return session
-
-
-async def _taken_over(db: Database, superuser: psycopg.Connection) -> Claim:
-    first = await _expired(db, superuser)
+    await is_none(first)
     second = await taken_over(db, ANA, first)
     await within(db, ANA, second, merging)
-    return first
-
-
-async def _other_agents(db: Database, _: psycopg.Connection) -> Claim:
-    return await begun(db, MUSEUM)
-
-
-@pytest.mark.parametrize("lapse", [_ended, _expired, _taken_over, _other_agents])
-async def test_a_session_that_is_over_or_another_agents_is_none(
-    db: Database, core: NewMemory, superuser: psycopg.Connection, lapse: Any
-) -> None:
-    session = await lapse(db, superuser)
-
-    with pytest.raises(RefinementOverError):
-        await within(db, ANA, session, merging)
-    await refused(db, core, pretending(session.id))
+    await is_none(first)
+    await ended(db, ANA, second)
+    await is_none(second)
+    await is_none(await begun(db, MUSEUM))
 
 
 async def test_a_session_of_another_scope_key_is_none(db: Database, core: NewMemory) -> None:
     session = await begun(db, ANA, SHARED)
-
-    async def begin(scoped: ScopedTransaction) -> None:
-        await refinements.begin_act(scoped, session, "update")
-
-    await refused(db, core, pretending(session.id))
     for act in (rewriting("core"), merging):
         with pytest.raises(RefusedError):
-            await operate(db, ANA, begin, act)
+            await operate(db, ANA, beginning(session, "update"), act)
 
 
 async def test_nobody_works_on_or_begins_a_session_of_a_scope_key_that_is_not_theirs(
@@ -189,15 +164,10 @@ async def test_nobody_works_on_or_begins_a_session_of_a_scope_key_that_is_not_th
     session = await begun(db, ANA)
     for other in (identity("bo"), identity(None), identity("bo", groups=["crew"])):
         with pytest.raises(RefinementOverError):
-            async with db.scoped(other) as scoped:
-                await refinements.begin_act(scoped, session, "merge")
+            await operate(db, other, beginning(session, "merge"))
     await ended(db, ANA, session)
-
-    async def begin(scoped: ScopedTransaction) -> None:
-        await refinements.begin(scoped, new(), [], target=10)
-
     with pytest.raises(MnemicError):
-        await operate(db, identity("bo"), begin)
+        await operate(db, identity("bo"), lambda scoped: refinements.begin(scoped, new(), [], target=10))
     assert superuser.execute("select count(*) from mnemic.refinements").fetchone() == (1,)
 
 
@@ -289,26 +259,18 @@ async def test_control_without_its_fence_a_session_is_taken_by_others(
         await _stored(db)
         session = (await begun(db, ANA))._replace(**({"holder": uuid4()} if who == ANA else {}))  # type: ignore[arg-type]
 
-        async def begin() -> None:
-            async with db.scoped(who) as scoped:
-                await refinements.begin_act(scoped, session, "merge")
-
         with pytest.raises(RefinementOverError):
-            await begin()
+            await operate(db, who, beginning(session, "merge"))
         with fresh_db.as_superuser() as superuser:
             mutate(superuser, "begin_refinement_act", text, wrong)
-        await begin()
+        await operate(db, who, beginning(session, "merge"))
 
 
 @pytest.mark.thorough
 async def test_control_without_the_agent_in_them_another_agents_session_would_protect(fresh_db: Clone) -> None:
     async with fresh_db.database() as db:
         core = await _stored(db)
-        session = await begun(db, MUSEUM)
-
-        async def begin(scoped: ScopedTransaction) -> None:
-            await refinements.begin_act(scoped, session, "update")
-
+        begin = beginning(await begun(db, MUSEUM), "update")
         for function, text in (
             ("begin_refinement_act", "r.agent_id = scoped_agent and "),
             ("in_refinement", "r.agent_id = p_agent and "),

@@ -5,7 +5,7 @@ The controls: statements of the Time Machine made wrong on purpose are each foun
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
+from types import ModuleType
 
 import psycopg
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import Phase, settings
 from mnemic.operations.governance import rollback
 from mnemic.storage import history, refinements
 from tests.support.machine import run_machines
-from tests.support.mutating import mutate
+from tests.support.mutating import mutate, worsen
 from tests.support.server import Clone
 
 pytestmark = pytest.mark.thorough
@@ -44,6 +44,17 @@ SELDOM = {
 }
 
 
+def many(machines: int, steps: int = 50) -> settings:
+    """What fails is told as it is: making it smaller takes minutes."""
+    return settings(
+        max_examples=machines,
+        stateful_step_count=steps,
+        derandomize=True,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("machines", "steps", "expected"),
     [
@@ -55,12 +66,7 @@ SELDOM = {
 def test_the_time_machine_does_what_its_model_says(
     clean_db: Clone, superuser: psycopg.Connection, machines: int, steps: int, expected: set[str]
 ) -> None:
-    # what fails is told as it is: making it smaller takes minutes
-    met = run_machines(
-        clean_db,
-        superuser,
-        settings(max_examples=machines, stateful_step_count=steps, derandomize=True, phases=[Phase.generate]),
-    )
+    met = run_machines(clean_db, superuser, many(machines, steps))
     assert met.keys() >= expected
 
 
@@ -69,18 +75,10 @@ def test_rollbacks_in_steps_do_what_the_model_says_of_them_as_one(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     monkeypatch.setattr(rollback, "STEP", step)
-    met = run_machines(
-        clean_db,
-        superuser,
-        settings(max_examples=20, stateful_step_count=50, derandomize=True, phases=[Phase.generate]),
-    )
+    met = run_machines(clean_db, superuser, many(20))
     assert met.keys() >= {f"{name}: done with {part}" for name in ("undo", "restore") for part in ("changes", "links")}
 
 
-#: At most so many machines; each mutant is gone after a few of them.
-MOST = settings(
-    max_examples=100, stateful_step_count=50, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False
-)
 #: What is wrong: the function, its text, what stands there instead, and the promise that the machine finds broken.
 MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
     "later changes are no conflict": (
@@ -135,12 +133,6 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
         r"audit: .*head",
     ),
     "a merge looks like deletions": ("record_history", "h.reason = 'merge'", "false", "what happened: "),
-    "what was removed as a duplicate looks deleted": (
-        "record_history",
-        "h.reason = 'dedup'",
-        "false",
-        "what happened: ",
-    ),
     "who read what was erased goes on": (
         "lapse_session",
         "and work = 'refinement'",
@@ -148,28 +140,31 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
         "a session of what was erased is free",
     ),
 }
-#: The same of the statements of refinements: what is wrong with them, by their names.
-STATEMENTS: Mapping[str, tuple[str, str, str, str]] = {
+#: The same of named statements, with their modules.
+STATEMENTS: Mapping[str, tuple[ModuleType, str, str, str, str]] = {
+    "a look at the past stops too early": (
+        history,
+        "as_of",
+        "h.seq <= %(seq)s",
+        "h.seq < %(seq)s",
+        "past contents: ",
+    ),
     "a merge rests on nothing": (
+        refinements,
         "insert_merged",
         "from stored n cross join rests_on(%(agent_id)s, %(ids)s) as s",
         "from stored n cross join rests_on(%(agent_id)s, %(ids)s) as s where false",
         "sources: ",
     ),
     "a merge is not tied to what it was made of": (
+        refinements,
         "insert_merged",
         "m.scope_key from stored n cross join merged m",
         "m.scope_key from stored n cross join merged m where false",
         "what changed: ",
     ),
-    "what is kept of duplicates does not lead to the others": (
-        "duplicates",
-        "scope_key, scope_key from gone",
-        "scope_key, scope_key from gone where false",
-        "what changed: ",
-    ),
-    "new words have no vector": ("set_vector", "model = ''", "false", "searched memories: "),
-    "a refinement's figures leave merges out": ("done", "'MERGE', ", "", "what the refinement did: "),
+    "new words have no vector": (refinements, "set_vector", "model = ''", "false", "searched memories: "),
+    "a refinement's figures leave merges out": (refinements, "done", "'MERGE', ", "", "what the refinement did: "),
 }
 
 
@@ -179,27 +174,13 @@ def test_a_wrong_statement_is_found_out(fresh_db: Clone, name: str) -> None:
     with fresh_db.as_superuser() as superuser:
         mutate(superuser, function, text, wrong)
         with pytest.raises(AssertionError, match=re.compile(f"^{broken}", re.DOTALL)):
-            run_machines(fresh_db, superuser, MOST)
-
-
-def test_a_look_at_the_past_that_stops_too_early_is_found_out(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = history._SQL["as_of"]
-    wrong = right.replace("h.seq <= %(seq)s", "h.seq < %(seq)s")
-    assert wrong != right
-    monkeypatch.setattr(history, "_SQL", MappingProxyType({**history._SQL, "as_of": wrong}))
-    with fresh_db.as_superuser() as superuser, pytest.raises(AssertionError, match=r"^past contents: "):
-        run_machines(fresh_db, superuser, MOST)
+            run_machines(fresh_db, superuser, many(100))
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_a_wrong_statement_of_refinements_is_found_out(
-    fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    statement, text, wrong, broken = STATEMENTS[name]
-    right = refinements._SQL[statement]
-    assert text in right
-    changed = {**refinements._SQL, statement: right.replace(text, wrong)}
-    monkeypatch.setattr(refinements, "_SQL", MappingProxyType(changed))
+def test_a_wrong_named_statement_is_found_out(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    module, statement, text, wrong, broken = STATEMENTS[name]
+    worsen(monkeypatch, module, **{statement: (text, wrong)})
     expected = re.compile(f"^{broken}", re.DOTALL)
     with fresh_db.as_superuser() as superuser, pytest.raises(AssertionError, match=expected):
-        run_machines(fresh_db, superuser, MOST)
+        run_machines(fresh_db, superuser, many(100))

@@ -11,7 +11,6 @@ import psycopg
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.service.governance.administration import Administration
-from mnemic.state.governance import AuditProblem
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Relation, Supersession
 from mnemic.storage import erasure, memories
@@ -51,12 +50,6 @@ async def administration(clone: Clone, *, key: str | None = KEY, **settings: Any
     given = settings if key is None else {"anchor_key": key, **settings}
     async with Administration.open(admin_url=clone.administrator_dsn, pool_size=2, **given) as opened:
         yield opened
-
-
-async def problems(clone: Clone, agent: str = AGENT) -> list[AuditProblem]:
-    """What verification finds."""
-    async with administration(clone) as opened:
-        return await opened.verify(agent)
 
 
 async def tell(clone: Clone, db: Database) -> Story:
@@ -134,32 +127,21 @@ CUT = (
     "update heads set (seq, hash) = (select seq, hash from history where agent_id = 'harbor' and seq = 16)"
     " where agent_id = 'harbor'",
 )
-#: Every row of an agent written anew from a seq on, each with a hash that fits, and the head after it.
+#: As whoever owns the database can: every row written anew, each with a hash that fits, and the head after it.
 REBUILT = """
 do $$
 declare
     h    history;
-    last bytea;
+    last bytea := sha256(convert_to('harbor', 'UTF8'));
 begin
-    select hash into last from history where agent_id = '{agent}' and seq = {first} - 1;
-    last := coalesce(last, sha256(convert_to('{agent}', 'UTF8')));
-    for h in select * from history where agent_id = '{agent}' and seq >= {first} order by seq loop
+    for h in select * from history where agent_id = 'harbor' order by seq loop
         h.prev := last;
         last := history_hash(h);
         update history set prev = h.prev, hash = last where agent_id = h.agent_id and seq = h.seq;
     end loop;
-    update heads set (seq, hash) = (select seq, hash from history where agent_id = '{agent}' order by seq desc limit 1)
-     where agent_id = '{agent}';
+    update heads set hash = last where agent_id = 'harbor';
 end $$
 """
-
-
-def rebuilt(superuser: psycopg.Connection, first: int = 1, agent: str = AGENT) -> None:
-    """As whoever owns the database can: the chain fits together again."""
-    with superuser.transaction():
-        superuser.execute("set local session_replication_role = replica")
-        superuser.execute("set local search_path = mnemic")
-        superuser.execute(REBUILT.format(agent=agent, first=first).encode())
 
 
 def person(user: str = "ana") -> Identity:
@@ -167,28 +149,10 @@ def person(user: str = "ana") -> Identity:
     return identity(user, session="s1" if user == "ana" else None).model_copy(update={"role": "owner"})
 
 
-#: Rows that do not fit: a gap, another predecessor, a hash that is not the row's, contents that are not the digests'.
-BROKEN_LINKS = """
-select h.seq from mnemic.history h
-  join mnemic.history_contents c using (agent_id, seq)
-  left join mnemic.history p on p.agent_id = h.agent_id and p.seq = h.seq - 1
- where h.agent_id = %(agent)s
-   and (h.hash <> mnemic.history_hash(h)
-        or h.prev <> coalesce(p.hash, sha256(convert_to(h.agent_id, 'UTF8')))
-        or (p.seq is null and h.seq <> 1)
-        or h.before_digest is distinct from sha256(c.salt || convert_to(c.before::text, 'UTF8'))
-           and h.event not in ('PURGE', 'ERASE')
-        or h.after_digest is distinct from sha256(c.salt || convert_to(c.after::text, 'UTF8')))
-"""
-HEAD = """
-select d.seq = max(h.seq) and d.hash = (array_agg(h.hash order by h.seq desc))[1]
-  from mnemic.heads d join mnemic.history h using (agent_id) where agent_id = %(agent)s group by d.seq, d.hash
-"""
-
-
 def assert_chain_is_whole(superuser: psycopg.Connection, agent: str) -> None:
     """Gapless from 1 on, every hash its row's own and its successor's `prev`, the head the newest row's."""
+    chain = "select * from audit_problems() where problem in ('hash', 'chain', 'gap', 'head', 'contents')"
     with superuser.transaction():
         superuser.execute("set local search_path = mnemic")
-        assert superuser.execute(BROKEN_LINKS, {"agent": agent}).fetchall() == []
-        assert superuser.execute(HEAD, {"agent": agent}).fetchone() == (True,)
+        superuser.execute("select set_config('mnemic.agent_id', %s, true)", (agent,))
+        assert superuser.execute(chain).fetchall() == []

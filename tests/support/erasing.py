@@ -1,7 +1,7 @@
 """Formations stored the short way, erasures of them, and what is left afterwards, seen from behind the policies."""
 
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import psycopg
@@ -80,10 +80,10 @@ def places(superuser: psycopg.Connection, text: str = CANARY) -> set[str]:
     return {name for name, row in found.items() if row != (0,)}
 
 
-def problems(clone: Clone) -> list[tuple[object, ...]]:
+def problems(clone: Clone, agent: str = AGENT) -> list[tuple[object, ...]]:
     """What the audit finds wrong."""
     with clone.as_role("mnemic_admin") as admin:
-        admin.execute(f"set mnemic.agent_id = '{AGENT}'")
+        admin.execute("select set_config('mnemic.agent_id', %s, false)", (agent,))
         return admin.execute("select * from audit_problems()").fetchall()
 
 
@@ -113,9 +113,11 @@ class World(NamedTuple):
 
 
 @pytest.fixture
-def world(db: Database, clean_db: Clone, superuser: psycopg.Connection) -> World:
-    """The worker's database without a row."""
-    return World(db, clean_db, superuser)
+def world(db: Database, clean_db: Clone, superuser: psycopg.Connection) -> Iterator[World]:
+    """The worker's database without a row; whatever is erased in it, the audit finds nothing wrong afterwards."""
+    opened = World(db, clean_db, superuser)
+    yield opened
+    assert opened.problems() == []
 
 
 #: The test that shows a rule, the function that keeps it, its text, what stands there without it.

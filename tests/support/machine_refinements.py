@@ -9,7 +9,7 @@ import pytest
 
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.refinement import LedgerEntry
-from mnemic.storage import memories, refinements
+from mnemic.storage import history, memories, refinements
 from mnemic.storage.refinements import Claim
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.machine_agent import Act, Pair, added, chosen, draft, linked, same
@@ -295,7 +295,7 @@ class RefinementSteps:
         touched = {change.op_id for _, change in past.touched(own, keys)}
 
         async def act(scoped: ScopedTransaction) -> list[UUID]:
-            return await refinements.operations(scoped, keys, refinement_id)
+            return await history.operations_in(scoped, keys, refinement_id=refinement_id)
 
         found = self._both.real.administer(act) if keys is None else self._both.real.serve(act)
         same("operations of the refinement", set(found), touched)

@@ -1,9 +1,9 @@
 """What rollbacks are tested on: operations one after the other, and the whole database before and after."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -11,12 +11,11 @@ from psycopg import sql
 
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
-from mnemic.policy.governance.rollback import described, require_allowed
-from mnemic.state.governance import Plan, Rollback, RollbackOptions
+from mnemic.state.governance import Rollback, RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
 from mnemic.state.settings import Settings
-from mnemic.storage import history, memories
+from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.opening import ADMINISTRATION, open_database
 from mnemic.storage.transaction import ScopedTransaction
@@ -51,6 +50,11 @@ async def administrator(clean_db: Clone) -> AsyncIterator[Actor]:
 def actor(request: pytest.FixtureRequest, person: Actor, administrator: Actor) -> Actor:
     """One after the other."""
     return {"person": person, "administrator": administrator}[request.param]
+
+
+def owning(db: Database, who: Identity, key: str) -> Actor:
+    """Somebody who governs this scope key alone."""
+    return Actor(db, who, (key,))
 
 
 async def undo(actor: Actor, *op_ids: UUID, **options: bool) -> Rollback:
@@ -107,37 +111,3 @@ def everything(superuser: psycopg.Connection) -> dict[str, list[str]]:
         statement = sql.SQL("select to_jsonb(t)::text from {} t order by 1").format(sql.Identifier("mnemic", name))
         rows[name] = [text for (text,) in superuser.execute(statement).fetchall()]
     return rows
-
-
-async def undo_within(
-    scoped: ScopedTransaction,
-    keys: Sequence[str] | None,
-    ops: Sequence[UUID],
-    *,
-    cascade: bool,
-    skip_erased: bool,
-    apply: bool,
-) -> Rollback:
-    """Undoes operations as one, or tells what that would do; None: as an administrator."""
-    plan = await history.plan_undo(scoped, keys, ops, cascade=cascade)
-    return await _done(scoped, plan, cascade=cascade, skip_erased=skip_erased, apply=apply)
-
-
-async def restore_within(
-    scoped: ScopedTransaction, key: str, seq: int, *, administers: bool, skip_erased: bool, apply: bool
-) -> Rollback:
-    """Gives a scope key back what it had after a seq, or tells what that would do."""
-    plan = await history.plan_restore(scoped, key, seq, administers=administers)
-    return await _done(scoped, plan, cascade=False, skip_erased=skip_erased, apply=apply)
-
-
-async def _done(scoped: ScopedTransaction, plan: Plan, *, cascade: bool, skip_erased: bool, apply: bool) -> Rollback:
-    rollback = described(plan)
-    if not apply:
-        return rollback
-    require_allowed(rollback, RollbackOptions(cascade=cascade, skip_erased=skip_erased))
-    if rollback.changes_nothing:
-        return rollback
-    op_id = uuid4()
-    assert await history.take_step(scoped, plan, plan.whole, op_id=op_id, whole=None, left=0)
-    return replace(rollback, op_id=op_id)

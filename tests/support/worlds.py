@@ -79,6 +79,11 @@ async def operate(db: Database, who: Identity, *acts: Callable[[ScopedTransactio
             await act(scoped)
 
 
+def executing(statement: Any, **values: Any) -> Callable[[ScopedTransaction], Awaitable[object]]:
+    """An act of an operation: one statement."""
+    return lambda scoped: scoped.execute(statement, values)
+
+
 async def remember(
     db: Database,
     who: Identity,

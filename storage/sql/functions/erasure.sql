@@ -36,7 +36,7 @@ begin
         select r.to_id
           from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
           join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
-         where r.relation_type in ('merged_from', 'same_as') and not is_in_use(p_agent, r.from_id)
+         where r.relation_type in ('merged_from', 'same_as') and not is_in_use(p_agent, r.from_id, true)
     )
     update memories
        set state = 'active', absorbed_at = null, consolidated_into = null
@@ -248,7 +248,7 @@ $$;
 -- An erasure is planned before anything is taken, and goes on where it was broken off: in steps, each an operation of its own.
 
 -- Begins an erasure of the person's, or of the session's where there is no person; or says which one goes on.
-create function begin_erasure(p_keys text[], p_actor text) returns table (id uuid, begun_at timestamptz, is_whole boolean, goes_on boolean)
+create function begin_erasure(p_keys text[], p_actor text) returns table (id uuid, is_whole boolean, goes_on_from timestamptz)
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -259,7 +259,8 @@ begin
     select agent, gen_random_uuid(), whose, p_actor from agents a where a.agent_id = agent and whose is not null
     on conflict do nothing;
     return query
-        select e.id, e.begun_at, e.is_whole, e.is_whole or exists (select from erasing i where i.agent_id = agent and i.erasure_id = e.id)
+        select e.id, e.is_whole,
+               case when e.is_whole or exists (select from erasing i where i.agent_id = agent and i.erasure_id = e.id) then e.begun_at end
           from erasures e where e.agent_id = agent and e.scope_key = whose and e.ended_at is null for update;
 end $$;
 
@@ -275,8 +276,8 @@ language sql immutable
 return case when e.scope_key like 'user:%' then substr(e.scope_key, 6) end;
 
 -- Adds memories of the person's own keys, where their words live on, and what they were formed from, and messages of the
--- person's by their ids; which memories these are.
-create function plan_erasure(p_erasure uuid, p_keys text[], p_ids uuid[]) returns setof uuid
+-- person's by their ids.
+create function plan_erasure(p_erasure uuid, p_keys text[], p_ids uuid[]) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     e     erasures := own_erasure(p_erasure);
@@ -325,7 +326,6 @@ begin
     union
     select e.agent_id, i, e.id, true, true from saying(e.agent_id, own, owner_of(e), ids, said) as i
     on conflict do nothing;
-    return query select unnest(ids);
 end $$;
 
 -- Adds all that the agent has of the person, as far as it is known at first sight; how much is new.
@@ -389,15 +389,11 @@ language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
 #variable_conflict use_column
 declare
-    e    erasures;
+    -- the erasure before the head: while it is planned, nobody else waits
+    e    erasures := own_erasure(p_erasure);
     ids  uuid[];
     said uuid[];
 begin
-    -- the erasure before the head: while it is planned, nobody else waits
-    e := own_erasure(p_erasure);
-    if e.id is null then
-        return;
-    end if;
     select coalesce(array_agg(item_id order by item_id) filter (where not i.is_message), '{}'),
            coalesce(array_agg(item_id order by item_id) filter (where i.is_message), '{}')
       into ids, said
@@ -463,7 +459,7 @@ $$;
 
 -- What a planned erasure takes, and what stays and why: the texts of what is the person's own.
 create function tell_erasure(p_erasure uuid, p_keys text[])
-returns table (part text, id uuid, kind text, scope_key text, content text)
+returns table (id uuid, kind text, scope_key text, content text, stays text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with e as materialized (
         select e.agent_id as agent, owner_of(e) as mine, own_keys(p_keys) as own from erasures e
@@ -472,25 +468,25 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     ), going as materialized (
         select i.item_id as id, i.is_message from e join erasing i on i.agent_id = e.agent and i.erasure_id = p_erasure
     )
-    (select 'memory', m.id, m.kind, m.scope_key, case when m.scope_key = any(e.own) then m.content end
+    (select m.id, m.kind, m.scope_key, case when m.scope_key = any(e.own) then m.content end, null
        from e cross join going g join memories m on m.agent_id = e.agent and m.id = g.id
       order by m.created_at, m.id)
     union all
-    (select 'message', m.id, 'message', m.scope_key, case when m.user_id = e.mine or m.scope_key = any(e.own) then m.content end
+    (select m.id, 'message', m.scope_key, case when m.user_id = e.mine or m.scope_key = any(e.own) then m.content end, null
        from e cross join going g join messages m on m.agent_id = e.agent and m.id = g.id
       order by m.session_id, m.place)
     union all
-    select distinct 'said by another', m.id, 'message', m.scope_key, null
+    select distinct m.id, 'message', m.scope_key, null, 'said by another'
       from e cross join going g join sources s on s.agent_id = e.agent and s.memory_id = g.id
       join messages m on m.agent_id = e.agent and m.id = s.message_id and m.content is not null
      where m.id not in (select id from going)
     union all
-    select distinct 'rests on the same messages', m.id, m.kind, m.scope_key, m.content
+    select distinct m.id, m.kind, m.scope_key, m.content, 'rests on the same messages'
       from e cross join going g join sources s on s.agent_id = e.agent and s.message_id = g.id
       join memories m on m.agent_id = e.agent and m.id = s.memory_id and m.state in ('active', 'absorbed')
      where m.scope_key = any(e.own) and m.id not in (select id from going)
     union all
-    select 'shared', m.id, m.kind, m.scope_key, m.content
+    select m.id, m.kind, m.scope_key, m.content, 'shared'
       from e join memories m on m.agent_id = e.agent and m.state in ('active', 'absorbed') and m.scope_key <> all(e.own)
                             and m.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[])
      where m.id not in (select id from going)

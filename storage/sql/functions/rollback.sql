@@ -61,8 +61,8 @@ begin
     return ops;
 end $$;
 
--- Whether a memory, or one that it went into, is in use, or was forgotten.
-create function is_in_use(p_agent text, p_memory uuid) returns boolean
+-- Whether a memory, or one that it went into, is in use, or was forgotten, before it was erased too where that counts.
+create function is_in_use(p_agent text, p_memory uuid, p_erased boolean) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive whole(id) as (
         select p_memory
@@ -72,7 +72,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     )
     select exists (select from whole w join memories o on o.agent_id = p_agent and o.id = w.id
                     where o.state = 'active'
-                       or (select h.event from history h
+                       or (p_erased or o.state <> 'purged')
+                      and (select h.event from history h
                             where h.agent_id = p_agent and h.memory_id = o.id
                               and h.event in ('ADD', 'RESTORE', 'DELETE', 'MERGE', 'DEDUP')
                             order by h.seq desc limit 1) = 'DELETE')
@@ -177,7 +178,7 @@ begin
           join history l on l.agent_id = agent and l.memory_id = w.id and l.event = 'LINK'
           join history_contents k on k.agent_id = agent and k.seq = l.seq
          where w.agent_id = agent and w.state = 'purged' and k.after ->> 'relation_type' in ('merged_from', 'same_as')
-           and not is_in_use(agent, w.id)
+           and not is_in_use(agent, w.id, false)
     ), target as materialized (
         select t.id, p.seq, c.after as was, p.after_digest is not null and c.after is null as is_erased,
                coalesce(c.after ->> 'state' = 'soft_deleted'
