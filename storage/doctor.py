@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from langgraph.checkpoint.postgres.base import MIGRATIONS
 from psycopg.types.json import Jsonb
 
 from mnemic.state.errors import DatabaseSetupError
