@@ -4,7 +4,7 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from time import monotonic
 from typing import Any, Final, LiteralString, TypedDict, TypeVar, Unpack
@@ -218,8 +218,7 @@ class Database:
             await cursor.execute(self._threads, [prefix])
             yield cursor
 
-    @asynccontextmanager
-    async def catalog(self) -> AsyncIterator[AsyncConnection]:
+    def catalog(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """A read-only transaction without a scope, for questions about the database itself.
 
         The set-up has to be checked before anybody's scope is trusted. Without a scope the policies show no row of any
@@ -229,8 +228,7 @@ class Database:
             DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
             MnemicError: as `scoped` does.
         """
-        async with self._transaction(self.settings.statement_timeout_seconds, _CATALOG) as connection:
-            yield connection
+        return self._transaction(self.settings.statement_timeout_seconds, _CATALOG)
 
     @asynccontextmanager
     async def _transaction(

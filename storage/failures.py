@@ -48,7 +48,7 @@ _BY_STATE: Final[dict[str, _Kind]] = {
     **dict.fromkeys(("08", "28", "53", "57", "58"), _UNAVAILABLE),
 }
 #: Without a SQLSTATE it was the driver or the pool that failed; the first that fits.
-_BY_CLASS: Final[tuple[tuple[type[Exception], _Kind], ...]] = (
+_BY_CLASS: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], _Kind], ...]] = (
     (PoolClosed, (DatabaseUnavailableError, "this Mnemic is closed: work inside its `async with` block")),
     (
         PoolTimeout,
@@ -58,10 +58,8 @@ _BY_CLASS: Final[tuple[tuple[type[Exception], _Kind], ...]] = (
             "whether the database answers",
         ),
     ),
-    (OperationalError, _UNAVAILABLE),
-    (InterfaceError, _UNAVAILABLE),
-    (DataError, _UNSTORABLE),
-    (UnicodeEncodeError, _UNSTORABLE),
+    ((OperationalError, InterfaceError), _UNAVAILABLE),
+    ((DataError, UnicodeEncodeError), _UNSTORABLE),
 )
 
 

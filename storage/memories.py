@@ -3,14 +3,13 @@
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import SimilarFact, Twin
 from mnemic.state.kinds import Kind, State
-from mnemic.state.records import Memory, NewMemory, Standing, StandingPart, Supersession
+from mnemic.state.records import Memory, NewMemory, Relation, Standing, StandingPart, Supersession
 from mnemic.storage.transaction import ScopedTransaction, array_text, half_vectors, load_statements
 
 _SQL = load_statements("memories")
@@ -66,7 +65,10 @@ async def twins(scoped: ScopedTransaction, memories: Sequence[NewMemory]) -> dic
 
 
 def _as_json(memories: Sequence[NewMemory]) -> str:
-    return json.dumps([asdict(memory) for memory in memories], default=str)
+    def plain(value: object) -> object:
+        return vars(value) if isinstance(value, Relation) else str(value)
+
+    return json.dumps([vars(memory) for memory in memories], default=plain)  # asdict would copy each value
 
 
 async def supersede(scoped: ScopedTransaction, changes: Sequence[tuple[Supersession, datetime]]) -> None:

@@ -1,6 +1,5 @@
-"""Named statements and what they are sent; the one that searches: branches, fusions, phrases, filters, companions."""
+"""The statement that searches, and what it is sent: branches, fusions, phrases, filters, companions."""
 
-import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +18,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage import inbox
 from mnemic.storage.database import Database
 from mnemic.storage.migrate import migrate
-from mnemic.storage.transaction import half_vectors, load_statements, numbered, with_parts
+from mnemic.storage.transaction import half_vectors
 from tests.support.searching import ME, ask, contents, keep
 from tests.support.server import Server, cloned
 from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message, remember
@@ -189,14 +188,6 @@ async def test_memories_related_to_the_results_come_along_behind_them(db: Databa
     assert [item.related_to for item in results if item.content == "found"] == [results[0].item_id]
 
 
-def test_values_are_numbered_in_the_order_of_their_first_mention() -> None:
-    sent = numbered("select %(b)s, %(a)b::halfvec, %(b)s where 7 %% 2 = 1")
-    assert sent.text == b"select $1, $2::halfvec, $1 where 7 % 2 = 1"
-    assert sent.names == ("b", "a")
-    search = load_statements("search")["search"]
-    assert numbered(search) is numbered(search)  # psycopg forgets what is as long as that
-
-
 async def test_vectors_travel_in_binary(db: Database) -> None:
     vectors = half_vectors([(1.0, 0.5), None, (0.25, 2.0)])
     async with db.scoped(identity()) as scoped:
@@ -205,15 +196,6 @@ async def test_vectors_travel_in_binary(db: Database) -> None:
             assert await cursor.fetchall() == [(HalfVector([1.0, 0.5]),), (None,), (HalfVector([0.25, 2.0]),)]
             assert cursor._query is not None
             assert [int(form) for form in cursor._query.formats or ()] == [is_binary]
-
-
-def test_a_part_is_in_the_statement_only_where_it_is_wanted() -> None:
-    statement = "select 1/*more*/, 2\n/*end*/ from t /*other*/where a/*end*/"
-    assert with_parts(statement) == "select 1 from t "
-    assert with_parts(statement, "more", "other") == "select 1, 2\n from t where a"
-    search = load_statements("search")["search"]
-    assert "fitting" in with_parts(search, "filtered")
-    assert not {"fitting", "%(threshold)s", "/*"} & {*re.findall(r"fitting|%\(threshold\)s|/\*", with_parts(search))}
 
 
 # -- what narrows a search, in every branch and for what comes along
