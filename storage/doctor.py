@@ -28,8 +28,8 @@ _REMEDIES: Final = {
     "pgvector": "install pgvector 0.8 or newer on the server, then a superuser runs `create extension vector` or "
     "`alter extension vector update` in this database",
     "encoding": "create the database with `encoding 'UTF8'` and restore it there",
-    "migrations": "run `mnemic db migrate` with the release (of Mnemic, or of langgraph-checkpoint-postgres) that made the "
-    "database, or a newer one",
+    "migrations": "run `mnemic db migrate` with the release, of Mnemic or of langgraph-checkpoint-postgres, that made "
+    "the database, or a newer one",
     "search path": "run `mnemic db migrate`, which sets it for the roles; a dump leaves it out",
     "service role": f"let MNEMIC_DATABASE_URL log in as {SERVICE_ROLE}",
     "powers": "",

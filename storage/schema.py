@@ -132,7 +132,7 @@ class SchemaFile(NamedTuple):
 
 @cache
 def schema_files() -> tuple[SchemaFile, ...]:
-    """The tables of LangGraph's checkpointer as its library makes them, the files of our own in their order, the rules."""
+    """The tables of LangGraph's checkpointer as its library makes them, our own files in their order, and the rules."""
     from langgraph.checkpoint.postgres.base import MIGRATIONS  # for `schema_files` alone: half a second of imports
 
     tables = _read("tables")
