@@ -49,9 +49,7 @@ def test_every_entry_stands_in_one_batch_and_no_batch_is_too_long(
     assert batches(entries, tokens=tokens) == found
 
 
-def test_what_fits_is_one_batch_and_what_is_longer_stands_alone() -> None:
-    entries = ledger("a", "b", "c")
-    assert batches(entries, tokens=3) == [entries]
+def test_what_is_longer_than_a_batch_stands_alone() -> None:
     assert handles(batches(ledger("short", "long " * 100, "short too"), tokens=20)) == [[1, 3], [2]]
 
 
