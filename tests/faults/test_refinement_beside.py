@@ -67,12 +67,6 @@ async def rewrite(mnemic: Mnemic, _: Clone) -> None:
     await operate(mnemic.resources.database, ANA, act)
 
 
-async def undo(mnemic: Mnemic, _: Clone) -> None:
-    """A person takes a confidence back."""
-    made = await mnemic.history(ANA, (await only(mnemic, "core")).id)
-    await mnemic.undo(ANA, made[-1].op_id)
-
-
 async def protect(mnemic: Mnemic, clone: Clone) -> None:
     """An administrator protects the core memory."""
     core = await only(mnemic, "core")
@@ -90,7 +84,6 @@ CORE = {
 CHANGES: dict[str, tuple[Meanwhile, str, str]] = {
     "absorbed": (absorb, "reflection", "there is no memory [{}]"),
     "rewritten": (rewrite, "consolidation", "[{}] was changed by somebody else meanwhile"),
-    "undone": (undo, "core", "[{}] was changed by somebody else meanwhile"),
     "protected": (protect, "core", "[{}] is protected"),
 }
 
@@ -104,8 +97,7 @@ async def update_meanwhile(clone: Clone, model: TrappedModel, change: str) -> tu
     act, kind, _ = CHANGES[change]
     then: list[str] = []
     async with scripted_memory(clone, model) as mnemic:
-        core, *_ = await keep(mnemic, *CORE.values())
-        await operate(mnemic.resources.database, ANA, lambda scoped: memories.make_private(scoped, core.id))
+        await keep(mnemic, *CORE.values())
 
         async def changed() -> None:
             await act(mnemic, clone)

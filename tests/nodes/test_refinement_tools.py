@@ -109,31 +109,6 @@ async def test_a_reflection_in_other_words_is_searched_by_them_until_that_is_und
         assert await _found(memory, f"[2 March 2026] Ana: {new}", "semantic") == [new]
 
 
-async def test_the_consolidation_changes_by_an_update(memory: Mnemic, model: LoopbackModel) -> None:
-    await keep(memory, draft("Ana is a traveller, and she travels a lot.", kind="consolidation"), SHORT)
-
-    _, result = await play(memory, model, update(1, "Ana travels a lot."))
-
-    assert await living(memory, "consolidation") == ["Ana travels a lot."]
-    assert result["updated"] == 1
-
-
-async def test_what_the_agent_protected_stays_protected_in_the_next_session(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    await keep(memory, SHORT, ENGLISH)
-    _, result = await play(memory, model, protect(1))
-
-    replies, _ = await play(memory, model, delete(1), update(1, "Short!"), merge(1, 2), protect(2))
-
-    assert [answer.startswith("Refused: [1] is protected") for answer in replies] == [True, True, True, False]
-    assert [item.protected for item in await memory.memories(ANA, ["core"])] == [True, True]
-    audited = superuser.execute(
-        "select actor, actor_kind, reason, refinement_id::text from mnemic.history where event = 'PROTECT' limit 1"
-    ).fetchall()
-    assert audited == [("ana", "agent", "protect", result["refinement_id"])]
-
-
 #: A role that refines, and reads no messages.
 CATEGORIES = "{categories: {}, allowlists: {keeper: {standing: true, categories: [profile, journal]}}}"
 
@@ -306,11 +281,15 @@ async def test_a_number_whose_memory_has_gone_is_as_an_unknown_one(
 ) -> None:
     gone = [merge(1, 9), update(2, "x"), delete(1), protect(2)]
 
-    replies, _ = await play(memory, model, merge(1, 2), *gone, delete(9), delete(9))
+    *replies, last = (
+        await play(memory, model, merge(1, 2), *gone, delete(9), delete(9), update(5, "Ana by the harbour."))
+    )[0]
 
     assert replies[0].startswith("[1], [2] became [9]: 16 tokens, now 11.")
     named = [re.search(r"^Refused: there is no memory (\[\d\])", answer) for answer in [*replies[1:5], replies[6]]]
     assert [found and found[1] for found in named] == ["[1]", "[2]", "[1]", "[2]", "[9]"]
+    assert last.startswith("[5] is changed: ")  # the consolidation, which this tool alone may change
+    assert await living(memory, "consolidation") == ["Ana by the harbour."]
 
 
 async def test_after_the_end_no_tool_does_anything(

@@ -205,15 +205,11 @@ async def test_a_role_without_a_list_gets_no_tools(memory: Mnemic) -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"categories": ["profile"]}, f"not allowed for this role: profile; it may ask for {PLANNER}"),
     ({"categories": ["tasks", "Canary"]}, f"names that are no category; it may ask for {PLANNER}"),
-    ({"categories": "tasks"}, "categories: Input should be a list"),
-    ({"query": ""}, "query: String should have at least 1 character"),
     ({"query": " \n "}, "a search needs a question that says something"),
     ({"top_k": 10**12}, "top_k: Input should be less than or equal to 100"),
-    ({"search_type": "Canary"}, "search_type: Input should be 'hybrid', 'semantic' or 'text'"),
     ({"filters": {"Canary' or 1=1": 1}}, "filters: there is nothing of this name"),
     ({"filters": {"updated_after": "Canary"}}, "filters.updated_after: Input should be a valid datetime"),
     ({"filters": {"user_id": "Canary\x00"}}, "a value cannot be stored as it is"),
-    ({"filters": "Canary"}, "filters: Input should be a valid dictionary"),
 ]
 
 
