@@ -51,12 +51,10 @@ class Misbehaving:
         if self.random.random() < 0.1:
             self.moves["silence"] += 1
             return []
-        return [call for move in self._some(self.random.randint(1, 3)) for call in move(self)]
-
-    def _some(self, count: int) -> list[Move]:
-        names = [self.random.choice(HONEST if self.random.random() < 0.45 else HOSTILE) for _ in range(count)]
+        kinds = self.random.choices([HONEST, HOSTILE], [0.45, 0.55], k=self.random.randint(1, 3))
+        names = [self.random.choice(kind) for kind in kinds]
         self.moves.update(names)
-        return [MOVES[name] for name in names]
+        return [call for name in names for call in MOVES[name](self)]
 
     def _read(self, request: Request) -> None:
         """The numbers and texts of the ledger, and the numbers that merges made."""

@@ -20,17 +20,17 @@ from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RollbackConflictError, UnknownOperationError
 from mnemic.state.identity import Identity, split_scope_key
-from mnemic.state.records import IndexedText, NewMemory
+from mnemic.state.records import NewMemory
 from mnemic.state.refinement import LedgerEntry, RefinementResult
-from mnemic.storage import inbox, memories, refinements
+from mnemic.storage import refinements
 from mnemic.storage.database import Database
-from mnemic.storage.transaction import ScopedTransaction
 from tests.hostile.misbehaving import NAMES, Misbehaving
+from tests.support import erasing
 from tests.support.loopback import Request, offering
 from tests.support.mutating import mutate
 from tests.support.scripted import scripted_memory, scripted_model
 from tests.support.server import Clone
-from tests.support.worlds import MORNING, identity, memory, message, operate
+from tests.support.worlds import MORNING, identity, memory, message, remember
 
 pytestmark = pytest.mark.thorough
 AGENTS = tuple(f"agent{number}" for number in range(8))
@@ -113,17 +113,11 @@ async def _seed(service: Mnemic, superuser: psycopg.Connection, who: Identity, k
     core += [memory("Ana lives by the harbour.", kind="consolidation", key=key)]
     aside = [memory("Ana owns the boat Alba.", key=key), memory("Ana rowed home.", kind="episode", key=key)]
     new = [_varied(item, place, said, random) for place, item in enumerate([*core, *aside])]
-    made = await service.resources.embedder.embed([item.search_text for item in new])
-    vectors = {item.id: vector for item, vector in zip(new, made, strict=True)}
-
-    async def store(scoped: ScopedTransaction) -> None:
-        if key == "user:ana":
-            await inbox.observe(scoped, "s1", said)
-            await inbox.index_messages(scoped, "m", [IndexedText(item_id=item.id, text=item.content) for item in said])
-        await memories.insert(scoped, new, model="m", vectors=vectors, run_id=None)
-
     whom = who if key in who.scope_keys else identity("bo", agent=who.agent_id)
-    await operate(service.resources.database, whom.model_copy(update={"session_id": "s1"}), store)
+    if key == "user:ana":
+        await erasing.form(service.resources.database, whom.model_copy(update={"session_id": "s1"}), said, *new)
+    else:
+        await remember(service.resources.database, whom, *new)
     for item in random.sample(core[:-1], random.randint(1, 2)):
         superuser.execute("select mnemic.set_protection(%s, %s, true, 'admin')", (who.agent_id, item.id))
 

@@ -264,9 +264,13 @@ TWINS: dict[str, tuple[list[NewMemory | str], list[str]]] = {
     "a commitment stays rather than a reflection": ([reflection(SHORT), WIDE], [WIDE]),
     "case and punctuation": ([SHORT, SHORT.upper(), SHORT.removesuffix(".")], [SHORT, SHORT.upper(), SHORT[:-1]]),
     "raised numbers": ([SQUARE, PLAIN], [SQUARE, PLAIN]),
+    "a protected one stays": ([SHORT, WIDE, LINES], [WIDE]),
+    "all protected ones stay": ([SHORT, WIDE, LINES], [SHORT, LINES]),
     "no fact": ([SHORT, draft(WIDE)], [SHORT, WIDE]),
     "no consolidation": ([SHORT, draft(SHORT, kind="consolidation")], [SHORT, SHORT]),
 }
+#: Of which of them are protected.
+PROTECTED = {"a protected one stays": [1], "all protected ones stay": [0, 2]}
 #: What differs in one column stays; without that column in the statement it would go.
 COLUMNS: dict[str, NewMemory] = {
     "subject_user_id, case when subject_user_id is null then subject end,": core(WIDE, subject_user_id="bo"),
@@ -277,9 +281,12 @@ COLUMNS: dict[str, NewMemory] = {
 
 
 @pytest.mark.parametrize("case", TWINS)
-async def test_what_says_exactly_the_same_lives_once(memory: Mnemic, model: LoopbackModel, case: str) -> None:
+async def test_what_says_exactly_the_same_lives_once(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, case: str
+) -> None:
     new, left = TWINS[case]
-    await keep(memory, *new)
+    made = await keep(memory, *new)
+    set_protected(superuser, *(made[place] for place in PROTECTED.get(case, [])))
     planned = await memory.refine(ANA, KEY, dry_run=True)
 
     _, result = await play(memory, model)
@@ -310,15 +317,3 @@ async def test_control_without_its_column_it_goes(
     _, result = await play(memory, model)
 
     assert result["duplicates"] == 1
-
-
-@pytest.mark.parametrize(("protected", "left"), [([1], [WIDE]), ([0, 2], [SHORT, LINES])], ids=["one", "two"])
-async def test_protected_twins_stay_and_take_the_others_place(
-    memory: Mnemic, model: LoopbackModel, superuser: Any, protected: list[int], left: list[str]
-) -> None:
-    made = await keep(memory, SHORT, WIDE, LINES)
-    set_protected(superuser, *(made[place] for place in protected))
-
-    _, result = await play(memory, model)
-
-    assert (result["duplicates"], await living(memory)) == (3 - len(left), sorted(left))

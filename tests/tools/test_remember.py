@@ -68,6 +68,10 @@ async def test_what_is_known_word_for_word_is_not_written_again(
     assert (again.known, again.id) == (True, first.id)
     assert superuser.execute("select count(*) from mnemic.history").fetchone() == (1,)
 
+    confided = await memory.remember(ANA, BEES, category="interests", kind=kind, private=True)
+    (kept,) = await stored(memory, ANA, kind)
+    assert (confided.known, confided.id, kept.id, kept.private) == (True, first.id, first.id, True)
+
 
 async def test_nor_what_says_the_same_but_for_its_spelling(memory: Mnemic, model: LoopbackModel) -> None:
     model.answer_embeddings(lambda request: [[1.0] * 384 for _ in request["input"]])
@@ -149,18 +153,11 @@ async def test_a_text_that_is_not_written_as_a_memory_is_refused_with_the_reason
     assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (0,)
 
 
-@pytest.mark.parametrize(
-    "category", ["procedural", "journal", "message", "relationship_dynamic", "nonsense", "Goals", ""]
-)
-async def test_a_category_that_is_not_formed_or_not_known_is_refused(memory: Mnemic, category: str) -> None:
-    with pytest.raises(CategoryRefusedError) as caught:
-        await memory.remember(ANA, BEES, category=category)
-
-    assert "goals" in str(caught.value)
-    assert "nonsense" not in str(caught.value)
-
-
 async def test_a_role_writes_only_what_it_reads(memory: Mnemic) -> None:
+    for category in ("procedural", "journal", "message", "relationship_dynamic", "nonsense", "Goals", ""):
+        with pytest.raises(CategoryRefusedError, match="goals") as caught:
+            await memory.remember(ANA, BEES, category=category)
+        assert "nonsense" not in str(caught.value)
     planner = ANA.model_copy(update={"role": "planner"})
     assert not (await memory.remember(planner, "Ana ships the catalogue in May.", category="goals")).known
     for kind, category in (("fact", "profile"), ("core", "goals")):
@@ -206,14 +203,6 @@ async def test_what_the_agent_has_switched_off_is_refused(
         await memory.remember(ANA, BEES, category="interests", kind=kind)
 
     assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (0,)
-
-
-async def test_what_is_kept_again_in_confidence_is_private_from_then_on(memory: Mnemic) -> None:
-    await memory.remember(ANA, BEES, category="interests")
-    again = await memory.remember(ANA, BEES, category="interests", private=True)
-
-    (kept,) = await stored(memory, ANA)
-    assert (again.known, again.id, kept.private) == (True, kept.id, True)
 
 
 # -- the tool
