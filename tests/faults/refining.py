@@ -153,7 +153,10 @@ def what_is_wrong(clone: Clone) -> dict[str, Any]:
     """What should not be, by what is wrong with it."""
     with clone.as_superuser() as superuser:
         found: dict[str, Any] = {name: superuser.execute(statement).fetchall() for name, statement in _WRONG.items()}
-        left, done = _left(superuser), happened(superuser)
+        texts = superuser.execute(
+            "select content from mnemic.memories where state = 'active' and kind in ('core', 'reflection')"
+        ).fetchall()
+        left, done = sorted((crates_in(text) for (text,) in texts), key=sorted), happened(superuser)
         found["the audit finds something"] = audit_problems(superuser, AGENT)
     found["crates are lost, or told twice"] = left if left != LEFT else None
     found["something was not done once"] = done if done != DONE else None
@@ -170,10 +173,3 @@ def all_ended(superuser: psycopg.Connection) -> bool:
     """Whether there was a session, and none is left to be resumed."""
     row = superuser.execute("select count(*) > 0 and bool_and(ended is not null) from mnemic.refinements").fetchone()
     return row == (True,)
-
-
-def _left(superuser: psycopg.Connection) -> list[set[int]]:
-    rows = superuser.execute(
-        "select content from mnemic.memories where state = 'active' and kind in ('core', 'reflection')"
-    ).fetchall()
-    return sorted((crates_in(text) for (text,) in rows), key=sorted)

@@ -190,10 +190,8 @@ async def test_categories_are_kept_by_two_walls(
     ("key", "kind", "protected", "reason"),
     [
         ("group:crew", "fact", False, "shared"),
-        ("agent:harbor", "fact", False, "shared"),
         ("agent:harbor", "core", False, "shared"),
         ("user:ana", "consolidation", False, "rewritten"),
-        ("user:ana", "fact", True, "protected"),
         ("user:ana", "core", True, "protected"),
     ],
 )

@@ -156,8 +156,7 @@ async def test_an_agent_that_blocks_the_loop_is_told_what_to_do_and_ends_its_tur
 
 
 SMUGGLED: list[dict[str, Any]] = [
-    {"runtime": {"context": {"agent_id": "harbor", "user_id": "bo"}}},
-    {"user_id": "bo"},
+    {"runtime": {"context": {"agent_id": "harbor", "user_id": "bo"}}, "user_id": "bo"},
     {"agent": "supervisor", "role": "supervisor", "identity": {"user_id": "bo"}},
     {"context": {"agent_id": "harbor", "user_id": "bo"}, "config": {"configurable": {"user_id": "bo"}}},
     {"self": 1, "args": [1], "kwargs": {}, "run_manager": None, "callbacks": [], "config": 2, "return_": 3},
@@ -185,18 +184,15 @@ async def test_a_tool_that_took_an_identity_from_elsewhere_would_be_seen(
     assert any("Bo" in text for text in texts(found))
 
 
-async def test_the_role_is_that_of_the_tool_and_not_of_the_identity(known: Mnemic) -> None:
+async def test_the_role_is_that_of_the_tool_which_has_a_list_and_not_of_the_identity(known: Mnemic) -> None:
     for role in ("supervisor", "stylist", "nobody"):
         who = ANA.model_copy(update={"role": role})
         found = rows(await asked(known.tools("planner"), who, query="the catalogue"))
         assert {row["category"] for row in found} == {"tasks"}
-
-
-async def test_a_role_without_a_list_gets_no_tools(memory: Mnemic) -> None:
     with pytest.raises(CategoryRefusedError, match="no allowlist"):
-        memory.tools("nobody")
+        known.tools("nobody")
     with pytest.raises(InvalidInputError):
-        memory.tools(["supervisor"])  # type: ignore[arg-type]
+        known.tools(["supervisor"])  # type: ignore[arg-type]
 
 
 # -- what it refuses
