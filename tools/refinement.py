@@ -1,7 +1,7 @@
 """The tools of a refinement, made for one session: no role has them, and they end with the session.
 
-A new one is an entry in `prompts/refine.py`, an entry here, and a function in
-`operations/refinement/edits.py` that takes its arguments.
+A new one is a section of `prompts/refine_tools.md`, its arguments in `prompts/refine.py`, an entry here, and a
+function in `operations/refinement/edits.py` that takes them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

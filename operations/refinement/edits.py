@@ -6,10 +6,10 @@ The refusals are texts that a model reads, as the answers in `prompts/refine.py`
 import logging
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
-from typing import Final, NoReturn
+from typing import Final
 from uuid import UUID, uuid4
 
-from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession, refuse_unknown
+from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession
 from mnemic.policy.refinement import merged_category
 from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, display_name, says_nothing, search_text
@@ -38,7 +38,7 @@ async def search(session: RefinementSession, query: str, after: date | None, bef
         entries = {entry.id: entry for entry in await refinements.ledger(scoped)}
         return [entries[memory_id] for memory_id in ids if memory_id in entries]
 
-    return answers.render_found(session.handles.number(await session.read(act)))
+    return answers.render_found(session.show(await session.read(act)))
 
 
 async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], new_content: str) -> str:
@@ -59,12 +59,11 @@ async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], n
         category = merged_category([entry.category for entry in merged], session.resources.categories)
         new_id = await refinements.merge(editor.scoped, merged, category, text)
         if new_id is None:
-            _refuse_twin(editor.twin(text))
+            raise RefinementRefusedError(answers.TWIN.format(twin=editor.twin(text) or "another memory"))
         return merged, new_id, lost
 
     (merged, new_id, lost), after = await session.run_operation("merge", act)
-    lacking = missing_details([entry.content for entry in merged], text)
-    return f"{answers.changed(merged, session.show(after, new_id), lost, lacking)} {_usage(session, after)}"
+    return _changed(session, after, merged, new_id, lost)
 
 
 async def update(session: RefinementSession, id: int, content: str) -> str:  # noqa: A002 - the tool's argument
@@ -83,16 +82,15 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
             raise RefinementRefusedError(f"[{id}] already says exactly this")
         _require_no_longer(text, [entry])
         if twin := editor.twin(text, of=entry):
-            _refuse_twin(twin)
+            raise RefinementRefusedError(answers.TWIN.format(twin=twin))
         lost, _ = await editor.count_lost([entry], text)
         model = session.resources.embedder.name
         if not await refinements.rewrite(editor.scoped, entry, text, model=model, vector=vector):
-            refuse_unknown(id)
+            raise RefinementRefusedError(answers.UNKNOWN.format(numbers=f"[{id}]"))
         return entry, lost
 
     (entry, lost), after = await session.run_operation("update", act)
-    lacking = missing_details([entry.content], text)
-    return f"{answers.changed([entry], session.show(after, entry.id), lost, lacking)} {_usage(session, after)}"
+    return _changed(session, after, [entry], entry.id, lost)
 
 
 async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
@@ -105,11 +103,8 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
     async def act(editor: CoreMemoryEditor) -> int:
         (entry,) = editor.require_editable(id)
         _, left = await editor.count_lost([entry], "")
-        memory = await memories.find(editor.scoped, entry.id)
-        if memory is None:
-            refuse_unknown(id)
         await memories.see_every_category(editor.scoped)
-        await memories.forget(editor.scoped, memory)
+        await memories.forget(editor.scoped, entry)
         await memories.see_categories(editor.scoped, session.allowed)  # the ledger that is read next is the role's
         return left
 
@@ -130,12 +125,20 @@ async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - t
         if now + entry.tokens > most:
             raise RefinementRefusedError(f"[{id}] does not fit: {now} tokens are protected, and at most {most} may be")
         if not await refinements.protect(editor.scoped, entry):
-            refuse_unknown(id)
+            raise RefinementRefusedError(answers.UNKNOWN.format(numbers=f"[{id}]"))
         return entry.id
 
     memory_id, after = await session.run_operation("protect", act)
-    session.show(after, memory_id)
+    session.show(entry for entry in after if entry.id == memory_id)
     return f"{answers.PROTECTED.format(number=id)} {_usage(session, after)}"
+
+
+def _changed(
+    session: RefinementSession, after: Sequence[LedgerEntry], old: Sequence[LedgerEntry], new_id: UUID, lost: list[int]
+) -> str:
+    (new,) = session.show(entry for entry in after if entry.id == new_id)
+    lacking = missing_details([entry.content for entry in old], new.content)
+    return f"{answers.changed(old, new, lost, lacking)} {_usage(session, after)}"
 
 
 def _usage(session: RefinementSession, after: Sequence[LedgerEntry]) -> str:
@@ -240,17 +243,9 @@ def _require_no_longer(text: str, replaced: Sequence[LedgerEntry]) -> None:
         raise RefinementRefusedError(f"the text has {now} tokens, what it replaces has {most}: use fewer words")
 
 
-def _refuse_twin(twin: str | None) -> NoReturn:
-    raise RefinementRefusedError(
-        f"{twin or 'another memory'} already says exactly this: delete the duplicate, or write another text"
-    )
-
-
 async def _embedded(session: RefinementSession, number: int, text: str) -> Sequence[float] | None:
     """Of a memory's new words, before the operation, which holds a connection; None for what has no entry."""
-    shown = session.handles.shown.get(number)
-    entries = await session.read(refinements.ledger) if shown else []
-    entry = next((entry for entry in entries if shown and entry.id == shown.id), None)
+    entry = session.shown.get(number)
     if entry is None or entry.kind not in memories.INDEXED or entry.protected:
         return None
     indexed = search_text(entry.valid_from, entry.subject, text)

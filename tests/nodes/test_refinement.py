@@ -227,6 +227,7 @@ async def test_on_a_thread_each_run_answers_for_itself_by_default_on_the_agents_
     assert {name: value for name, value in second.items() if value is not None} == {
         "outcome": "not_due",
         "scope_key": "agent:harbor",
+        "resumed": False,
         "tokens_before": 0,
         "target_tokens": 5000,
         "memories_before": 0,

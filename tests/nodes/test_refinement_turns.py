@@ -161,7 +161,7 @@ async def test_control_where_all_is_numbered_at_once_what_was_not_shown_is_chang
     living = CoreMemoryEditor._living
 
     def numbering(self: CoreMemoryEditor, number: int) -> LedgerEntry | None:
-        self.session.handles.number(self.entries.values())
+        self.session.show(self.entries.values())
         return living(self, number)
 
     monkeypatch.setattr(CoreMemoryEditor, "_living", numbering)
