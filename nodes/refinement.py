@@ -75,18 +75,19 @@ async def take_turn(
     Where there are none, the next batch follows. No connection waits for the answer.
     """
     session = refinement_session(resources, state, runtime)
-    progress = await session.write(lambda scoped: refinements.step(scoped, session.claim, session.settings))
+    progress = await session.transact(lambda scoped: refinements.step(scoped, session.claim, session.settings))
     if ending := _limit(progress, session.settings):
         return {"ending": ending}
     turns = state["turns"]
+    ids = state["batches"][state["batch"] - 1]
     # as it was when it began, so that what was said of it stays true
-    shown = state["shown"] if turns else await _begin_batch(session, state, progress)
+    shown = state["shown"] if turns else await session.begin_batch(ids, progress)
     models = session.resources.models.with_settings(session.settings)
     running = run_turn(_input(session, state, shown), make_tools(session), models)
     turn, spent = await metered(session.resources, session.identity, running)
     tokens = spent.input_tokens + spent.output_tokens
     if tokens:
-        await session.write(lambda scoped: refinements.count(scoped, session.claim, tokens=tokens))
+        await session.transact(lambda scoped: refinements.count(scoped, session.claim, tokens=tokens))
     if turn.calls:
         return {"shown": shown, "turns": [*turns, turn], "handles": session.shown}
     if state["batch"] >= len(state["batches"]):
@@ -100,13 +101,6 @@ def _limit(progress: Progress, settings: Settings) -> Ended | None:
     if progress.model_tokens >= settings.refinement_model_tokens:
         return "tokens"
     return "time" if progress.seconds > settings.refinement_minutes * 60 else None
-
-
-async def _begin_batch(session: RefinementSession, state: RefinementState, progress: Progress) -> Batch:
-    entries = await session.read(refinements.ledger)
-    wanted = set(state["batches"][state["batch"] - 1])
-    ledger = session.show(entry for entry in entries if str(entry.id) in wanted)
-    return Batch(tuple(ledger), session.budget(entries, progress))
 
 
 def _input(session: RefinementSession, state: RefinementState, shown: Batch) -> RefineInput:
@@ -162,5 +156,5 @@ async def close_refinement(state: RefinementState, resources: Resources, runtime
     ending = state["ending"]
     if ending is not None and ending != "completed":
         await finish(session, ending)
-    (row,) = await session.read(lambda scoped: refinements.listed(scoped, None, refinement_id=session.claim.id))
+    (row,) = await session.transact(lambda scoped: refinements.listed(scoped, None, refinement_id=session.claim.id))
     return {**row.as_result(), "resumed": state["resumed"]}

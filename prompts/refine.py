@@ -22,6 +22,7 @@ PROTECTED: Final = "[{number}] is protected from now on."
 #: Refusals.
 UNKNOWN: Final = "there is no memory {numbers}: use numbers of the ledger whose memories still exist"
 CHANGED: Final = "[{number}] was changed by somebody else meanwhile: read it again with search_memories, then decide"
+SEVERAL: Final = "{numbers} are about different people: merge memories about one person only"
 TWIN: Final = "{twin} already says exactly this: delete the duplicate, or write another text"
 
 #: Its number in the ledger.

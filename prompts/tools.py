@@ -18,6 +18,8 @@ from mnemic.state.query import MemoryFilters, MemoryQuery
 _TEXTS: Final = load_texts("tools")
 #: What each tool is for, by its name.
 DESCRIPTIONS: Final[Mapping[str, str]] = MappingProxyType({name: text for name, (text, _) in _TEXTS.items()})
+#: What to do about a text that is not written as a memory has to be, by what is wrong with it.
+PROBLEMS: Final[Mapping[str, str]] = MappingProxyType(_TEXTS["problems"][1])
 _SHARERS: Final[Mapping[str, str]] = MappingProxyType(
     {"user": "this user alone", "group": "the group", "agent": "everyone this agent talks to"}
 )

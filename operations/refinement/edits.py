@@ -25,7 +25,6 @@ from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
 MAX_SUMMARY_CHARS: Final = 500
-_LIMITS: Final[dict[Ended, str]] = {"steps": "turns", "tokens": "tokens", "time": "time"}
 
 
 async def search(session: RefinementSession, query: str, after: date | None, before: date | None) -> str:
@@ -38,7 +37,7 @@ async def search(session: RefinementSession, query: str, after: date | None, bef
         entries = {entry.id: entry for entry in await refinements.ledger(scoped)}
         return [entries[memory_id] for memory_id in ids if memory_id in entries]
 
-    return answers.render_found(session.show(await session.read(act)))
+    return answers.render_found(session.show(await session.transact(act)))
 
 
 async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], new_content: str) -> str:
@@ -51,7 +50,9 @@ async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], n
 
     async def act(editor: CoreMemoryEditor) -> tuple[list[LedgerEntry], UUID, list[int]]:
         merged = editor.require_editable(*ids_to_merge)
-        _require_one_person(merged)
+        # who has no account is told apart by name alone
+        if len({(entry.subject_user_id, entry.subject_user_id or entry.subject.casefold()) for entry in merged}) > 1:
+            raise RefinementRefusedError(answers.SEVERAL.format(numbers=bracketed([entry.handle for entry in merged])))
         if len(merged) < 2:
             raise RefinementRefusedError("a merge takes at least two memories: use update_memory for a single one")
         _require_no_longer(text, merged)
@@ -172,7 +173,7 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
         (row,) = await refinements.listed(scoped, None, refinement_id=session.claim.id)
         return row, await refinements.done(scoped, session.claim.id), await refinements.ledger(scoped)
 
-    row, counts, after = await session.read(figures)
+    row, counts, after = await session.transact(figures)
     line = _outcome(row, after, counts.get("PROTECT", 0), ended)
     # of a session that changed nothing there is nothing to remember
     journals = [_journal(session, f"Refinement: {line} {summary}".strip())] if counts else []
@@ -190,14 +191,14 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
         stored = await memories.insert(scoped, journals, model=model.name, vectors=vectors, run_id=None)
         await refinements.finish(scoped, session.claim, ended, after, counts, next(iter(stored), None))
 
-    await session.write(act)
+    await session.transact(act)
 
 
 def _outcome(row: Refinement, after: Sequence[LedgerEntry], protected: int, ended: Ended) -> str:
     """One line of a refinement, such as `50 → 3 memories, about 2,000 tokens saved, 5 protected.`"""
     saved = row.tokens_before - sum(entry.tokens for entry in after)
     kept = f", {protected} protected" if protected else ""
-    limit = f" It was ended at its limit of {_LIMITS[ended]}." if ended in _LIMITS else ""
+    limit = "" if ended in ("completed", "finished") else f" It was ended at its limit of {ended}."
     return f"{row.memories_before} → {len(after)} memories, about {saved:,} tokens saved{kept}.{limit}"
 
 
@@ -227,14 +228,6 @@ def _require_text(content: str) -> str:
     if says_nothing(text) or is_degenerate(text):
         raise RefinementRefusedError("the text is empty or repeats itself: write what the memories say, once")
     return text
-
-
-def _require_one_person(entries: Sequence[LedgerEntry]) -> None:
-    # who has no account is told apart by name alone
-    people = {(entry.subject_user_id, None if entry.subject_user_id else entry.subject.casefold()) for entry in entries}
-    if len(people) > 1:
-        numbers = bracketed([entry.handle for entry in entries])
-        raise RefinementRefusedError(f"{numbers} are about different people: merge memories about one person only")
 
 
 def _require_no_longer(text: str, replaced: Sequence[LedgerEntry]) -> None:

@@ -14,7 +14,7 @@ from mnemic.prompts.refine import CHANGED, UNKNOWN, bracketed
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRefusedError, RefinementRunningError
 from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity
-from mnemic.state.refinement import Budget, LedgerEntry, RefinementResult
+from mnemic.state.refinement import Batch, Budget, LedgerEntry, RefinementResult
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, refinements, scopes
 from mnemic.storage.refinements import Claim
@@ -41,13 +41,7 @@ class RefinementSession:
         """The agent's own."""
         return self.resources.settings.overridden(self.overrides)
 
-    async def read(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
-        """What `act` reads."""
-        key = self.claim.scope_key
-        async with self.resources.database.scoped(self.identity, only=key, categories=self.allowed) as scoped:
-            return await act(scoped)
-
-    async def write(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
+    async def transact(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` returns once it is committed; it may run more than once."""
         key = self.claim.scope_key
         return await self.resources.database.write(self.identity, act, only=key, categories=self.allowed)
@@ -67,7 +61,7 @@ class RefinementSession:
             entries = {entry.id: entry for entry in await refinements.ledger(scoped)}
             return await act(CoreMemoryEditor(self, scoped, entries)), await refinements.ledger(scoped)
 
-        return await self.write(operation)
+        return await self.transact(operation)
 
     def show(self, entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
         """The entries with their numbers, new ones for those not seen before; the model is about to be told of them."""
@@ -82,16 +76,18 @@ class RefinementSession:
         """The number of a memory; None for one that was not shown."""
         return next((number for number, entry in self.shown.items() if entry.id == memory_id), None)
 
-    def budget(self, entries: Sequence[LedgerEntry], progress: refinements.Progress) -> Budget:
-        """How much there is, and may still be done."""
+    async def begin_batch(self, ids: Sequence[str], progress: refinements.Progress) -> Batch:
+        """What the model is shown of these memories, how much there is of all of them, and may still be done."""
+        entries = await self.transact(refinements.ledger)
         most_removed = removable(self.settings.refinement_removed_percent, progress.memories_before)
-        return Budget(
+        budget = Budget(
             now=sum(entry.tokens for entry in entries),
             target=self.settings.refinement_target,
             protected=sum(entry.tokens for entry in entries if entry.protected),
             most_protected=self.most_protected,
             removable=max(0, most_removed - progress.removed),
         )
+        return Batch(tuple(self.show(entry for entry in entries if str(entry.id) in ids)), budget)
 
     @property
     def most_protected(self) -> int:
@@ -221,7 +217,7 @@ async def open_session(
             return found, session
         return {**found, "resumed": True}, replace(session, claim=session.claim._replace(id=running.id))
 
-    return await begun.write(act)
+    return await begun.transact(act)
 
 
 def _to_do(
