@@ -30,7 +30,6 @@ Conversation = Sequence[Message] | None
 #: As long as a reflection; each one is in every prompt.
 _MAX_CORE_CHARS: Final = 500
 _PROCEDURAL: Final = "procedural"
-_PROCEDURE_IMPORTANCE: Final = 3
 #: `1.`, `2)`, `Step 3:` or a bullet, which the numbers here replace.
 _MARK = re.compile(r"^(?:step\s+)?\d{1,2}\s?[.):]\s+|^[-*•]\s+", re.IGNORECASE)
 #: Ours, and nothing that anybody would have said.
@@ -95,7 +94,7 @@ async def remember_procedure(
         scope=request.scope,
         text=_procedure(request),
         category=_PROCEDURAL,
-        importance=_PROCEDURE_IMPORTANCE,
+        importance=3,
         private=False,
         provenance="asserted",
     )

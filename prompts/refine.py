@@ -7,8 +7,8 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import BaseModel, Field
 
 from mnemic.prompts.conversation import as_data, indented
-from mnemic.prompts.loader import Step, load_prompt, load_texts
-from mnemic.prompts.tools import described
+from mnemic.prompts.loader import Step, load_prompt
+from mnemic.prompts.tools import DESCRIPTIONS, described
 from mnemic.state.refinement import Budget, LedgerEntry, Turn
 
 #: Of the details that a new text lacks.
@@ -52,7 +52,7 @@ class _Memory(BaseModel):
 
 
 class _Summary(BaseModel):
-    summary: _Text
+    summary: Annotated[str, Field(max_length=500)]
 
 
 _ARGUMENTS: Final[dict[str, type[BaseModel]]] = {
@@ -65,8 +65,7 @@ _ARGUMENTS: Final[dict[str, type[BaseModel]]] = {
 }
 #: What each tool is for, and what it takes, by its name.
 TOOLS: Final[dict[str, tuple[str, type[BaseModel]]]] = {
-    name: (text, described(_ARGUMENTS[name], sentences))
-    for name, (text, sentences) in load_texts("refine_tools").items()
+    name: (DESCRIPTIONS[name], described(name, arguments)) for name, arguments in _ARGUMENTS.items()
 }
 
 

@@ -6,7 +6,6 @@ The refusals are texts that a model reads, as the answers in `prompts/refine.py`
 import logging
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
-from typing import Final
 from uuid import UUID, uuid4
 
 from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession
@@ -24,7 +23,6 @@ from mnemic.storage import memories, refinements
 from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
-MAX_SUMMARY_CHARS: Final = 500
 
 
 async def search(session: RefinementSession, query: str, after: date | None, before: date | None) -> str:
@@ -110,7 +108,7 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
         return left
 
     left, after = await session.run_operation("delete", act)
-    return f"{answers.DELETED.format(number=id, left=left)} {_usage(session, after)}"
+    return f"{answers.DELETED.format(number=id, left=left)} {answers.usage(after, session.settings.refinement_target)}"
 
 
 async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
@@ -131,7 +129,7 @@ async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - t
 
     memory_id, after = await session.run_operation("protect", act)
     session.show(entry for entry in after if entry.id == memory_id)
-    return f"{answers.PROTECTED.format(number=id)} {_usage(session, after)}"
+    return f"{answers.PROTECTED.format(number=id)} {answers.usage(after, session.settings.refinement_target)}"
 
 
 def _changed(
@@ -139,24 +137,17 @@ def _changed(
 ) -> str:
     (new,) = session.show(entry for entry in after if entry.id == new_id)
     lacking = missing_details([entry.content for entry in old], new.content)
-    return f"{answers.changed(old, new, lost, lacking)} {_usage(session, after)}"
-
-
-def _usage(session: RefinementSession, after: Sequence[LedgerEntry]) -> str:
-    return answers.usage(after, session.settings.refinement_target)
+    return f"{answers.changed(old, new, lost, lacking)} {answers.usage(after, session.settings.refinement_target)}"
 
 
 async def complete(session: RefinementSession, summary: str) -> str:
     """Ends the session because its agent says so.
 
     Raises:
-        RefinementRefusedError: the summary is empty, repeats itself or is too long; nothing was written.
+        RefinementRefusedError: the summary is empty or repeats itself; nothing was written.
         RefinementOverError: the session has ended, or is no longer this run's.
     """
-    text = " ".join(clean_text(summary).split())
-    if len(text) > MAX_SUMMARY_CHARS:
-        raise RefinementRefusedError(f"a summary has at most {MAX_SUMMARY_CHARS} characters: use a sentence or two")
-    await finish(session, "completed", _require_text(text))
+    await finish(session, "completed", _require_text(" ".join(clean_text(summary).split())))
     return answers.ENDED
 
 
@@ -174,9 +165,8 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
         return row, await refinements.done(scoped, session.claim.id), await refinements.ledger(scoped)
 
     row, counts, after = await session.transact(figures)
-    line = _outcome(row, after, counts.get("PROTECT", 0), ended)
     # of a session that changed nothing there is nothing to remember
-    journals = [_journal(session, f"Refinement: {line} {summary}".strip())] if counts else []
+    journals = [_journal(row, after, counts.get("PROTECT", 0), ended, summary)] if counts else []
     model = session.resources.embedder
     try:
         made = await model.embed([journal.search_text for journal in journals]) if journals else []
@@ -194,22 +184,19 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
     await session.transact(act)
 
 
-def _outcome(row: Refinement, after: Sequence[LedgerEntry], protected: int, ended: Ended) -> str:
-    """One line of a refinement, such as `50 → 3 memories, about 2,000 tokens saved, 5 protected.`"""
+def _journal(row: Refinement, after: Sequence[LedgerEntry], protected: int, ended: Ended, summary: str) -> NewMemory:
+    """It begins with a line such as `Refinement: 50 → 3 memories, about 2,000 tokens saved, 5 protected.`"""
     saved = row.tokens_before - sum(entry.tokens for entry in after)
     kept = f", {protected} protected" if protected else ""
     limit = "" if ended in ("completed", "finished") else f" It was ended at its limit of {ended}."
-    return f"{row.memories_before} → {len(after)} memories, about {saved:,} tokens saved{kept}.{limit}"
-
-
-def _journal(session: RefinementSession, text: str) -> NewMemory:
-    now = datetime.now(UTC)
-    scope, owner = split_scope_key(session.claim.scope_key)
-    subject = display_name(owner)
+    figures = f"{row.memories_before} → {len(after)} memories, about {saved:,} tokens saved{kept}."
+    text = f"Refinement: {figures}{limit} {summary}".strip()
+    scope, owner = split_scope_key(row.scope_key)
+    now, subject = datetime.now(UTC), display_name(owner)
     return NewMemory(
         id=uuid4(),
         kind="journal",
-        scope_key=session.claim.scope_key,
+        scope_key=row.scope_key,
         category="journal",  # recalled only where a request names it
         content=text,
         search_text=search_text(now, subject, text),
