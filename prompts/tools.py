@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from mnemic.prompts.conversation import single_line
 from mnemic.prompts.loader import load_texts
 from mnemic.prompts.memory_context import PREAMBLE, long_date
-from mnemic.state.formation import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.formation import ExplicitScope, Remembered, RememberRequest
 from mnemic.state.identity import split_scope_key
 from mnemic.state.query import MemoryFilters, MemoryQuery
 
@@ -72,11 +72,6 @@ def remember_arguments(writable: Sequence[str] = ()) -> type[BaseModel]:
     """The arguments of `remember`, with the categories to choose from, where they are known."""
     choice = f" One of {', '.join(writable)}." if writable else ""
     return described("remember", RememberRequest, names={"category": choice})
-
-
-def procedure_arguments() -> type[BaseModel]:
-    """The arguments of `remember_procedure`."""
-    return described("remember_procedure", ProcedureRequest)
 
 
 def query_answer(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -19,7 +19,7 @@ from mnemic.policy.text.shape import search_text
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RollbackConflictError, UnknownOperationError
-from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
 from mnemic.state.refinement import LedgerEntry, RefinementResult
 from mnemic.storage import refinements
@@ -67,11 +67,6 @@ def person(agent: str) -> Identity:
     return identity("ana", agent=agent, groups=["crew"])
 
 
-def keys(agent: str) -> tuple[str, ...]:
-    """The scope keys that may be refined."""
-    return person(agent).scope_keys
-
-
 def dump(superuser: psycopg.Connection) -> Dump:
     """Everything that belongs to some scope key, behind the policies."""
     found: Dump = {}
@@ -100,7 +95,7 @@ async def settle_world(service: Mnemic, superuser: psycopg.Connection, agents: S
     for place, agent in enumerate([*agents, "museum"]):
         who = person(agent)
         await service.configure_agent(who, agent_model="openai:agent", persona=f"I am {agent}.")
-        for number, key in enumerate([*keys(agent), "user:bo"]):
+        for number, key in enumerate([*person(agent).scope_keys, "user:bo"]):
             await _seed(service, superuser, who, key, Random(f"{place} {number}"))
 
 
@@ -161,7 +156,8 @@ class World:
         prompt = str(request["messages"][0]["content"])
         agent = prompt.partition("I am ")[2].partition(".")[0]
         scope = prompt.partition("core memory of the scope ")[2].partition(",")[0]
-        return self.models[agent, next(key for key in keys(agent) if split_scope_key(key)[0] == scope)](request)
+        key = next(key for key in person(agent).scope_keys if key.startswith(scope))
+        return self.models[agent, key](request)
 
     async def run(self, pairs: Sequence[Pair], seed: int) -> None:
         """Sessions on these scope keys, side by side, and all that is to be said of them afterwards."""
@@ -266,7 +262,7 @@ async def misbehave(world: World, sessions: int) -> None:
     """So many sessions, on two scope keys of each agent at once, each wave undone before the next one."""
     random = Random(7)
     for wave in range(-(-sessions // (2 * len(world.agents)))):
-        pairs = [(agent, key) for agent in world.agents for key in random.sample(keys(agent), 2)]
+        pairs = [(agent, key) for agent in world.agents for key in random.sample(person(agent).scope_keys, 2)]
         await world.run(pairs, seed=wave)
     assert await world.administration.verify() == []
 

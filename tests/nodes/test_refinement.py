@@ -247,17 +247,13 @@ def core(text: str, **changes: Any) -> NewMemory:
     return replace(draft(text, kind="core"), **changes)
 
 
-def reflection(text: str) -> NewMemory:
-    return draft(text, kind="reflection")
-
-
 #: What there is, and what is left of it.
 TWINS: dict[str, tuple[list[NewMemory | str], list[str]]] = {
     "white space": ([SHORT, WIDE, LINES], [SHORT]),
     "forms of Unicode": ([CAFE, DECOMPOSED, FULL], [CAFE]),
     "the oldest stays": ([WIDE, ENGLISH, SHORT], [WIDE, ENGLISH]),
     "the more important stays": ([core(SHORT, importance=2), core(WIDE, importance=5)], [WIDE]),
-    "a commitment stays rather than a reflection": ([reflection(SHORT), WIDE], [WIDE]),
+    "a commitment stays rather than a reflection": ([draft(SHORT, kind="reflection"), WIDE], [WIDE]),
     "case and punctuation": ([SHORT, SHORT.upper(), SHORT.removesuffix(".")], [SHORT, SHORT.upper(), SHORT[:-1]]),
     "raised numbers": ([SQUARE, PLAIN], [SQUARE, PLAIN]),
     "a protected one stays": ([SHORT, WIDE, LINES], [WIDE]),
