@@ -19,7 +19,7 @@ COMPLETING: Final = "complete_refinement"
 ENDED: Final = "The refinement has ended."
 DELETED: Final = "[{number}] is deleted. You may remove {left} more."
 PROTECTED: Final = "[{number}] is protected from now on."
-#: Refusals.
+#: Refusals that several tools give, or that are too long to stand in their place.
 UNKNOWN: Final = "there is no memory {numbers}: use numbers of the ledger whose memories still exist"
 CHANGED: Final = "[{number}] was changed by somebody else meanwhile: read it again with search_memories, then decide"
 SEVERAL: Final = "{numbers} are about different people: merge memories about one person only"
