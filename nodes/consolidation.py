@@ -117,11 +117,10 @@ async def write_consolidation(
     drafts: list[str] = []
     problem: str | None = ""
     while problem is not None and len(drafts) < 2:
-        step_input = step_input._replace(draft=drafts[-1] if drafts else "", problem=problem)
         writing = run_step(WRITE_CONSOLIDATION, step_input, resources.models)
-        output = (await metered(resources, identity, writing)).output
-        drafts.append(clean_text(output.text))
+        drafts.append(clean_text((await metered(resources, identity, writing)).output.text))
         problem = _problem(drafts[-1], sources, word_limit)
+        step_input = step_input._replace(draft=drafts[-1], problem=problem or "")
     usable = [draft for draft in drafts if _refusal(draft, word_limit) is None]
     if not usable:
         await give_back(resources, identity, state["lease"], failure="unusable")

@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 
 from mnemic.models.tool_calls import run_turn
 from mnemic.operations.refinement.edits import finish
-from mnemic.operations.refinement.session import RefinementSession, first_batches, open_session, plan
+from mnemic.operations.refinement.session import RefinementSession, first_batches, open_session
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
@@ -20,7 +20,7 @@ from mnemic.prompts.tools import UNREADABLE_CALL, unknown_tool
 from mnemic.state.checking import validate
 from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity, scope_key, split_scope_key
-from mnemic.state.refinement import Batch, Ended, Handles, RefinementInput, RefinementResult, RefinementState, ToolCall
+from mnemic.state.refinement import Batch, Ended, RefinementInput, RefinementResult, RefinementState, ToolCall
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
 from mnemic.storage.refinements import Claim, Progress
@@ -34,22 +34,21 @@ async def open_refinement(state: RefinementState, resources: Resources, runtime:
     identity = identity_of(runtime)
     request = validate(RefinementInput, state)
     key = request.get("scope_key") or scope_key("agent", identity.agent_id)
-    forced = request.get("force", False)
-    if request.get("dry_run"):
-        return {**_no_session(state), **await plan(resources, identity, key, forced=forced)}
+    forced, dry_run = request.get("force", False), request.get("dry_run", False)
     lease = Lease(work="refinement", scope_key=key, holder=holder_of(runtime))
     async with release_lease_on_error(resources, identity, lease):
-        core, session = await open_session(resources, identity, lease, forced=forced)
-        if session is None:
-            return {**_no_session(state), **core.as_result(key), "outcome": "not_due", "refinement_id": None}
+        found, session = await open_session(resources, identity, lease, forced=forced, dry_run=dry_run)
+        if session is None:  # nothing of an earlier run on the same thread stays in the channels
+            stale: dict[str, Any] = dict.fromkeys(RefinementResult.__annotations__.keys() & state.keys())
+            return cast(RefinementState, {**stale, **found, "ending": None, "batches": []})
         batches = await first_batches(session)
     return {
         "scope_key": key,
         "refinement_id": str(session.claim.id),
-        "resumed": core.running is not None,
+        "resumed": found["resumed"],
         "lease": lease,
-        "overrides": core.overrides,
-        "handles": Handles(),  # a memory has its number once it is shown
+        "overrides": session.overrides,
+        "handles": {},  # a memory has its number once it is shown
         "batches": batches,
         "batch": 1,
         "turns": [],
@@ -57,20 +56,14 @@ async def open_refinement(state: RefinementState, resources: Resources, runtime:
     }
 
 
-def _no_session(state: RefinementState) -> RefinementState:
-    """What the channels hold where none begins: nothing of an earlier run on the same thread."""
-    stale: dict[str, Any] = dict.fromkeys(RefinementResult.__annotations__.keys() & state.keys())
-    return cast(RefinementState, {**stale, "ending": None, "batches": []})
-
-
 def refinement_session(resources: Resources, state: RefinementState, runtime: Runtime[Identity]) -> RefinementSession:
     """The session of this run."""
     return RefinementSession(
         resources=resources,
-        settings=resources.settings.overridden(state["overrides"]),
+        overrides=state["overrides"],
         identity=identity_of(runtime),
         claim=Claim(id=UUID(state["refinement_id"] or ""), scope_key=state["scope_key"], holder=state["lease"].holder),
-        handles=Handles(dict(state["handles"].shown)),
+        shown=dict(state["handles"]),
     )
 
 
@@ -82,23 +75,24 @@ async def take_turn(
     Where there are none, the next batch follows. No connection waits for the answer.
     """
     session = refinement_session(resources, state, runtime)
-    progress = await session.write(lambda scoped: refinements.step(scoped, session.claim, session.settings))
+    progress = await session.transact(lambda scoped: refinements.step(scoped, session.claim, session.settings))
     if ending := _limit(progress, session.settings):
         return {"ending": ending}
     turns = state["turns"]
+    ids = state["batches"][state["batch"] - 1]
     # as it was when it began, so that what was said of it stays true
-    shown = state["shown"] if turns else await _begin_batch(session, state, progress)
+    shown = state["shown"] if turns else await session.begin_batch(ids, progress)
     models = session.resources.models.with_settings(session.settings)
     running = run_turn(_input(session, state, shown), make_tools(session), models)
     turn, spent = await metered(session.resources, session.identity, running)
     tokens = spent.input_tokens + spent.output_tokens
     if tokens:
-        await session.write(lambda scoped: refinements.count(scoped, session.claim, tokens=tokens))
+        await session.transact(lambda scoped: refinements.count(scoped, session.claim, tokens=tokens))
     if turn.calls:
-        return {"shown": shown, "turns": [*turns, turn], "handles": session.handles}
+        return {"shown": shown, "turns": [*turns, turn], "handles": session.shown}
     if state["batch"] >= len(state["batches"]):
         return {"ending": "finished", "turns": []}
-    return {"batch": state["batch"] + 1, "turns": [], "handles": session.handles}
+    return {"batch": state["batch"] + 1, "turns": [], "handles": session.shown}
 
 
 def _limit(progress: Progress, settings: Settings) -> Ended | None:
@@ -107,13 +101,6 @@ def _limit(progress: Progress, settings: Settings) -> Ended | None:
     if progress.model_tokens >= settings.refinement_model_tokens:
         return "tokens"
     return "time" if progress.seconds > settings.refinement_minutes * 60 else None
-
-
-async def _begin_batch(session: RefinementSession, state: RefinementState, progress: Progress) -> Batch:
-    entries = await session.read(refinements.ledger)
-    wanted = set(state["batches"][state["batch"] - 1])
-    ledger = session.handles.number(entry for entry in entries if str(entry.id) in wanted)
-    return Batch(tuple(ledger), session.budget(entries, progress))
 
 
 def _input(session: RefinementSession, state: RefinementState, shown: Batch) -> RefineInput:
@@ -147,7 +134,7 @@ async def call_tools(
         runtime.stream_writer({"refinement": str(session.claim.id), "tool": call.name, "refused": is_refused})
     return {
         "turns": [*earlier, turn._replace(calls=tuple(answered))],
-        "handles": session.handles,
+        "handles": session.shown,
         "ending": "completed" if is_over else None,
     }
 
@@ -169,5 +156,5 @@ async def close_refinement(state: RefinementState, resources: Resources, runtime
     ending = state["ending"]
     if ending is not None and ending != "completed":
         await finish(session, ending)
-    (row,) = await session.read(lambda scoped: refinements.listed(scoped, None, refinement_id=session.claim.id))
+    (row,) = await session.transact(lambda scoped: refinements.listed(scoped, None, refinement_id=session.claim.id))
     return {**row.as_result(), "resumed": state["resumed"]}

@@ -1,10 +1,9 @@
 """What somebody asks to remember: a fact, a core memory, a procedure; under every rule that formation obeys."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Final
 from uuid import uuid4
 
@@ -15,7 +14,8 @@ from mnemic.operations.messages.transcript import group_name, own_words
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.sharing import Draft
 from mnemic.policy.text.shape import display_name, require_text, search_text
-from mnemic.policy.text.writing import Problem, check_text
+from mnemic.policy.text.writing import check_text
+from mnemic.prompts.tools import PROBLEMS
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError
 from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest, SimilarFact
 from mnemic.state.identity import Identity, scope_key, split_scope_key
@@ -30,22 +30,10 @@ Conversation = Sequence[Message] | None
 #: As long as a reflection; each one is in every prompt.
 _MAX_CORE_CHARS: Final = 500
 _PROCEDURAL: Final = "procedural"
-_PROCEDURE_IMPORTANCE: Final = 3
 #: `1.`, `2)`, `Step 3:` or a bullet, which the numbers here replace.
 _MARK = re.compile(r"^(?:step\s+)?\d{1,2}\s?[.):]\s+|^[-*•]\s+", re.IGNORECASE)
 #: Ours, and nothing that anybody would have said.
 _STEP_NUMBER = re.compile(r"^\d+\. ", re.MULTILINE)
-_TOO_LONG: Final = "it is too long: say one thing, a fact in at most 30 words and 280 characters, and the rest apart"
-_HOW_TO: Final[Mapping[Problem, str]] = MappingProxyType(
-    {
-        "empty": "it says nothing: write one complete sentence",
-        "degenerate": "it repeats itself: write one complete sentence",
-        "too_long": _TOO_LONG,
-        "first_person": "it speaks as I or we: write it in the third person, with the name of whom it is about",
-        "pronoun_start": "it begins with a pronoun: name whom or what it is about",
-        "not_neutral": "it exclaims: write it in a neutral tone",
-    }
-)
 
 
 async def remember(
@@ -82,7 +70,7 @@ async def remember(
         private=request.private,
         provenance="asserted",
     )
-    new = _memory(identity, draft, request.kind, conversation, datetime.now(UTC))
+    new = _memory(identity, draft, request.kind, conversation)
     return await _store(resources, identity, new, conversation, allowlist.categories)
 
 
@@ -106,11 +94,11 @@ async def remember_procedure(
         scope=request.scope,
         text=_procedure(request),
         category=_PROCEDURAL,
-        importance=_PROCEDURE_IMPORTANCE,
+        importance=3,
         private=False,
         provenance="asserted",
     )
-    new = _memory(identity, draft, "procedure", conversation, datetime.now(UTC))
+    new = _memory(identity, draft, "procedure", conversation)
     return await _store(resources, identity, new, conversation, [*allowed, _PROCEDURAL])
 
 
@@ -118,11 +106,11 @@ def _sentence(request: RememberRequest) -> str:
     given = _line(request.content, "content")
     verdict = check_text(given, kind=request.kind)
     if verdict.problem:
-        raise InvalidInputError(f"content cannot be kept as it is written: {_HOW_TO[verdict.problem]}")
+        raise InvalidInputError(f"content cannot be kept as it is written: {PROBLEMS[verdict.problem]}")
     text = verdict.text or ""
     # what a formation would cut off, whoever asked can say better
     if len(text.split()) < len(given.split()) or (request.kind == "core" and len(text) > _MAX_CORE_CHARS):
-        raise InvalidInputError(f"content cannot be kept as it is written: {_TOO_LONG}")
+        raise InvalidInputError(f"content cannot be kept as it is written: {PROBLEMS['too_long']}")
     return text
 
 
@@ -198,7 +186,8 @@ async def _store_unless_known(
     return Remembered(id=known_id, scope_key=new.scope_key, known=True)
 
 
-def _memory(identity: Identity, draft: Draft, kind: Kind, conversation: Conversation, now: datetime) -> NewMemory:
+def _memory(identity: Identity, draft: Draft, kind: Kind, conversation: Conversation) -> NewMemory:
+    now = datetime.now(UTC)
     key = _scope_key(identity, draft, conversation, now)
     scope, owner = split_scope_key(key)
     subject = display_name(owner)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from mnemic.prompts.conversation import as_data, indented
 from mnemic.prompts.loader import Step, load_prompt
-from mnemic.prompts.tools import Arguments
+from mnemic.prompts.tools import DESCRIPTIONS, described
 from mnemic.state.refinement import Budget, LedgerEntry, Turn
 
 #: Of the details that a new text lacks.
@@ -19,61 +19,53 @@ COMPLETING: Final = "complete_refinement"
 ENDED: Final = "The refinement has ended."
 DELETED: Final = "[{number}] is deleted. You may remove {left} more."
 PROTECTED: Final = "[{number}] is protected from now on."
+#: Refusals that several tools give, or that are too long to stand in their place.
+UNKNOWN: Final = "there is no memory {numbers}: use numbers of the ledger whose memories still exist"
+CHANGED: Final = "[{number}] was changed by somebody else meanwhile: read it again with search_memories, then decide"
+SEVERAL: Final = "{numbers} are about different people: merge memories about one person only"
+TWIN: Final = "{twin} already says exactly this: delete the duplicate, or write another text"
 
-Handle = Annotated[int, Field(ge=1, lt=2**31, description="Its number in the ledger.")]
+#: Its number in the ledger.
+_Handle = Annotated[int, Field(ge=1, lt=2**31)]
 #: Longer ones are refused before they are read; what a memory may hold is far less.
-_Text = Field(max_length=100_000)
+_Text = Annotated[str, Field(max_length=100_000)]
 
 
-class _Search(Arguments):
-    query: Annotated[str, Field(max_length=2000, description="Words to look for; empty for all memories.")] = ""
-    after: Annotated[date | None, Field(description="Only memories since this day or later, as 2026-03-02.")] = None
-    before: Annotated[date | None, Field(description="Only memories since before this day.")] = None
+class _Search(BaseModel):
+    query: Annotated[str, Field(max_length=2000)] = ""
+    after: date | None = None
+    before: date | None = None
 
 
-class _Merge(Arguments):
-    ids_to_merge: Annotated[list[Handle], Field(description="The numbers of the memories.", max_length=500)]
-    new_content: Annotated[str, _Text, Field(description="The one text that replaces them.")]
+class _Merge(BaseModel):
+    ids_to_merge: Annotated[list[_Handle], Field(max_length=500)]
+    new_content: _Text
 
 
-class _Update(Arguments):
-    id: Handle
-    content: Annotated[str, _Text, Field(description="The new text.")]
+class _Update(BaseModel):
+    id: _Handle
+    content: _Text
 
 
-class _Memory(Arguments):
-    id: Handle
+class _Memory(BaseModel):
+    id: _Handle
 
 
-class _Summary(Arguments):
-    summary: Annotated[str, _Text, Field(description="One or two sentences on what you did.")]
+class _Summary(BaseModel):
+    summary: Annotated[str, Field(max_length=500)]
 
 
+_ARGUMENTS: Final[dict[str, type[BaseModel]]] = {
+    "search_memories": _Search,
+    "consolidate_memories": _Merge,
+    "update_memory": _Update,
+    "delete_memory": _Memory,
+    "protect_memory": _Memory,
+    COMPLETING: _Summary,
+}
 #: What each tool is for, and what it takes, by its name.
 TOOLS: Final[dict[str, tuple[str, type[BaseModel]]]] = {
-    "search_memories": (
-        "Find memories by words, and by the day since which they hold. Shows each with its number.",
-        _Search,
-    ),
-    "consolidate_memories": (
-        "Replace two or more memories by one text that is no longer than they are together. It keeps their earliest "
-        "date. The answer names the details that the new text lacks.",
-        _Merge,
-    ),
-    "update_memory": (
-        "Rewrite one memory in no more words than it has. The answer names the details that the new text lacks.",
-        _Update,
-    ),
-    "delete_memory": (
-        "Delete one obsolete memory. Only a few may be deleted in a session; merge what is merely long.",
-        _Memory,
-    ),
-    "protect_memory": (
-        "Protect a memory for good: afterwards only an administrator can change, merge or delete it. For promises, "
-        "laws of your own, and what would do harm if it were lost.",
-        _Memory,
-    ),
-    COMPLETING: ("End the refinement.", _Summary),
+    name: (DESCRIPTIONS[name], described(name, arguments)) for name, arguments in _ARGUMENTS.items()
 }
 
 

@@ -11,13 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from mnemic.prompts.conversation import single_line
 from mnemic.prompts.loader import load_texts
 from mnemic.prompts.memory_context import PREAMBLE, long_date
-from mnemic.state.formation import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.formation import ExplicitScope, Remembered, RememberRequest
 from mnemic.state.identity import split_scope_key
 from mnemic.state.query import MemoryFilters, MemoryQuery
 
 _TEXTS: Final = load_texts("tools")
 #: What each tool is for, by its name.
 DESCRIPTIONS: Final[Mapping[str, str]] = MappingProxyType({name: text for name, (text, _) in _TEXTS.items()})
+#: What to do about a text that is not written as a memory has to be, by what is wrong with it.
+PROBLEMS: Final[Mapping[str, str]] = MappingProxyType(_TEXTS["problems"][1])
 _SHARERS: Final[Mapping[str, str]] = MappingProxyType(
     {"user": "this user alone", "group": "the group", "agent": "everyone this agent talks to"}
 )
@@ -62,19 +64,14 @@ class ForgetArguments(Arguments):
 def query_arguments(allowed: Sequence[str] = ()) -> type[Arguments]:
     """The arguments of `memory_query`, with the categories that may be asked for, where they are known."""
     names = f" Choose among {', '.join(allowed)}; leave it out for all of them." if allowed else ""
-    filters = described(MemoryFilters, _TEXTS["filters"][1], base=Part)
-    return described(MemoryQuery, _with_names("memory_query", "categories", names), parts={"filters": filters})
+    filters = described("filters", MemoryFilters, base=Part)
+    return described("memory_query", MemoryQuery, parts={"filters": filters}, names={"categories": names})
 
 
 def remember_arguments(writable: Sequence[str] = ()) -> type[BaseModel]:
     """The arguments of `remember`, with the categories to choose from, where they are known."""
     choice = f" One of {', '.join(writable)}." if writable else ""
-    return described(RememberRequest, _with_names("remember", "category", choice))
-
-
-def procedure_arguments() -> type[BaseModel]:
-    """The arguments of `remember_procedure`."""
-    return described(ProcedureRequest, _TEXTS["remember_procedure"][1])
+    return described("remember", RememberRequest, names={"category": choice})
 
 
 def query_answer(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -99,37 +96,33 @@ def forget_answer(memory_id: UUID, was_there: bool) -> str:
     return f"{memory_id} is forgotten." if was_there else f"{memory_id} was gone already."
 
 
-def _with_names(tool: str, argument: str, names: str) -> dict[str, str]:
-    """The sentences on a tool's arguments, with names to choose among behind that on one of them."""
-    sentences = _TEXTS[tool][1]
-    return {**sentences, argument: sentences[argument] + names}
-
-
 def described(
+    tool: str,
     request: type[BaseModel],
-    sentences: Mapping[str, str],
     *,
     base: type[Arguments] = Arguments,
-    parts: Mapping[str, type[Part]] | None = None,
+    parts: Mapping[str, type[Part]] = MappingProxyType({}),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> type[Any]:
-    """The fields of a request with their bounds, each with its sentence.
+    """The fields of a request with their bounds, each with its sentence in `tools.md`.
 
     What a model is told of it goes into every one of its calls, so it says nothing of null.
 
     Args:
+        tool: below which heading the sentences stand.
         request: whose fields they are.
-        sentences: one for each field, by its name.
         base: what becomes of unknown names.
         parts: described types of the fields that have fields of their own.
+        names: what stands behind the sentence of a field: names to choose among.
     """
     fields: dict[str, Any] = {}
     for name, field in request.model_fields.items():
-        part = (parts or {}).get(name)
+        part, sentence = parts.get(name), _TEXTS[tool][1][name] + names.get(name, "")
         default: dict[str, Any] = {}
         if not field.is_required():
             is_told = isinstance(field.default, str | int)  # of a factory a schema says nothing
             default = {"default": field.default} if is_told else {"default_factory": part or (lambda: None)}
-        shown: Any = Field(description=sentences[name], alias=field.alias, **default)
+        shown: Any = Field(description=sentence, alias=field.alias, **default)
         kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
         without_none = kinds[0] if NoneType in get_args(field.annotation) else field.annotation
         fields[name] = Annotated[part or without_none, *field.metadata, shown]

@@ -1,7 +1,7 @@
 """Refinement: what a session sees of the memories it works on, what its agent does in turn, and what came of it."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple, cast
 from uuid import UUID
@@ -43,36 +43,6 @@ class LedgerEntry:
     pinned: bool
     private: bool
     tags: tuple[str, ...] = ()
-
-
-class Shown(NamedTuple):
-    """A memory as the model was shown it last."""
-
-    id: UUID
-    version: int
-
-
-@dataclass
-class Handles:
-    """The small numbers by which a refinement's model calls memories: never their ids, and the same for the whole run.
-
-    They are given in the order in which the memories are first shown.
-    """
-
-    shown: dict[int, Shown] = field(default_factory=dict)
-
-    def number(self, entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
-        """The entries with their numbers, new ones for those not seen before; they are about to be shown."""
-        numbered: list[LedgerEntry] = []
-        for entry in entries:
-            number = self.number_of(entry.id) or len(self.shown) + 1
-            self.shown[number] = Shown(entry.id, entry.version)
-            numbered.append(replace(entry, handle=number))
-        return numbered
-
-    def number_of(self, memory_id: UUID) -> int | None:
-        """The number of a memory; None for one that was not shown."""
-        return next((number for number, shown in self.shown.items() if shown.id == memory_id), None)
 
 
 class Budget(NamedTuple):
@@ -158,8 +128,8 @@ class RefinementState(RefinementInput, RefinementResult, total=False):
     lease: Annotated[Lease, UntrackedValue]
     #: What the agent overrides.
     overrides: Annotated[dict[str, Any], UntrackedValue]
-    #: The memories behind the numbers that the model uses.
-    handles: Annotated[Handles, UntrackedValue]
+    #: The memories behind the numbers that the model uses, as it was shown them.
+    handles: Annotated[dict[int, LedgerEntry], UntrackedValue]
     #: The ids of each batch, and which one it is, from 1.
     batches: Annotated[list[list[str]], UntrackedValue]
     batch: Annotated[int, UntrackedValue]

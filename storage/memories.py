@@ -10,6 +10,7 @@ from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import SimilarFact, Twin
 from mnemic.state.kinds import Kind, State
 from mnemic.state.records import Memory, NewMemory, Relation, Standing, StandingPart, Supersession
+from mnemic.state.refinement import LedgerEntry
 from mnemic.storage.transaction import ScopedTransaction, array_text, half_vectors, load_statements
 
 _SQL = load_statements("memories")
@@ -184,7 +185,7 @@ async def see_categories(scoped: ScopedTransaction, categories: Sequence[str]) -
     await scoped.execute(_SQL["see_categories"], {"categories": array_text(tuple(categories))})
 
 
-async def forget(scoped: ScopedTransaction, memory: Memory) -> None:
+async def forget(scoped: ScopedTransaction, memory: Memory | LedgerEntry) -> None:
     """Soft-deletes a memory, and takes out of search the source messages that no other living memory rests on.
 
     Raises:

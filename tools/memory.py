@@ -53,7 +53,10 @@ def make_tools(
         "memory_query": (texts.query_arguments(allowed), _query),
         "remember": (texts.remember_arguments(writable), partial(_keep, RememberRequest, remember)),
         "forget": (texts.ForgetArguments, _forget),
-        "remember_procedure": (texts.procedure_arguments(), partial(_keep, ProcedureRequest, remember_procedure)),
+        "remember_procedure": (
+            texts.described("remember_procedure", ProcedureRequest),
+            partial(_keep, ProcedureRequest, remember_procedure),
+        ),
     }
     names = ("memory_query", *WRITING.get(role, ()))
     return [make_tool(provide, role, Tool(name, texts.DESCRIPTIONS[name], *parts[name]), loop) for name in names]

@@ -1,10 +1,11 @@
 """The tools of a refinement, made for one session: no role has them, and they end with the session.
 
-A new one is an entry in `prompts/refine.py`, an entry here, and a function in
-`operations/refinement/edits.py` that takes its arguments.
+A new one is a section of `prompts/tools.md`, its arguments in `prompts/refine.py`, an entry here, and a function in
+`operations/refinement/edits.py` that takes them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -32,23 +33,21 @@ def refinement_tools(session: RefinementSession) -> Sequence[BaseTool]:
     A model reads of its own mistakes, of what a guard of the database refuses, that somebody else wrote meanwhile, and
     that the session is over. Any other failure ends the run, and the session is resumed.
     """
-    return [_bound(name, session) for name in TOOLS]
+    return [
+        StructuredTool(
+            name=name,
+            description=description,
+            args_schema=arguments,
+            coroutine=partial(_call, name, session),
+            handle_tool_error=True,
+            handle_validation_error=refused_arguments,
+        )
+        for name, (description, arguments) in TOOLS.items()
+    ]
 
 
-def _bound(name: str, session: RefinementSession) -> BaseTool:
-    description, arguments_schema = TOOLS[name]
-
-    async def call(**arguments: Any) -> str:
-        try:
-            return await _OPERATIONS[name](session, **arguments)
-        except (RefusedCallError, RefusedError, ConcurrentChangeError) as error:
-            raise ToolException(refused_argument(str(error))) from None
-
-    return StructuredTool(
-        name=name,
-        description=description,
-        args_schema=arguments_schema,
-        coroutine=call,
-        handle_tool_error=True,
-        handle_validation_error=refused_arguments,
-    )
+async def _call(name: str, session: RefinementSession, **arguments: Any) -> str:
+    try:
+        return await _OPERATIONS[name](session, **arguments)
+    except (RefusedCallError, RefusedError, ConcurrentChangeError) as error:
+        raise ToolException(refused_argument(str(error))) from None

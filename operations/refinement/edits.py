@@ -6,10 +6,9 @@ The refusals are texts that a model reads, as the answers in `prompts/refine.py`
 import logging
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
-from typing import Final, NoReturn
 from uuid import UUID, uuid4
 
-from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession, refuse_unknown
+from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession
 from mnemic.policy.refinement import merged_category
 from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, display_name, says_nothing, search_text
@@ -24,8 +23,6 @@ from mnemic.storage import memories, refinements
 from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
-MAX_SUMMARY_CHARS: Final = 500
-_LIMITS: Final[dict[Ended, str]] = {"steps": "turns", "tokens": "tokens", "time": "time"}
 
 
 async def search(session: RefinementSession, query: str, after: date | None, before: date | None) -> str:
@@ -38,7 +35,7 @@ async def search(session: RefinementSession, query: str, after: date | None, bef
         entries = {entry.id: entry for entry in await refinements.ledger(scoped)}
         return [entries[memory_id] for memory_id in ids if memory_id in entries]
 
-    return answers.render_found(session.handles.number(await session.read(act)))
+    return answers.render_found(session.show(await session.transact(act)))
 
 
 async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], new_content: str) -> str:
@@ -51,7 +48,9 @@ async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], n
 
     async def act(editor: CoreMemoryEditor) -> tuple[list[LedgerEntry], UUID, list[int]]:
         merged = editor.require_editable(*ids_to_merge)
-        _require_one_person(merged)
+        # who has no account is told apart by name alone
+        if len({(entry.subject_user_id, entry.subject_user_id or entry.subject.casefold()) for entry in merged}) > 1:
+            raise RefinementRefusedError(answers.SEVERAL.format(numbers=bracketed([entry.handle for entry in merged])))
         if len(merged) < 2:
             raise RefinementRefusedError("a merge takes at least two memories: use update_memory for a single one")
         _require_no_longer(text, merged)
@@ -59,12 +58,11 @@ async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], n
         category = merged_category([entry.category for entry in merged], session.resources.categories)
         new_id = await refinements.merge(editor.scoped, merged, category, text)
         if new_id is None:
-            _refuse_twin(editor.twin(text))
+            raise RefinementRefusedError(answers.TWIN.format(twin=editor.twin(text) or "another memory"))
         return merged, new_id, lost
 
     (merged, new_id, lost), after = await session.run_operation("merge", act)
-    lacking = missing_details([entry.content for entry in merged], text)
-    return f"{answers.changed(merged, session.show(after, new_id), lost, lacking)} {_usage(session, after)}"
+    return _changed(session, after, merged, new_id, lost)
 
 
 async def update(session: RefinementSession, id: int, content: str) -> str:  # noqa: A002 - the tool's argument
@@ -83,16 +81,15 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
             raise RefinementRefusedError(f"[{id}] already says exactly this")
         _require_no_longer(text, [entry])
         if twin := editor.twin(text, of=entry):
-            _refuse_twin(twin)
+            raise RefinementRefusedError(answers.TWIN.format(twin=twin))
         lost, _ = await editor.count_lost([entry], text)
         model = session.resources.embedder.name
         if not await refinements.rewrite(editor.scoped, entry, text, model=model, vector=vector):
-            refuse_unknown(id)
+            raise RefinementRefusedError(answers.UNKNOWN.format(numbers=f"[{id}]"))
         return entry, lost
 
     (entry, lost), after = await session.run_operation("update", act)
-    lacking = missing_details([entry.content], text)
-    return f"{answers.changed([entry], session.show(after, entry.id), lost, lacking)} {_usage(session, after)}"
+    return _changed(session, after, [entry], entry.id, lost)
 
 
 async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
@@ -105,16 +102,13 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
     async def act(editor: CoreMemoryEditor) -> int:
         (entry,) = editor.require_editable(id)
         _, left = await editor.count_lost([entry], "")
-        memory = await memories.find(editor.scoped, entry.id)
-        if memory is None:
-            refuse_unknown(id)
         await memories.see_every_category(editor.scoped)
-        await memories.forget(editor.scoped, memory)
+        await memories.forget(editor.scoped, entry)
         await memories.see_categories(editor.scoped, session.allowed)  # the ledger that is read next is the role's
         return left
 
     left, after = await session.run_operation("delete", act)
-    return f"{answers.DELETED.format(number=id, left=left)} {_usage(session, after)}"
+    return f"{answers.DELETED.format(number=id, left=left)} {answers.usage(after, session.settings.refinement_target)}"
 
 
 async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
@@ -130,29 +124,30 @@ async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - t
         if now + entry.tokens > most:
             raise RefinementRefusedError(f"[{id}] does not fit: {now} tokens are protected, and at most {most} may be")
         if not await refinements.protect(editor.scoped, entry):
-            refuse_unknown(id)
+            raise RefinementRefusedError(answers.UNKNOWN.format(numbers=f"[{id}]"))
         return entry.id
 
     memory_id, after = await session.run_operation("protect", act)
-    session.show(after, memory_id)
-    return f"{answers.PROTECTED.format(number=id)} {_usage(session, after)}"
+    session.show(entry for entry in after if entry.id == memory_id)
+    return f"{answers.PROTECTED.format(number=id)} {answers.usage(after, session.settings.refinement_target)}"
 
 
-def _usage(session: RefinementSession, after: Sequence[LedgerEntry]) -> str:
-    return answers.usage(after, session.settings.refinement_target)
+def _changed(
+    session: RefinementSession, after: Sequence[LedgerEntry], old: Sequence[LedgerEntry], new_id: UUID, lost: list[int]
+) -> str:
+    (new,) = session.show(entry for entry in after if entry.id == new_id)
+    lacking = missing_details([entry.content for entry in old], new.content)
+    return f"{answers.changed(old, new, lost, lacking)} {answers.usage(after, session.settings.refinement_target)}"
 
 
 async def complete(session: RefinementSession, summary: str) -> str:
     """Ends the session because its agent says so.
 
     Raises:
-        RefinementRefusedError: the summary is empty, repeats itself or is too long; nothing was written.
+        RefinementRefusedError: the summary is empty or repeats itself; nothing was written.
         RefinementOverError: the session has ended, or is no longer this run's.
     """
-    text = " ".join(clean_text(summary).split())
-    if len(text) > MAX_SUMMARY_CHARS:
-        raise RefinementRefusedError(f"a summary has at most {MAX_SUMMARY_CHARS} characters: use a sentence or two")
-    await finish(session, "completed", _require_text(text))
+    await finish(session, "completed", _require_text(" ".join(clean_text(summary).split())))
     return answers.ENDED
 
 
@@ -169,10 +164,9 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
         (row,) = await refinements.listed(scoped, None, refinement_id=session.claim.id)
         return row, await refinements.done(scoped, session.claim.id), await refinements.ledger(scoped)
 
-    row, counts, after = await session.read(figures)
-    line = _outcome(row, after, counts.get("PROTECT", 0), ended)
+    row, counts, after = await session.transact(figures)
     # of a session that changed nothing there is nothing to remember
-    journals = [_journal(session, f"Refinement: {line} {summary}".strip())] if counts else []
+    journals = [_journal(row, after, counts.get("PROTECT", 0), ended, summary)] if counts else []
     model = session.resources.embedder
     try:
         made = await model.embed([journal.search_text for journal in journals]) if journals else []
@@ -187,25 +181,22 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
         stored = await memories.insert(scoped, journals, model=model.name, vectors=vectors, run_id=None)
         await refinements.finish(scoped, session.claim, ended, after, counts, next(iter(stored), None))
 
-    await session.write(act)
+    await session.transact(act)
 
 
-def _outcome(row: Refinement, after: Sequence[LedgerEntry], protected: int, ended: Ended) -> str:
-    """One line of a refinement, such as `50 → 3 memories, about 2,000 tokens saved, 5 protected.`"""
+def _journal(row: Refinement, after: Sequence[LedgerEntry], protected: int, ended: Ended, summary: str) -> NewMemory:
+    """It begins with a line such as `Refinement: 50 → 3 memories, about 2,000 tokens saved, 5 protected.`"""
     saved = row.tokens_before - sum(entry.tokens for entry in after)
     kept = f", {protected} protected" if protected else ""
-    limit = f" It was ended at its limit of {_LIMITS[ended]}." if ended in _LIMITS else ""
-    return f"{row.memories_before} → {len(after)} memories, about {saved:,} tokens saved{kept}.{limit}"
-
-
-def _journal(session: RefinementSession, text: str) -> NewMemory:
-    now = datetime.now(UTC)
-    scope, owner = split_scope_key(session.claim.scope_key)
-    subject = display_name(owner)
+    limit = "" if ended in ("completed", "finished") else f" It was ended at its limit of {ended}."
+    figures = f"{row.memories_before} → {len(after)} memories, about {saved:,} tokens saved{kept}."
+    text = f"Refinement: {figures}{limit} {summary}".strip()
+    scope, owner = split_scope_key(row.scope_key)
+    now, subject = datetime.now(UTC), display_name(owner)
     return NewMemory(
         id=uuid4(),
         kind="journal",
-        scope_key=session.claim.scope_key,
+        scope_key=row.scope_key,
         category="journal",  # recalled only where a request names it
         content=text,
         search_text=search_text(now, subject, text),
@@ -226,31 +217,15 @@ def _require_text(content: str) -> str:
     return text
 
 
-def _require_one_person(entries: Sequence[LedgerEntry]) -> None:
-    # who has no account is told apart by name alone
-    people = {(entry.subject_user_id, None if entry.subject_user_id else entry.subject.casefold()) for entry in entries}
-    if len(people) > 1:
-        numbers = bracketed([entry.handle for entry in entries])
-        raise RefinementRefusedError(f"{numbers} are about different people: merge memories about one person only")
-
-
 def _require_no_longer(text: str, replaced: Sequence[LedgerEntry]) -> None:
     now, most = count_tokens(text), sum(entry.tokens for entry in replaced)
     if now > most:
         raise RefinementRefusedError(f"the text has {now} tokens, what it replaces has {most}: use fewer words")
 
 
-def _refuse_twin(twin: str | None) -> NoReturn:
-    raise RefinementRefusedError(
-        f"{twin or 'another memory'} already says exactly this: delete the duplicate, or write another text"
-    )
-
-
 async def _embedded(session: RefinementSession, number: int, text: str) -> Sequence[float] | None:
     """Of a memory's new words, before the operation, which holds a connection; None for what has no entry."""
-    shown = session.handles.shown.get(number)
-    entries = await session.read(refinements.ledger) if shown else []
-    entry = next((entry for entry in entries if shown and entry.id == shown.id), None)
+    entry = session.shown.get(number)
     if entry is None or entry.kind not in memories.INDEXED or entry.protected:
         return None
     indexed = search_text(entry.valid_from, entry.subject, text)

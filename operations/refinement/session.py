@@ -3,17 +3,18 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from functools import cached_property
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from mnemic.operations.run.identity import require_own_scope
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.refinement import batches, lost_memories, protectable, removable
-from mnemic.prompts.refine import bracketed
+from mnemic.prompts.refine import CHANGED, UNKNOWN, bracketed
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRefusedError, RefinementRunningError
 from mnemic.state.graphs import Lease
-from mnemic.state.identity import Identity, split_scope_key
-from mnemic.state.refinement import Budget, Handles, LedgerEntry, RefinementResult
+from mnemic.state.identity import Identity
+from mnemic.state.refinement import Batch, Budget, LedgerEntry, RefinementResult
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, refinements, scopes
 from mnemic.storage.refinements import Claim
@@ -22,54 +23,25 @@ from mnemic.storage.transaction import ScopedTransaction
 Result = TypeVar("Result")
 
 
-class CoreMemory(NamedTuple):
-    """The core memory of a scope key, and the session on it that has not ended."""
-
-    #: Of its agent: what it overrides, and all its settings.
-    overrides: dict[str, Any]
-    settings: Settings
-    ledger: list[LedgerEntry]
-    running: refinements.Running | None
-
-    @property
-    def tokens(self) -> int:
-        """Of all of it."""
-        return sum(entry.tokens for entry in self.ledger)
-
-    def is_due(self, *, forced: bool) -> bool:
-        """Whether it has outgrown its budget, a session on it was broken off, or there is something to force."""
-        is_over = self.tokens > self.settings.refinement_budget_tokens
-        return is_over or self.running is not None or (forced and bool(self.ledger))
-
-    def as_result(self, key: str) -> RefinementResult:
-        """Its figures."""
-        return {
-            "scope_key": key,
-            "tokens_before": self.tokens,
-            "target_tokens": self.settings.refinement_target,
-            "memories_before": len(self.ledger),
-            "protected": sum(entry.protected for entry in self.ledger),
-        }
-
-
 @dataclass(frozen=True)
 class RefinementSession:
     """A session as the run that holds it works on it: its transactions see its scope key and no other."""
 
     resources: Resources
-    #: The agent's own.
-    settings: Settings
+    #: What the agent overrides of the settings.
+    overrides: dict[str, Any]
     identity: Identity
     claim: Claim
-    handles: Handles = field(default_factory=Handles)
+    #: The memories as the model was shown them last, by the small numbers that it calls them by: never by their ids,
+    #: and the same for the whole run.
+    shown: dict[int, LedgerEntry] = field(default_factory=dict)
 
-    async def read(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
-        """What `act` reads."""
-        key = self.claim.scope_key
-        async with self.resources.database.scoped(self.identity, only=key, categories=self.allowed) as scoped:
-            return await act(scoped)
+    @cached_property
+    def settings(self) -> Settings:
+        """The agent's own."""
+        return self.resources.settings.overridden(self.overrides)
 
-    async def write(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
+    async def transact(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` returns once it is committed; it may run more than once."""
         key = self.claim.scope_key
         return await self.resources.database.write(self.identity, act, only=key, categories=self.allowed)
@@ -89,22 +61,33 @@ class RefinementSession:
             entries = {entry.id: entry for entry in await refinements.ledger(scoped)}
             return await act(CoreMemoryEditor(self, scoped, entries)), await refinements.ledger(scoped)
 
-        return await self.write(operation)
+        return await self.transact(operation)
 
-    def show(self, entries: Iterable[LedgerEntry], memory_id: UUID) -> LedgerEntry:
-        """A memory as it is now, which the model is about to be told of."""
-        return self.handles.number(entry for entry in entries if entry.id == memory_id)[0]
+    def show(self, entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
+        """The entries with their numbers, new ones for those not seen before; the model is about to be told of them."""
+        numbered: list[LedgerEntry] = []
+        for entry in entries:
+            number = self.number_of(entry.id) or len(self.shown) + 1
+            self.shown[number] = replace(entry, handle=number)
+            numbered.append(self.shown[number])
+        return numbered
 
-    def budget(self, entries: Sequence[LedgerEntry], progress: refinements.Progress) -> Budget:
-        """How much there is, and may still be done."""
+    def number_of(self, memory_id: UUID) -> int | None:
+        """The number of a memory; None for one that was not shown."""
+        return next((number for number, entry in self.shown.items() if entry.id == memory_id), None)
+
+    async def begin_batch(self, ids: Sequence[str], progress: refinements.Progress) -> Batch:
+        """What the model is shown of these memories, how much there is of all of them, and may still be done."""
+        entries = await self.transact(refinements.ledger)
         most_removed = removable(self.settings.refinement_removed_percent, progress.memories_before)
-        return Budget(
+        budget = Budget(
             now=sum(entry.tokens for entry in entries),
             target=self.settings.refinement_target,
             protected=sum(entry.tokens for entry in entries if entry.protected),
             most_protected=self.most_protected,
             removable=max(0, most_removed - progress.removed),
         )
+        return Batch(tuple(self.show(entry for entry in entries if str(entry.id) in ids)), budget)
 
     @property
     def most_protected(self) -> int:
@@ -137,12 +120,13 @@ class CoreMemoryEditor:
             raise RefinementRefusedError(f"{bracketed(twice)} is named more than once: name each memory once")
         found = {number: self._living(number) for number in numbers}
         if gone := [number for number, entry in found.items() if entry is None]:
-            refuse_unknown(*gone)
+            raise RefinementRefusedError(UNKNOWN.format(numbers=bracketed(gone)))
         entries = [entry for entry in found.values() if entry is not None]
         if fixed := [entry.handle for entry in entries if entry.protected]:
             raise RefinementRefusedError(f"{bracketed(fixed)} is protected: leave it as it is, and out of the call")
         for entry in entries:
-            self._require_unchanged(entry)
+            if self.session.shown[entry.handle].version != entry.version:
+                raise RefinementRefusedError(CHANGED.format(number=entry.handle))
             if entry.kind == "consolidation" and not may_be_consolidation:
                 raise RefinementRefusedError(f"[{entry.handle}] is the consolidation: only update_memory can change it")
         return entries
@@ -152,7 +136,7 @@ class CoreMemoryEditor:
         for entry in self.entries.values():
             is_same_kind = of is None or (entry.kind, entry.subject_user_id) == (of.kind, of.subject_user_id)
             if entry.content == text and is_same_kind and (of is None or entry.id != of.id):
-                number = self.session.handles.number_of(entry.id)  # None: of a conversation meanwhile, and not shown
+                number = self.session.number_of(entry.id)  # None: of a conversation meanwhile, and not shown
                 return f"[{number}]" if number else "another memory"
         return None
 
@@ -186,59 +170,22 @@ class CoreMemoryEditor:
         return lost, most - progress.removed
 
     def _living(self, number: int) -> LedgerEntry | None:
-        shown = self.session.handles.shown.get(number)
+        shown = self.session.shown.get(number)
         entry = self.entries.get(shown.id) if shown else None
         return replace(entry, handle=number) if entry else None
-
-    def _require_unchanged(self, entry: LedgerEntry) -> None:
-        if self.session.handles.shown[entry.handle].version != entry.version:
-            raise RefinementRefusedError(
-                f"[{entry.handle}] was changed by somebody else meanwhile: read it again with search_memories, then "
-                "decide"
-            )
 
 
 def _lost(originals: Sequence[tuple[str, str]], text: str) -> list[bool]:
     return lost_memories([content for content, _ in originals], text, about=[subject for _, subject in originals])
 
 
-def refuse_unknown(*numbers: int) -> NoReturn:
-    """Refuses numbers that were not shown, or whose memories have gone.
-
-    Raises:
-        RefinementRefusedError: always.
-    """
-    raise RefinementRefusedError(
-        f"there is no memory {bracketed(numbers)}: use numbers of the ledger whose memories still exist"
-    )
-
-
-async def plan(resources: Resources, identity: Identity, key: str, *, forced: bool) -> RefinementResult:
-    """What a refinement would find, without beginning it.
-
-    Raises:
-        RefinementRunningError: one is running.
-        InvalidInputError, RefusedIdentityError, CategoryRefusedError: as `open_session`.
-    """
-    allowed = _require_refinable(resources, identity, key)
-    async with resources.database.scoped(identity, only=key, categories=allowed) as scoped:
-        core = await _core_memory(scoped, key, resources.settings)
-        duplicates = await refinements.duplicates(scoped, remove=False)
-    if core.running and core.running.is_held:
-        raise _is_running(core.running)
-    return {
-        **core.as_result(key),
-        "outcome": "planned" if core.is_due(forced=forced) else "not_due",
-        "refinement_id": str(core.running.id) if core.running else None,
-        "resumed": core.running is not None,
-        "duplicates": duplicates,
-    }
-
-
 async def open_session(
-    resources: Resources, identity: Identity, lease: Lease, *, forced: bool
-) -> tuple[CoreMemory, RefinementSession | None]:
-    """Begins a session under this lease, or resumes one that was broken off; None where none is due.
+    resources: Resources, identity: Identity, lease: Lease, *, forced: bool, dry_run: bool
+) -> tuple[RefinementResult, RefinementSession | None]:
+    """Begins a session under this lease, or resumes one that was broken off.
+
+    Returns:
+        What there is to do, and the session; None where none is due, or it is a dry run.
 
     Raises:
         RefinementRunningError: somebody else's is running.
@@ -247,23 +194,48 @@ async def open_session(
         CategoryRefusedError: the role has no allowlist, or does not read what is always in context.
     """
     key = lease.scope_key
-    allowed = _require_refinable(resources, identity, key)
+    _require_refinable(resources, identity, key)
+    begun = RefinementSession(resources, {}, identity, Claim(uuid4(), key, lease.holder))
 
-    async def act(scoped: ScopedTransaction) -> tuple[CoreMemory, RefinementSession | None]:
-        core = await _core_memory(scoped, key, resources.settings)
-        if not core.is_due(forced=forced):
-            return core, None
+    async def act(scoped: ScopedTransaction) -> tuple[RefinementResult, RefinementSession | None]:
+        overrides, ledger = await scopes.agent_settings(scoped), await refinements.ledger(scoped)
+        running, session = await refinements.running(scoped, key), replace(begun, overrides=overrides)
+        found = _to_do(session, ledger, running, forced=forced)
+        if dry_run:
+            if running and running.is_held:
+                raise _is_running(running)
+            return {**found, "duplicates": await refinements.duplicates(scoped, remove=False)}, None
+        if found["outcome"] == "not_due":
+            return found, None
         await scoped.begin_operation("refinement")  # from here on the agent's writers come one after the other
-        core = core._replace(running=await refinements.running(scoped, key))
+        running = await refinements.running(scoped, key)
         # whoever asks for a refinement waits for no failure of the last one
         if await leases.claim(scoped, lease, resources.settings, forced=True) is None:
-            raise _is_running(core.running)
-        claim = Claim(id=core.running.id if core.running else uuid4(), scope_key=key, holder=lease.holder)
-        if core.running is None:
-            await refinements.begin(scoped, claim, core.ledger, target=core.settings.refinement_target)
-        return core, RefinementSession(resources, core.settings, identity, claim)
+            raise _is_running(running)
+        if running is None:
+            await refinements.begin(scoped, session.claim, ledger, target=session.settings.refinement_target)
+            return found, session
+        return {**found, "resumed": True}, replace(session, claim=session.claim._replace(id=running.id))
 
-    return await resources.database.write(identity, act, only=key, categories=allowed)
+    return await begun.transact(act)
+
+
+def _to_do(
+    session: RefinementSession, ledger: Sequence[LedgerEntry], running: refinements.Running | None, *, forced: bool
+) -> RefinementResult:
+    """What there is to do: due where it has outgrown its budget, was broken off, or there is something to force."""
+    tokens, settings = sum(entry.tokens for entry in ledger), session.settings
+    is_due = running is not None or tokens > settings.refinement_budget_tokens or (forced and bool(ledger))
+    return {
+        "scope_key": session.claim.scope_key,
+        "outcome": "planned" if is_due else "not_due",
+        "refinement_id": str(running.id) if running else None,
+        "resumed": running is not None,
+        "tokens_before": tokens,
+        "target_tokens": settings.refinement_target,
+        "memories_before": len(ledger),
+        "protected": sum(entry.protected for entry in ledger),
+    }
 
 
 async def first_batches(session: RefinementSession) -> list[list[str]]:
@@ -274,22 +246,12 @@ async def first_batches(session: RefinementSession) -> list[list[str]]:
     return [[str(entry.id) for entry in batch] for batch in cut]
 
 
-def _require_refinable(resources: Resources, identity: Identity, key: str) -> tuple[str, ...]:
-    """The categories that the refining role sees."""
-    split_scope_key(key)
+def _require_refinable(resources: Resources, identity: Identity, key: str) -> None:
     if key not in identity.scope_keys:
         raise InvalidInputError("scope_key: the one to refine is none of this identity's")
     require_own_scope(identity, key)
-    allowlist = resources.categories.of_role(identity.role)
-    if not allowlist.standing:
+    if not resources.categories.of_role(identity.role).standing:
         raise CategoryRefusedError("this role does not read core memories, so it cannot refine them")
-    return allowlist.categories
-
-
-async def _core_memory(scoped: ScopedTransaction, key: str, settings: Settings) -> CoreMemory:
-    overrides = await scopes.agent_settings(scoped)
-    ledger, running = await refinements.ledger(scoped), await refinements.running(scoped, key)
-    return CoreMemory(overrides, settings.overridden(overrides), ledger, running)
 
 
 def _is_running(running: refinements.Running | None) -> RefinementRunningError:

@@ -20,6 +20,7 @@ from tests.faults.checker import audit_problems
 from tests.faults.jobs import crates_in, word
 from tests.faults.strikes import REFINE, Command
 from tests.support.loopback import LoopbackModel, Request, calling, offering
+from tests.support.refinements import Call, complete, delete, merge, protect, update
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MORNING, identity, memory, message
 
@@ -78,30 +79,23 @@ def shown(request: Request) -> list[tuple[int, str, str]]:
     return [(int(number), marks, text) for number, marks, text in _LINE.findall(ledger)]
 
 
-def _merging(request: Request, words: Iterator[str]) -> list[tuple[str, dict[str, Any]]]:
-    calls: list[tuple[str, dict[str, Any]]] = []
+def _merging(request: Request, words: Iterator[str]) -> list[Call]:
+    calls: list[Call] = []
     for hall in ("alpha", "beta"):
-        alike = [(number, text) for number, _, text in shown(request) if hall in text]
-        crates = ", ".join(map(str, sorted({crate for _, text in alike for crate in crates_in(text)})))
+        alike = {number: text for number, _, text in shown(request) if hall in text}
+        crates = ", ".join(map(str, sorted({crate for text in alike.values() for crate in crates_in(text)})))
         if len(alike) > 1:
-            text = f"Ana stores crates {crates} in hall {hall}, {next(words)}."
-            numbers = [number for number, _ in alike]
-            calls.append(("consolidate_memories", {"ids_to_merge": numbers, "new_content": text}))
-    for number, _, text in shown(request):
-        if "at great length" in text:
-            calls.append(("update_memory", {"id": number, "content": f"Ana says crate 31 is heavy, {next(words)}."}))
-    return calls
+            calls.append(merge(*alike, into=f"Ana stores crates {crates} in hall {hall}, {next(words)}."))
+    long = [number for number, _, text in shown(request) if "at great length" in text]
+    return calls + [update(number, f"Ana says crate 31 is heavy, {next(words)}.") for number in long]
 
 
-def _ending(request: Request, words: Iterator[str]) -> list[tuple[str, dict[str, Any]]]:
-    calls: list[tuple[str, dict[str, Any]]] = []
-    calls += [("delete_memory", {"id": number}) for number, _, text in shown(request) if "obsolete" in text]
-    calls += [
-        ("protect_memory", {"id": number})
-        for number, marks, text in shown(request)
-        if "promise" in text and "protected" not in marks
-    ]
-    return [*calls, ("complete_refinement", {"summary": f"Put halls together, {next(words)}."})]
+def _ending(request: Request, words: Iterator[str]) -> list[Call]:
+    calls: list[Call] = [delete(number) for number, _, text in shown(request) if "obsolete" in text]
+    for number, marks, text in shown(request):
+        if "promise" in text and "protected" not in marks:
+            calls.append(protect(number))
+    return [*calls, complete(f"Put halls together, {next(words)}.")]
 
 
 # -- exactly once
@@ -136,8 +130,6 @@ _WRONG: Mapping[str, LiteralString] = {
             or count(*) filter (where h.event = 'MERGE' and not exists (
                    select from mnemic.relations l where l.to_id = h.memory_id and l.relation_type = 'merged_from')) > 0
             or bool_or(h.refinement_id is null)""",
-    "a memory was merged twice": """
-        select memory_id from mnemic.history where event = 'MERGE' group by memory_id having count(*) > 1""",
     "a memory is indexed by words that it does not say": """
         select m.id from mnemic.memories m join mnemic.entries e on e.agent_id = m.agent_id and e.item_id = m.id
          where m.kind = 'reflection' and m.content like '%crate 31 is heavy%' and m.content not like '%length%'
@@ -161,7 +153,10 @@ def what_is_wrong(clone: Clone) -> dict[str, Any]:
     """What should not be, by what is wrong with it."""
     with clone.as_superuser() as superuser:
         found: dict[str, Any] = {name: superuser.execute(statement).fetchall() for name, statement in _WRONG.items()}
-        left, done = _left(superuser), happened(superuser)
+        texts = superuser.execute(
+            "select content from mnemic.memories where state = 'active' and kind in ('core', 'reflection')"
+        ).fetchall()
+        left, done = sorted((crates_in(text) for (text,) in texts), key=sorted), happened(superuser)
         found["the audit finds something"] = audit_problems(superuser, AGENT)
     found["crates are lost, or told twice"] = left if left != LEFT else None
     found["something was not done once"] = done if done != DONE else None
@@ -178,10 +173,3 @@ def all_ended(superuser: psycopg.Connection) -> bool:
     """Whether there was a session, and none is left to be resumed."""
     row = superuser.execute("select count(*) > 0 and bool_and(ended is not null) from mnemic.refinements").fetchone()
     return row == (True,)
-
-
-def _left(superuser: psycopg.Connection) -> list[set[int]]:
-    rows = superuser.execute(
-        "select content from mnemic.memories where state = 'active' and kind in ('core', 'reflection')"
-    ).fetchall()
-    return sorted((crates_in(text) for (text,) in rows), key=sorted)

@@ -111,8 +111,8 @@ async def placed(clone: Clone) -> AsyncIterator[Place]:
 async def _refining(resources: Resources) -> RefinementSession:
     """A session that has begun, and has changed something."""
     claim = await begun(resources.database, ANA, seconds=600)
-    refining = RefinementSession(resources=resources, settings=resources.settings, identity=ANA, claim=claim)
-    refining.handles.number(await refining.read(refinements.ledger))
+    refining = RefinementSession(resources=resources, overrides={}, identity=ANA, claim=claim)
+    refining.show(await refining.transact(refinements.ledger))
     await edits.update(refining, len(CORE) + 1, "Ana never sings.")
     return refining
 

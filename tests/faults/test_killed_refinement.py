@@ -12,13 +12,12 @@ import pytest
 from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import (
-    DatabaseUnavailableError,
     ModelError,
     RefinementOverError,
     RefinementRunningError,
 )
 from mnemic.storage import leases
-from tests.faults.processes import CrashingServer, Worker
+from tests.faults.processes import Worker
 from tests.faults.refining import (
     ANA,
     KEY,
@@ -40,7 +39,6 @@ from tests.faults.strikes import (
     await_no_transaction,
     freeze_in,
     in_request,
-    repeat,
     wait_until,
 )
 from tests.support.loopback import Answer, hang_up, offering
@@ -237,9 +235,9 @@ async def test_control_a_session_that_is_not_released_has_to_be_waited_for(
             await Mnemic(resources).refine(ANA, KEY)
 
 
-@pytest.mark.parametrize(("step", "steps"), [(REFINE, 1), (EMBEDDINGS, 1)], ids=["in its turn", "in an update"])
+@pytest.mark.parametrize("step", [REFINE, EMBEDDINGS], ids=["in its turn", "in an update"])
 async def test_a_cancelled_refinement_goes_on_without_a_wait(
-    clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection, step: str, steps: int
+    clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection, step: str
 ) -> None:
     loop, is_over = asyncio.get_running_loop(), threading.Event()
 
@@ -253,29 +251,8 @@ async def test_a_cancelled_refinement_goes_on_without_a_wait(
         with pytest.raises(asyncio.CancelledError):
             await running
         is_over.set()
-        assert left(superuser) == (True, steps)
+        assert left(superuser) == (True, 1)
         result = await Mnemic(resources).refine(ANA, KEY)
 
     assert (result["resumed"], result["ended"]) == (True, "completed")
     check_refined_once(clean_db)
-
-
-# -- without its database
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("step", [REFINE, EMBEDDINGS])
-def test_a_refinement_outlives_its_database(crashing: CrashingServer, model: TrappedModel, step: str) -> None:
-    prepare(crashing.clone, model)
-    settings = scripted_settings(crashing.clone, model, pool_timeout_seconds=0.5)
-    with Worker(settings) as worker:
-        model.at(step, crashing.kill)
-        REFINING.ask(worker)
-        assert worker.answer().error is DatabaseUnavailableError
-        crashing.restart()
-        with crashing.clone.as_superuser() as superuser:
-            expire_leases(superuser)
-            expected = (DatabaseUnavailableError, RefinementRunningError)
-            repeat([worker], REFINING, until=lambda: all_ended(superuser), expected=expected)
-
-    check_refined_once(crashing.clone)

@@ -1,6 +1,5 @@
 """A refinement beside others that write or erase: what they changed while the model thought stays as they left it."""
 
-import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -17,10 +16,10 @@ from mnemic.state.records import Memory
 from mnemic.storage import memories, refinements
 from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.checker import audit_problems
-from tests.faults.refining import ANA, KEY, shown
+from tests.faults.refining import ANA, KEY
 from tests.faults.strikes import REFINE, TrappedModel
 from tests.support.erasing import CANARY, places, problems
-from tests.support.loopback import Answer, LoopbackModel, Request, calling, offering
+from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.matrix import mostly_thorough
 from tests.support.mutating import mutate, worsen
 from tests.support.refinements import (
@@ -37,9 +36,9 @@ from tests.support.refinements import (
     search,
     update,
 )
-from tests.support.scripted import scripted_memory, scripted_model
+from tests.support.scripted import meanwhile, scripted_memory, scripted_model
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, identity, memory, operate, remember
+from tests.support.worlds import AGENT, identity, memory, operate
 
 #: Changes something while the model thinks.
 Meanwhile = Callable[[Mnemic, Clone], Coroutine[Any, Any, None]]
@@ -68,12 +67,6 @@ async def rewrite(mnemic: Mnemic, _: Clone) -> None:
     await operate(mnemic.resources.database, ANA, act)
 
 
-async def undo(mnemic: Mnemic, _: Clone) -> None:
-    """A person takes a confidence back."""
-    made = await mnemic.history(ANA, (await only(mnemic, "core")).id)
-    await mnemic.undo(ANA, made[-1].op_id)
-
-
 async def protect(mnemic: Mnemic, clone: Clone) -> None:
     """An administrator protects the core memory."""
     core = await only(mnemic, "core")
@@ -81,11 +74,16 @@ async def protect(mnemic: Mnemic, clone: Clone) -> None:
         await administration.protect(AGENT, core.id)
 
 
+#: What there is: a memory of each kind.
+CORE = {
+    "core": memory("Ana wants answers that are short, and never long ones.", kind="core"),
+    "reflection": memory("Ana wants tables in all answers, as often as she can have them.", kind="reflection"),
+    "consolidation": memory("Ana wants the old words of all of them, again and again.", kind="consolidation"),
+}
 #: What happens, which memory is updated, and what the refusal says.
 CHANGES: dict[str, tuple[Meanwhile, str, str]] = {
     "absorbed": (absorb, "reflection", "there is no memory [{}]"),
     "rewritten": (rewrite, "consolidation", "[{}] was changed by somebody else meanwhile"),
-    "undone": (undo, "core", "[{}] was changed by somebody else meanwhile"),
     "protected": (protect, "core", "[{}] is protected"),
 }
 
@@ -96,30 +94,20 @@ async def update_meanwhile(clone: Clone, model: TrappedModel, change: str) -> tu
     Returns:
         The answers to it and to a look afterwards; what the memories say once it changed; and at the end.
     """
-    meanwhile, kind, _ = CHANGES[change]
-    told: list[str] = []
-    loop = asyncio.get_running_loop()
+    act, kind, _ = CHANGES[change]
+    then: list[str] = []
     async with scripted_memory(clone, model) as mnemic:
-        database = mnemic.resources.database
-        core = memory("Ana wants answers that are short, and never long ones.", kind="core")
-        wish = memory("Ana wants tables in all answers, as often as she can have them.", kind="reflection")
-        text = memory("Ana wants the old words of all of them, again and again.", kind="consolidation")
-        await remember(database, ANA, core, wish, text)
-        await operate(database, ANA, lambda scoped: memories.make_private(scoped, core.id))
+        await keep(mnemic, *CORE.values())
 
-        def answer(request: Request) -> Answer:
-            if said := answers(request):
-                told[:] = said
-                return calling(DONE if len(said) > 1 else search(query="wants"))
-            (number,) = [number for number, marks, _ in shown(request) if marks.startswith(kind)]
-            asyncio.run_coroutine_threadsafe(meanwhile(mnemic, clone), loop).result(timeout=20)
-            texts.extend(_texts(clone))
-            return calling(update(number, "Ana wants answers in a model's own words."))
+        async def changed() -> None:
+            await act(mnemic, clone)
+            then.extend(_texts(clone))
 
-        texts: list[str] = []
-        model.answer(offering(REFINE), answer)
+        rewording = update([*CORE].index(kind) + 1, "Ana wants answers in a model's own words.")
+        turns = [meanwhile(changed, calling(rewording)), calling(search(query="wants")), calling(DONE)]
+        model.answer(offering(REFINE), *turns)
         await mnemic.refine(ANA, KEY, force=True)
-    return told, texts, _texts(clone)
+    return answers(model.chat_requests[-1]), then, _texts(clone)
 
 
 def _texts(clone: Clone) -> list[str]:
@@ -148,7 +136,7 @@ async def test_control_an_update_that_looks_at_no_version_overwrites_it(
     clean_db: Clone, model: TrappedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worsen(monkeypatch, refinements, rewrite=("version = %(version)s", "version >= %(version)s"))
-    monkeypatch.setattr(CoreMemoryEditor, "_require_unchanged", lambda self, entry: None)
+    monkeypatch.setattr(CoreMemoryEditor, "_living", lambda self, number: self.session.shown[number])
     told, then, now = await update_meanwhile(clean_db, model, "rewritten")
 
     assert "is changed" in told[0]
@@ -183,19 +171,17 @@ async def keep_the_crews(mnemic: Mnemic) -> None:
 
 
 async def erased_meanwhile(
-    clone: Clone, model: LoopbackModel, repeat: Call, first: Callable[[], object] = lambda: None
+    clone: Clone, model: LoopbackModel, repeat: Call, before: Callable[[], object] = lambda: None
 ) -> None:
     """A session of Bo's in which Ana is erased while the model thinks, which then repeats what it has read."""
-    loop = asyncio.get_running_loop()
     async with scripted_memory(clone, model) as mnemic:
         await keep_the_crews(mnemic)
 
-        def answer(_: Request) -> Answer:
-            first()
-            asyncio.run_coroutine_threadsafe(mnemic.erase_person(ANA_OF_THE_CREW), loop).result(timeout=20)
-            return calling(repeat)
+        async def erase() -> None:
+            before()
+            await mnemic.erase_person(ANA_OF_THE_CREW)
 
-        model.answer(offering(REFINE), calling(REWORDED), answer, calling(DONE))
+        model.answer(offering(REFINE), calling(REWORDED), meanwhile(erase, calling(repeat)), calling(DONE))
         await mnemic.refine(BO, CREW, force=True)
 
 
@@ -220,12 +206,8 @@ async def test_what_a_model_read_before_an_erasure_is_not_written_after_it(
 @pytest.mark.parametrize("repeat", REPEATS.values(), ids=REPEATS)
 async def test_control_a_session_that_goes_on_writes_it_again(fresh_db: Clone, repeat: Call) -> None:
     with scripted_model() as model, fresh_db.as_superuser() as superuser:
-        await erased_meanwhile(
-            fresh_db,
-            model,
-            repeat,
-            first=lambda: superuser.execute("drop trigger sessions_lapse on mnemic.memories"),
-        )
+        lapse = "drop trigger sessions_lapse on mnemic.memories"
+        await erased_meanwhile(fresh_db, model, repeat, before=lambda: superuser.execute(lapse))
         assert "memories" in places(superuser)
 
 

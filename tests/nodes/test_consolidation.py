@@ -41,21 +41,18 @@ async def consolidated(memory: Mnemic, model: LoopbackModel, *texts: str) -> Con
 
 
 async def test_it_takes_in_what_waited_and_stays_one_text(memory: Mnemic, model: LoopbackModel) -> None:
-    result = await consolidated(memory, model, TEXT)
+    await wish(memory, model, *WISHES)
+    below = [await memory.consolidate(ANA, key, force=key != KEY) for key in (KEY, "agent:harbor")]
+    assert [result["outcome"] for result in below] == ["not_due", "not_due"]
+    model.answer(CONSOLIDATION, consolidation(TEXT))
+    result = await memory.consolidate(ANA, KEY, force=True)
 
     assert result == {"scope_key": KEY, "outcome": "saved", "absorbed": 3, "kept_share": 1.0, "problem": None}
+    assert asked(model).count(CONSOLIDATION) == 1
     assert await contents(memory, ANA, "consolidation") == [TEXT]
     assert await contents(memory, ANA, "reflection") == []
     everything = await memory.memories(ANA, ["reflection"], with_closed=True)
     assert {(item.content, item.state) for item in everything} == {(text, "absorbed") for text in WISHES}
-
-
-async def test_below_the_threshold_nothing_is_due(memory: Mnemic, model: LoopbackModel) -> None:
-    await wish(memory, model, *WISHES)
-
-    assert (await memory.consolidate(ANA, KEY))["outcome"] == "not_due"
-    assert (await memory.consolidate(ANA, "agent:harbor", force=True))["outcome"] == "not_due"
-    assert CONSOLIDATION not in asked(model)
 
 
 async def test_the_second_one_is_given_the_first_and_the_newer_reflections_with_their_dates(

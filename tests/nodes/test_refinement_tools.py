@@ -1,6 +1,5 @@
 """What each refinement tool does, to the memory it names and to what is searched; and what the tools refuse."""
 
-import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -10,13 +9,11 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from mnemic.prompts.refine import TOOLS
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import NewMemory
 from mnemic.state.refinement import MAX_CALLS
 from mnemic.storage import memories
 from tests.support import erasing
-from tests.support.agents import called, host
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.refinements import (
     ANA,
@@ -40,7 +37,7 @@ from tests.support.refinements import (
     shown,
     update,
 )
-from tests.support.scripted import scripted_memory
+from tests.support.scripted import meanwhile, scripted_memory
 from tests.support.server import Clone
 from tests.support.worlds import identity, message, operate
 from tests.support.worlds import memory as draft
@@ -105,37 +102,11 @@ async def test_a_reflection_in_other_words_is_searched_by_them_until_that_is_und
     _, result = await play(memory, model, update(1, new))
     if undone:
         await memory.undo_refinement(ANA, result["refinement_id"] or "")
-        new = old
 
-    words = {"house": "house" in new, "relocating": "relocating" in new}
-    assert {word: await _found(memory, word) == [new] for word in words} == words
+    assert await _found(memory, "house") == [old] * undone
+    assert await _found(memory, "relocating") == [new] * (not undone)
     if not undone:
         assert await _found(memory, f"[2 March 2026] Ana: {new}", "semantic") == [new]
-
-
-async def test_the_consolidation_changes_by_an_update(memory: Mnemic, model: LoopbackModel) -> None:
-    await keep(memory, draft("Ana is a traveller, and she travels a lot.", kind="consolidation"), SHORT)
-
-    _, result = await play(memory, model, update(1, "Ana travels a lot."))
-
-    assert await living(memory, "consolidation") == ["Ana travels a lot."]
-    assert result["updated"] == 1
-
-
-async def test_what_the_agent_protected_stays_protected_in_the_next_session(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    await keep(memory, SHORT, ENGLISH)
-    _, result = await play(memory, model, protect(1))
-
-    replies, _ = await play(memory, model, delete(1), update(1, "Short!"), merge(1, 2), protect(2))
-
-    assert [answer.startswith("Refused: [1] is protected") for answer in replies] == [True, True, True, False]
-    assert [item.protected for item in await memory.memories(ANA, ["core"])] == [True, True]
-    audited = superuser.execute(
-        "select actor, actor_kind, reason, refinement_id::text from mnemic.history where event = 'PROTECT' limit 1"
-    ).fetchall()
-    assert audited == [("ana", "agent", "protect", result["refinement_id"])]
 
 
 #: A role that refines, and reads no messages.
@@ -180,16 +151,11 @@ async def test_source_messages_leave_search_whatever_the_role_reads_and_it_is_sh
 
 
 async def refined_beside(
-    memory: Mnemic, model: LoopbackModel, meanwhile: Callable[[], Coroutine[Any, Any, Any]], *turns: list[Call]
+    memory: Mnemic, model: LoopbackModel, act: Callable[[], Coroutine[Any, Any, Any]], *turns: list[Call]
 ) -> list[str]:
     """What the calls of these turns are answered, the first of which come while somebody else writes."""
-    loop = asyncio.get_running_loop()
-
-    def first(_: Any) -> Any:
-        asyncio.run_coroutine_threadsafe(meanwhile(), loop).result(timeout=30)
-        return calling(*turns[0])
-
-    model.answer(offering("complete_refinement"), first, *(calling(*turn) for turn in turns[1:]), calling(DONE))
+    first, *later = [calling(*turn) for turn in (*turns, [DONE])]
+    model.answer(offering("complete_refinement"), meanwhile(act, first), *later)
     await memory.refine(ANA, KEY, force=True)
     return answers(model.chat_requests[-1])
 
@@ -208,15 +174,17 @@ async def test_a_memory_of_a_conversation_meanwhile_is_no_part_of_the_ledger_but
     assert "Zeno" not in shown(model.chat_requests[-1])
 
 
-async def test_what_a_conversation_stored_meanwhile_is_not_stored_twice(memory: Mnemic, model: LoopbackModel) -> None:
-    texts = [SHORT, OSLO, ENGLISH, FERRY, BERTH]
-    await keep(memory, *texts)
-    calls = [update(1, "Ana wants it."), merge(1, 2, into="Ana wants it.")]
+async def test_what_another_memory_says_also_since_the_session_began_is_not_stored_twice(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await keep(memory, SHORT, OSLO, ENGLISH, FERRY, BERTH)
+    calls = [update(1, late := "Ana wants it."), *(merge(1, 2, into=text) for text in (late, ENGLISH, SHORT))]
 
-    replies = await refined_beside(memory, model, lambda: keep(memory, "Ana wants it."), calls)
+    *refused, own = await refined_beside(memory, model, lambda: keep(memory, late), calls)
 
-    assert [answer.startswith("Refused: another memory") for answer in replies] == [True, True]
-    assert await living(memory) == sorted([*texts, "Ana wants it."])
+    assert [answer[:20] for answer in refused] == ["Refused: another mem"] * 2 + ["Refused: [3] already"]
+    assert own.startswith("[1], [2] became [6]")
+    assert await living(memory) == sorted([SHORT, ENGLISH, FERRY, BERTH, late])
 
 
 LOOP = "safe harbor " * 40
@@ -248,12 +216,10 @@ async def core(memory: Mnemic, superuser: psycopg.Connection) -> list[NewMemory]
 
 #: Each call, and what its refusal names.
 REFUSED: dict[str, tuple[Call, str]] = {
-    "an unknown number": (delete(17), r"\[17\]"),
     "an unknown number among known ones": (merge(1, 18, 2), r"\[18\]"),
     "several unknown numbers": (merge(17, 18), r"\[17\], \[18\]"),
     "a number twice": (merge(1, 2, 1), r"\[1\] is named"),
     "a merge of one": (merge(1, into="Ana wants it short."), "at least two .*update_memory"),
-    "a merge of none": (("consolidate_memories", {"ids_to_merge": [], "new_content": "x"}), "at least two"),
     "a merge with a protected one": (merge(1, 4), r"\[4\] is protected"),
     "an update of a protected one": (update(4, "Ana sleeps long."), r"\[4\] is protected"),
     "a deletion of a protected one": (delete(4), r"\[4\] is protected"),
@@ -266,7 +232,6 @@ REFUSED: dict[str, tuple[Call, str]] = {
     "no text": (update(1, ""), "empty"),
     "a text of blanks": (merge(1, 2, into=" \n\t "), "empty"),
     "a text that cannot be seen": (update(1, "\u200b\u202e\ufeff"), "empty"),
-    "a text of joiners": (update(1, "\u200d\u200c"), "empty"),
     "a loop": (merge(1, 2, into=LOOP), "repeats itself"),
     "a longer text": (update(1, f"{SHORT} {ENGLISH}"), "16 tokens.* 8:"),
     "a longer merge": (merge(1, 2, into=f"{SHORT} {ENGLISH} {OSLO}"), "24 tokens.* 16:"),
@@ -277,12 +242,9 @@ REFUSED: dict[str, tuple[Call, str]] = {
     "a summary that loops": (complete(LOOP), "repeats itself"),
     "a long summary": (complete(NUMBERS[:600]), "500 characters"),
     "number zero": (delete(0), "id: "),
-    "a negative number": (protect(-1), "id: "),
     "a number beyond integers": (delete(2**40), "id: "),
     "an id": (("delete_memory", {"id": "1b4e28ba-2fa1-11d2-883f-0016d3cca427"}), "id: "),
-    "no number": (("delete_memory", {}), "id: "),
     "a null": (("delete_memory", {"id": None}), "id: "),
-    "a number in pieces": (("delete_memory", {"id": 1.5}), "id: "),
     "a list as text": (("update_memory", {"id": 1, "content": ["x"]}), "content: "),
     "no day": (search(query="x", after="soon"), "after: "),
     "a tool that is none": (("forget", {"id": 1}), "search_memories, consolidate_memories"),
@@ -319,11 +281,15 @@ async def test_a_number_whose_memory_has_gone_is_as_an_unknown_one(
 ) -> None:
     gone = [merge(1, 9), update(2, "x"), delete(1), protect(2)]
 
-    replies, _ = await play(memory, model, merge(1, 2), *gone, delete(9), delete(9))
+    *replies, last = (
+        await play(memory, model, merge(1, 2), *gone, delete(9), delete(9), update(5, "Ana by the harbour."))
+    )[0]
 
     assert replies[0].startswith("[1], [2] became [9]: 16 tokens, now 11.")
     named = [re.search(r"^Refused: there is no memory (\[\d\])", answer) for answer in [*replies[1:5], replies[6]]]
     assert [found and found[1] for found in named] == ["[1]", "[2]", "[1]", "[2]", "[9]"]
+    assert last.startswith("[5] is changed: ")  # the consolidation, which this tool alone may change
+    assert await living(memory, "consolidation") == ["Ana by the harbour."]
 
 
 async def test_after_the_end_no_tool_does_anything(
@@ -351,44 +317,3 @@ async def test_memories_of_others_are_not_found_and_have_no_number(
 
     assert (found, gone[:28]) == ("Nothing was found.", "Refused: there is no memory ")
     assert await living(memory, who=identity("bo")) == ["Bo wants long answers at night.", "Visitors come at night."]
-
-
-# -- in a conversation there are none of its tools
-
-MISPLACED = (merge(1, 2), update(1, "Other words."), delete(1), protect(1), complete("Done."))
-
-
-def check_tools(memory: Mnemic) -> None:
-    for role in memory.resources.categories.allowlists:
-        assert not TOOLS.keys() & {tool.name for tool in (*memory.tools(role), *memory.middleware(role).tools)}
-
-
-async def test_no_role_has_one_and_a_model_that_calls_one_in_a_conversation_is_told_that_there_is_none(
-    memory: Mnemic, superuser: psycopg.Connection
-) -> None:
-    assert {name for name, _ in MISPLACED} == TOOLS.keys() - {"search_memories"}
-    check_tools(memory)
-    await keep(memory, SHORT, "Ana wants tables.")
-    before = superuser.execute("select to_jsonb(m) from mnemic.memories m order by id").fetchall()
-
-    for role in ("supervisor", "executor"):
-        for call in MISPLACED:
-            answer = await called(host(memory.tools(role)), ANA, *call)
-            assert answer.status == "error"
-    assert superuser.execute("select to_jsonb(m) from mnemic.memories m order by id").fetchall() == before
-
-
-async def test_nor_is_one_there_while_a_session_runs(memory: Mnemic, model: LoopbackModel) -> None:
-    await keep(memory, SHORT)
-    seen: list[bool] = []
-
-    def meanwhile(_: Any) -> Any:
-        check_tools(memory)
-        seen.append(True)
-        return {"content": "Done."}
-
-    model.answer(lambda request: bool(request.get("tools")), meanwhile)
-    await memory.refine(ANA, KEY, force=True)
-    check_tools(memory)
-
-    assert seen == [True]

@@ -11,10 +11,9 @@ from mnemic.operations.refinement.session import CoreMemoryEditor
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.refinement import lost_memories
 from mnemic.service.memory import Mnemic
-from mnemic.state.records import IndexedText, Memory, NewMemory
 from mnemic.state.refinement import LedgerEntry
-from mnemic.storage import inbox, memories, refinements
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.storage import refinements
+from tests.support import erasing
 from tests.support.loopback import LoopbackModel, Reply, calling, offering
 from tests.support.refinements import (
     ANA,
@@ -162,7 +161,7 @@ async def test_control_where_all_is_numbered_at_once_what_was_not_shown_is_chang
     living = CoreMemoryEditor._living
 
     def numbering(self: CoreMemoryEditor, number: int) -> LedgerEntry | None:
-        self.session.handles.number(self.entries.values())
+        self.session.show(self.entries.values())
         return living(self, number)
 
     monkeypatch.setattr(CoreMemoryEditor, "_living", numbering)
@@ -304,46 +303,24 @@ async def test_only_a_share_of_the_target_may_be_protected(clean_db: Clone, mode
 
 # -- what a merge keeps of the merged, and what it leaves of them
 
-ME = identity("ana", session="s1")
 FERRY, BERTH = "Mara asked for the ferry to Bergen.", "Mara pays for the berth in Porto."
 
 
-async def merged(service: Mnemic, text: str = BOTH) -> Memory:
-    """The memory that says this."""
-    (found,) = [item for item in await service.memories(ANA, ["core"]) if item.content == text]
-    return found
-
-
-async def formed(resources: Resources, *texts: str) -> list[NewMemory]:
-    """Core memories, each formed from a message of its own, which is kept and searched."""
-    sent = [message(f"I say that {text}") for text in texts]
-    new = [replace(item, source_message_ids=(sent[place].id,)) for place, item in enumerate(drafts(*texts))]
-
-    async def form(scoped: ScopedTransaction) -> None:
-        await inbox.observe(scoped, "s1", sent)
-        await inbox.index_messages(scoped, "m", [IndexedText(item_id=item.id, text=item.content) for item in sent])
-        await memories.insert(scoped, new, model="m", vectors={}, run_id=None)
-
-    await operate(resources.database, ME, form)
-    return new
-
-
 async def messages_found(service: Mnemic, query: str) -> list[str]:
-    found = await service.query(ME, query, categories=["message"], search_type="text")
+    found = await service.query(ANA, query, categories=["message"], search_type="text")
     return sorted(item.content for item in found)
 
 
 async def test_a_merge_is_as_old_as_the_oldest_as_important_and_confidential_as_any(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    made = await keep(
-        memory,
-        replace(draft(SHORT, kind="reflection", subject_user="ana"), importance=2, category="preferences"),
-        replace(draft(ENGLISH, kind="core", subject_user="ana"), importance=5, category="preferences"),
-        replace(
-            draft("Ana wants tables.", kind="core", subject_user="ana"), importance=1, private=True, category="profile"
-        ),
+    new = (
+        draft(SHORT, kind="reflection"),
+        replace(draft(ENGLISH, kind="core"), importance=5),
+        replace(draft("Ana wants tables.", kind="core"), importance=1, private=True, category="profile"),
     )
+    hers = [replace(item, subject_user_id="ana", category="preferences") for item in new[:2]]
+    made = await keep(memory, *hers, replace(new[2], subject_user_id="ana"))
     marks: Any = (
         "update memories set pinned = (id = %(one)s), tags = case when id = %(one)s then array['tone', 'answers']"
         " else array['answers'] end where kind = 'core'"
@@ -352,13 +329,12 @@ async def test_a_merge_is_as_old_as_the_oldest_as_important_and_confidential_as_
 
     await play(memory, model, merge(3, 1, 2))
 
-    found = await merged(memory)
-    assert (found.kind, found.provenance, found.importance, found.pinned, found.private, found.protected) == (
-        *("core", "consolidated", 5, True, True, False),
-    )
+    (found,) = await memory.memories(ANA, ["core"])
+    assert (found.content, found.kind, found.provenance, found.importance) == (BOTH, "core", "consolidated", 5)
+    assert (found.pinned, found.private, found.protected) == (True, True, False)
     assert (found.valid_from, found.scope_key, found.category, found.subject) == (MORNING, KEY, "profile", "Ana")
     assert found.subject_user_id == "ana"
-    assert await living(memory, "core", "reflection") == [BOTH]
+    assert await living(memory, "reflection") == []
     tags = superuser.execute("select tags from mnemic.memories where id = %s", (found.id,)).fetchone()
     assert tags == (["answers", "tone"],)
 
@@ -366,7 +342,10 @@ async def test_a_merge_is_as_old_as_the_oldest_as_important_and_confidential_as_
 async def test_a_merge_rests_on_all_messages_of_the_merged_until_the_last_of_them_goes(
     memory: Mnemic, resources: Resources, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    new = await formed(resources, FERRY, BERTH, SHORT, ENGLISH, OSLO)  # of five two may be removed
+    said = [message(f"I say that {text}") for text in (FERRY, BERTH)]
+    new = drafts(FERRY, BERTH, SHORT, ENGLISH, OSLO)  # of five two may be removed
+    new[:2] = [replace(item, source_message_ids=(said[place].id,)) for place, item in enumerate(new[:2])]
+    await erasing.form(resources.database, erasing.ANA, said, *new)
 
     await play(memory, model, merge(1, 2, into="Mara asked for the Bergen ferry and pays the Porto berth."))
 
@@ -377,15 +356,3 @@ async def test_a_merge_rests_on_all_messages_of_the_merged_until_the_last_of_the
     await play(memory, model, delete(1))
 
     assert await messages_found(memory, "Mara") == []
-
-
-async def test_a_merge_may_say_what_one_of_the_merged_said_and_nothing_that_a_third_one_says(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
-    await keep(memory, SHORT, ENGLISH, OSLO, FERRY, BERTH)
-
-    (twin, own), _ = await play(memory, model, merge(1, 2, into=OSLO), merge(1, 2, into=SHORT))
-
-    assert twin.startswith("Refused: [3] ")
-    assert own.startswith("[1], [2] became [6]")
-    assert await living(memory) == sorted([SHORT, OSLO, FERRY, BERTH])

@@ -49,9 +49,7 @@ def test_every_entry_stands_in_one_batch_and_no_batch_is_too_long(
     assert batches(entries, tokens=tokens) == found
 
 
-def test_what_fits_is_one_batch_and_what_is_longer_stands_alone() -> None:
-    entries = ledger("a", "b", "c")
-    assert batches(entries, tokens=3) == [entries]
+def test_what_is_longer_than_a_batch_stands_alone() -> None:
     assert handles(batches(ledger("short", "long " * 100, "short too"), tokens=20)) == [[1, 3], [2]]
 
 
@@ -77,35 +75,29 @@ def test_similar_ones_stand_together_of_the_same_person_first() -> None:
 # -- what is lost
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (["Ana always wants short answers.", "Ana wants answers in English."], "Ana: short English answers."),
-        (["Ana must never be called before nine."], "Never call Ana before nine!"),
-        (["Ana pays 4,100 euros for the berth."], "Berth: 4100"),
-        (["Ana decided on 3 April to sell."], "3 April: decides to sell"),  # other endings of the same words
-        (["安娜喜欢简短的回答", "安娜在波尔图"], "安娜：简短"),
-        (["아나는 짧은 대답을 원한다"], "아나 짧은 대답"),
-        (["It is. And so on."], "Nothing told."),  # of what told nothing, nothing is lost
-        (["😀"], "😀"),
-        (["Ana likes tea.", "Ana loves green tea."], "Ana loves green tea."),  # which the other says in more detail
-    ],
-)
-def test_a_denser_text_keeps_what_it_says(old: list[str], new: str) -> None:
-    assert not any(lost_memories(old, new))
+#: Texts, what replaces them, and whether that loses all of them or none.
+LOST: list[tuple[list[str], str, bool]] = [
+    (["Ana always wants short answers.", "Ana wants answers in English."], "Ana: short English answers.", False),
+    (["Ana must never be called before nine."], "Never call Ana before nine!", False),
+    (["Ana pays 4,100 euros for the berth."], "Berth: 4100", False),
+    (["Ana decided on 3 April to sell."], "3 April: decides to sell", False),  # other endings of the same words
+    (["安娜喜欢简短的回答", "安娜在波尔图"], "安娜：简短", False),
+    (["아나는 짧은 대답을 원한다"], "아나 짧은 대답", False),
+    (["It is. And so on."], "Nothing told.", False),  # of what told nothing, nothing is lost
+    (["😀"], "😀", False),
+    (["Ana likes tea.", "Ana loves green tea."], "Ana loves green tea.", False),  # which says it in more detail
+    (["Ana always wants short answers.", "Ana wants answers in English."], "Fine.", True),
+    (["Ana must never be called before nine."], "I am to be kind and helpful to everyone.", True),
+    (["安娜喜欢简短的回答"], "好", True),
+    (["😀", "It is.", "Ana pays for the berth."], "", True),  # what tells nothing is deleted all the same
+]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (["Ana always wants short answers.", "Ana wants answers in English."], "Fine."),
-        (["Ana must never be called before nine."], "I am to be kind and helpful to everyone."),
-        (["安娜喜欢简短的回答"], "好"),
-        (["😀", "It is.", "Ana pays for the berth."], ""),  # what tells nothing is deleted all the same
-    ],
-)
-def test_a_text_about_something_else_loses_it(old: list[str], new: str) -> None:
-    assert all(lost_memories(old, new))
+@pytest.mark.parametrize(("old", "new", "is_lost"), LOST)
+def test_a_denser_text_keeps_what_it_says_and_one_about_something_else_loses_it(
+    old: list[str], new: str, is_lost: bool
+) -> None:
+    assert lost_memories(old, new) == [is_lost] * len(old)
 
 
 @given(st.lists(TEXTS.filter(bool), min_size=1, max_size=5))

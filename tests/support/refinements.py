@@ -1,7 +1,7 @@
 """Refinements: as the service's own role stores them, and as a scripted agent plays them, call by call."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -130,13 +130,8 @@ def drafts(*new: NewMemory | str) -> list[NewMemory]:
 
 async def keep(service: Mnemic, *new: NewMemory | str, who: Identity = ANA, key: str = KEY) -> list[NewMemory]:
     """Stores them as a scope key's core memory."""
-    return await keep_in(service.resources.database, *new, who=who, key=key)
-
-
-async def keep_in(db: Database, *new: NewMemory | str, who: Identity = ANA, key: str = KEY) -> list[NewMemory]:
-    """Likewise, for the service in a process of its own."""
     made = [replace(item, scope_key=key) for item in drafts(*new)]
-    await remember(db, who, *made)
+    await remember(service.resources.database, who, *made)
     return made
 
 
@@ -195,10 +190,3 @@ def set_protected(superuser: psycopg.Connection, *given: NewMemory) -> None:
     """As an administrator does."""
     for item in given:
         superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (item.id,))
-
-
-def events(superuser: psycopg.Connection, *, since: int = 0) -> Sequence[tuple[Any, ...]]:
-    """Event, reason and whose, in the order of the history."""
-    return superuser.execute(
-        "select event, reason from mnemic.history where seq > %s order by agent_id, seq", (since,)
-    ).fetchall()

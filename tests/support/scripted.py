@@ -29,7 +29,7 @@ from mnemic.state.kinds import Kind
 from mnemic.state.settings import Settings
 from mnemic.storage import opening
 from mnemic.storage.database import Database
-from tests.support.loopback import LoopbackModel, Request, schema_name
+from tests.support.loopback import Answer, LoopbackModel, Request, schema_name
 from tests.support.server import Clone
 from tests.support.worlds import MORNING
 
@@ -174,11 +174,11 @@ def together(runs: int, *answers: BaseModel) -> Any:
     return answer
 
 
-def meanwhile(act: Callable[[], Coroutine[Any, Any, Any]], answer: BaseModel) -> Any:
+def meanwhile(act: Callable[[], Coroutine[Any, Any, Any]], answer: Answer) -> Any:
     """An answer that is given once something has happened on the test's own event loop."""
     loop = asyncio.get_running_loop()
 
-    def reply(_: Request) -> BaseModel:
+    def reply(_: Request) -> Answer:
         asyncio.run_coroutine_threadsafe(act(), loop).result(timeout=20)
         return answer
 

@@ -48,8 +48,11 @@ async def test_a_fact_is_kept_under_the_identity_that_asked(memory: Mnemic, supe
     assert BEES in [found.content for found in await memory.query(ANA, "bees")]
 
 
-async def test_a_core_memory_stands_in_the_next_context(memory: Mnemic) -> None:
+async def test_a_core_memory_stands_in_the_next_context_and_has_an_end(memory: Mnemic) -> None:
     await memory.remember(ANA, "Ana is to be answered in English.", category="tone", kind="core")
+    long = ", ".join(f"rule {number} of the harbor holds" for number in range(30))
+    with pytest.raises(InvalidInputError):
+        await memory.remember(ANA, long, category="tone", kind="core")
 
     assert "Ana is to be answered in English." in await memory.recall_text(ANA, "")
     assert [found.content for found in await memory.query(ANA, "English")] == []
@@ -65,6 +68,10 @@ async def test_what_is_known_word_for_word_is_not_written_again(
     assert (again.known, again.id) == (True, first.id)
     assert superuser.execute("select count(*) from mnemic.history").fetchone() == (1,)
 
+    confided = await memory.remember(ANA, BEES, category="interests", kind=kind, private=True)
+    (kept,) = await stored(memory, ANA, kind)
+    assert (confided.known, confided.id, kept.id, kept.private) == (True, first.id, first.id, True)
+
 
 async def test_nor_what_says_the_same_but_for_its_spelling(memory: Mnemic, model: LoopbackModel) -> None:
     model.answer_embeddings(lambda request: [[1.0] * 384 for _ in request["input"]])
@@ -76,7 +83,9 @@ async def test_nor_what_says_the_same_but_for_its_spelling(memory: Mnemic, model
     assert not other.known, "another number is another fact, however near"
 
 
-async def test_what_lies_near_is_added_related_and_named(memory: Mnemic, superuser: psycopg.Connection) -> None:
+async def test_what_lies_near_is_added_related_and_named_but_for_what_is_protected(
+    memory: Mnemic, superuser: psycopg.Connection
+) -> None:
     oslo = await memory.remember(ANA, "Ana lives in Oslo with two cats.", category="profile")
     bergen = await memory.remember(ANA, "Ana lives in Bergen with two cats.", category="profile")
 
@@ -84,16 +93,12 @@ async def test_what_lies_near_is_added_related_and_named(memory: Mnemic, superus
     edges = superuser.execute("select from_id, to_id, relation_type, scope_key, to_scope_key from mnemic.relations")
     assert edges.fetchall() == [(bergen.id, oslo.id, "related_to", "user:ana", "user:ana")]
 
-
-async def test_what_is_protected_is_related_and_not_named_for_it_cannot_be_replaced(
-    memory: Mnemic, superuser: psycopg.Connection
-) -> None:
-    oslo = await memory.remember(ANA, "Ana lives in Oslo with two cats.", category="profile")
     superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (oslo.id,))
-    bergen = await memory.remember(ANA, "Ana lives in Bergen with two cats.", category="profile")
+    porto = await memory.remember(ANA, "Ana lives in Porto with two cats.", category="profile")
 
-    assert bergen.near == ()
-    assert superuser.execute("select to_id from mnemic.relations").fetchall() == [(oslo.id,)]
+    assert [old.id for old in porto.near] == [bergen.id]  # what cannot be replaced is related alone
+    to = superuser.execute("select to_id from mnemic.relations where from_id = %s", (porto.id,)).fetchall()
+    assert {row[0] for row in to} == {oslo.id, bergen.id}
 
 
 @pytest.mark.parametrize("sentence", [BEES, AGAIN])
@@ -148,24 +153,11 @@ async def test_a_text_that_is_not_written_as_a_memory_is_refused_with_the_reason
     assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (0,)
 
 
-async def test_a_core_memory_has_an_end(memory: Mnemic) -> None:
-    long = ", ".join(f"rule {number} of the harbor holds" for number in range(30))
-    with pytest.raises(InvalidInputError):
-        await memory.remember(ANA, long, category="tone", kind="core")
-
-
-@pytest.mark.parametrize(
-    "category", ["procedural", "journal", "message", "relationship_dynamic", "nonsense", "Goals", ""]
-)
-async def test_a_category_that_is_not_formed_or_not_known_is_refused(memory: Mnemic, category: str) -> None:
-    with pytest.raises(CategoryRefusedError) as caught:
-        await memory.remember(ANA, BEES, category=category)
-
-    assert "goals" in str(caught.value)
-    assert "nonsense" not in str(caught.value)
-
-
 async def test_a_role_writes_only_what_it_reads(memory: Mnemic) -> None:
+    for category in ("procedural", "journal", "message", "relationship_dynamic", "nonsense", "Goals", ""):
+        with pytest.raises(CategoryRefusedError, match="goals") as caught:
+            await memory.remember(ANA, BEES, category=category)
+        assert "nonsense" not in str(caught.value)
     planner = ANA.model_copy(update={"role": "planner"})
     assert not (await memory.remember(planner, "Ana ships the catalogue in May.", category="goals")).known
     for kind, category in (("fact", "profile"), ("core", "goals")):
@@ -197,9 +189,8 @@ async def test_an_embedder_that_fails_leaves_nothing_behind(
     model.answer_embeddings(500)
     with pytest.raises(EmbeddingError):
         await memory.remember(ANA, BEES, category="interests")
-    answer = await call(memory, ANA, "remember", content=BEES, category="interests")
+    assert (await call(memory, ANA, "remember", content=BEES, category="interests")).status == "error"
 
-    assert answer.status == "error"
     assert superuser.execute("select count(*) from mnemic.history").fetchone() == (0,)
 
 
@@ -212,14 +203,6 @@ async def test_what_the_agent_has_switched_off_is_refused(
         await memory.remember(ANA, BEES, category="interests", kind=kind)
 
     assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (0,)
-
-
-async def test_what_is_kept_again_in_confidence_is_private_from_then_on(memory: Mnemic) -> None:
-    await memory.remember(ANA, BEES, category="interests")
-    again = await memory.remember(ANA, BEES, category="interests", private=True)
-
-    (kept,) = await stored(memory, ANA)
-    assert (again.known, again.id, kept.private) == (True, kept.id, True)
 
 
 # -- the tool
@@ -236,84 +219,73 @@ async def test_a_models_memories_are_bounded_in_a_session_and_day(clean_db: Clon
         assert not (await memory.remember(ANA, "Ana collects stamps.", category="interests")).known
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({"content": "I like tea.", "category": "preferences"}, "third person"),
-        ({"content": BEES, "category": "nonsense"}, "preferences"),
-        ({"content": BEES, "category": "interests", "importance": 9}, "importance"),
-        ({"content": BEES, "category": "interests", "kind": "episode"}, "kind"),
-        ({"content": BEES, "category": "interests", "scope": "session"}, "scope"),
-        ({"category": "interests"}, "content"),
-    ],
-)
-async def test_a_mistake_of_the_model_is_answered_with_what_to_do(
-    memory: Mnemic, arguments: dict[str, Any], told: str
-) -> None:
-    answer = await call(memory, ANA, "remember", **arguments)
-
-    assert answer.status == "error"
-    assert told in str(answer.content)
-    assert "bees" not in str(answer.content)
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"content": "I like tea."}, "third person"),
+    ({"category": "nonsense"}, "preferences"),
+    ({"importance": 9}, "importance"),
+    ({"kind": "episode"}, "kind"),
+    ({"scope": "session"}, "scope"),
+    ({"content": None}, "content"),
+]
 
 
-@pytest.mark.parametrize("scope", ["user", "group", "agent"])
-def test_no_answer_reads_like_an_order_that_would_keep_a_conversation_from_being_shared(scope: ExplicitScope) -> None:
+async def test_a_mistake_of_the_model_is_answered_with_what_to_do(memory: Mnemic) -> None:
+    for mistake, told in MISTAKES:
+        answer = await call(memory, ANA, "remember", **{"content": BEES, "category": "interests", **mistake})
+
+        assert answer.status == "error", mistake
+        assert told in str(answer.content)
+        assert "bees" not in str(answer.content)
+
+
+def test_no_answer_reads_like_an_order_that_would_keep_a_conversation_from_being_shared() -> None:
     new = Remembered(id=uuid.uuid4(), scope_key="user:ana")
-    for kept in (
-        new,
-        replace(new, known=True),
-        replace(new, scope_key="group:crew"),
-        replace(new, scope_key="agent:harbor"),
-    ):
-        assert not gives_orders(remember_answer(kept, scope))
-    for was_there in (True, False):
-        assert not gives_orders(forget_answer(uuid.uuid4(), was_there))
+    kept = (new, replace(new, known=True), replace(new, scope_key="group:crew"), replace(new, scope_key="agent:harbor"))
+    scopes: tuple[ExplicitScope, ...] = ("user", "group", "agent")
+    answers = [remember_answer(stored, scope) for stored in kept for scope in scopes]
+    answers += [forget_answer(uuid.uuid4(), was_there) for was_there in (True, False)]
+    assert not any(map(gives_orders, answers))
 
 
 async def test_each_role_has_the_tools_of_the_table_and_no_other(memory: Mnemic) -> None:
     writing = {"supervisor": ["remember", "forget", "remember_procedure"], "executor": ["remember_procedure"]}
     for role in ("supervisor", "planner", "stylist", "researcher", "executor"):
-        tools = memory.tools(role)
-
-        assert [tool.name for tool in tools] == ["memory_query", *writing.get(role, [])]
-        assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool.name) and tool.description for tool in tools)
+        for tools in (memory.tools(role), memory.middleware(role).tools):
+            assert [tool.name for tool in tools] == ["memory_query", *writing.get(role, [])]
+            assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool.name) and tool.description for tool in tools)
 
 
 async def test_no_connection_is_held_while_the_embedder_answers(memory: Mnemic, model: LoopbackModel) -> None:
-    pool = memory.resources.database.pool
-    held = []
+    pool, free = memory.resources.database.pool, []
 
     def vectors(request: Any) -> list[list[float]]:
         stats = pool.get_stats()
-        held.append(stats["pool_size"] - stats["pool_available"])
+        free.append(stats["pool_size"] == stats["pool_available"])
         return [[1.0] * 384 for _ in request["input"]]
 
     model.answer_embeddings(vectors)
     await memory.remember(ANA, BEES, category="interests")
 
-    assert held == [0]
+    assert free == [True]
 
 
 # -- procedures
 
 
-async def test_it_is_one_procedure_with_numbered_steps(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    kept = await memory.remember_procedure(ANA, TITLE, STEPS)
-
-    rows = superuser.execute(
-        "select id, kind, category, scope_key, content, provenance from mnemic.memories"
-    ).fetchall()
-    assert rows == [(kept.id, "procedure", "procedural", "user:ana", TEXT, "asserted")]
-    assert superuser.execute("select event, reason from mnemic.history").fetchall() == [("ADD", "remember_procedure")]
+WRITTEN = ["1. Merge the release branch.", "Step 2: Run make ship.", " -  Check\nthe dashboard. "]
 
 
-async def test_numbers_that_were_written_are_not_written_twice(memory: Mnemic) -> None:
-    steps = ["1. Merge the release branch.", "Step 2: Run make ship.", " -  Check\nthe dashboard. "]
-    await memory.remember_procedure(ANA, TITLE, steps)
+@pytest.mark.parametrize("steps", [STEPS, WRITTEN], ids=["plain", "numbered already"])
+async def test_it_is_one_procedure_with_numbered_steps(
+    memory: Mnemic, superuser: psycopg.Connection, steps: list[str]
+) -> None:
+    kept = await memory.remember_procedure(ANA, TITLE, steps)
 
     (found,) = await memory.query(ANA.model_copy(update={"role": "executor"}), TITLE, categories=["procedural"])
-    assert found.content == TEXT
+    assert (found.item_id, found.content) == (kept.id, TEXT)
+    rows = superuser.execute("select kind, category, scope_key, provenance from mnemic.memories").fetchall()
+    assert rows == [("procedure", "procedural", "user:ana", "asserted")]
+    assert superuser.execute("select event, reason from mnemic.history").fetchall() == [("ADD", "remember_procedure")]
 
 
 async def test_an_executor_keeps_one_and_the_same_one_once(memory: Mnemic, superuser: psycopg.Connection) -> None:
@@ -334,21 +306,15 @@ async def test_the_callers_own_word_may_be_everyones(memory: Mnemic) -> None:
     assert (await memory.remember_procedure(ANA, "Signal", flags, scope="agent")).scope_key == "agent:harbor"
 
 
-@pytest.mark.parametrize(
-    ("title", "steps"),
-    [
-        (TITLE, []),
-        ("", STEPS),
-        (TITLE, ["Merge."] * 21),
-        (TITLE, ["x" * 281]),
-        (TITLE, "Merge."),
-        (TITLE, ["Merge the branch."] * 15),
-    ],
-)
-async def test_what_is_no_procedure_is_refused(
-    memory: Mnemic, superuser: psycopg.Connection, title: Any, steps: Any
-) -> None:
-    with pytest.raises(InvalidInputError):
-        await memory.remember_procedure(ANA, title, steps)
+NO_PROCEDURES: list[tuple[Any, Any]] = [
+    *[(TITLE, []), ("", STEPS), (TITLE, "Merge."), (TITLE, ["x" * 281])],
+    *[(TITLE, ["Merge."] * 21), (TITLE, ["Merge the branch."] * 15)],
+]
+
+
+async def test_what_is_no_procedure_is_refused(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    for title, steps in NO_PROCEDURES:
+        with pytest.raises(InvalidInputError):
+            await memory.remember_procedure(ANA, title, steps)
 
     assert superuser.execute("select count(*) from mnemic.history").fetchone() == (0,)

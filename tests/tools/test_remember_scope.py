@@ -10,7 +10,7 @@ from mnemic.operations.formation.drafts import ScopeResolver
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from tests.support.agents import call
-from tests.support.loopback import LoopbackModel, calling
+from tests.support.loopback import LoopbackModel
 from tests.support.worlds import identity
 from tests.tools.agents import agent
 
@@ -147,10 +147,8 @@ async def test_control_without_the_gate_a_models_word_would_do(memory: Mnemic, m
 
 
 async def test_in_a_running_agent_the_conversation_so_far_decides(memory: Mnemic, model: LoopbackModel) -> None:
-    wish = calling(("remember", {"content": DEPLOYS, "category": "projects", "scope": "group"}))
-    for said in ("How do we deploy?", str(SAID.content)):
-        model.answer(lambda _: True, wish, "Done.")
-        tools = [tool for tool in memory.tools() if tool.name == "remember"]
-        await agent(model, tools).ainvoke({"messages": [HumanMessage(said)]}, context=ANA)
+    wish = {"content": DEPLOYS, "category": "projects", "scope": "group"}
+    for said in (HumanMessage("How do we deploy?"), SAID):
+        await agent(model, memory.tools(), "remember", **wish).ainvoke({"messages": [said]}, context=ANA)
 
     assert sorted(await keys(memory)) == ["group:crew", "user:ana"]

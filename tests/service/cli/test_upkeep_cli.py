@@ -14,7 +14,7 @@ from tests.service.cli.conftest import Command
 from tests.support.commands import at_a_terminal
 from tests.support.erasing import expire
 from tests.support.loopback import LoopbackModel
-from tests.support.refinements import BOTH, DONE, KEY, begun, keep_in, merge, protect, script
+from tests.support.refinements import BOTH, DONE, KEY, begun, drafts, merge, protect, script
 from tests.support.rollbacks import ANA, everything
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases, identity, memory, remember
@@ -178,7 +178,7 @@ def stored(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> Any:
     def store(*texts: str) -> None:
         async def keep() -> None:
             async with clean_db.database() as db:
-                await keep_in(db, *texts, who=ANA, key=KEY)
+                await remember(db, ANA, *drafts(*texts))
 
         asyncio.run(keep())
 
