@@ -29,35 +29,27 @@ FORM = Command("form", (JOB.who,))
 
 
 @pytest.mark.thorough
-def test_a_worker_outlives_its_database(crashing: CrashingServer, model: TrappedModel) -> None:
+def test_a_worker_outlives_its_database_and_a_lease_left_there_hides_no_failure(
+    crashing: CrashingServer, model: TrappedModel
+) -> None:
     settings = scripted_settings(crashing.clone, model, pool_timeout_seconds=0.5)
     with Worker(settings) as worker:
         assert worker.do("observe", JOB.who, JOB.messages).accepted == len(JOB.messages)
-        model.at(REFLECTIONS, crashing.kill)
-        FORM.ask(worker)
-        assert worker.answer().error is DatabaseUnavailableError
-        worker.ask("observe", JOB.who, JOB.messages)
-        assert worker.answer().error is DatabaseUnavailableError
-        crashing.restart()
-        with crashing.clone.as_superuser() as superuser:
-            expire_leases(superuser)
-            repeat([worker], FORM, until=lambda: pending(superuser) == 0, expected=(DatabaseUnavailableError,))
-            check_exactly_once(superuser, [JOB])
-
-
-@pytest.mark.thorough
-def test_a_lease_that_cannot_be_given_back_hides_no_failure(crashing: CrashingServer, model: TrappedModel) -> None:
-    settings = scripted_settings(crashing.clone, model, pool_timeout_seconds=0.5)
-    with Worker(settings) as worker:
-        worker.do("observe", JOB.who, JOB.messages)
         model.answer(FACTS, 401)
         model.at(FACTS, crashing.kill)
         FORM.ask(worker)
         assert worker.answer().error is ModelError
+        worker.ask("observe", JOB.who, JOB.messages)
+        assert worker.answer().error is DatabaseUnavailableError
         crashing.restart()
-        script_jobs(model)
         with crashing.clone.as_superuser() as superuser:
             assert superuser.execute("select holder is not null, failures from mnemic.leases").fetchall() == [(True, 0)]
+            expire_leases(superuser)
+        script_jobs(model)
+        model.at(REFLECTIONS, crashing.kill)
+        repeat([worker], FORM, until=lambda: True, expected=(DatabaseUnavailableError,))
+        crashing.restart()
+        with crashing.clone.as_superuser() as superuser:
             expire_leases(superuser)
             repeat([worker], FORM, until=lambda: pending(superuser) == 0, expected=(DatabaseUnavailableError,))
             check_exactly_once(superuser, [JOB])
