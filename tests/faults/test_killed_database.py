@@ -168,14 +168,16 @@ def do_all(settings: Settings, jobs: Sequence[Job], faults: Sequence[Fault], *, 
                 workers[place] = Worker(settings)
                 worker.close()
 
+    def strike(fault: Fault, due: int) -> None:
+        wait_until(lambda: len(done) >= due, "the jobs do not get done")
+        time.sleep(chance.uniform(0, 0.1))  # anywhere in what the workers do just now
+        fault(workers, chance)
+
     try:
         with ThreadPoolExecutor(size) as threads:
             drivers = [threads.submit(drive, place) for place in range(size)]
             for place, fault in enumerate(faults, start=1):
-                due = place * len(jobs) // (len(faults) + 1)
-                wait_until(lambda due=due: len(done) >= due, "the jobs do not get done")
-                time.sleep(chance.uniform(0, 0.1))  # anywhere in what the workers do just now
-                fault(workers, chance)
+                strike(fault, place * len(jobs) // (len(faults) + 1))
             for driver in drivers:
                 driver.result()
     finally:

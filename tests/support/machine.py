@@ -144,7 +144,7 @@ class TimeMachine(RuleBasedStateMachine):
                 await memories.rewrite_consolidation(scoped, text, content)
             elif not await memories.insert(scoped, [new], model=MODEL, vectors={}, run_id=None):
                 return  # the one that lives is protected
-            await memories.absorb(scoped, *known or [new.id], taken)
+            await memories.absorb(scoped, known[0] if known else new.id, taken)
 
         self.real.operate(act)
 
