@@ -164,7 +164,7 @@ def do_all(settings: Settings, jobs: Sequence[Job], faults: Sequence[Fault], *, 
                     done.add(job.number)
             except WorkerDiedError:
                 worker.await_death()
-                assert worker.exit_code in (-SIGKILL, NO_DATABASE), worker.exit_code
+                assert worker.process.exitcode in (-SIGKILL, NO_DATABASE), worker.process.exitcode
                 workers[place] = Worker(settings)
                 worker.close()
 

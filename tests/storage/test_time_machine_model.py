@@ -5,7 +5,6 @@ The controls: statements of the Time Machine made wrong on purpose are each foun
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import psycopg
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import Phase, settings
 from mnemic.operations.governance import rollback
 from mnemic.storage import history
 from tests.support.machine import run_machines
-from tests.support.mutating import mutate
+from tests.support.mutating import mutate, worsen
 from tests.support.server import Clone
 
 pytestmark = pytest.mark.thorough
@@ -141,9 +140,6 @@ def test_a_wrong_statement_is_found_out(fresh_db: Clone, name: str) -> None:
 
 
 def test_a_look_at_the_past_that_stops_too_early_is_found_out(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = history._SQL["as_of"]
-    wrong = right.replace("h.seq <= %(seq)s", "h.seq < %(seq)s")
-    assert wrong != right
-    monkeypatch.setattr(history, "_SQL", MappingProxyType({**history._SQL, "as_of": wrong}))
+    worsen(monkeypatch, history, as_of=("h.seq <= %(seq)s", "h.seq < %(seq)s"))
     with fresh_db.as_superuser() as superuser, pytest.raises(AssertionError, match=r"^past contents: "):
         run_machines(fresh_db, superuser, MOST)
