@@ -43,6 +43,17 @@ SELDOM = {
 }
 
 
+def many(machines: int, steps: int = 50) -> settings:
+    """What fails is told as it is: making it smaller takes minutes."""
+    return settings(
+        max_examples=machines,
+        stateful_step_count=steps,
+        derandomize=True,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("machines", "steps", "expected"),
     [
@@ -54,12 +65,7 @@ SELDOM = {
 def test_the_time_machine_does_what_its_model_says(
     clean_db: Clone, superuser: psycopg.Connection, machines: int, steps: int, expected: set[str]
 ) -> None:
-    # what fails is told as it is: making it smaller takes minutes
-    met = run_machines(
-        clean_db,
-        superuser,
-        settings(max_examples=machines, stateful_step_count=steps, derandomize=True, phases=[Phase.generate]),
-    )
+    met = run_machines(clean_db, superuser, many(machines, steps))
     assert met.keys() >= expected
 
 
@@ -68,18 +74,10 @@ def test_rollbacks_in_steps_do_what_the_model_says_of_them_as_one(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     monkeypatch.setattr(rollback, "STEP", step)
-    met = run_machines(
-        clean_db,
-        superuser,
-        settings(max_examples=20, stateful_step_count=50, derandomize=True, phases=[Phase.generate]),
-    )
+    met = run_machines(clean_db, superuser, many(20))
     assert met.keys() >= {f"{name}: done with {part}" for name in ("undo", "restore") for part in ("changes", "links")}
 
 
-#: At most so many machines; each mutant is gone after a few of them.
-MOST = settings(
-    max_examples=100, stateful_step_count=50, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False
-)
 #: What is wrong: the function, its text, what stands there instead, and the promise that the machine finds broken.
 MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
     "later changes are no conflict": (
@@ -136,10 +134,10 @@ def test_a_wrong_statement_is_found_out(fresh_db: Clone, name: str) -> None:
     with fresh_db.as_superuser() as superuser:
         mutate(superuser, function, text, wrong)
         with pytest.raises(AssertionError, match=re.compile(f"^{broken}", re.DOTALL)):
-            run_machines(fresh_db, superuser, MOST)
+            run_machines(fresh_db, superuser, many(100))
 
 
 def test_a_look_at_the_past_that_stops_too_early_is_found_out(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     worsen(monkeypatch, history, as_of=("h.seq <= %(seq)s", "h.seq < %(seq)s"))
     with fresh_db.as_superuser() as superuser, pytest.raises(AssertionError, match=r"^past contents: "):
-        run_machines(fresh_db, superuser, MOST)
+        run_machines(fresh_db, superuser, many(100))
