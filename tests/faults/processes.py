@@ -207,8 +207,7 @@ class CrashingServer:
     @property
     def clone(self) -> Clone:
         """Its database, to be used as the tests' other ones are."""
-        server = Server(admin_dsn=self._embedded.dsn(), log=self.base / "server.log", clone_strategy="wal_log")
-        return Clone(server=server, name="mnemic")
+        return Clone(server=Server(admin_dsn=self._embedded.dsn(), log=self.base / "server.log"), name="mnemic")
 
     def kill(self) -> None:
         """`kill -9` of the postmaster, which is dead when this returns; its other processes notice and end."""
