@@ -25,7 +25,7 @@ from mnemic.storage.refinements import Claim
 from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.machine_agent import AUTOMATIC, Real, chosen, same
-from tests.support.machine_past import KEPT, Expected, Row, Subject, restore, undo
+from tests.support.machine_past import KEPT, Event, Expected, Row, Subject, restore, undo
 from tests.support.refinements import begun, ended, taken_over, within
 from tests.support.server import Clone
 from tests.support.worlds import MODEL, MORNING, memory, message
@@ -34,7 +34,7 @@ from tests.support.worlds import MODEL, MORNING, memory, message
 CHOICE = st.integers(0, 30)
 CONTENTS = st.sampled_from(["Ana keeps bees.", "Ana sails.", "Ana is in Porto."])
 #: What is said in any case: a commitment, and a thought of the same words.
-SAID = [("core", "Ana rows."), ("reflection", "Ana rows.")]
+AT_FIRST = [("core", "Ana rows."), ("reflection", "Ana rows.")]
 DRAFTS = st.lists(st.tuples(st.sampled_from(["fact", "reflection", "core"]), CONTENTS), min_size=1, max_size=3)
 #: A refinement writes what others say too, and what nobody says.
 WORDS = CONTENTS | st.sampled_from(["Ana keeps bees and hens.", "Ana sails to Oslo."])
@@ -72,7 +72,7 @@ class TimeMachine(RuleBasedStateMachine):
     ) -> None:
         """Whatever comes next meets a few memories that were said, and what a refinement made of some."""
         for each in (key, 1 - key):
-            self.form(key=each, drafts=[*drafts, *SAID], spoken=2, beside=0, replaced=None)
+            self.form(key=each, drafts=[*drafts, *AT_FIRST], spoken=2, beside=0, replaced=None)
         self.refine(key=key, cuts=cuts, is_finished=is_finished)
 
     @rule(key=KEY, drafts=DRAFTS, spoken=st.integers(0, 2), beside=st.none() | CHOICE, replaced=st.none() | CHOICE)
@@ -266,9 +266,9 @@ class TimeMachine(RuleBasedStateMachine):
         expected = undo(self.past, ops, OWN if person else None, cascade=cascade, skip_erased=skip)
         options = RollbackOptions(cascade=cascade, skip_erased=skip)
         actor = self.real.actor(not person)
-        self._roll_back(met_as, expected, options, lambda options: rollback.undo(actor, [*ops], options))
-        undone = {change.event.undo_of for change in self.past.changes[-len(expected.after) :] if expected.after}
-        same("what was undone", undone, ops if expected.after and len(ops) == 1 else undone)
+        events = self._roll_back(met_as, expected, options, lambda options: rollback.undo(actor, [*ops], options))
+        if events and len(ops) == 1:
+            same("what was undone", {event.undo_of for event in events}, ops)
 
     @rule(which=CHOICE, key=KEY, person=YES_OR_NO, skip=YES_OR_NO)
     def restore(self, which: int, key: int, person: bool, skip: bool) -> None:
@@ -282,24 +282,25 @@ class TimeMachine(RuleBasedStateMachine):
 
     def _roll_back(
         self, met_as: str, expected: Expected, options: RollbackOptions, act: Callable[[RollbackOptions], Any]
-    ) -> None:
+    ) -> list[Event]:
         """Told first, then done, or refused; what it met is counted, so that a test can tell whether all was tried."""
-        wanted = expected.told and _in_order(expected.told)
-        told, _ = self._outcome(act, replace(options, dry_run=True))
-        same(f"dry run of {met_as}", told, wanted)
-        same("written by a dry run", self.real.told(), [])
+        wanted = expected.report and _in_order(expected.report)
+        dry, _ = self._outcome(act, replace(options, dry_run=True))
+        same(f"dry run of {met_as}", dry, wanted)
+        same("written by a dry run", self.real.unwritten(), [])
         done, error = self._outcome(act, options)
         same(f"refusal of {met_as}", error, expected.error)
         same(f"what {met_as} tells", done, wanted)
-        self.real.rolled_back(expected)
+        events = self.real.rolled_back(expected)
         if wanted is None:
             self.met[f"{met_as}: unknown"] += 1
-            return
+            return events
         links = [subject for subject in expected.after if isinstance(subject, tuple)]
         parts = {name: getattr(wanted, name) for name in ("changes", "later", "erased", "twins", "protected")}
         parts |= {"links": links, "links that come back": [link for link in links if expected.after[link]]}
         outcome = "refused" if error else "done"
         self.met.update(f"{met_as}: {outcome} with {name}" for name, part in parts.items() if part)
+        return events
 
     def _outcome(
         self, act: Callable[[RollbackOptions], Any], options: RollbackOptions
@@ -347,12 +348,8 @@ class TimeMachine(RuleBasedStateMachine):
         moment = self.real.administer(lambda scoped: history.seq_of(scoped, key, ts))
         same("moment", moment, max(whole, default=0))
 
-    @rule()
-    def audit(self) -> None:
-        same("audit", self.real.administer(history.problems), [])
-
     def teardown(self) -> None:
-        self.audit()
+        same("audit", self.real.administer(history.problems), [])
 
 
 async def _forget(scoped: ScopedTransaction, row: Row) -> None:
@@ -361,11 +358,11 @@ async def _forget(scoped: ScopedTransaction, row: Row) -> None:
     await memories.forget(scoped, known)
 
 
-def _in_order(told: Rollback) -> Rollback:
+def _in_order(report: Rollback) -> Rollback:
     """In an order of its own, and without the operation."""
-    parts = {name: getattr(told, name) for name in ("changes", "later", "erased", "twins", "protected")}
+    parts = {name: getattr(report, name) for name in ("changes", "later", "erased", "twins", "protected")}
     ordered: dict[str, Any] = {name: tuple(sorted(part, key=str)) for name, part in parts.items()}
-    return replace(told, op_id=None, **ordered)
+    return replace(report, op_id=None, **ordered)
 
 
 def run_machines(clone: Clone, superuser: psycopg.Connection, chosen_settings: settings) -> Counter[str]:

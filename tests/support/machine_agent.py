@@ -93,7 +93,7 @@ class Real:
 
     def done(self) -> list[Event]:
         """An operation has happened: it becomes part of the past, which explains all that there is."""
-        events = self.told()
+        events = self.unwritten()
         self.past.write(events, self._world())
         self.past.sources.clear()
         self.past.sources |= self._sources()
@@ -101,13 +101,13 @@ class Real:
         self.compare()
         return events
 
-    def rolled_back(self, expected: Expected) -> UUID | None:
-        """A rollback has happened, or nothing: it changed what it had to, and nothing else; its operation."""
-        events = self.told()
+    def rolled_back(self, expected: Expected) -> list[Event]:
+        """A rollback has happened, or nothing: it changed what it had to, and nothing else."""
+        events = self.unwritten()
         same("what changed", {event.subject for event in events}, {*expected.after})
         self.past.roll_back(events, expected.after)
         self.compare()
-        return events[0].op_id if events else None
+        return events
 
     def compare(self) -> None:
         """Rows, versions, relations, sources, what is searched."""
@@ -130,7 +130,7 @@ class Real:
         with self.superuser.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(statement, {"agent": self.agent, **values}).fetchall()
 
-    def told(self) -> list[Event]:
+    def unwritten(self) -> list[Event]:
         """The rows of history that are no part of the past yet: one operation, or none."""
         after = len(self.past.changes)
         rows = self._look(_HISTORY, after=after)

@@ -155,7 +155,7 @@ def are_twins(item: Row, other: Row) -> bool:
 class Expected:
     """What a rollback tells, how it is refused, and what it leaves."""
 
-    told: Rollback | None
+    report: Rollback | None
     error: type[MnemicError] | None
     after: Mapping[Subject, Row | None]
 
@@ -224,7 +224,7 @@ def _expected(
     erased = [s for s, was in targets.items() if was and now.get(s, {}).get("state") == "purged"]
     guarded = [i for i, row in changed.items() if now[i]["protected"] or row["protected"]]
 
-    def told(memory_ids: Iterable[Any], after: Mapping[UUID, Row]) -> tuple[StateChange, ...]:
+    def changes_of(memory_ids: Iterable[Any], after: Mapping[UUID, Row]) -> tuple[StateChange, ...]:
         return tuple(
             StateChange(
                 memory_id=each,
@@ -238,11 +238,11 @@ def _expected(
 
     rollback = Rollback(
         op_id=None,
-        changes=told(changed, changed),
+        changes=changes_of(changed, changed),
         later=later,
-        erased=told(erased, {}),
-        twins=told(_in_the_way(now, changed), changed),
-        protected=() if administers else told(guarded, changed),
+        erased=changes_of(erased, {}),
+        twins=changes_of(_in_the_way(now, changed), changed),
+        protected=() if administers else changes_of(guarded, changed),
         relations=sum(not isinstance(subject, UUID) for subject in after),
     )
     error: type[MnemicError] | None = ContentErasedError if rollback.erased and not skip_erased else None
