@@ -61,19 +61,23 @@ class Answer:
     error: type[MnemicError] | None = None
 
 
+def run_instead(statements: Mapping[str, str], replace: Callable[[Any, str, Any], object] = setattr) -> None:
+    """Puts statements in the place of the product's, by `module.name` such as `inbox.settle`: for controls."""
+    for place, statement in statements.items():
+        noun, _, name = place.partition(".")
+        module: Any = importlib.import_module(f"mnemic.storage.{noun}")
+        assert name in module._SQL, f"{place} names no statement"
+        replace(module, "_SQL", {**module._SQL, name: statement})
+
+
 def serve(connection: Connection, settings: Settings, sabotage: Mapping[str, str]) -> None:
     """Performs the commands that come in, one after the other, and answers each, until the other end closes.
 
     Args:
         settings: all that the worker goes by; nothing of its environment counts.
-        sabotage: statements to run instead of the product's, by `module.name` such as `inbox.settle`: for controls.
+        sabotage: statements to run instead of the product's.
     """
-    for place, statement in sabotage.items():
-        noun, _, name = place.partition(".")
-        module = importlib.import_module(f"mnemic.storage.{noun}")
-        known = vars(module)["_SQL"]
-        assert name in known, f"{place} names no statement"
-        vars(module)["_SQL"] = {**known, name: statement}
+    run_instead(sabotage)
     try:
         asyncio.run(_serve(connection, settings))
     except DatabaseUnavailableError:
