@@ -173,16 +173,12 @@ def _in_force(packaged: _File, file: _File) -> Categories:
         raise _misfit(f"categories: {DEFAULT_CATEGORY} takes what formation finds no other for, so it has to be formed")
     allowlists = {OWNER: Allowlist(categories=tuple(every), standing=True)}
     for role, own in file.allowlists.items():
-        allowlists[role] = _allowlist(role, own, packaged.allowlists.get(role), every)
+        if unknown := set(own.categories) - set(every):
+            raise _misfit(f"allowlists.{field_name(role)}: no category is called {', '.join(sorted(unknown))}")
+        given_as = packaged.allowlists.get(role, own) if "standing" not in own.model_fields_set else own
+        names = tuple(dict.fromkeys(own.categories))
+        allowlists[role] = Allowlist(categories=names, standing=given_as.standing)
     return Categories(MappingProxyType(every), MappingProxyType(allowlists))
-
-
-def _allowlist(role: str, own: Allowlist, packaged: Allowlist | None, every: Mapping[str, Category]) -> Allowlist:
-    if unknown := set(own.categories) - set(every):
-        raise _misfit(f"allowlists.{field_name(role)}: no category is called {', '.join(sorted(unknown))}")
-    if packaged and "standing" not in own.model_fields_set:
-        own = own.model_copy(update={"standing": packaged.standing})
-    return own.model_copy(update={"categories": tuple(dict.fromkeys(own.categories))})
 
 
 def _misfit(problem: str) -> ConfigurationError:

@@ -53,7 +53,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """The throw-away server that all workers of this run share, or that of `MNEMIC_TEST_DSN`."""
+    """The throw-away server that all workers of this run share."""
     with running_server() as running:
         yield running
 

@@ -33,18 +33,12 @@ class Background:
 
     def begin(self, name: Hashable, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begins a work and returns at once; where one of this name is under way, that one goes on instead."""
-        if asyncio.get_running_loop() is self._loop:
-            self._begin(name, work)
-        else:
-            self._loop.call_soon_threadsafe(self._begin, name, work)
-
-    def _begin(self, name: Hashable, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if name in self._running:
-            return
-        # a context of its own: in the caller's, a graph would take itself for a part of the run that is ending
-        task = self._loop.create_task(self._done(work), context=Context())
-        self._running[name] = task
-        task.add_done_callback(lambda done: self._over(name, done))
+        if asyncio.get_running_loop() is not self._loop:
+            self._loop.call_soon_threadsafe(self.begin, name, work)
+        elif name not in self._running:
+            # a context of its own: in the caller's, a graph would take itself for a part of the run that is ending
+            task = self._running[name] = self._loop.create_task(self._done(work), context=Context())
+            task.add_done_callback(lambda done: self._over(name, done))
 
     async def _done(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async with self._slots:

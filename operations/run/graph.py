@@ -97,9 +97,8 @@ def with_resources(provide: Provider, act: Act[State]) -> Node[State]:
 def with_lease(provide: Provider, act: Act[Leased]) -> Node[Leased]:
     """The node that does this, giving the lease that the first one took back where it fails or is cancelled."""
 
-    async def run(state: Leased, runtime: Runtime[Identity]) -> Leased:
-        resources = await provide()
+    async def held(state: Leased, resources: Resources, runtime: Runtime[Identity]) -> Leased:
         async with release_lease_on_error(resources, identity_of(runtime), state["lease"]):
             return await act(state, resources, runtime)
 
-    return run
+    return with_resources(provide, held)

@@ -22,8 +22,12 @@ async def release_lease_on_error(resources: Resources, identity: Identity, lease
     try:
         yield
     except (MnemicError, asyncio.CancelledError) as error:
+        # whether the same work will fail again, may succeed at once, or later
+        failure: Failure = "unusable" if isinstance(error, ModelOutputError | InvalidInputError) else "unavailable"
+        if isinstance(error, ConcurrentChangeError | asyncio.CancelledError):
+            failure = "interrupted"
         # shielded: some hosts cancel again what still runs in a cancelled task
-        await asyncio.shield(give_back(resources, identity, lease, _failure_of(error)))
+        await asyncio.shield(give_back(resources, identity, lease, failure))
         raise
 
 
@@ -46,12 +50,3 @@ def holder_of(runtime: Runtime[Identity]) -> UUID:
     with suppress(ValueError):
         return UUID(info.run_id if info and info.run_id else "")
     return uuid4()
-
-
-def _failure_of(error: BaseException) -> Failure:
-    """What an error says about the work: whether the same work will fail again, may succeed later, or at once."""
-    if isinstance(error, ConcurrentChangeError | asyncio.CancelledError):
-        return "interrupted"
-    if isinstance(error, ModelOutputError | InvalidInputError):
-        return "unusable"
-    return "unavailable"

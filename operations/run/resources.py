@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Final
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -71,24 +72,18 @@ class AccessTracker:
         _, waiting = self._waiting.pop(identity.scope_keys, (identity, set()))
         return waiting
 
-    async def write(self, database: Database, identity: Identity) -> bool:
-        """Counts what was noted for this identity, in a transaction of its own; False where that failed.
+    async def write(self, database: Database, *who: Identity) -> None:
+        """Counts what was noted for these identities, or for all, in a transaction of its own for each.
 
-        A failure is logged and costs the counts alone.
+        A failure is logged, costs counts alone, and ends it: the database is away then.
         """
-        taken = self.taken(identity)
-        try:
-            if taken:
-                await database.write(identity, lambda scoped: memories.count_uses(scoped, taken))
-        except MnemicError as error:
-            _LOG.warning("uses of recalled memories were not counted (%d): %s", len(taken), error)
-            return False
-        return True
-
-    async def write_all(self, database: Database) -> None:
-        """Counts what is left; the first failure ends it, for the database is away then."""
-        for identity, _ in list(self._waiting.values()):
-            if not await self.write(database, identity):
+        for identity in who or [waiting for waiting, _ in self._waiting.values()]:
+            taken = self.taken(identity)
+            try:
+                if taken:
+                    await database.write(identity, partial(memories.count_uses, memory_ids=taken))
+            except MnemicError as error:
+                _LOG.warning("uses of recalled memories were not counted (%d): %s", len(taken), error)
                 return
 
 
@@ -107,7 +102,7 @@ class Resources:
     def note_uses(self, identity: Identity, found: Iterable[Found]) -> None:
         """Notes the memories that a recall returned; where much waits, it is written in the background."""
         if self.uses.note(identity, [item.item_id for item in found if item.kind != "message"]):
-            self.background.begin("uses", lambda: self.uses.write_all(self.database))
+            self.background.begin("uses", lambda: self.uses.write(self.database))
 
 
 #: Graphs are compiled before anything is opened; a node asks for the resources when it runs.
@@ -129,7 +124,7 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
         try:
             yield resources
         finally:
-            await resources.uses.write_all(database)
+            await resources.uses.write(database)
 
 
 async def from_environment() -> Resources:

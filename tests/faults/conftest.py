@@ -1,18 +1,20 @@
 """Workers, and the model they ask, for every test of faults."""
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from tests.faults.jobs import script_jobs
-from tests.faults.processes import CrashingServer, StartWorker, Worker, crashing_server
+from tests.faults.processes import CrashingServer, StartWorker, Worker
 from tests.faults.strikes import Finish, Scene, Strike, Survive, TrappedModel, repeat
 from tests.support.scripted import scripted_settings
-from tests.support.server import Clone, wipe
+from tests.support.server import Clone, fast_directory, wipe
 from tests.support.worlds import expire_leases
 
 
@@ -65,8 +67,12 @@ def survive(start_worker: StartWorker, model: TrappedModel, clean_db: Clone, sup
 @pytest.fixture(scope="session")
 def own_server() -> Iterator[CrashingServer]:
     """A durable server that a test may kill; all tests of this process share it, so use `crashing`."""
-    with crashing_server() as server:
-        yield server
+    with tempfile.TemporaryDirectory(dir=fast_directory(), prefix="mnemic-crash-") as directory:
+        server = CrashingServer(Path(directory))
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 @pytest.fixture

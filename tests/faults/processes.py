@@ -15,10 +15,9 @@ import importlib
 import multiprocessing
 import os
 import signal
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -34,7 +33,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage.embedded.postmaster import is_listening
 from mnemic.storage.embedded.server import EmbeddedPostgres
 from mnemic.storage.migrate import migrate
-from tests.support.server import Clone, Server, fast_directory
+from tests.support.server import Clone, Server
 
 #: Far beyond what anything here takes; whoever waits longer has hung, and the test fails.
 PATIENCE_SECONDS = 60
@@ -62,19 +61,23 @@ class Answer:
     error: type[MnemicError] | None = None
 
 
+def run_instead(statements: Mapping[str, str], replace: Callable[[Any, str, Any], object] = setattr) -> None:
+    """Puts statements in the place of the product's, by `module.name` such as `inbox.settle`: for controls."""
+    for place, statement in statements.items():
+        noun, _, name = place.partition(".")
+        module: Any = importlib.import_module(f"mnemic.storage.{noun}")
+        assert name in module._SQL, f"{place} names no statement"
+        replace(module, "_SQL", {**module._SQL, name: statement})
+
+
 def serve(connection: Connection, settings: Settings, sabotage: Mapping[str, str]) -> None:
     """Performs the commands that come in, one after the other, and answers each, until the other end closes.
 
     Args:
         settings: all that the worker goes by; nothing of its environment counts.
-        sabotage: statements to run instead of the product's, by `module.name` such as `inbox.settle`: for controls.
+        sabotage: statements to run instead of the product's.
     """
-    for place, statement in sabotage.items():
-        noun, _, name = place.partition(".")
-        module = importlib.import_module(f"mnemic.storage.{noun}")
-        known = vars(module)["_SQL"]
-        assert name in known, f"{place} names no statement"
-        vars(module)["_SQL"] = {**known, name: statement}
+    run_instead(sabotage)
     try:
         asyncio.run(_serve(connection, settings))
     except DatabaseUnavailableError:
@@ -107,8 +110,8 @@ class Worker:
     def __init__(self, settings: Settings, sabotage: Mapping[str, str] | None = None) -> None:
         _FORKING.set_forkserver_preload([__name__, *_IMPORTED_LATE])
         self._here, there = _FORKING.Pipe()
-        self._process = _FORKING.Process(target=serve, args=(there, settings, sabotage or {}), daemon=True)
-        self._process.start()
+        self.process = _FORKING.Process(target=serve, args=(there, settings, sabotage or {}), daemon=True)
+        self.process.start()
         there.close()
 
     def ask(self, method: str | Callable[..., Awaitable[Any]], *arguments: Any, **named: Any) -> None:
@@ -161,21 +164,16 @@ class Worker:
 
     def await_death(self) -> None:
         """Returns when somebody has killed it."""
-        assert wait([self._process.sentinel], PATIENCE_SECONDS), "nobody has killed the worker"
+        assert wait([self.process.sentinel], PATIENCE_SECONDS), "nobody has killed the worker"
 
     @property
     def is_dead(self) -> bool:
-        return bool(wait([self._process.sentinel], 0))
-
-    @property
-    def exit_code(self) -> int | None:
-        """None while it lives; minus the signal's number when one ended it."""
-        return self._process.exitcode
+        return bool(wait([self.process.sentinel], 0))
 
     def close(self) -> None:
         """Kills and reaps it."""
         self._signal(signal.SIGKILL)
-        self._process.join()
+        self.process.join()
         self._here.close()
 
     def __enter__(self) -> Self:
@@ -187,9 +185,9 @@ class Worker:
     def _signal(self, number: signal.Signals) -> None:
         if self.is_dead:
             return  # it is gone, and its number may be anybody's by now
-        assert self._process.pid
+        assert self.process.pid
         with suppress(ProcessLookupError):
-            os.kill(self._process.pid, number)
+            os.kill(self.process.pid, number)
 
 
 #: The fixture that starts workers on the test's database; keywords are settings, `sabotage` is for controls.
@@ -213,7 +211,7 @@ class CrashingServer:
     @property
     def clone(self) -> Clone:
         """Its database, to be used as the tests' other ones are."""
-        return Clone(server=Server(admin_dsn=self._embedded.dsn(), log=None, clone_strategy="wal_log"), name="mnemic")
+        return Clone(server=Server(admin_dsn=self._embedded.dsn(), log=self.base / "server.log"), name="mnemic")
 
     def kill(self) -> None:
         """`kill -9` of the postmaster, which is dead when this returns; its other processes notice and end."""
@@ -234,14 +232,3 @@ class CrashingServer:
         """Stops it, whether it runs or not."""
         self._embedded.start()
         self._embedded.stop()
-
-
-@contextmanager
-def crashing_server() -> Iterator[CrashingServer]:
-    """One in a directory of its own, which goes with it."""
-    with tempfile.TemporaryDirectory(dir=fast_directory(), prefix="mnemic-crash-") as directory:
-        server = CrashingServer(Path(directory))
-        try:
-            yield server
-        finally:
-            server.stop()

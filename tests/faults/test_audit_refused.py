@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import product
-from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -25,6 +24,7 @@ from tests.support.erasing import expire
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import mostly_thorough
 from tests.support.refinements import begun
+from tests.support.rollbacks import everything
 from tests.support.scripted import (
     CONSOLIDATION,
     FACTS,
@@ -42,9 +42,6 @@ from tests.support.server import Clone
 from tests.support.worlds import AGENT, MORNING, identity, memory, remember
 
 ANA = identity("ana", session="s1")
-#: The tables that hold memories and what happened to them. Leases, tries and the price of a model's answers may move.
-TABLES = ("memories", "entries", "sources", "relations", "messages", "history", "history_contents", "heads", "scopes",
-          "memory_use", "refinements")  # fmt: skip
 #: What the refinement tools are called with; the last two differ in their white space.
 CORE = ("Ana wants brief replies.", "Ana wants no jokes.", "Ana counts  all spaces.", "Ana counts all spaces.")
 #: Fails in the nth row that a transaction adds to one of the audit's tables.
@@ -81,12 +78,9 @@ class Place:
         statement = "select id from mnemic.memories where kind = %s and state = 'active' order by created_at"
         return [row[0] for row in self.superuser.execute(statement, (kind,)).fetchall()]
 
-    def dump(self) -> dict[str, list[Any]]:
-        """Every row of the tables, as text."""
-        return {
-            table: self.superuser.execute(f"select t::text from mnemic.{table} t order by 1".encode()).fetchall()
-            for table in TABLES
-        }
+    def dump(self) -> dict[str, list[str]]:
+        """Every row but leases, tries, the price of a model's answers, and how far erasures have come."""
+        return everything(self.superuser, without=("leases", "token_usage", "erasures", "erasing"))
 
 
 @asynccontextmanager

@@ -2,11 +2,8 @@
 
 import logging
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,7 +13,7 @@ from langgraph.types import Command
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import ScopeSettings
 from mnemic.storage.embedded.binaries import find_binaries
-from mnemic.storage.embedded.server import EmbeddedPostgres
+from tests.faults.processes import CrashingServer
 from tests.faults.refining import shown
 from tests.faults.strikes import REFINE
 from tests.support.erasing import problems
@@ -38,7 +35,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.scripted import model as model  # the plain one, without the jobs of this room
-from tests.support.server import Clone, Server, cloned, ensure_template, fast_directory
+from tests.support.server import Clone
 from tests.support.threads import answering, asking, said, words
 from tests.support.worlds import identity, remember
 from tests.support.worlds import memory as draft
@@ -52,24 +49,10 @@ CANARIES = [f"{STEM}{first}{second}zz" for first, second in product("abcdef", "b
 AT_WORK = "Ana works every day at the big old harbor office near the {} bridge in {}."
 
 
-@pytest.fixture(scope="module")
-def ordinary_server() -> Iterator[Server]:
-    """An embedded server with the settings that everybody's has, its log among them."""
-    with (
-        tempfile.TemporaryDirectory(dir=fast_directory(), prefix="mnemic-erase-") as directory,
-        EmbeddedPostgres(Path(directory), durable=False) as embedded,
-    ):
-        yield Server(admin_dsn=embedded.dsn(), log=Path(directory) / "server.log", clone_strategy="wal_log")
-
-
 @pytest.fixture
-def ordinary_db(ordinary_server: Server) -> Iterator[Clone]:
-    """A migrated database on it."""
-    template = ensure_template(ordinary_server)
-    with psycopg.connect(ordinary_server.admin_dsn, autocommit=True) as connection:
-        connection.execute("alter role mnemic_app reset log_statement")  # which the tests' own servers have set
-    with cloned(ordinary_server, template) as clone:
-        yield clone
+def ordinary_db(crashing: CrashingServer) -> Clone:
+    """A database on a server with the settings that everybody's has, its log among them."""
+    return crashing.clone
 
 
 @dataclass
@@ -228,7 +211,6 @@ def found(text: str) -> list[str]:
 
 
 def logged(clone: Clone) -> str:
-    assert clone.server.log
     return clone.server.log.read_text(errors="replace").lower()
 
 
@@ -278,18 +260,18 @@ async def test_after_erasing_a_person_no_canary_is_left_anywhere(
     ids=["a merge", "a journal, and what took words over"],
 )
 async def test_an_erasure_that_does_not_follow_refinements_leaves_canaries(
-    ordinary_db: Clone, model: LoopbackModel, followed: list[str]
+    fresh_db: Clone, model: LoopbackModel, followed: list[str]
 ) -> None:
     """The control: what was merged from a person's part, and what tells of it, belongs to the agent."""
-    async with scripted_memory(ordinary_db, model) as memory:
+    async with scripted_memory(fresh_db, model) as memory:
         planting = Planting(memory, model)
         await planting.conversation()
         await planting.refined_for_all()
-        with ordinary_db.as_superuser() as superuser:
+        with fresh_db.as_superuser() as superuser:
             for rule in followed:
                 mutate(superuser, "went_into", rule, "false")
         await memory.erase_person(ANA)
-    assert found(dumped(ordinary_db))
+    assert found(dumped(fresh_db))
 
 
 @pytest.mark.thorough

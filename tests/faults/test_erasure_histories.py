@@ -12,16 +12,16 @@ import pytest
 from mnemic.operations.governance.actor import Actor
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
-from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Supersession
-from mnemic.storage import erasure, history, inbox, memories, scopes
+from mnemic.state.records import Memory, Message, NewMemory, Supersession
+from mnemic.storage import erasure, history, memories
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.test_erasure_canaries import dumped
-from tests.support.erasing import problems
+from tests.support.erasing import form_within, problems
 from tests.support.mutating import mutate
 from tests.support.rollbacks import undo
 from tests.support.server import Clone
-from tests.support.worlds import MODEL, MORNING, direction, identity, memory, message
+from tests.support.worlds import MORNING, identity, memory, message
 
 pytestmark = pytest.mark.thorough
 
@@ -61,7 +61,7 @@ class History:
     async def play(self, steps: int) -> None:
         """Plants the canary as a fact and as a thought that is consolidated; then whatever comes."""
         said = self._message()
-        await self._formed(memory(self._text(), sources=[said]), said=said, also=None)
+        await self._formed(memory(self._text(), sources=[said]), said=said)
         await self._consolidate()
         for _ in range(steps):
             act = self.random.choice(
@@ -94,20 +94,13 @@ class History:
         return message(f"Number {self.said}: as I told you, my {self.canary}")
 
     async def _formed(
-        self, *new: NewMemory, said: Message, also: Callable[[ScopedTransaction], Awaitable[object]] | None
+        self, *new: NewMemory, said: Message, also: Callable[[ScopedTransaction], Awaitable[object]] | None = None
     ) -> None:
         """An operation of a formation."""
         async with self.db.scoped(self.who) as scoped:
-            await scopes.enter_agent(scoped)
-            await inbox.observe(scoped, "s1", [said])
-            op_id = await scoped.begin_operation("formation")
-            await inbox.settle(scoped, op_id, [said], read_seq=(await scopes.first_look(scoped))[1])
-            vectors = {entry.id: direction(self.said) for entry in new}
-            await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
+            await form_within(scoped, [said], *new)
             if also:
                 await also(scoped)
-            text = IndexedText(item_id=said.id, piece=0, text=said.content, vector=direction(7))
-            await inbox.index_messages(scoped, MODEL, [text])
 
     async def _consolidate(self) -> None:
         said = self._message()
@@ -131,7 +124,7 @@ class History:
             pair = [(known.id, said.id)]
             await self._formed(said=said, also=lambda scoped: memories.add_sources(scoped, pair))
         elif known:
-            await self._formed(said=said, also=None)
+            await self._formed(said=said)
 
     async def _update(self) -> None:
         await self._replace(self._text())

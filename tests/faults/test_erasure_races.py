@@ -1,13 +1,11 @@
 """What an erasure means to runs that had read the memory, to other sessions, to what is resent, and to a rollback."""
 
-from typing import Any
-
 import psycopg
 import pytest
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefusedError
-from mnemic.storage import inbox, memories
+from tests.faults.processes import run_instead
 from tests.faults.strikes import UNFENCED_CONSOLIDATION, UNFENCED_FORMATION
 from tests.support.erasing import ANA, CANARY, places, problems
 from tests.support.loopback import LoopbackModel
@@ -40,28 +38,24 @@ KEY = "user:ana"
 LIVED = f"Ana works every day at the big old harbor office near the {CANARY} bridge in Lisbon."
 
 
-def unfence(monkeypatch: pytest.MonkeyPatch, statements: dict[str, str]) -> None:
-    rooms: dict[str, Any] = {"inbox": inbox, "memories": memories}
-    for name, statement in statements.items():
-        room, _, key = name.partition(".")
-        monkeypatch.setattr(rooms[room], "_SQL", {**rooms[room]._SQL, key: statement})
-
-
-async def form_while_erased(clone: Clone, model: LoopbackModel) -> None:
-    """A person is erased while the model looks at what they said."""
+async def form_while_erased(clone: Clone, model: LoopbackModel) -> list[str]:
+    """Two people speak, and one is erased while the model looks at it; the other one's facts."""
     async with scripted_memory(clone, model) as memory:
-        kept = facts(fact(f"Ana keeps a {CANARY}."))
-        model.answer(FACTS, meanwhile(lambda: memory.erase_person(ANA), kept))
-        await memory.observe(ANA, turns(f"I keep a {CANARY}"))
-        await memory.form(ANA)
+        both = facts(fact(f"Ana keeps a {CANARY}.", 1), fact("Bo sails.", 2, subject="Bo"))
+        bos = facts(fact("Bo sails.", 1, subject="Bo"))
+        model.answer(FACTS, meanwhile(lambda: memory.erase_person(ANA), both), bos)
+        said = [*turns(f"I keep a {CANARY}", user="ana"), *turns("I sail", user="bo", minutes=1)]
+        await memory.observe(ANA, said, several_speakers=True)
+        await memory.form(BO)
+        return await contents(memory, BO)
 
 
-async def test_a_formation_saves_nothing_of_a_person_erased_meanwhile(
+async def test_what_others_said_in_the_same_session_is_formed_without_the_erased(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    await form_while_erased(clean_db, model)
+    assert await form_while_erased(clean_db, model) == ["Bo sails."]
+    assert CANARY not in last_prompt(model, FACTS)
     assert places(superuser) == set()
-    assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (0,)
     assert superuser.execute("select count(*) from mnemic.leases where holder is not null").fetchone() == (0,)
 
 
@@ -69,29 +63,9 @@ async def test_a_formation_saves_nothing_of_a_person_erased_meanwhile(
 async def test_without_the_fence_it_would_be_written_back(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unfence(monkeypatch, UNFENCED_FORMATION)
+    run_instead(UNFENCED_FORMATION, monkeypatch.setattr)
     await form_while_erased(clean_db, model)
     assert "memories" in places(superuser)
-
-
-async def test_what_others_said_in_the_same_session_is_formed_without_the_erased(
-    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    async with scripted_memory(clean_db, model) as memory:
-        both = facts(fact(f"Ana keeps a {CANARY}.", 1), fact("Bo sails.", 2, subject="Bo"))
-        model.answer(
-            FACTS, meanwhile(lambda: memory.erase_person(ANA), both), facts(fact("Bo sails.", 1, subject="Bo"))
-        )
-        await memory.observe(
-            ANA,
-            [*turns(f"I keep a {CANARY}", user="ana"), *turns("I sail", user="bo", minutes=1)],
-            several_speakers=True,
-        )
-        (run,) = await memory.form(BO)
-        assert run["formed"] == 1
-        assert CANARY not in last_prompt(model, FACTS)
-        assert await contents(memory, BO) == ["Bo sails."]
-    assert places(superuser) == set()
 
 
 async def test_an_update_of_a_memory_erased_meanwhile_is_decided_again(
@@ -148,7 +122,7 @@ async def test_a_consolidation_of_what_was_erased_meanwhile_is_stale(
 async def test_the_version_and_the_guard_are_two_walls(
     fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    unfence(monkeypatch, UNFENCED_CONSOLIDATION)
+    run_instead(UNFENCED_CONSOLIDATION, monkeypatch.setattr)
     with fresh_db.as_superuser() as superuser:
         async with scripted_memory(fresh_db, model) as memory:
             if guarded:

@@ -6,9 +6,8 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from queue import Empty, Queue
 from signal import SIGKILL
-from threading import Event, Timer
+from threading import Timer
 
 import psycopg
 import pytest
@@ -19,8 +18,8 @@ from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError,
 from mnemic.state.settings import Settings
 from tests.faults.checker import check_exactly_once, pending
 from tests.faults.jobs import Job, job, script_jobs
-from tests.faults.processes import NO_DATABASE, PATIENCE_SECONDS, Answer, CrashingServer, Worker, WorkerDiedError
-from tests.faults.strikes import CUT, Command, TrappedModel, repeat
+from tests.faults.processes import NO_DATABASE, PATIENCE_SECONDS, CrashingServer, Worker, WorkerDiedError
+from tests.faults.strikes import CUT, Command, TrappedModel, repeat, wait_until
 from tests.support.scripted import FACTS, REFLECTIONS, scripted_resources, scripted_settings
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases
@@ -30,35 +29,27 @@ FORM = Command("form", (JOB.who,))
 
 
 @pytest.mark.thorough
-def test_a_worker_outlives_its_database(crashing: CrashingServer, model: TrappedModel) -> None:
+def test_a_worker_outlives_its_database_and_a_lease_left_there_hides_no_failure(
+    crashing: CrashingServer, model: TrappedModel
+) -> None:
     settings = scripted_settings(crashing.clone, model, pool_timeout_seconds=0.5)
     with Worker(settings) as worker:
         assert worker.do("observe", JOB.who, JOB.messages).accepted == len(JOB.messages)
-        model.at(REFLECTIONS, crashing.kill)
-        FORM.ask(worker)
-        assert worker.answer().error is DatabaseUnavailableError
-        worker.ask("observe", JOB.who, JOB.messages)
-        assert worker.answer().error is DatabaseUnavailableError
-        crashing.restart()
-        with crashing.clone.as_superuser() as superuser:
-            expire_leases(superuser)
-            repeat([worker], FORM, until=lambda: pending(superuser) == 0, expected=(DatabaseUnavailableError,))
-            check_exactly_once(superuser, [JOB])
-
-
-@pytest.mark.thorough
-def test_a_lease_that_cannot_be_given_back_hides_no_failure(crashing: CrashingServer, model: TrappedModel) -> None:
-    settings = scripted_settings(crashing.clone, model, pool_timeout_seconds=0.5)
-    with Worker(settings) as worker:
-        worker.do("observe", JOB.who, JOB.messages)
         model.answer(FACTS, 401)
         model.at(FACTS, crashing.kill)
         FORM.ask(worker)
         assert worker.answer().error is ModelError
+        worker.ask("observe", JOB.who, JOB.messages)
+        assert worker.answer().error is DatabaseUnavailableError
         crashing.restart()
-        script_jobs(model)
         with crashing.clone.as_superuser() as superuser:
             assert superuser.execute("select holder is not null, failures from mnemic.leases").fetchall() == [(True, 0)]
+            expire_leases(superuser)
+        script_jobs(model)
+        model.at(REFLECTIONS, crashing.kill)
+        repeat([worker], FORM, until=lambda: True, expected=(DatabaseUnavailableError,))
+        crashing.restart()
+        with crashing.clone.as_superuser() as superuser:
             expire_leases(superuser)
             repeat([worker], FORM, until=lambda: pending(superuser) == 0, expected=(DatabaseUnavailableError,))
             check_exactly_once(superuser, [JOB])
@@ -136,106 +127,62 @@ def some_jobs(count: int) -> list[Job]:
     return [job(number, user=f"user-{number % users}", agent=f"agent-{number % users % 3}") for number in range(count)]
 
 
-#: A job goes to another worker after this long.
-REDELIVERY_SECONDS = 0.7
-#: Past every lease of a second, and past the redelivery.
+#: Past every lease of a second.
 FROZEN_SECONDS = 2.5
-#: Before a job comes again that another run holds.
-PAUSE_SECONDS = 0.02
 
 #: Strikes one of the workers, or what they all need.
 Fault = Callable[[Sequence[Worker], random.Random], object]
 
 
-class Fleet:
-    """Workers over one list of jobs, each driven by a thread of its own and replaced when it dies.
-
-    A job is delivered to one worker; where no answer comes in time, to another one too, as a queue would do. It is done
-    when a worker acknowledges that nothing of it is pending.
-    """
-
-    def __init__(self, settings: Settings, *, size: int) -> None:
-        self._settings = settings
-        self._workers = [Worker(settings) for _ in range(size)]
-        self._waiting: Queue[Job] = Queue()
-        self._done: set[int] = set()
-        self._over = Event()
-        self._deadline = 0.0
-
-    def run(self, jobs: Sequence[Job], *, faults: Sequence[Fault], seed: int) -> None:
-        """Does every job, and strikes at even distances on the way.
-
-        Raises:
-            AssertionError: a worker ended by itself or answered with an error that no fault explains, or jobs are left.
-        """
-        self._deadline = time.monotonic() + PATIENCE_SECONDS + len(jobs)
-        chance = random.Random(seed)
-        for waiting in jobs:
-            self._waiting.put(waiting)
-        with ThreadPoolExecutor(len(self._workers)) as threads:
-            drivers = [threads.submit(self._drive, place, len(jobs)) for place in range(len(self._workers))]
-            try:
-                for place, fault in enumerate(faults):
-                    while len(self._done) < (place + 1) * len(jobs) // (len(faults) + 1) and not self._over.is_set():
-                        time.sleep(PAUSE_SECONDS)
-                    time.sleep(chance.uniform(0, 0.1))  # anywhere in what the others do just now
-                    fault(self._workers, chance)
-                for driver in drivers:
-                    driver.result()
-            finally:
-                self._over.set()
-                for worker in self._workers:
-                    worker.close()
-
-    def _drive(self, place: int, jobs: int) -> None:
-        try:
-            while len(self._done) < jobs and not self._over.is_set():
-                assert time.monotonic() < self._deadline, f"{jobs - len(self._done)} jobs are left"
-                try:
-                    job = self._waiting.get(timeout=PAUSE_SECONDS)
-                except Empty:
-                    continue
-                if job.number not in self._done:
-                    self._work(place, job)
-        finally:
-            self._over.set()
-
-    def _work(self, place: int, job: Job) -> None:
-        try:
-            is_done = self._deliver(self._workers[place], job)
-        except WorkerDiedError:
-            is_done = False
-            if not self._over.is_set():
-                dead = self._workers[place]
-                dead.await_death()
-                assert dead.exit_code in (-SIGKILL, NO_DATABASE), dead.exit_code
-                self._workers[place] = Worker(self._settings)
-                dead.close()
-        if is_done:
-            self._done.add(job.number)
-        else:
-            self._waiting.put(job)
-
-    def _deliver(self, worker: Worker, job: Job) -> bool:
-        """Whether the worker says that nothing of the job is pending."""
-        while observed := self._answer(worker, job, "observe", job.who, job.messages).result:
-            if observed.pending == 0:
-                return True
-            runs = self._answer(worker, job, "form", job.who).result or []
-            if not any(run["formed"] for run in runs):
-                time.sleep(PAUSE_SECONDS)
-                return False
-        return False
-
-    def _answer(self, worker: Worker, job: Job, method: str, *arguments: object) -> Answer:
+def is_done(worker: Worker, job: Job) -> bool:
+    """Whether the worker says that nothing of the job is pending; else it has tried to form it."""
+    for method, *arguments in (("observe", job.who, job.messages), ("form", job.who)):
         worker.ask(method, *arguments)
-        try:
-            answer = worker.answer(REDELIVERY_SECONDS)
-        except TimeoutError:
-            self._waiting.put(job)  # somebody else gets it, whatever becomes of this one
-            answer = worker.answer()
+        answer = worker.answer()
         assert answer.error in (None, ConcurrentChangeError, DatabaseUnavailableError), answer.error
-        return answer
+        if answer.error or (method == "observe" and answer.result.pending == 0):
+            return answer.error is None
+    return False
+
+
+def do_all(settings: Settings, jobs: Sequence[Job], faults: Sequence[Fault], *, size: int, seed: int) -> None:
+    """Every job is done, by so many workers, and faults strike at even distances on the way.
+
+    A job goes to anybody, and to several, as from a queue that delivers again, until a worker says that it is done. Who
+    dies is replaced.
+    """
+    chance, done = random.Random(seed), set[int]()
+    workers = [Worker(settings) for _ in range(size)]
+
+    def drive(place: int) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS + len(jobs)
+        while left := [job for job in jobs if job.number not in done]:
+            assert time.monotonic() < deadline, f"{len(left)} jobs are left"
+            job, worker = chance.choice(left), workers[place]
+            try:
+                if is_done(worker, job):
+                    done.add(job.number)
+            except WorkerDiedError:
+                worker.await_death()
+                assert worker.process.exitcode in (-SIGKILL, NO_DATABASE), worker.process.exitcode
+                workers[place] = Worker(settings)
+                worker.close()
+
+    def strike(fault: Fault, due: int) -> None:
+        wait_until(lambda: len(done) >= due, "the jobs do not get done")
+        time.sleep(chance.uniform(0, 0.1))  # anywhere in what the workers do just now
+        fault(workers, chance)
+
+    try:
+        with ThreadPoolExecutor(size) as threads:
+            drivers = [threads.submit(drive, place) for place in range(size)]
+            for place, fault in enumerate(faults, start=1):
+                strike(fault, place * len(jobs) // (len(faults) + 1))
+            for driver in drivers:
+                driver.result()
+    finally:
+        for worker in workers:
+            worker.close()
 
 
 def kill_worker(workers: Sequence[Worker], chance: random.Random) -> None:
@@ -285,7 +232,7 @@ def test_every_job_is_done_once_whatever_happens(
     jobs = some_jobs(count)
     settings = scripted_settings(crashing.clone, model, lease_seconds=1, pool_timeout_seconds=0.5)
     faults = [*[kill_worker] * 3, *[freeze_worker] * 2, kill_database(crashing), cut_connections(crashing.clone)] * each
-    Fleet(settings, size=size).run(jobs, faults=random.Random(seed).sample(faults, len(faults)), seed=seed)
+    do_all(settings, jobs, random.Random(seed).sample(faults, len(faults)), size=size, seed=seed)
 
     with crashing.clone.as_superuser() as superuser:
         check_exactly_once(superuser, jobs)

@@ -10,13 +10,13 @@ from typing import Any
 import psycopg
 import pytest
 import pytest_asyncio
-from psycopg import sql
 from pydantic import BaseModel
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import EmbeddingError, EmbeddingInputError, ModelError, ModelOutputError
 from tests.support.loopback import Answer, LoopbackModel, Reply, bag_of_words, hang_up
 from tests.support.matrix import mostly_thorough
+from tests.support.rollbacks import everything
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
@@ -123,6 +123,8 @@ GOOD: dict[str, BaseModel] = {
 }
 #: One of each sort for the steps behind the first.
 SOME = {name: {**SAID, **SENT}[name] for name in ("garbage", "500 KB of JSON", "cut in the middle", "a refusal", "500")}
+#: What calls cost, and who waits for what.
+MOVING = ("token_usage", "leases")
 Script = tuple[Mnemic, LoopbackModel]
 
 
@@ -132,14 +134,6 @@ async def script(worker_db: Clone) -> AsyncIterator[Script]:
     with scripted_model() as model:
         async with scripted_memory(worker_db, model) as memory:
             yield memory, model
-
-
-def stored(superuser: psycopg.Connection) -> dict[str, list[Any]]:
-    """Every row but what calls cost and who waits for what."""
-    names = superuser.execute("select tablename from pg_tables where schemaname = 'mnemic' order by 1").fetchall()
-    tables = [name for (name,) in names if name not in ("token_usage", "leases", "migrations")]
-    query = sql.SQL("select to_jsonb(t)::text from mnemic.{} t order by 1")
-    return {name: superuser.execute(query.format(sql.Identifier(name))).fetchall() for name in tables}
 
 
 @dataclass
@@ -172,7 +166,7 @@ class Trial:
 
     async def form_in_vain(self, error: type[ModelError]) -> None:
         """Typed, without contents, and every row as it was."""
-        before = stored(self.superuser)
+        before = everything(self.superuser, without=MOVING)
         # every record, but those of the clients: at DEBUG they log what is sent, for whoever asks them to
         with self.caplog.at_level(logging.DEBUG), pytest.raises(ModelError) as caught:
             await self.memory.form(ANA)
@@ -185,7 +179,7 @@ class Trial:
         )
         assert CANARY not in shown
         assert ANSWER_CANARY not in shown
-        assert stored(self.superuser) == before
+        assert everything(self.superuser, without=MOVING) == before
 
     async def recover(self, *, single: bool = False) -> None:
         """The next good answers form everything, once."""
@@ -274,10 +268,10 @@ async def test_a_consolidation_that_fails_leaves_text_and_reflections(trial: Tri
     assert (run["formed"], run["pending"]) == (4, 0)
     assert [result["outcome"] for result in run["consolidations"]] == ["failed"]
     assert await contents(memory, ANA, "reflection") == sorted(wishes)
-    before = stored(trial.superuser)
+    before = everything(trial.superuser, without=MOVING)
     with pytest.raises(failure.error):
         await memory.consolidate(ANA, "user:ana", force=True)
-    assert stored(trial.superuser) == before
+    assert everything(trial.superuser, without=MOVING) == before
     assert asked(model).count(CONSOLIDATION) == 2 * failure.requests
 
     model.answer(CONSOLIDATION, consolidation(" ".join(wishes)))

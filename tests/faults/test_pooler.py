@@ -29,7 +29,7 @@ from mnemic.storage.opening import dump_database, open_database
 from mnemic.storage.schema import schema_files
 from tests.support.loopback import Request
 from tests.support.scripted import FACTS, fact, facts, scripted_model, scripted_resources, turns
-from tests.support.server import SERVICE_PASSWORD, Clone
+from tests.support.server import Clone
 from tests.support.threads import answering, at, said, saver_of, words
 from tests.support.worlds import identity
 
@@ -46,12 +46,11 @@ def pgbouncer(clone: Clone, *, mode: str = "transaction", size: int = 5) -> Iter
     assert PGBOUNCER
     account = server_account(Path("/none"))  # it refuses to run as root, as Postgres does
     server = conninfo_to_dict(clone.superuser_dsn)
-    users = {str(server["user"]): str(server.get("password", "")), "mnemic_app": "", "mnemic_admin": ""}
+    users = (server["user"], "mnemic_app", "mnemic_admin")
     with tempfile.TemporaryDirectory(prefix="mnemic-pooler-") as directory:
         base = Path(directory)
         account.give(base)
-        lines = [f'"{user}" "{password or SERVICE_PASSWORD}"\n' for user, password in users.items()]
-        (base / "users").write_text("".join(lines))
+        (base / "users").write_text("".join(f'"{user}" "throw-away"\n' for user in users))
         (base / "ini").write_text(
             f"[databases]\n* = host={server['host']} port={server['port']}\n[pgbouncer]\n"
             f"pool_mode = {mode}\ndefault_pool_size = {size}\nauth_type = trust\nauth_file = {base}/users\n"

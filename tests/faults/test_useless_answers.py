@@ -193,10 +193,6 @@ async def meet_all(clone: Clone, superuser: psycopg.Connection, met: list[tuple[
     assert pending == (len(SAID) * sum(not answer.goes_on for _, answers in met for answer in answers),)
 
 
-def test_there_are_two_hundred() -> None:
-    assert len(useless_answers()) >= 200
-
-
 @pytest.mark.parametrize("every", few_first([50, 1], 1))
 async def test_no_useless_answer_loses_a_word(clean_db: Clone, superuser: psycopg.Connection, every: int) -> None:
     kinds: tuple[Extraction, ...] = ("sequential", "single")

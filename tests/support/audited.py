@@ -150,9 +150,6 @@ def person(user: str = "ana") -> Identity:
 
 
 def assert_chain_is_whole(superuser: psycopg.Connection, agent: str) -> None:
-    """Gapless from 1 on, every hash its row's own and its successor's `prev`, the head the newest row's."""
-    chain = "select * from audit_problems() where problem in ('hash', 'chain', 'gap', 'head', 'contents')"
-    with superuser.transaction():
-        superuser.execute("set local search_path = mnemic")
-        superuser.execute("select set_config('mnemic.agent_id', %s, true)", (agent,))
-        assert superuser.execute(chain).fetchall() == []
+    """The audit finds nothing; entries apart, which a test that inserts rows by itself does not make."""
+    superuser.execute("select set_config('mnemic.agent_id', %s, false)", (agent,))
+    assert superuser.execute("select * from mnemic.audit_problems() where problem <> 'entry'").fetchall() == []

@@ -12,6 +12,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Message, NewMemory
 from mnemic.storage import erasure, inbox, memories, scopes
 from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.mutating import mutate
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MODEL, direction, identity
@@ -27,19 +28,21 @@ async def form(
 ) -> uuid.UUID:
     """One formation: the messages are settled and kept, the memories stored; its operation."""
     async with db.scoped(who, also=also) as scoped:
-        await scopes.enter_agent(scoped)
-        await inbox.observe(scoped, said[0].session_id, said)
-        op_id = await scoped.begin_operation("formation")
-        await inbox.settle(scoped, op_id, said, read_seq=(await scopes.first_look(scoped))[1])
-        vectors = {item.id: direction(place * 7) for place, item in enumerate(new)}
-        await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
-        texts = [
-            IndexedText(item_id=item.id, piece=n, text=item.content, vector=direction(n))
-            for item in said
-            for n in (0, 1)
-        ]
-        await inbox.index_messages(scoped, MODEL, texts)
-        return op_id
+        return await form_within(scoped, said, *new)
+
+
+async def form_within(scoped: ScopedTransaction, said: Sequence[Message], *new: NewMemory) -> uuid.UUID:
+    """The same as part of a transaction."""
+    await scopes.enter_agent(scoped)
+    await inbox.observe(scoped, said[0].session_id, said)
+    op_id = await scoped.begin_operation("formation")
+    await inbox.settle(scoped, op_id, said, read_seq=(await scopes.first_look(scoped))[1])
+    vectors = {item.id: direction(place * 7) for place, item in enumerate(new)}
+    await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
+    pieces = [(item, piece) for item in said for piece in (0, 1)]
+    texts = [IndexedText(item_id=item.id, piece=n, text=item.content, vector=direction(n)) for item, n in pieces]
+    await inbox.index_messages(scoped, MODEL, texts)
+    return op_id
 
 
 async def erase(db: Database, *ids: uuid.UUID, who: Identity = ANA, keys: Sequence[str] = MINE) -> list[uuid.UUID]:

@@ -77,21 +77,6 @@ def events(body: dict[str, Any]) -> bytes:
     return b"".join(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks) + b"data: [DONE]\n\n"
 
 
-def embeddings_body(request: Request, vectors: list[list[float]] | None) -> dict[str, Any]:
-    """An embeddings answer: the vectors, or a hashed bag of words for each text, in the encoding asked for."""
-    texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
-    if vectors is None:
-        vectors = [bag_of_words(text, request.get("dimensions", 1536)) for text in texts]
-    encode = _base64 if request.get("encoding_format") == "base64" else list
-    data = [{"object": "embedding", "index": place, "embedding": encode(v)} for place, v in enumerate(vectors)]
-    return {
-        "object": "list",
-        "data": data,
-        "model": request["model"],
-        "usage": {"prompt_tokens": len(texts), "total_tokens": len(texts)},
-    }
-
-
 def bag_of_words(text: str, dimensions: int) -> list[float]:
     """A unit vector in which texts with common words are near one another."""
     vector = [0.0] * dimensions
@@ -99,10 +84,6 @@ def bag_of_words(text: str, dimensions: int) -> list[float]:
         vector[int.from_bytes(blake2b(word.encode(), digest_size=8).digest()) % dimensions] += 1.0
     length = math.hypot(*vector)
     return [value / length for value in vector]
-
-
-def _base64(vector: list[float]) -> str:
-    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,12 +206,21 @@ def _fits_text(text: str) -> Callable[[Request], bool]:
 
 
 def _embedding_reply(answer: Answer | None, request: Request) -> tuple[int, str, bytes]:
+    """The vectors, or a hashed bag of words for each text, in the encoding asked for."""
     if isinstance(answer, int):
         return _error(answer)
     vectors = answer(request) if callable(answer) else None
     if isinstance(body := vectors or answer, bytes):
         return 200, _type_of(body), body
-    return 200, "application/json", json.dumps(embeddings_body(request, vectors)).encode()
+    texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
+    data = []
+    for place, vector in enumerate(vectors or [bag_of_words(text, request.get("dimensions", 1536)) for text in texts]):
+        packed = base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+        encoded = packed if request.get("encoding_format") == "base64" else vector
+        data.append({"object": "embedding", "index": place, "embedding": encoded})
+    usage = {"prompt_tokens": len(texts), "total_tokens": len(texts)}
+    made = {"object": "list", "data": data, "model": request["model"], "usage": usage}
+    return 200, "application/json", json.dumps(made).encode()
 
 
 def _chat_reply(answer: Answer, request: Request) -> tuple[int, str, bytes]:

@@ -14,7 +14,7 @@ from psycopg import sql
 from mnemic.state.errors import DatabaseSetupError
 from mnemic.storage.database import Database
 from mnemic.storage.doctor import check, require_sound
-from tests.support.server import SERVICE_PASSWORD, Clone
+from tests.support.server import Clone
 
 
 def mutate(connection: psycopg.Connection, function: str, text: str, wrong: str) -> None:
@@ -96,7 +96,7 @@ def other_role(clone: Clone, *rights: str) -> Iterator[str]:
     name = f"someone_{uuid.uuid4().hex[:8]}"
     role = sql.Identifier(name)
     with clone.as_superuser() as connection:
-        connection.execute(sql.SQL("create role {} login password {}").format(role, SERVICE_PASSWORD))
+        connection.execute(sql.SQL("create role {} login").format(role))
         try:
             connection.execute(sql.SQL("alter role {} set search_path = mnemic, public").format(role))
             for right in rights:

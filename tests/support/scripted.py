@@ -203,14 +203,14 @@ async def resources(clean_db: Clone, model: LoopbackModel) -> AsyncIterator[Reso
         with pytest.MonkeyPatch.context() as patch:
             # no test changes the set-up of its worker's database: once is enough for the doctor to look at all of it
             if clean_db.name in _SOUND:
-                patch.setattr(opening, "require_sound", _is_sound)
+                patch.setattr(opening, "require_sound", take_for_sound)
             opened = await stack.enter_async_context(scripted_resources(clean_db, model))
         _SOUND.add(clean_db.name)
         yield opened
 
 
-async def _is_sound(_: Database) -> None:
-    return
+async def take_for_sound(_: Database) -> None:
+    """A start that does not look at its database."""
 
 
 @pytest.fixture

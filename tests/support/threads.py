@@ -53,18 +53,14 @@ async def in_postgres(clone: Clone) -> AsyncIterator[tuple[BaseCheckpointSaver[s
         await saver.setup()
 
         async def everything() -> str:
+            """Every row of every table that the saver made, bytes and all."""
             with clone.as_superuser() as connection:
-                return "\n".join(checkpoint_rows(connection))
+                tables = connection.execute("select tablename from pg_tables where schemaname = 'public'").fetchall()
+                assert {("checkpoints",), ("checkpoint_blobs",), ("checkpoint_writes",)} <= {*tables}
+                statements = [sql.SQL("select * from {}").format(sql.Identifier(table)) for (table,) in tables]
+                return "\n".join(repr(row) for statement in statements for row in connection.execute(statement))
 
         yield saver, everything
-
-
-def checkpoint_rows(connection: psycopg.Connection) -> list[str]:
-    """Every row of every table that the saver made, bytes and all."""
-    tables = [name for (name,) in connection.execute("select tablename from pg_tables where schemaname = 'public'")]
-    assert {"checkpoints", "checkpoint_blobs", "checkpoint_writes"} <= set(tables)
-    statements = [sql.SQL("select * from {}").format(sql.Identifier(table)) for table in tables]
-    return [repr(row) for statement in statements for row in connection.execute(statement)]
 
 
 both_savers = pytest.mark.parametrize("savers", [in_process, in_postgres], ids=["memory", "postgres"])

@@ -116,8 +116,6 @@ def test_a_dump_that_fails_is_one_line_and_leaves_the_older_file_as_it_was(
 @pytest.mark.thorough
 def test_the_embedded_server_needs_no_setting_but_its_directory(server: Server, tmp_path: Path) -> None:
     """In processes of their own, on the run's server, which they join as any second process does."""
-    if server.log is None:
-        pytest.skip("the tests run on a server of one's own")
     environment = {**os.environ, "MNEMIC_DATA_DIR": str(run_directory())}
 
     def run(*words: str) -> str:
