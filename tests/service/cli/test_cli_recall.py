@@ -1,6 +1,5 @@
 """`mnemic query`, `recall`, `memories` and `history`: what is found and stored, and nothing that steers a terminal."""
 
-import asyncio
 import json
 from dataclasses import replace
 from datetime import timedelta
@@ -11,9 +10,9 @@ import psycopg
 import pytest
 
 from mnemic.service.cli import recall as command
-from mnemic.state.records import Explanation, Found, NewMemory, Supersession
+from mnemic.state.records import Explanation, Found, Supersession
 from mnemic.storage import memories as stored_memories
-from tests.service.cli.conftest import Command
+from tests.service.cli.conftest import Command, prepare
 from tests.support.searching import fact
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, memory, operate, remember
@@ -28,12 +27,7 @@ STEPS = fact("1. Fold the catalogue. 2. Stamp it.", "procedural", kind="procedur
 @pytest.fixture
 def recall(mnemic: Command, clean_db: Clone) -> Any:
     """What `mnemic query catalogue` with these options finds, as contents."""
-
-    async def keep() -> None:
-        async with clean_db.database() as db:
-            await remember(db, identity(), TASK, TONE, SHARED, STEPS)
-
-    asyncio.run(keep())
+    prepare(clean_db, lambda db: remember(db, identity(), TASK, TONE, SHARED, STEPS))
 
     def run(*options: object) -> Any:
         return {item["content"] for item in json.loads(mnemic("query", "catalogue", *WHO, *options, "--json").stdout)}
@@ -103,16 +97,14 @@ def world(clean_db: Clone) -> dict[str, UUID]:
     old, new = memory("Ana works for the harbour office."), memory("Ana works for the ferry line.")
     consolidation = memory("Ana is direct.\nShe wants short answers.", kind="consolidation")
     hostile = memory(HOSTILE, valid_from=MORNING + timedelta(days=1))
-    asyncio.run(_store(clean_db, old, new, consolidation, hostile))
-    return {"old": old.id, "new": new.id, "consolidation": consolidation.id, "hostile": hostile.id}
-
-
-async def _store(clone: Clone, old: NewMemory, new: NewMemory, *others: NewMemory) -> None:
     change = Supersession(old_id=old.id, old_version=1, new_id=new.id), MORNING + timedelta(days=30)
-    async with clone.database() as db:
-        await remember(db, identity(), old, *others)
-        await remember(db, identity(), new)
-        await operate(db, identity(), lambda scoped: stored_memories.supersede(scoped, [change]))
+    prepare(
+        clean_db,
+        lambda db: remember(db, identity(), old, consolidation, hostile),
+        lambda db: remember(db, identity(), new),
+        lambda db: operate(db, identity(), lambda scoped: stored_memories.supersede(scoped, [change])),
+    )
+    return {"old": old.id, "new": new.id, "consolidation": consolidation.id, "hostile": hostile.id}
 
 
 def folded(text: str) -> str:

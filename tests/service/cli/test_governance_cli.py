@@ -1,6 +1,5 @@
 """`mnemic undo`, `restore`, `as-of`: what is shown first, who is asked, what is refused; and `mnemic audit`."""
 
-import asyncio
 import json
 import shlex
 from pathlib import Path
@@ -12,8 +11,9 @@ import pytest
 
 from mnemic.policy.governance.audit import check_export
 from mnemic.state.governance import EXPLANATIONS
-from tests.service.cli.conftest import Command
-from tests.support.audited import CUT, EVENTS, KEY, Story, tampered, tell
+from mnemic.storage.database import Database
+from tests.service.cli.conftest import Command, prepare
+from tests.support.audited import CUT, EVENTS, KEY, tampered, tell
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, saved, states
 from tests.support.server import Clone
 from tests.support.worlds import remember
@@ -28,25 +28,22 @@ ALONE = "goes with --user: an administrator names the scope key alone"
 
 
 @pytest.fixture
-def ops(clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+def ops(clean_db: Clone, superuser: psycopg.Connection) -> list[UUID]:
     """Two memories stored as one operation, and one of them forgotten by another; oldest first."""
-    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
-    asyncio.run(_store(clean_db))
+    prepare(clean_db, _store)
     return op_ids(superuser)
 
 
-async def _store(clone: Clone) -> None:
-    async with clone.database() as db:
-        bees, _ = await saved(db, BEES, BOAT)
-        await forgotten(db, bees)
-        await saved(db, CREW, key="group:crew")
+async def _store(db: Database) -> None:
+    bees, _ = await saved(db, BEES, BOAT)
+    await forgotten(db, bees)
+    await saved(db, CREW, key="group:crew")
 
 
-async def _double(clone: Clone) -> None:
-    async with clone.database() as db:
-        (twice,) = await saved(db, "Ana sails.")
-        await forgotten(db, twice)
-        await remember(db, ANA, again(twice))
+async def _double(db: Database) -> None:
+    (twice,) = await saved(db, "Ana sails.")
+    await forgotten(db, twice)
+    await remember(db, ANA, again(twice))
 
 
 # -- whether it is done
@@ -103,7 +100,7 @@ def test_what_stands_against_it_is_shown_and_refused_with_yes(
     assert "protected" not in mnemic("undo", ops[0], *BLIND, "--cascade").stdout
     assert mnemic("undo", ops[0], *BLIND, "--cascade", "--yes").exit_code == 0
     assert states(superuser) == {BEES: "soft_deleted", BOAT: "soft_deleted", CREW: "active"}
-    asyncio.run(_double(clean_db))
+    prepare(clean_db, _double)
     twin = mnemic("undo", op_ids(superuser)[-2], *PERSON)
     assert (twin.exit_code, "1 memory living today in the way" in twin.stdout) == (1, True)
 
@@ -136,10 +133,10 @@ def test_what_cannot_be_meant_is_one_line_that_says_what_to_write(
 
 
 def test_an_administrator_on_a_server_of_ones_own_needs_its_dsn(
-    mnemic: Command, ops: list[UUID], monkeypatch: pytest.MonkeyPatch
+    mnemic: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MNEMIC_ADMIN_URL")
-    for words in (("undo", ops[1]), ("as-of", "user:ana", "--at", 0), ("audit", "log")):
+    for words in (("undo", OP), ("protect", OP), ("purge", "--yes"), ("audit", "log")):
         result = mnemic(*words, *BLIND)
         assert (result.exit_code, "MNEMIC_ADMIN_URL" in result.stderr) == (2, True)
 
@@ -191,33 +188,19 @@ def test_the_audit_names_the_administrator_who_acted(mnemic: Command, ops: list[
     assert [item["actor"] for item in log if item["actor_kind"] == "admin"] == ["administrator", "keeper", "keeper"]
 
 
-@pytest.mark.parametrize(("command", "usage"), [("undo", "[OP]..."), ("erase", "[ID]...")])
-def test_the_usage_shows_brackets_once(mnemic: Command, command: str, usage: str) -> None:
-    shown = mnemic(command, "--help").stdout
-    assert (usage in shown, f"[{usage}" in shown) == (True, False)
-
-
 # -- the audit
 
 
 @pytest.fixture
-def story(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> Story:
-    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
+def file(clean_db: Clone, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A file to be; there is a history with something of everything, and a key for anchors."""
     monkeypatch.setenv("MNEMIC_ANCHOR_KEY", KEY)
-    return asyncio.run(_told(clean_db))
-
-
-async def _told(clone: Clone) -> Story:
-    async with clone.database() as db:
-        return await tell(clone, db)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
+    prepare(clean_db, lambda db: tell(clean_db, db))
     return tmp_path / "file"
 
 
-def test_what_is_wrong_is_named_with_exit_code_1(mnemic: Command, superuser: psycopg.Connection, story: Story) -> None:
+@pytest.mark.usefixtures("file")
+def test_what_is_wrong_is_named_with_exit_code_1(mnemic: Command, superuser: psycopg.Connection) -> None:
     whole = mnemic("audit", "verify", *BLIND)
     assert (whole.exit_code, whole.stdout) == (0, "nothing is wrong\n")
     assert "without --anchors" in whole.stderr
@@ -227,9 +210,9 @@ def test_what_is_wrong_is_named_with_exit_code_1(mnemic: Command, superuser: psy
     result, as_json = mnemic("audit", "verify"), mnemic("audit", "verify", *BLIND, "--json")
     assert (result.exit_code, as_json.exit_code) == (1, 1)
     assert f"hash: {EXPLANATIONS['hash']}" in " ".join(result.stdout.split())
-    assert f"memory {story.porto}" in result.stdout
     (problem,) = json.loads(as_json.stdout)
-    assert (problem["problem"], problem["seq"], problem["memory_id"]) == ("hash", 4, str(story.porto))
+    assert f"memory {problem['memory_id']}" in result.stdout
+    assert (problem["problem"], problem["seq"]) == ("hash", 4)
     assert problem["explanation"] == EXPLANATIONS["hash"]
 
     tampered(superuser, "update history set actor = 'nobody', prev = sha256('')", "delete from history_contents")
@@ -238,7 +221,6 @@ def test_what_is_wrong_is_named_with_exit_code_1(mnemic: Command, superuser: psy
     assert f"and {found - 50} more" in mnemic("audit", "verify").stdout
 
 
-@pytest.mark.usefixtures("story")
 def test_an_anchor_sees_the_end_cut_off(
     mnemic: Command, superuser: psycopg.Connection, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,7 +240,6 @@ def test_an_anchor_sees_the_end_cut_off(
     assert (keyless.exit_code, "MNEMIC_ANCHOR_KEY" in keyless.stderr) == (2, True)
 
 
-@pytest.mark.usefixtures("story")
 def test_a_persons_export_can_be_checked_and_overwrites_nothing(mnemic: Command, file: Path) -> None:
     printed = mnemic("audit", "export", *PERSON)
     assert (printed.exit_code, printed.stdout.isascii()) == (0, True)
@@ -284,7 +265,7 @@ def test_a_persons_export_can_be_checked_and_overwrites_nothing(mnemic: Command,
     assert mnemic("audit", "check", file.parent / "missing").exit_code == 2
 
 
-@pytest.mark.usefixtures("story")
+@pytest.mark.usefixtures("file")
 def test_the_log_is_of_operations_without_contents(mnemic: Command) -> None:
     def log(*words: object) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(mnemic("audit", "log", *words, "--json").stdout)
