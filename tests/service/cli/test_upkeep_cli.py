@@ -132,27 +132,18 @@ def test_protection_is_set_and_lifted_and_the_audit_names_who_did(
     result = mnemic("protect", bees, *BLIND, "--actor", "keeper")
     assert (result.exit_code, result.stdout, result.stderr) == (0, f"{bees}\nprotected: 1 memory\n", "")
     assert protected(superuser) == {bees}
-    both = mnemic("protect", bees, sings, bees, *BLIND, "--json")
-    assert (both.exit_code, json.loads(both.stdout)) == (0, {"protected": [str(sings)]})
-    lifted = mnemic("unprotect", bees, sings, *BLIND, "--json")
-    assert (lifted.exit_code, json.loads(lifted.stdout)) == (0, {"unprotected": [str(bees), str(sings)]})
+    unknown = uuid4()  # it is named, and the others change
+    both = mnemic("protect", unknown, bees, sings, bees, *BLIND, "--json")
+    assert (both.exit_code, json.loads(both.stdout)) == (1, {"protected": [str(sings)]})
+    lifted = mnemic("unprotect", unknown, bees, sings, *BLIND, "--json")
+    assert (lifted.exit_code, json.loads(lifted.stdout)) == (1, {"unprotected": [str(bees), str(sings)]})
+    assert all(str(unknown) in result.stderr for result in (both, lifted))
     assert mnemic("unprotect", bees, *BLIND).stdout == "unprotected: 0 memories\n"
+    assert mnemic("protect", *BLIND).exit_code == mnemic("protect", "bees", *BLIND).exit_code == 2
     assert protected(superuser) == set()
     log = json.loads(mnemic("audit", "log", *BLIND, "--json").stdout)
     actors = [item["actor"] for item in log if item["reason"] == "protection"]
     assert actors == ["administrator", "administrator", "administrator", "keeper"]
-
-
-@pytest.mark.parametrize("command", ["protect", "unprotect"])
-def test_an_unknown_one_is_named_and_the_others_change(
-    mnemic: Command, ids: list[UUID], superuser: psycopg.Connection, command: str
-) -> None:
-    unknown = uuid4()
-    result = mnemic(command, unknown, ids[0], *BLIND, "--json")
-    assert (result.exit_code, [*json.loads(result.stdout)]) == (1, [f"{command}ed"])
-    assert str(unknown) in result.stderr
-    assert protected(superuser) == ({ids[0]} if command == "protect" else set())
-    assert mnemic(command, *BLIND).exit_code == mnemic(command, "bees", *BLIND).exit_code == 2
 
 
 # -- refine and refinements
@@ -196,23 +187,17 @@ def test_it_is_one_line_of_figures_that_is_listed_and_says_how_it_is_undone(
         assert any(row["id"] in line for line in shown.splitlines())  # whole, to be copied
         assert not any(word in str(row) + shown + result.output for word in ("English", "short", "put together"))
     assert mnemic("refinements", *BLIND, "--user", "bo").stderr == "no refinements\n"
-    assert BOTH in mnemic("memories", *PERSON).stdout  # the control
-    command = shlex.split(result.stderr.rpartition("to undo it: ")[2])
-    assert mnemic(*command[1:], "--yes").exit_code == 0
-    living = superuser.execute("select content from mnemic.memories where state = 'active' order by 1").fetchall()
-    assert [content for (content,) in living] == sorted(TEXTS)
-
-
-@pytest.mark.thorough
-def test_a_history_names_what_was_merged_and_what_it_was_merged_into(mnemic: Command, scripted: LoopbackModel) -> None:
-    mnemic(*REFINE, "--force")
-    memories = json.loads(mnemic("memories", *PERSON, "--all", "--json").stdout)
-    whole = next(item["id"] for item in memories if item["content"] == BOTH)
+    memories = {item["content"]: item["id"] for item in json.loads(mnemic("memories", *PERSON, "--json").stdout)}
+    whole = memories[BOTH]  # the control
     (added, *_) = json.loads(mnemic("history", whole, *PERSON, "--json").stdout)
     assert len(added["merged_from"]) == 2
     for part in added["merged_from"]:
         assert part in mnemic("history", whole, *PERSON).stdout
         assert whole in mnemic("history", part, *PERSON).stdout
+    command = shlex.split(result.stderr.rpartition("to undo it: ")[2])
+    assert mnemic(*command[1:], "--yes").exit_code == 0
+    living = superuser.execute("select content from mnemic.memories where state = 'active' order by 1").fetchall()
+    assert [content for (content,) in living] == sorted(TEXTS)
 
 
 def test_where_nothing_changed_it_says_so_and_there_is_nothing_to_undo(mnemic: Command, clean_db: Clone) -> None:
