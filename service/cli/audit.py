@@ -21,7 +21,7 @@ from mnemic.service.cli.options import (
     User,
     governing,
     person,
-    to_time,
+    to_moment,
 )
 from mnemic.service.cli.terminal import (
     acting,
@@ -137,7 +137,7 @@ async def log(
     as_json: AsJson = False,
 ) -> None:
     """List what was done to memories, newest first: ids and figures, no contents."""
-    moment = None if since is None else to_time(since, "--since")
+    moment = since and to_moment(since)
     async with governing(agent, user, session) as (machine, whose):
         found = await machine.operations(whose, session_id=session, since=moment, limit=limit)
     report(found, table(map(_row, found), *_TITLES, ids=0), as_json=as_json, nothing="no operations")

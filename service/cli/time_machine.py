@@ -20,7 +20,6 @@ from mnemic.service.cli.options import (
     Yes,
     governing,
     to_moment,
-    to_time,
 )
 from mnemic.service.cli.recall import Closed, list_memories
 from mnemic.service.cli.terminal import (
@@ -57,7 +56,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would
 #: What an administrator sees of a memory.
 _BLIND = ("kind", "category", "state", "tokens", "importance", "protected", "id")
 _ALONE = "names the scope key alone"
-_WHAT = "name operations (`mnemic audit log`), a --refinement, or a --session and --since when"
+_WHAT = "name operations (`mnemic audit log`), a --refinement, or a --session and --since when: one of them"
 
 
 async def undo(
@@ -75,19 +74,16 @@ async def undo(
     as_json: AsJson = False,
 ) -> None:
     """Undo operations, rollbacks too, or all that agents did in a session since a moment, or a refinement."""
-    moment = None if since is None else to_time(since, "--since")
-    ways = sum(bool(way) for way in (ops, moment, refinement))
-    if ways > 1:
-        raise InvalidInputError(f"only one of them: {_WHAT}")
-    if not ways or (moment and session is None) or (session is not None and not (moment or user)):
+    ways = sum(bool(way) for way in (ops, since, refinement))
+    if ways != 1 or (since and session is None) or (session is not None and not (since or user)):
         raise InvalidInputError(_WHAT)
     options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
     again = {"agent": agent, "user": user, "actor": actor, "session": session if user else None}
     async with governing(agent, user, session, actor=actor) as (machine, whose):
         if refinement:
             roll_back = partial(machine.undo_refinement, whose, refinement)
-        elif session is not None and moment:
-            roll_back = partial(machine.undo_session, whose, session, moment)
+        elif session is not None and since:
+            roll_back = partial(machine.undo_session, whose, session, to_moment(since))
         else:
             roll_back = partial(machine.undo, whose, *(ops or ()))
         roll_back = partial(roll_back, cascade=cascade, skip_erased=skip_erased)
@@ -107,11 +103,10 @@ async def restore(
     as_json: AsJson = False,
 ) -> None:
     """Give a scope key back the memories that it had at a moment."""
-    moment = to_moment(at, "--at")
     options = RollbackOptions(skip_erased=skip_erased, dry_run=dry_run)
     again = {"agent": agent, "user": user, "actor": actor, "session": session}
     async with governing(agent, user, session, actor=actor, blind=_ALONE) as (machine, whose):
-        roll_back = partial(machine.restore, whose, scope_key, moment, skip_erased=skip_erased)
+        roll_back = partial(machine.restore, whose, scope_key, to_moment(at), skip_erased=skip_erased)
         await _carry_out(roll_back, options, again, yes=yes, as_json=as_json)
 
 
@@ -199,9 +194,8 @@ async def as_of(
     as_json: AsJson = False,
 ) -> None:
     """Show the memories that a scope key had at a moment: a person's own in words, else ids and states."""
-    moment = to_moment(at, "--at")
     async with governing(agent, user, session, group=group, blind=_ALONE) as (machine, whose):
-        found: list[Any] = await machine.as_of(whose, scope_key, moment, with_closed=closed)
+        found: list[Any] = await machine.as_of(whose, scope_key, to_moment(at), with_closed=closed)
     rows = ([_cell(getattr(item, title)) for title in _BLIND] for item in found)
     lines = list_memories(found) if user else table(rows, *_BLIND, ids=_BLIND.index("id"))
     report(found, lines, as_json=as_json, nothing="no memories at that moment")

@@ -20,7 +20,6 @@ from mnemic.service.cli.options import (
     Yes,
     governing,
     identity,
-    owner_of,
 )
 from mnemic.service.cli.terminal import (
     command_line,
@@ -40,7 +39,7 @@ from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, UnknownMemoryError
 from mnemic.state.governance import Erasure
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.refinement import Refinement, RefinementResult
 from mnemic.state.settings import OFFLINE
 
@@ -184,7 +183,9 @@ async def refine(
     as_json: AsJson = False,
 ) -> None:
     """Have an agent compress the core memory of a scope key that has outgrown its budget, or resume that."""
-    who = owner_of(agent, key, actor)
+    scope, owner = ("agent", agent) if key is None else split_scope_key(key)
+    owned = {"agent": {}, "group": {"group_ids": (owner,)}}.get(scope, {f"{scope}_id": owner})
+    who = Identity(agent_id=agent, actor_id=actor, **owned)  # the narrowest that the scope key belongs to
     async with Mnemic.open() as memory:
         result = await memory.refine(who, key, force=force, dry_run=dry_run)
         by_rules = (await memory.agent_settings(who)).model_for("agent") == OFFLINE

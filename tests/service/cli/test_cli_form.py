@@ -107,11 +107,12 @@ def test_an_array_of_messages_is_one_session_named_after_its_file(mnemic: Comman
     assert "Ilse" in mnemic("query", "piano teacher", *WHO).stdout
 
 
-@pytest.mark.parametrize(("option", "bad"), [("--user", " ana"), ("--agent", "guide\n"), ("--group", "x" * 200)])
-def test_an_id_that_cannot_be_used_is_one_line(mnemic: Command, tmp_path: Path, option: str, bad: str) -> None:
-    result = mnemic("form", write(tmp_path / "talk.jsonl", [line("Hello.")]), *WHO, option, bad)
-    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
-    assert result.stderr.startswith(f"mnemic: {option}: an id is printable text")
+def test_an_id_that_cannot_be_used_is_one_line(mnemic: Command, tmp_path: Path) -> None:
+    file = write(tmp_path / "talk.jsonl", [line("Hello.")])
+    for option, bad, field in (("--user", " ana", "user_id"), ("--group", "x" * 200, "group_ids")):
+        result = mnemic("form", file, *WHO, option, bad)
+        assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+        assert result.stderr.startswith(f"mnemic: {field}: an id is printable text")
 
 
 @pytest.mark.thorough

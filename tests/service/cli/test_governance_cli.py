@@ -24,7 +24,7 @@ BEES, BOAT, CREW = "Ana keeps bees.", "Ana has a boat.", "The crew has a boat."
 WAYS = [PERSON, BLIND]
 SINCE = "2026-03-02T09:14:00Z"
 OP = str(UUID(int=1))
-ALONE = "goes with --user: an administrator names the scope key alone"
+ALONE = "--session and --group go with --user: an administrator names the scope key alone"
 
 
 @pytest.fixture
@@ -111,15 +111,18 @@ def test_what_stands_against_it_is_shown_and_refused_with_yes(
         (("undo", *PERSON), "name operations"),
         (("undo", *BLIND, "--since", SINCE), "name operations"),
         (("undo", OP, *BLIND, "--session", "s1"), "name operations"),
-        (("undo", OP, *PERSON, "--session", "s1", "--since", SINCE), "only one of them: "),
-        (("undo", OP, *PERSON, "--refinement", OP), "only one of them: name operations"),
+        (("undo", OP, *PERSON, "--session", "s1", "--since", SINCE), "name operations"),
+        (("undo", OP, *PERSON, "--refinement", OP), ": one of them"),
         (("undo", OP, *PERSON, "--yes", "--dry-run"), "say one of them"),
         (("undo", OP, *PERSON, "--yes"), "No such operation"),
-        (("undo", *PERSON, "--session", "s1", "--since", SINCE[:-1]), "with its zone, such as"),
-        (("restore", "user:ana", *PERSON, "--at", SINCE[:-1]), "with its zone, such as"),
+        (("undo", *PERSON, "--session", "s1", "--since", SINCE[:-1]), "since: Input should have timezone"),
+        (
+            ("restore", "user:ana", *PERSON, "--at", SINCE[:-1]),
+            "moment: a seq of the history, or a datetime",
+        ),
         (("restore", "group:crew", *PERSON, "--at", "0"), "without --user"),
-        (("restore", "user:ana", *BLIND, "--at", "0", "--yes", "--session", "s1"), f"--session {ALONE}"),
-        (("as-of", "group:crew", *BLIND, "--at", "0", "--group", "crew"), f"--group {ALONE}"),
+        (("restore", "user:ana", *BLIND, "--at", "0", "--yes", "--session", "s1"), ALONE),
+        (("as-of", "group:crew", *BLIND, "--at", "0", "--group", "crew"), ALONE),
         (("undo", OP, *PERSON, "--yes", "--actor", "keeper"), "--actor goes without --user"),
     ],
 )

@@ -255,11 +255,10 @@ def test_one_that_runs_keeps_others_out_and_one_broken_off_is_resumed_or_closed(
     ("words", "named"),
     [
         (("refine", "nonsense", *BLIND), "scope key"),
-        (("refine", "user: ana", *BLIND), "SCOPE_KEY"),
-        (("refine", "--agent", ""), "--agent"),
-        ((*REFINE, "--actor", ""), "--actor"),
-        (("refinements", *BLIND, "--session", "s1"), "--session goes with --user"),
-        (("refinements", *BLIND, "--group", "crew"), "--group goes with --user"),
+        (("refine", "user: ana", *BLIND), "user_id"),
+        (("refine", "--agent", ""), "agent_id"),
+        ((*REFINE, "--actor", ""), "actor_id"),
+        (("refinements", *BLIND, "--session", "s1"), "--session and --group go with --user"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_that_names_it(mnemic: Command, words: tuple[str, ...], named: str) -> None:
