@@ -171,7 +171,7 @@ class ChatSession:
         async with self._forming:
             with self._shown_errors():
                 runs = await self._memory.form(self._who)
-                self._terminal.show_notes(Counts().add(runs).losses())
+                self._terminal.show_notes(Counts(runs).losses())
         await self._show_updates()
 
     async def _show_updates(self) -> None:

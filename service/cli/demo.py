@@ -3,7 +3,6 @@
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -19,7 +18,7 @@ from rich.text import Text
 
 from mnemic.policy.text.shape import clip_text, display_name
 from mnemic.service.cli.form import Counts, FormedSession, form_session
-from mnemic.service.cli.message_files import FileMessage, Reader
+from mnemic.service.cli.message_files import FileMessage, read_messages
 from mnemic.service.cli.options import AsJson
 from mnemic.service.cli.terminal import (
     command_line,
@@ -125,12 +124,11 @@ def _read_conversations(directory: Path) -> dict[str, list[dict[str, Any]]]:
         InvalidInputError: there is none, or nobody speaks in one.
     """
     conversations: dict[str, list[dict[str, Any]]] = {}
-    with closing(Reader()) as reader:
-        for line in reader.read(sorted(directory.glob("*.jsonl"))):
-            if isinstance(line, FileMessage):
-                conversations.setdefault(line.session, []).append(line.fields())
-            else:
-                say(str(line))
+    for line in read_messages(sorted(directory.glob("*.jsonl"))):
+        if isinstance(line, FileMessage):
+            conversations.setdefault(line.session, []).append(line.fields())
+        else:
+            say(str(line))
     if not conversations:
         raise InvalidInputError(f"{directory} holds no conversation: put *.jsonl files there, one message a line")
     for session, talk in conversations.items():
@@ -218,14 +216,12 @@ def _heading(title: str) -> tuple[str, str]:
 
 def _describe_sessions(sessions: Sequence[FormedSession]) -> Iterator[RenderableType]:
     rows = []
-    total = Counts()
     for session in sessions:
-        counts = Counts().add(session.runs)
+        counts = Counts(session.runs)
         figures = (session.accepted, counts.stored["fact"], counts.superseded, *map(counts.stored.get, _OTHER_KINDS))
         rows.append((session.session, *(figure or "·" for figure in figures)))
-        total.add(session.runs)
     yield from table(rows, *_SESSIONS)
-    yield from total.losses()
+    yield from Counts(run for session in sessions for run in session.runs).losses()
     for session in sessions:
         yield from (plain(f"{session.session}: {complaint}") for complaint in session.complaints())
 

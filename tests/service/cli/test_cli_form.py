@@ -6,7 +6,6 @@ import shlex
 import threading
 import tracemalloc
 from collections.abc import Iterable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from mnemic.service.cli import message_files
-from mnemic.service.cli.message_files import FileMessage, Reader
+from mnemic.service.cli.message_files import FileMessage, read_messages
 from tests.service.cli.conftest import Command
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -253,8 +252,7 @@ def test_ten_times_the_messages_take_no_more_memory(tmp_path: Path) -> None:
         lines = (line(f"Remark {number} of many.", session=f"s{number % 1000}") for number in range(messages))
         file = write(tmp_path / "talk.jsonl", lines)
         tracemalloc.start()
-        with closing(Reader()) as reader:
-            assert all(isinstance(found, FileMessage) for found in reader.read([file]))
+        assert all(isinstance(found, FileMessage) for found in read_messages([file]))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] - peaks[0] < 1 << 20
