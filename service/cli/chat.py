@@ -132,7 +132,7 @@ class ChatSession:
 
     async def _answer(self, turn_input: Any) -> Sequence[Interrupt] | None:
         """Shows the answer as it comes; what the turn asks before it goes on. None: it failed."""
-        interrupts, done = list[Interrupt](), False
+        interrupts = list[Interrupt]()
         stream: AsyncIterator[Any] = self._graph.astream(
             turn_input, self._memory.thread(self._who), context=self._who, stream_mode=["messages", "custom", "updates"]
         )
@@ -145,8 +145,8 @@ class ChatSession:
                         self._terminal.show_notes([f"· {', '.join(tools)}"])
                 elif isinstance(part[0], AIMessage):
                     self._terminal.show_piece(part[0].text)
-            done = True
-        return interrupts if done else None
+            return interrupts
+        return None
 
     async def _ask_consent(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
         questions: list[Question] = [question for item in interrupts for question in item.value["memories"]]

@@ -17,9 +17,10 @@ from rich.padding import Padding
 from rich.text import Text
 
 from mnemic.policy.text.shape import clip_text, display_name
-from mnemic.service.cli.form import Counts, FormedSession, form_session
+from mnemic.service.cli.form import FormedSession, form_session, summary
 from mnemic.service.cli.message_files import FileMessage, read_messages
 from mnemic.service.cli.options import AsJson
+from mnemic.service.cli.recall import list_memories
 from mnemic.service.cli.terminal import (
     command_line,
     day,
@@ -34,20 +35,17 @@ from mnemic.service.cli.terminal import (
 )
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import HostId, Identity, split_scope_key
+from mnemic.state.identity import HostId, Identity
 from mnemic.state.records import Memory
 
 #: Who shares a conversation with several people in it.
 TEAM = "harbor"
-#: A consolidation may have 400 words, a message 32,000 characters; the demo shows how they begin.
-_TEXT_CHARS = 420
+#: A message may have 32,000 characters; the demo shows how it begins.
 _LINE_CHARS = 180
 #: Results, contradictions and facts that are shown; of more there is the number.
 _RESULTS = 3
 _CHANGES = 8
 _FACTS = 8
-_SESSIONS = ("conversation", "messages", "facts", "superseded", "reflections", "episode")
-_OTHER_KINDS = ("reflection", "episode")
 
 Directory = Annotated[
     Path | None,
@@ -183,20 +181,14 @@ async def _run(
 
 def _describe(found: Demo) -> Iterator[RenderableType]:
     yield from _heading("What was formed")
-    yield from _describe_sessions(found.sessions)
+    yield from summary(found.sessions)
+    for session in found.sessions:
+        yield from (plain(f"{session.session}: {complaint}") for complaint in session.complaints())
+    yield from _heading("Known now: of each scope the one text that is always in context, and facts, for example")
     facts = [item for item in found.memories if item.kind == "fact" and item.state == "active"]
-    if facts:
-        yield from _heading("Facts, for example")
-        # spread over the whole time and not the first ones alone
-        yield _dated((fact.valid_from, plain(fact.content)) for fact in facts[:: -(-len(facts) // _FACTS)])
-    yield from _heading("Always in context: one living text for each scope")
-    texts = [item for item in found.memories if item.kind == "consolidation"]
-    for text in texts:
-        size = (f" · {text.scope_key} · {len(text.content.split())} words", "dim")
-        yield Text.assemble(plain(_owner(text.scope_key), "bold"), size)
-        yield _indented(plain(clip_text(" ".join(text.content.split()), _TEXT_CHARS)))
-    if not texts:
-        yield _indented(Text("none yet: too few reflections were formed", "dim"))
+    texts = [item for item in found.memories if item.kind == "consolidation" and item.state == "active"]
+    # spread over the whole time and not the first ones alone
+    yield from list_memories([*texts, *facts[:: -(-len(facts) // _FACTS) or 1]])
     yield from _describe_changes(found.memories)
     if found.answers:
         yield from _heading("Questions asked later, and what a search brings into the prompt")
@@ -212,18 +204,6 @@ def _describe(found: Demo) -> Iterator[RenderableType]:
 
 def _heading(title: str) -> tuple[str, str]:
     return "", f"[bold cyan]{title}[/]"
-
-
-def _describe_sessions(sessions: Sequence[FormedSession]) -> Iterator[RenderableType]:
-    rows = []
-    for session in sessions:
-        counts = Counts(session.runs)
-        figures = (session.accepted, counts.stored["fact"], counts.superseded, *map(counts.stored.get, _OTHER_KINDS))
-        rows.append((session.session, *(figure or "·" for figure in figures)))
-    yield from table(rows, *_SESSIONS)
-    yield from Counts(run for session in sessions for run in session.runs).losses()
-    for session in sessions:
-        yield from (plain(f"{session.session}: {complaint}") for complaint in session.complaints())
 
 
 def _describe_changes(memories: Sequence[Memory]) -> Iterator[RenderableType]:
@@ -258,7 +238,3 @@ def _dated(rows: Iterable[tuple[datetime, Text]]) -> Padding:
 
 def _indented(renderable: RenderableType) -> Padding:
     return Padding(renderable, (0, 0, 0, 2))
-
-
-def _owner(scope_key: str) -> str:
-    return display_name(split_scope_key(scope_key)[1])

@@ -126,7 +126,7 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
                 for line in sessions[-1].complaints():
                     say(f"session {session}: {line}")
     found = {"read": intake.read, "malformed_lines": intake.malformed, "malformed": intake.named, "sessions": sessions}
-    report(found, _summary(intake, sessions), as_json=as_json)
+    report(found, _describe(intake, sessions), as_json=as_json)
     exit_if_wrong(intake.malformed or any(session.complaints() for session in sessions))
 
 
@@ -173,11 +173,16 @@ async def _store(memory: Mnemic, who: Identity, held: dict[str, list[dict[str, A
     held.clear()
 
 
-def _summary(intake: _Intake, sessions: Sequence[FormedSession]) -> Iterator[RenderableType]:
-    counts = Counts(run for session in sessions for run in session.runs)
+def _describe(intake: _Intake, sessions: Sequence[FormedSession]) -> Iterator[RenderableType]:
     yield f"{intake.read} messages read, {intake.accepted.total()} of them new, in {len(intake.accepted)} sessions"
     if intake.malformed:
         yield f"{intake.malformed} malformed lines were left out"
+    yield from summary(sessions)
+
+
+def summary(sessions: Iterable[FormedSession]) -> Iterator[str]:
+    """What was stored and what was lost, counted over sessions."""
+    counts = Counts(run for session in sessions for run in session.runs)
     stored = ", ".join(f"{count} {kind}s" for kind, count in sorted(counts.stored.items()))
     yield f"stored: {stored or 'nothing new'}"
     yield f"facts superseded: {counts.superseded}, known before: {counts.repeated}"

@@ -35,17 +35,14 @@ EXIT_FAILED = 2
 
 def plain(text: object, style: str = "") -> Text:
     """Text on one line as it is: no markup is read in it, and no control character of it reaches the terminal."""
+    if isinstance(text, Text):
+        return text  # it is already
     return Text(" ".join(clean_text(str(text)).split()), style=style)
 
 
 def verbatim(text: str) -> Text:
     """Stored text as it is, its line breaks included; not folded at the terminal's width, for it is to be copied."""
     return Text(clean_text(text), no_wrap=True)
-
-
-def stack(lines: Iterable[object]) -> Text:
-    """Values below each other; what is no text yet becomes plain."""
-    return Text("\n").join(line if isinstance(line, Text) else plain(line) for line in lines)
 
 
 def table(rows: Iterable[Iterable[object]], *titles: str, ids: int | None = None) -> list[Table]:
@@ -60,7 +57,8 @@ def table(rows: Iterable[Iterable[object]], *titles: str, ids: int | None = None
     for number, title in enumerate(titles):
         made.add_column(title, overflow="fold", no_wrap=number == ids)
     for row in rows:
-        made.add_row(*(stack(cell if isinstance(cell, list) else [cell]) for cell in row))
+        cells = (cell if isinstance(cell, list) else [cell] for cell in row)
+        made.add_row(*(Text("\n").join(map(plain, lines)) for lines in cells))
     return [made] if made.row_count else []
 
 

@@ -25,18 +25,16 @@ from mnemic.service.cli.recall import Closed, list_memories
 from mnemic.service.cli.terminal import (
     command_line,
     counted,
-    emit,
     exit_if_wrong,
     plain,
     report,
     say,
     show,
-    stack,
     table,
     verbatim,
     withheld,
 )
-from mnemic.state.errors import InvalidInputError, RollbackRefusedError
+from mnemic.state.errors import InvalidInputError
 from mnemic.state.governance import Rollback, RollbackOptions, StateChange
 
 Operations = Annotated[
@@ -145,12 +143,7 @@ async def _carry_out(
     elif is_refused or not (options.dry_run or planned.changes_nothing):
         why_not = withheld("Do it?", yes=yes, as_json=as_json)
     if why_not is None:
-        try:
-            done = await roll_back(dry_run=False)
-        except RollbackRefusedError:
-            if as_json:
-                emit(planned)
-            raise
+        done = await roll_back(dry_run=False)
     to_undo_it = [verbatim(f"done; to undo it: {command_line('undo', done.op_id, **again)}")] if done.op_id else []
     report(done, to_undo_it, as_json=as_json)
     exit_if_wrong(why_not, f"nothing was changed: {why_not}")
@@ -161,7 +154,7 @@ def _describe(planned: Rollback) -> Iterator[RenderableType]:
     if planned.later:
         many = counted(len(planned.later), "later operation", "later operations")
         yield plain(f"{many} on the same memories (--cascade undoes them too)", "bold")
-        yield stack(f"{later.op_id} {later.reason}" for later in planned.later)
+        yield from (plain(f"{later.op_id} {later.reason}") for later in planned.later)
     yield from _list_changes(
         "cannot come back, for what was said is erased (--skip-erased leaves it so)", planned.erased
     )
@@ -196,10 +189,6 @@ async def as_of(
     """Show the memories that a scope key had at a moment: a person's own in words, else ids and states."""
     async with governing(agent, user, session, group=group, blind=_ALONE) as (machine, whose):
         found: list[Any] = await machine.as_of(whose, scope_key, to_moment(at), with_closed=closed)
-    rows = ([_cell(getattr(item, title)) for title in _BLIND] for item in found)
+    rows = ([getattr(item, title) or "" for title in _BLIND] for item in found)
     lines = list_memories(found) if user else table(rows, *_BLIND, ids=_BLIND.index("id"))
     report(found, lines, as_json=as_json, nothing="no memories at that moment")
-
-
-def _cell(value: object) -> object:
-    return ("yes" if value else "") if isinstance(value, bool) else value

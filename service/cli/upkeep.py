@@ -193,16 +193,12 @@ async def refine(
     report(result, [verbatim(_ended_line(result) if has_ended else _plan_line(result))], as_json=as_json)
     if by_rules and has_ended:
         say("the offline rules did it: MNEMIC_AGENT_MODEL names the agent's own model")
-    if has_ended and _has_changed(result) and not as_json:
+    if has_ended and any(result[name] for name in _CHANGES) and not as_json:
         say(f"to undo it: {command_line('undo', refinement=str(result['refinement_id']), agent=agent)}")
     exit_if_wrong(
         has_ended and result["resumed"] and result["ended"] == "time",
         "a session that was broken off ran out of time and is closed: the same command again begins a new one",
     )
-
-
-def _has_changed(result: RefinementResult) -> bool:
-    return any(result[name] for name in _CHANGES)
 
 
 def _plan_line(result: RefinementResult) -> str:
@@ -219,11 +215,9 @@ def _ended_line(result: RefinementResult) -> str:
     missed = ", not reached" if result["tokens_after"] > result["target_tokens"] else ""
     target = f"target {result['target_tokens']:,}{missed}"
     ended = f"{'resumed, ' if result['resumed'] else ''}ended: {result['ended']}"
-    after = f"{result['tokens_after']:,} tokens"
-    if not _has_changed(result):
-        return f"nothing changed: {after} in {result['memories_after']} memories; {target}, {ended}"
     memories = f"{result['memories_before']} → {result['memories_after']} memories"
-    return f"{memories}, {result['tokens_before']:,} → {after}; {target}, {result['protected']} protected, {ended}"
+    tokens = f"{result['tokens_before']:,} → {result['tokens_after']:,} tokens"
+    return f"{memories}, {tokens}; {target}, {result['protected']} protected, {ended}"
 
 
 async def refinements(

@@ -204,7 +204,7 @@ def test_where_nothing_changed_it_says_so_and_there_is_nothing_to_undo(mnemic: C
     prepare(clean_db, lambda db: keep_in(db, TEXTS[0], who=ANA, key=KEY))
     result = mnemic(*REFINE, "--force")
     assert (result.exit_code, "undo" in result.stderr, "MNEMIC_AGENT_MODEL" in result.stderr) == (0, False, True)
-    assert result.stdout.startswith("nothing changed: 8 tokens in 1 memories")
+    assert result.stdout.startswith("1 → 1 memories, 8 → 8 tokens")
     (row,) = listed(mnemic, *PERSON)
     assert (row["ended"], row["journal_id"]) == ("completed", None)
     for who in (PERSON, BLIND):
