@@ -25,7 +25,6 @@ from mnemic.service.cli.options import (
 )
 from mnemic.service.cli.terminal import (
     acting,
-    counted,
     exit_if_wrong,
     plain,
     report,
@@ -72,9 +71,9 @@ def _list_problems(problems: Sequence[AuditProblem]) -> Iterator[RenderableType]
         what = [f"{problem.problem}: {problem.explanation}"]
         what += [f"line {problem.line} of the anchors"] if problem.line else []
         what += [f"memory {problem.memory_id}"] if problem.memory_id else []
-        rows.append((problem.agent_id or "", problem.seq or "", what))
-    yield f"[red]{counted(len(problems), 'problem', 'problems')}[/]"
-    yield from table(rows, "agent", "seq", "what")
+        rows.append((problem.seq or "", problem.agent_id or "", what))
+    yield f"[red]problems: {len(problems)}[/]"
+    yield from table(rows, "seq", "agent", "what")
     yield from _more(len(problems))
 
 
@@ -137,10 +136,10 @@ async def log(
     as_json: AsJson = False,
 ) -> None:
     """List what was done to memories, newest first: ids and figures, no contents."""
-    moment = since and to_moment(since)
+    moment = None if since is None else to_moment(since)
     async with governing(agent, user, session) as (machine, whose):
         found = await machine.operations(whose, session_id=session, since=moment, limit=limit)
-    report(found, table(map(_row, found), *_TITLES, ids=0), as_json=as_json, nothing="no operations")
+    report(found, table(map(_row, found), *_TITLES), as_json=as_json, nothing="no operations")
 
 
 def _row(operation: Operation) -> tuple[object, ...]:

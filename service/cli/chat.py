@@ -24,11 +24,11 @@ from mnemic.policy.categories import OWNER
 from mnemic.policy.text.shape import clean_text, says_nothing, visible
 from mnemic.service.cli.form import Counts
 from mnemic.service.cli.options import Agent, Groups, User, identity
-from mnemic.service.cli.terminal import command_line, counted, plain, say
+from mnemic.service.cli.terminal import command_line, plain, say
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
-from mnemic.state.query import Bullet, Sign
+from mnemic.state.query import Sign
 from mnemic.state.settings import OFFLINE, Tier
 from mnemic.state.supervisor import Question
 
@@ -132,7 +132,7 @@ class ChatSession:
 
     async def _answer(self, turn_input: Any) -> Sequence[Interrupt] | None:
         """Shows the answer as it comes; what the turn asks before it goes on. None: it failed."""
-        interrupts = list[Interrupt]()
+        interrupts, done = list[Interrupt](), False
         stream: AsyncIterator[Any] = self._graph.astream(
             turn_input, self._memory.thread(self._who), context=self._who, stream_mode=["messages", "custom", "updates"]
         )
@@ -145,8 +145,8 @@ class ChatSession:
                         self._terminal.show_notes([f"· {', '.join(tools)}"])
                 elif isinstance(part[0], AIMessage):
                     self._terminal.show_piece(part[0].text)
-            return interrupts
-        return None
+            done = True
+        return interrupts if done else None
 
     async def _ask_consent(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
         questions: list[Question] = [question for item in interrupts for question in item.value["memories"]]
@@ -179,7 +179,11 @@ class ChatSession:
         with self._shown_errors():
             updates = await self._memory.updates(self._person, self._revision)
             self._revision = updates.revision
-            self._terminal.show_notes([_line(bullet) for bullet in updates.bullets])
+            lines = []
+            for bullet in updates.bullets:
+                notes = f" (notes: {bullet.combined})" if bullet.combined else ""
+                lines.append(f"{_WORDS[bullet.sign]}{notes}: {bullet.text or 'a memory whose words are not shown'}")
+            self._terminal.show_notes(lines)
 
     @contextmanager
     def _shown_errors(self) -> Iterator[None]:
@@ -280,12 +284,6 @@ class ChatTerminal:
 
     def _put(self, line: str | None) -> None:
         self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
-
-
-def _line(bullet: Bullet) -> str:
-    """What became of a memory."""
-    notes = f" {counted(bullet.combined, 'note', 'notes')}" if bullet.combined else ""
-    return f"{_WORDS[bullet.sign]}{notes}: {bullet.text or 'a memory whose words are not shown'}"
 
 
 def _read(source: io.RawIOBase) -> bytes:

@@ -24,7 +24,6 @@ from mnemic.service.cli.options import (
 from mnemic.service.cli.recall import Closed, list_memories
 from mnemic.service.cli.terminal import (
     command_line,
-    counted,
     exit_if_wrong,
     plain,
     report,
@@ -52,7 +51,7 @@ SkipErased = Annotated[bool, typer.Option("--skip-erased", help="Leave as they a
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")]
 
 #: What an administrator sees of a memory.
-_BLIND = ("kind", "category", "state", "tokens", "importance", "protected", "id")
+_BLIND = ("id", "kind", "category", "state", "tokens", "importance", "protected")
 _ALONE = "names the scope key alone"
 _WHAT = "name operations (`mnemic audit log`), a --refinement, or a --session and --since when: one of them"
 
@@ -150,18 +149,17 @@ async def _carry_out(
 
 
 def _describe(planned: Rollback) -> Iterator[RenderableType]:
-    yield from _list_changes("would change", planned.changes)
+    yield from _list_changes("that would change", planned.changes)
     if planned.later:
-        many = counted(len(planned.later), "later operation", "later operations")
-        yield plain(f"{many} on the same memories (--cascade undoes them too)", "bold")
+        yield plain(f"later operations on the same memories (--cascade undoes them too): {len(planned.later)}", "bold")
         yield from (plain(f"{later.op_id} {later.reason}") for later in planned.later)
     yield from _list_changes(
-        "cannot come back, for what was said is erased (--skip-erased leaves it so)", planned.erased
+        "that cannot come back, for what was said is erased (--skip-erased leaves it so)", planned.erased
     )
     yield from _list_changes("living today in the way: to be forgotten first, or what made them undone", planned.twins)
     yield from _list_changes("protected, for an administrator alone to roll back", planned.protected)
     if planned.relations:
-        yield plain(f"{counted(planned.relations, 'relation', 'relations')} would go or come back", "bold")
+        yield plain(f"relations that would go or come back: {planned.relations}", "bold")
 
 
 def _list_changes(what: str, changes: Sequence[StateChange]) -> Iterator[RenderableType]:
@@ -171,7 +169,7 @@ def _list_changes(what: str, changes: Sequence[StateChange]) -> Iterator[Rendera
         alike = change.scope_key, change.kind, f"{change.before} → {change.after or '?'}"
         groups.setdefault(alike, []).append(plain(change.memory_id, "dim"))
     if changes:
-        yield plain(f"{counted(len(changes), 'memory', 'memories')} {what}", "bold")
+        yield plain(f"memories {what}: {len(changes)}", "bold")
     found = sorted(groups.items())
     yield from table((len(ids), kind, states, key, ids) for (key, kind, states), ids in found)
 
@@ -190,5 +188,5 @@ async def as_of(
     async with governing(agent, user, session, group=group, blind=_ALONE) as (machine, whose):
         found: list[Any] = await machine.as_of(whose, scope_key, to_moment(at), with_closed=closed)
     rows = ([getattr(item, title) or "" for title in _BLIND] for item in found)
-    lines = list_memories(found) if user else table(rows, *_BLIND, ids=_BLIND.index("id"))
+    lines = list_memories(found) if user else table(rows, *_BLIND)
     report(found, lines, as_json=as_json, nothing="no memories at that moment")

@@ -23,7 +23,6 @@ from mnemic.service.cli.options import (
 )
 from mnemic.service.cli.terminal import (
     command_line,
-    counted,
     emit,
     exit_if_wrong,
     plain,
@@ -76,7 +75,7 @@ async def erase(
         raise InvalidInputError("name the memories to erase, or say --everything")
     who = identity(agent, user, session=session)
     if not dry_run:
-        what = "everything this agent has of this person" if everything else _memories(len(ids))
+        what = "everything this agent has of this person" if everything else f"memories ({len(ids)})"
         _require_consent(f"Erase {what} for good?", yes=yes, as_json=as_json)
     done = await _erase(who, ids, dry_run=dry_run)
     if done.goes_on_from:
@@ -85,7 +84,7 @@ async def erase(
         report({"going": done.going, "staying": done.staying}, _plan(done), as_json=as_json)
     else:
         figures = {"erased": done.erased, "messages": done.messages, "left": done.left}
-        report(figures, _listed("erased", done.erased, done.messages), as_json=as_json)
+        report(figures, _listed("erased", done.erased, f", and messages: {done.messages}"), as_json=as_json)
     # those that are none of the person's
     missing = sorted({*ids}.difference(done.erased, (item.id for item in done.going)))
     if missing:
@@ -113,7 +112,7 @@ def _plan(planned: Erasure) -> Iterator[Text]:
         text = item.content if item.content is not None else f"of {item.scope_key}"
         yield plain(f"{f'stays, {item.stays}' if item.stays else 'goes'}: {item.kind} {item.id} {text}")
     messages = sum(item.kind == "message" for item in planned.going)
-    going = f"{_memories(len(planned.going) - messages)}, {messages} messages"
+    going = f"memories: {len(planned.going) - messages}, and messages: {messages}"
     yield plain(f"would go: {going}; would stay: {len(planned.staying)}")
 
 
@@ -129,7 +128,7 @@ async def purge(agent: Agent, actor: Actor = ADMINISTRATOR, yes: Yes = False, as
         erased = await administration.purge(agent) if administration.purges else []
         if not administration.purges:
             say("no memory is purged: MNEMIC_RETENTION_PURGE_AFTER_DAYS is not set")
-    lines = [*_listed("erased", erased), plain(f"messages that lost their words: {forgotten}")]
+    lines = _listed("erased", erased, f", and messages that lost their words: {forgotten}")
     report({"erased": erased, "messages": forgotten}, lines, as_json=as_json)
 
 
@@ -165,13 +164,8 @@ async def _protect(memory_ids: Sequence[UUID], agent: str, actor: str, *, as_jso
     exit_if_wrong(missing, f"no living memory of this agent: {' '.join(map(str, missing))}")
 
 
-def _listed(done: str, ids: Sequence[UUID], messages: int = 0) -> list[Text]:
-    and_messages = f", {messages} messages" if messages else ""
-    return [*map(plain, ids), plain(f"{done}: {_memories(len(ids))}{and_messages}")]
-
-
-def _memories(count: int) -> str:
-    return counted(count, "memory", "memories")
+def _listed(done: str, ids: Sequence[UUID], more: str = "") -> list[Text]:
+    return [*map(plain, ids), plain(f"memories {done}: {len(ids)}{more}")]
 
 
 async def refine(
@@ -231,7 +225,7 @@ async def refinements(
     """List refinements, newest first: figures, no contents."""
     async with governing(agent, user, session, group=group, blind="sees every scope key") as (machine, whose):
         rows = await machine.refinements(whose, limit=limit)
-    report(rows, table(map(_row, rows), *_TITLES, ids=0), as_json=as_json, nothing="no refinements")
+    report(rows, table(map(_row, rows), *_TITLES), as_json=as_json, nothing="no refinements")
 
 
 def _row(row: Refinement) -> tuple[object, ...]:

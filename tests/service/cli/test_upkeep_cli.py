@@ -87,7 +87,7 @@ def test_what_goes_is_listed_and_what_is_not_theirs_is_named(
     assert states(superuser, ids) == ["active", "active", "soft_deleted"]
 
     result = mnemic("erase", *PERSON, "--yes", ids[0], ids[2], unknown)
-    assert (result.exit_code, result.stdout.split()) == (1, [str(ids[0]), "erased:", "1", "memory"])
+    assert (result.exit_code, result.stdout.split()) == (1, f"{ids[0]} memories erased: 1, and messages: 0".split())
     assert {*result.stderr.split()} >= {str(ids[2]), str(unknown)}
     assert str(ids[0]) not in result.stderr
     assert states(superuser, ids) == ["purged", "active", "soft_deleted"]
@@ -113,7 +113,7 @@ def test_a_purge_takes_what_expired_and_the_audit_names_who_did_it(
     assert states(superuser, ids) == ["active", "active", "soft_deleted"]
     monkeypatch.setenv("MNEMIC_RETENTION_PURGE_AFTER_DAYS", "1")
     result = mnemic(*PURGE, "--yes", "--actor", "keeper")
-    assert (result.exit_code, result.stdout.split()[:4]) == (0, [str(ids[2]), "erased:", "1", "memory"])
+    assert (result.exit_code, result.stdout.split()[:4]) == (0, f"{ids[2]} memories erased: 1,".split())
     (newest, *_) = json.loads(mnemic("audit", "log", *BLIND, "--json").stdout)
     assert (newest["actor"], newest["actor_kind"], newest["events"]) == ("keeper", "admin", {"PURGE": 1})
 
@@ -130,7 +130,7 @@ def test_protection_is_set_and_lifted_and_the_audit_names_who_did(
 ) -> None:
     bees, sings, _ = ids
     result = mnemic("protect", bees, *BLIND, "--actor", "keeper")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, f"{bees}\nprotected: 1 memory\n", "")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"{bees}\nmemories protected: 1\n", "")
     assert protected(superuser) == {bees}
     unknown = uuid4()  # it is named, and the others change
     both = mnemic("protect", unknown, bees, sings, bees, *BLIND, "--json")
@@ -138,7 +138,7 @@ def test_protection_is_set_and_lifted_and_the_audit_names_who_did(
     lifted = mnemic("unprotect", unknown, bees, sings, *BLIND, "--json")
     assert (lifted.exit_code, json.loads(lifted.stdout)) == (1, {"unprotected": [str(bees), str(sings)]})
     assert all(str(unknown) in result.stderr for result in (both, lifted))
-    assert mnemic("unprotect", bees, *BLIND).stdout == "unprotected: 0 memories\n"
+    assert mnemic("unprotect", bees, *BLIND).stdout == "memories unprotected: 0\n"
     assert mnemic("protect", *BLIND).exit_code == mnemic("protect", "bees", *BLIND).exit_code == 2
     assert protected(superuser) == set()
     log = json.loads(mnemic("audit", "log", *BLIND, "--json").stdout)
