@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -13,7 +13,6 @@ from uuid import UUID
 import typer
 from pydantic import BaseModel, ValidationError
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from mnemic.policy.text.shape import clip_text, display_name
@@ -209,15 +208,12 @@ def _heading(title: str) -> tuple[str, str]:
 def _describe_changes(memories: Sequence[Memory]) -> Iterator[RenderableType]:
     by_id = {item.id: item for item in memories}
     changes = [(by_id[old.superseded_by], old) for old in memories if old.superseded_by in by_id]
+    changes.sort(key=lambda change: change[0].valid_from)
     if changes:
-        yield from _heading("Facts that later ones replaced: closed with a date, never overwritten")
-        shown = sorted(changes, key=lambda change: change[0].valid_from)[:_CHANGES]
-        yield _dated(
-            (new.valid_from, Text.assemble(plain(old.content, "strike"), "\n→ ", plain(new.content)))
-            for new, old in shown
-        )
-        if len(changes) > _CHANGES:
-            yield _indented(Text(f"and {len(changes) - _CHANGES} more", "dim"))
+        yield from _heading(f"Facts that later ones replaced ({len(changes)}): closed with a date, never overwritten")
+    yield from table(
+        (day(new.valid_from), [plain(old.content, "strike"), f"→ {new.content}"]) for new, old in changes[:_CHANGES]
+    )
 
 
 def _describe_answer(answer: Answer) -> Iterator[RenderableType]:
@@ -225,16 +221,7 @@ def _describe_answer(answer: Answer) -> Iterator[RenderableType]:
     yield Text.assemble(name, plain(answer.question.question), tokens)
     rows = []
     for item in answer.memories[:_RESULTS]:
-        content = plain(clip_text(" ".join(item["content"].split()), _LINE_CHARS))
-        if item["kind"] == "message":
-            content = Text.assemble(plain(display_name(item["subject"])), " said: “", content, "”")
-        rows.append((datetime.fromisoformat(item["dated"]), content))
-    yield _dated(rows) if rows else _indented(Text("nothing found", "dim"))
-
-
-def _dated(rows: Iterable[tuple[datetime, Text]]) -> Padding:
-    return _indented(*table((Text(day(moment), "dim"), text) for moment, text in rows))
-
-
-def _indented(renderable: RenderableType) -> Padding:
-    return Padding(renderable, (0, 0, 0, 2))
+        content = clip_text(" ".join(item["content"].split()), _LINE_CHARS)
+        said = f"{display_name(item['subject'])} said: “{content}”" if item["kind"] == "message" else content
+        rows.append((day(datetime.fromisoformat(item["dated"])), said))
+    yield from table(rows) or ["nothing found"]
