@@ -11,29 +11,8 @@ import typer
 from rich.console import RenderableType
 
 from mnemic.policy.governance.audit import CheckedExport, check_export
-from mnemic.service.cli.options import (
-    Agent,
-    AsJson,
-    Concerned,
-    Limit,
-    OfSession,
-    Session,
-    User,
-    governing,
-    person,
-    to_moment,
-)
-from mnemic.service.cli.terminal import (
-    acting,
-    exit_if_wrong,
-    plain,
-    report,
-    say,
-    show,
-    table,
-    to_the_second,
-    verbatim,
-)
+from mnemic.service.cli.options import Agent, AsJson, Concerned, Limit, Session, User, governing, person, to_moment
+from mnemic.service.cli.terminal import acting, exit_if_wrong, plain, report, say, show, table, to_the_second, verbatim
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import BrokenAuditError, InvalidInputError
@@ -130,7 +109,7 @@ def _describe(checked: CheckedExport) -> Iterator[RenderableType]:
 async def log(
     agent: Agent,
     user: Concerned = None,
-    session: OfSession = None,
+    session: Session = None,
     since: Since = None,
     limit: Limit = 100,
     as_json: AsJson = False,

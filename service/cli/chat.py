@@ -15,7 +15,6 @@ from uuid import UUID, uuid4
 import typer
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.types import Command, Interrupt
-from rich.console import Console
 from rich.text import Text
 
 from mnemic.models.chat import OFFLINE_LABEL
@@ -94,7 +93,7 @@ class ChatSession:
     async def run(self) -> None:
         """Line by line until the end; then what is left of the conversation is formed."""
         await self._show_updates()
-        loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+        loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, lambda: self._on_interrupt())
         background = asyncio.create_task(self._form_in_background())
         try:
@@ -105,7 +104,6 @@ class ChatSession:
             with suppress(asyncio.CancelledError):
                 await background
             loop.remove_signal_handler(signal.SIGINT)
-            signal.signal(signal.SIGINT, before)
 
     async def _talk(self) -> None:
         """Turn by turn. A question that an earlier process left open comes first."""
@@ -197,17 +195,12 @@ class ChatSession:
         """The work's result; None where Ctrl-C ended it."""
         task = asyncio.create_task(work)
         self._on_interrupt = task.cancel
-        try:
-            return await task
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if current and current.cancelling():
-                task.cancel()
-                raise
-            self._terminal.show_notes(["stopped"])
-            return None
-        finally:
-            self._on_interrupt = self._terminal.end_input
+        await asyncio.wait([task])
+        self._on_interrupt = self._terminal.end_input
+        if not task.cancelled():
+            return task.result()
+        self._terminal.show_notes(["stopped"])
+        return None
 
 
 class ChatTerminal:
@@ -254,9 +247,8 @@ class ChatTerminal:
         self.end_line()
         if self._prompt:
             sys.stderr.write("\n")
-        console = Console(stderr=True, soft_wrap=True)
         for line in lines:
-            console.print(Text("  ") + plain(line, "dim"), highlight=False)
+            say(Text("  ") + plain(line, "dim"))
         self._show_prompt()
 
     def end_line(self) -> None:

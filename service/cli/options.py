@@ -21,11 +21,8 @@ Concerned = Annotated[
     typer.Option("--user", help="The person concerned, on whose behalf; without it, as administrator and blind."),
 ]
 Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of that person; may be given repeatedly.")]
-Session = Annotated[str | None, typer.Option("--session", help="A session, for what belongs to it alone.")]
-#: Of commands that are about operations.
-OfSession = Annotated[
-    str | None,
-    typer.Option("--session", help="What was done in this session; with --user also on what belongs to it alone."),
+Session = Annotated[
+    str | None, typer.Option("--session", help="A session, for what belongs to it alone; of operations, those in it.")
 ]
 Actor = Annotated[str, typer.Option("--actor", help="Who acts, as the audit shall name them.")]
 GoverningActor = Annotated[

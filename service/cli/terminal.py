@@ -86,9 +86,9 @@ def report(document: object, lines: Iterable[RenderableType], *, as_json: bool, 
         say(nothing)
 
 
-def say(text: str) -> None:
+def say(text: str | Text) -> None:
     """A message on standard error."""
-    Console(stderr=True, soft_wrap=True).print(Text(clean_text(text)))
+    Console(stderr=True, soft_wrap=True).print(text if isinstance(text, Text) else Text(clean_text(text)))
 
 
 def command_line(*words: object, **options: str | Sequence[str] | None) -> str:

@@ -7,7 +7,6 @@ from uuid import UUID
 
 import typer
 from rich.console import RenderableType
-from rich.text import Text
 
 from mnemic.service.cli.options import (
     Agent,
@@ -15,24 +14,13 @@ from mnemic.service.cli.options import (
     Concerned,
     GoverningActor,
     Groups,
-    OfSession,
     Session,
     Yes,
     governing,
     to_moment,
 )
 from mnemic.service.cli.recall import Closed, list_memories
-from mnemic.service.cli.terminal import (
-    command_line,
-    exit_if_wrong,
-    plain,
-    report,
-    say,
-    show,
-    table,
-    verbatim,
-    withheld,
-)
+from mnemic.service.cli.terminal import command_line, exit_if_wrong, plain, report, say, show, table, verbatim, withheld
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.governance import Rollback, RollbackOptions, StateChange
 
@@ -60,7 +48,7 @@ async def undo(
     agent: Agent,
     ops: Operations = None,
     user: Concerned = None,
-    session: OfSession = None,
+    session: Session = None,
     since: Since = None,
     refinement: Refinement = None,
     actor: GoverningActor = None,
@@ -163,15 +151,11 @@ def _describe(planned: Rollback) -> Iterator[RenderableType]:
 
 
 def _list_changes(what: str, changes: Sequence[StateChange]) -> Iterator[RenderableType]:
-    """As many, of which kind, from which state to which, and their ids."""
-    groups: dict[tuple[str, ...], list[Text]] = {}
-    for change in changes:
-        alike = change.scope_key, change.kind, f"{change.before} → {change.after or '?'}"
-        groups.setdefault(alike, []).append(plain(change.memory_id, "dim"))
+    """How many, and of each its id, its kind, from which state to which it goes, and its scope key."""
     if changes:
         yield plain(f"memories {what}: {len(changes)}", "bold")
-    found = sorted(groups.items())
-    yield from table((len(ids), kind, states, key, ids) for (key, kind, states), ids in found)
+    rows = ((each.memory_id, each.kind, f"{each.before} → {each.after or '?'}", each.scope_key) for each in changes)
+    yield from table(rows, "id", "kind", "state", "scope key")
 
 
 async def as_of(

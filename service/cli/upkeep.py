@@ -184,7 +184,7 @@ async def refine(
         result = await memory.refine(who, key, force=force, dry_run=dry_run)
         by_rules = (await memory.agent_settings(who)).model_for("agent") == OFFLINE
     has_ended = result["outcome"] == "ended"
-    report(result, [verbatim(_ended_line(result) if has_ended else _plan_line(result))], as_json=as_json)
+    report(result, [verbatim(_figures(result))], as_json=as_json)
     if by_rules and has_ended:
         say("the offline rules did it: MNEMIC_AGENT_MODEL names the agent's own model")
     if has_ended and any(result[name] for name in _CHANGES) and not as_json:
@@ -195,23 +195,19 @@ async def refine(
     )
 
 
-def _plan_line(result: RefinementResult) -> str:
-    memories = result["memories_before"]
-    size = f"{result['tokens_before']:,} tokens in {memories} memories"
+def _figures(result: RefinementResult) -> str:
+    """One line: that it is not due, what there is to do, or what became of it."""
+    before = f"{result['tokens_before']:,} tokens in {result['memories_before']} memories"
     if result["outcome"] == "not_due":
-        return f"not due: {size}" + ("; --force refines them all the same" if memories else "")
-    resumes = "; resumes a session that was broken off" if result["resumed"] else ""
-    of_these = f"protected {result['protected']}, exact duplicates {result['duplicates']}"
-    return f"due: {size}, {of_these}; target {result['target_tokens']:,} tokens{resumes}"
-
-
-def _ended_line(result: RefinementResult) -> str:
+        return f"not due: {before}{'; --force refines them all the same' if result['memories_before'] else ''}"
+    target, protected = f"target {result['target_tokens']:,} tokens", f"protected {result['protected']}"
+    if result["outcome"] == "planned":
+        resumes = "; resumes a session that was broken off" if result["resumed"] else ""
+        return f"due: {before}, {protected}, exact duplicates {result['duplicates']}; {target}{resumes}"
+    after = f"{result['tokens_after']:,} tokens in {result['memories_after']} memories"
     missed = ", not reached" if result["tokens_after"] > result["target_tokens"] else ""
-    target = f"target {result['target_tokens']:,}{missed}"
     ended = f"{'resumed, ' if result['resumed'] else ''}ended: {result['ended']}"
-    memories = f"{result['memories_before']} → {result['memories_after']} memories"
-    tokens = f"{result['tokens_before']:,} → {result['tokens_after']:,} tokens"
-    return f"{memories}, {tokens}; {target}, {result['protected']} protected, {ended}"
+    return f"{before} → {after}; {target}{missed}, {protected}, {ended}"
 
 
 async def refinements(

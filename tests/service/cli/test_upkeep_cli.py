@@ -175,7 +175,7 @@ def test_it_is_one_line_of_figures_that_is_listed_and_says_how_it_is_undone(
     result = mnemic(*REFINE, "--force", "--actor", "keeper")
 
     assert (result.exit_code, result.stdout.count("\n"), "offline" in result.stderr) == (0, 1, False)
-    for figures in ("3 → 1 memories", "24 → 11 tokens", "target 5,000", "1 protected", "ended: completed"):
+    for figures in ("24 tokens in 3 memories → 11 tokens in 1 ", "target 5,000", "protected 1", "ended: completed"):
         assert figures in result.stdout
     monkeypatch.setenv("COLUMNS", "80")
     for who in (PERSON, BLIND):
@@ -204,7 +204,7 @@ def test_where_nothing_changed_it_says_so_and_there_is_nothing_to_undo(mnemic: C
     prepare(clean_db, lambda db: keep_in(db, TEXTS[0], who=ANA, key=KEY))
     result = mnemic(*REFINE, "--force")
     assert (result.exit_code, "undo" in result.stderr, "MNEMIC_AGENT_MODEL" in result.stderr) == (0, False, True)
-    assert result.stdout.startswith("1 → 1 memories, 8 → 8 tokens")
+    assert result.stdout.startswith("8 tokens in 1 memories → 8 tokens in 1 memories")
     (row,) = listed(mnemic, *PERSON)
     assert (row["ended"], row["journal_id"]) == ("completed", None)
     for who in (PERSON, BLIND):
@@ -230,7 +230,7 @@ def test_a_dry_run_tells_what_there_is_and_writes_nothing(
     assert everything(superuser) == before
     # what a recall recommends is this command
     recommended = mnemic("recall", *PERSON).stderr.rpartition("to compress it: ")[2]
-    assert mnemic(*shlex.split(recommended)[1:]).stdout.startswith("3 → ")
+    assert mnemic(*shlex.split(recommended)[1:]).stdout.startswith("24 tokens in 3 memories → ")
 
 
 def test_one_that_runs_keeps_others_out_and_one_broken_off_is_resumed_or_closed(
