@@ -45,7 +45,7 @@ def verbatim(text: str) -> Text:
     return Text(clean_text(text), no_wrap=True)
 
 
-def table(rows: Iterable[Iterable[object]], *titles: str) -> list[Table]:
+def table(rows: Iterable[Iterable[object]], *titles: str) -> list[RenderableType]:
     """An open table for lines with several values; nothing where there are none.
 
     Args:

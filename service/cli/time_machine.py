@@ -1,6 +1,6 @@
 """`mnemic undo`, `mnemic restore` and `mnemic as-of`: the Time Machine, of the person concerned or an administrator."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
@@ -22,7 +22,7 @@ from mnemic.service.cli.options import (
 from mnemic.service.cli.recall import Closed, list_memories
 from mnemic.service.cli.terminal import command_line, exit_if_wrong, plain, report, say, show, table, verbatim, withheld
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.governance import Rollback, RollbackOptions, StateChange
+from mnemic.state.governance import Rollback, RollbackOptions
 
 Operations = Annotated[
     list[UUID] | None,
@@ -137,25 +137,22 @@ async def _carry_out(
 
 
 def _describe(planned: Rollback) -> Iterator[RenderableType]:
-    yield from _list_changes("that would change", planned.changes)
+    groups = {
+        "that would change": planned.changes,
+        "that cannot come back, for what was said is erased (--skip-erased leaves it so)": planned.erased,
+        "living today in the way: to be forgotten first, or what made them undone": planned.twins,
+        "protected, for an administrator alone to roll back": planned.protected,
+    }
+    for what, changes in groups.items():
+        if changes:
+            yield plain(f"memories {what}: {len(changes)}", "bold")
+        rows = ((each.memory_id, each.kind, f"{each.before} → {each.after or '?'}", each.scope_key) for each in changes)
+        yield from table(rows, "id", "kind", "state", "scope key")
     if planned.later:
         yield plain(f"later operations on the same memories (--cascade undoes them too): {len(planned.later)}", "bold")
         yield from (plain(f"{later.op_id} {later.reason}") for later in planned.later)
-    yield from _list_changes(
-        "that cannot come back, for what was said is erased (--skip-erased leaves it so)", planned.erased
-    )
-    yield from _list_changes("living today in the way: to be forgotten first, or what made them undone", planned.twins)
-    yield from _list_changes("protected, for an administrator alone to roll back", planned.protected)
     if planned.relations:
         yield plain(f"relations that would go or come back: {planned.relations}", "bold")
-
-
-def _list_changes(what: str, changes: Sequence[StateChange]) -> Iterator[RenderableType]:
-    """How many, and of each its id, its kind, from which state to which it goes, and its scope key."""
-    if changes:
-        yield plain(f"memories {what}: {len(changes)}", "bold")
-    rows = ((each.memory_id, each.kind, f"{each.before} → {each.after or '?'}", each.scope_key) for each in changes)
-    yield from table(rows, "id", "kind", "state", "scope key")
 
 
 async def as_of(
