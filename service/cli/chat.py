@@ -29,7 +29,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.query import Sign
-from mnemic.state.settings import OFFLINE, Tier
+from mnemic.state.settings import OFFLINE
 from mnemic.state.supervisor import Question
 
 Result = TypeVar("Result")
@@ -53,7 +53,6 @@ _WORDS: Final[dict[Sign, str]] = {
 }
 _FORGET: Final = "forget it? [y/N] "
 _YES: Final = frozenset({"y", "yes"})
-_FORMING: Final[tuple[Tier, ...]] = ("fast", "slow")
 
 
 async def chat(agent: Agent, user: User, group: Groups = None, session: Conversation = None) -> None:
@@ -89,7 +88,7 @@ class ChatSession:
         #: Leaving waits for what is being formed.
         self._forming = asyncio.Lock()
         #: Rules take no time: what they form is shown before the next line is asked for.
-        self._forms_at_once = all(memory.settings.model_for(tier) == OFFLINE for tier in _FORMING)
+        self._forms_at_once = memory.settings.model_for("fast") == memory.settings.model_for("slow") == OFFLINE
 
     async def run(self) -> None:
         """Line by line until the end; then what is left of the conversation is formed."""

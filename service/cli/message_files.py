@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Any, BinaryIO
 
-from pydantic import AfterValidator, AliasChoices, Field, StrictStr
+from pydantic import AliasChoices, Field, StrictStr
 
 from mnemic.operations.messages.incoming import KNOWN_ROLES, IncomingMessage, Part
 from mnemic.state.errors import InvalidInputError
@@ -23,17 +23,10 @@ MAX_LINE_BYTES = 1 << 20
 MAX_ARRAY_BYTES = 64 << 20
 
 
-def _known_role(role: str) -> str:
-    if role not in KNOWN_ROLES:
-        raise ValueError("is none of user, assistant, tool, system and developer")
-    return role
-
-
 class FileMessage(IncomingMessage):
     """One message as files have it."""
 
     session: HostId
-    role: Annotated[HostId, AfterValidator(str.lower), AfterValidator(_known_role)]
     author: HostId | None = Field(default=None, validation_alias=AliasChoices("author", "name"))
     #: None: a tool call without words.
     content: StrictStr | list[StrictStr | Part] | None
@@ -94,6 +87,8 @@ def _read_item(
         if not isinstance(found, dict):
             raise InvalidInputError("not a message: a JSON object with role and content is")
         parsed = FileMessage.of({**found, "session": path.stem} if path.suffix == ARRAY_SUFFIX else found)
+        if parsed.role not in KNOWN_ROLES:
+            raise InvalidInputError("role: is none of user, assistant, tool, system and developer")
     except InvalidInputError as error:
         return Malformed(file=str(path), line=number, reason=str(error))
     if parsed.id is None:
