@@ -51,13 +51,8 @@ def _list_problems(problems: Sequence[AuditProblem]) -> Iterator[RenderableType]
         what += [f"line {problem.line} of the anchors"] if problem.line else []
         what += [f"memory {problem.memory_id}"] if problem.memory_id else []
         rows.append((problem.seq or "", problem.agent_id or "", what))
-    yield f"[red]problems: {len(problems)}[/]"
     yield from table(rows, "seq", "agent", "what")
-    yield from _more(len(problems))
-
-
-def _more(problems: int) -> list[str]:
-    return [f"and {problems - _NAMED} more; --json has them all"] if problems > _NAMED else []
+    yield f"[red]problems: {len(problems)}[/]; --json has them all"
 
 
 async def anchor(agent: Agent, file: AnchorsFile, as_json: AsJson = False) -> None:
@@ -97,13 +92,11 @@ async def check(file: Export, as_json: AsJson = False) -> None:
 def _describe(checked: CheckedExport) -> Iterator[RenderableType]:
     for problem in checked.problems[:_NAMED]:
         yield plain(f"line {problem.line}: {problem.reason}")
-    yield from _more(len(checked.problems))
     if checked.agent is not None:
         own = f"{checked.own} of them the person's own, of which {checked.erased} were erased"
         yield plain(f"{checked.rows} rows of agent {checked.agent}; {own}")
         yield verbatim(f"compare with an anchor: seq {checked.seq}, hash {checked.hash}")
-    if not checked.problems:
-        yield "nothing is wrong"
+    yield f"problems: {len(checked.problems)}; --json has them all" if checked.problems else "nothing is wrong"
 
 
 async def log(

@@ -221,7 +221,8 @@ def test_what_is_wrong_is_named_with_exit_code_1(mnemic: Command, superuser: psy
     tampered(superuser, "update history set actor = 'nobody', prev = sha256('')", "delete from history_contents")
     found = len(json.loads(mnemic("audit", "verify", "--json").stdout))
     assert found > 50
-    assert f"and {found - 50} more" in mnemic("audit", "verify").stdout
+    shown = mnemic("audit", "verify").stdout
+    assert (f"problems: {found};" in shown, shown.count("harbor") <= 50) == (True, True)
 
 
 def test_an_anchor_sees_the_end_cut_off(
