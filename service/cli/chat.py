@@ -9,7 +9,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID, uuid4
 
@@ -263,16 +262,19 @@ class ChatTerminal:
     def _read_all(self) -> None:
         # without Python's buffer: whoever waits in it when the process ends makes that end a crash
         source: Any = sys.stdin and getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
-        rest, put = b"", partial(self._loop.call_soon_threadsafe, self._lines.put_nowait)
+        rest = b""
         with suppress(RuntimeError):  # the chat is over
             while piece := source and _read(source):
                 *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
-                    put(line[:MAX_LINE_BYTES].decode(errors="replace"))
+                    self._put(line[:MAX_LINE_BYTES].decode(errors="replace"))
                 rest = rest[:MAX_LINE_BYTES]
             if rest:
-                put(rest.decode(errors="replace"))
-            put(None)
+                self._put(rest.decode(errors="replace"))
+            self._put(None)
+
+    def _put(self, line: str | None) -> None:
+        self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
 
 
 def _read(source: io.RawIOBase) -> bytes:
