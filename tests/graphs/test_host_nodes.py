@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from mnemic import MemoryState, Mnemic
 from mnemic.prompts.tools import query_answer
-from mnemic.state.errors import CategoryRefusedError, InvalidInputError, MissingIdentityError, ModelOutputError
+from mnemic.state.errors import CategoryRefusedError, InvalidInputError, ModelOutputError
 from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, RecallOutput
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
@@ -48,7 +48,6 @@ from tests.support.scripted import (
     facts,
     reflection,
     reflections,
-    say,
     scripted_memory,
     turns,
 )
@@ -108,8 +107,8 @@ async def test_an_interrupt_loses_the_context_until_a_recall_runs_again(fresh_db
     async with scripted_memory(fresh_db, model) as memory, in_postgres(fresh_db) as (saver, everything):
         await remember(memory, model)
         graph = host(memory, seen=seen).compile(checkpointer=saver, interrupt_before=["answer"])
-        await graph.ainvoke(said(QUESTION), THREAD, context=FRIDAY)
-        await graph.ainvoke(None, THREAD, context=FRIDAY)
+        for given in (said(QUESTION), None):
+            await graph.ainvoke(given, THREAD, context=FRIDAY)
         saved = await everything()
 
     assert "memory_context" not in seen[0]
@@ -231,9 +230,8 @@ async def test_a_host_may_name_its_conversation_otherwise_and_keep_it_plain(
 
 
 async def test_a_role_recalls_by_its_own_allowlist(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact(KEPT, category="goals")))
-    model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
-    await say(memory, MONDAY, "I keep bees on the quay.")
+    await memory.remember(MONDAY, KEPT, category="goals")
+    await memory.remember(MONDAY, WISH, category="goals", kind="core")
     seen: list[Any] = []
     for role in (None, "planner", "stylist"):
         graph = host(memory, seen=seen, role=role, search="always").compile()
@@ -243,19 +241,11 @@ async def test_a_role_recalls_by_its_own_allowlist(memory: Mnemic, model: Loopba
     assert [WISH in turn["memory_context"] for turn in seen] == [True, False, False]
 
 
-@pytest.mark.parametrize(
-    ("role", "who", "error"),
-    [
-        ("janitor", FRIDAY, CategoryRefusedError),
-        (None, identity("ana"), InvalidInputError),
-        (None, None, MissingIdentityError),
-    ],
-)
-async def test_a_hosts_mistake_is_an_error_and_nothing_is_stored(
-    memory: Mnemic, superuser: psycopg.Connection, role: str | None, who: Identity | None, error: type[Exception]
-) -> None:
-    with pytest.raises(error):
-        await host(memory, role=role).compile().ainvoke(said(GREETING), context=who)
+async def test_a_hosts_mistake_is_an_error_and_nothing_is_stored(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    with pytest.raises(CategoryRefusedError):
+        await host(memory, role="janitor").compile().ainvoke(said(GREETING), context=FRIDAY)
+    with pytest.raises(InvalidInputError):
+        await host(memory).compile().ainvoke(said(GREETING), context=identity("ana"))
     assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (0,)
 
 
