@@ -20,7 +20,7 @@ from mnemic.graphs import formation, recall, refinement, supervisor
 from mnemic.nodes import supervisor as supervisor_nodes
 from mnemic.operations.run import resources
 from mnemic.operations.run.resources import Resources
-from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError, MnemicError
+from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError
 from mnemic.state.supervisor import SupervisorState
 from mnemic.storage.database import Database
 from tests.support.agents import (
@@ -301,24 +301,22 @@ async def nobody(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
 
 
 async def test_a_recall_before_the_database_is_there_goes_without_memory(
-    nobody: str, clean_db: Clone, monkeypatch: pytest.MonkeyPatch
+    nobody: str, empty_db: Clone, clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def ask() -> Any:
+        return (await recall.graph.ainvoke({"question": ASKED}, context=ANA))["degraded"]
+
     for _ in range(2):
-        assert (await recall.graph.ainvoke({"question": ASKED}, context=ANA))["degraded"] == "no_memory"
+        assert await ask() == "no_memory"
     with pytest.raises(DatabaseUnavailableError):  # nothing else goes on without it
         await formation.graph.ainvoke({}, context=ANA)
+    monkeypatch.setenv("MNEMIC_POOL_TIMEOUT_SECONDS", "10")
+    monkeypatch.setenv("MNEMIC_DATABASE_URL", empty_db.service_dsn)
+    with pytest.raises(DatabaseSetupError):  # which does not pass by itself
+        await ask()
     monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
-    monkeypatch.setenv("MNEMIC_POOL_TIMEOUT_SECONDS", "10")
-    assert (await recall.graph.ainvoke({"question": ASKED}, context=ANA))["degraded"] is None
-
-
-@pytest.mark.parametrize(
-    ("variable", "error"), [("MNEMIC_RECALL_LIMIT", ConfigurationError), ("MNEMIC_DATABASE_URL", DatabaseSetupError)]
-)
-async def test_what_does_not_pass_by_itself_is_raised(
-    nobody: str, empty_db: Clone, monkeypatch: pytest.MonkeyPatch, variable: str, error: type[MnemicError]
-) -> None:
-    monkeypatch.setenv("MNEMIC_POOL_TIMEOUT_SECONDS", "10")
-    monkeypatch.setenv(variable, empty_db.service_dsn)
-    with pytest.raises(error):
-        await recall.graph.ainvoke({"question": ASKED}, context=ANA)
+    monkeypatch.setenv("MNEMIC_RECALL_LIMIT", "many")
+    with pytest.raises(ConfigurationError):
+        await ask()
+    monkeypatch.delenv("MNEMIC_RECALL_LIMIT")
+    assert await ask() is None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import psycopg
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage
 from langgraph.channels import UntrackedValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState
@@ -194,22 +194,7 @@ async def test_what_could_not_be_stored_comes_again_with_the_next_turn(
     assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (4,)
 
 
-async def test_the_last_words_of_a_user_are_what_is_looked_for(memory: Mnemic, model: LoopbackModel) -> None:
-    await remember(memory, model)
-    call: Any = {"name": "clock", "args": {}, "id": "c1", "type": "tool_call"}
-    talk = [
-        HumanMessage("Good morning."),
-        HumanMessage([{"type": "text", "text": QUESTION}, {"type": "image_url", "image_url": {"url": "data:,"}}]),
-        AIMessage("", tool_calls=[call]),
-        ToolMessage("nine o'clock", tool_call_id="c1"),
-    ]
-    seen: list[Any] = []
-    await host(memory, seen=seen).compile().ainvoke({"messages": talk}, context=FRIDAY)
-
-    assert KEPT in seen[0]["memory_context"]
-
-
-async def test_a_host_may_name_its_conversation_otherwise_and_keep_it_plain(
+async def test_a_host_may_name_its_conversation_otherwise_and_its_users_last_words_are_what_is_looked_for(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await remember(memory, model)
@@ -220,13 +205,18 @@ async def test_a_host_may_name_its_conversation_otherwise_and_keep_it_plain(
         "observe": memory.observe_node(messages_key="talk"),
     }
     graph = in_sequence(Notes, nodes, context=None).compile()
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    talk = [
+        {"role": "user", "content": "Good morning."},
+        {"role": "user", "content": [{"type": "text", "text": QUESTION}, picture]},
+        {"role": "tool", "content": "nine o'clock"},
+    ]
     who = {"agent_id": "harbor", "user_id": "ana", "session_id": "friday", "host": "blue"}
-    await graph.ainvoke({"talk": [{"role": "user", "content": QUESTION}]}, context=who)
+    await graph.ainvoke({"talk": talk}, context=who)
 
     assert KEPT in seen[0]
-    assert superuser.execute("select content from mnemic.messages where session_id = 'friday'").fetchall() == [
-        (QUESTION,)
-    ]
+    rows = superuser.execute("select content from mnemic.messages where session_id = 'friday' order by place")
+    assert [content for (content,) in rows] == ["Good morning.", QUESTION, "nine o'clock"]
 
 
 async def test_a_role_recalls_by_its_own_allowlist(memory: Mnemic, model: LoopbackModel) -> None:

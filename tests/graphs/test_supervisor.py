@@ -111,20 +111,14 @@ async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: 
 
 
 async def test_a_model_that_fails_is_an_error_and_the_thread_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, 500, 500, 500, VISIBLE)
+    says(model, 500, 500, 500, Reply(message={"refusal": "I will not."}), VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
     with pytest.raises(ModelError, match="converse"):
         await turn(graph, "Hello?")
-    done = await turn(graph, "Are you there?")
-    assert [item.text for item in done["messages"]] == ["Hello?", "Are you there?", VISIBLE]
-
-
-async def test_an_answer_that_says_nothing_because_it_was_refused_is_an_error(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
-    says(model, Reply(message={"refusal": "I will not."}))
     with pytest.raises(ModelOutputError, match=r"a refusal; the conversation is as it was before this answer\. Say it"):
-        await turn(memory.graphs.supervisor())
+        await turn(graph, "Are you there?")
+    done = await turn(graph, "Well?")
+    assert [item.text for item in done["messages"]] == ["Hello?", "Are you there?", "Well?", VISIBLE]
 
 
 async def test_a_turn_begins_with_a_user(memory: Mnemic) -> None:
@@ -179,47 +173,34 @@ ASKED = "Do you remember where my bees are?"
 WORDS = "They are on the quay."
 
 
-async def streamed(memory: Mnemic, mode: Any, text: str = ASKED, **given: Any) -> list[Any]:
+async def streamed(memory: Mnemic, text: str = ASKED) -> list[Any]:
+    """Namespace, mode and content of all that a host is shown of a turn, the graphs within it too."""
     stream = memory.graphs.supervisor().astream(
-        {"messages": [HumanMessage(text)]}, context=ANA, stream_mode=mode, **given
+        {"messages": [HumanMessage(text)]}, context=ANA, stream_mode=["messages", "custom"], subgraphs=True
     )
     return [part async for part in stream]
 
 
-def delegating(model: LoopbackModel) -> None:
-    """A turn with a search of its own, a sub-agent's, and words beside them."""
-    asks = calling(("memory_query", {"query": "bees"}), ("researcher", {"task": "What of the bees?"}))
-    says(model, asks, WORDS)
-    of_researcher = calling(("memory_query", {"query": "bees"}))
-    model.answer(lambda request: "as its researcher" in str(request), of_researcher, f"They are called {CANARY}.")
-    model.answer(FACTS, facts(fact(KEPT)))
-
-
-@pytest.mark.parametrize("subgraphs", [pytest.param(False, marks=pytest.mark.thorough), True])
-async def test_its_own_words_come_piece_by_piece_and_no_others(
-    memory: Mnemic, resources: Resources, model: LoopbackModel, subgraphs: bool
+async def test_its_own_words_come_piece_by_piece_and_no_others_and_its_progress_is_names(
+    memory: Mnemic, resources: Resources, model: LoopbackModel
 ) -> None:
     await memory.configure_agent(ANA, formation_mode="per_turn", formation_min_messages=1)
     await keep(memory)
-    delegating(model)
-    parts = await streamed(memory, "messages", subgraphs=subgraphs)
+    search, unknown = ("memory_query", {"query": "bees"}), (CANARY, {})  # what a model calls a tool is not repeated
+    says(model, calling(search, ("researcher", {"task": "What of the bees?"}), unknown), WORDS)
+    model.answer(lambda request: "as its researcher" in str(request), calling(search), f"They are called {CANARY}.")
+    model.answer(FACTS, facts(fact(KEPT)))
+    parts = await streamed(memory)
     await resources.background.finish()
     assert FACTS in asked(model)  # formed meanwhile
 
-    messages = [part[1][0] if subgraphs else part[0] for part in parts]
+    messages = [part[0] for _, mode, part in parts if mode == "messages"]
     pieces = [item.text for item in messages if isinstance(item, AIMessageChunk) and item.text]
     assert "".join(pieces) == WORDS
     assert len(pieces) == len(WORDS.split())
-    assert CANARY not in str(parts)
+    assert CANARY not in str([item.content for item in messages])
     assert sum(request.get("stream", False) for request in model.chat_requests) == len(requests(model)) == 2
-
-
-async def test_progress_is_names(memory: Mnemic, model: LoopbackModel) -> None:
-    await keep(memory)
-    delegating(model)
-    unknown: tuple[str, dict[str, Any]] = (CANARY, {})  # what a model calls a tool is not repeated
-    says(model, calling(("memory_query", {"query": "bees"}), ("researcher", {"task": "Bees?"}), unknown), WORDS)
-    assert await streamed(memory, "custom") == [
+    assert [part for _, mode, part in parts if mode == "custom"] == [
         {"step": "recall"},
         {"step": "answer"},
         {"step": "tools", "tools": ["memory_query", "researcher"]},
@@ -239,7 +220,7 @@ async def test_a_call_that_broke_off_while_it_was_streamed_is_not_done(
     if taken:
         monkeypatch.setattr(tool_calls, "_is_json", lambda text: True)
     says(model, calling(("remember", f'{HALF}", "category": "interests", "importance": 3, "priv')), WORDS)
-    await streamed(memory, "messages", "I sell my boat.")
+    await streamed(memory, "I sell my boat.")
     assert [item.content for item in await memory.memories(ANA)] == (["Ana sells her boat"] if taken else [])
 
 

@@ -51,27 +51,21 @@ def test_the_config_of_a_run_says_whose_thread_it_is() -> None:
             owner_of_run(config)
 
 
-async def test_the_same_session_is_another_thread_for_each_of_its_people(memory: Mnemic) -> None:
+@pytest.mark.parametrize("durability", DURABILITIES)
+async def test_a_session_is_another_thread_for_each_of_its_people_by_config_or_context(
+    memory: Mnemic, durability: Durability
+) -> None:
     host = answering(memory.checkpointer())
     for who in (ANA, BO, NOBODY):
-        await host.ainvoke(said(f"I am {who.user_id}"), memory.thread(who))
+        await host.ainvoke(said(f"I am {who.user_id}"), memory.thread(who), durability=durability)
+        await host.ainvoke(said("And now?"), at("s1"), context=who, durability=durability)
     for who in (ANA, BO, NOBODY):
-        assert words((await host.aget_state(memory.thread(who))).values)[0] == f"I am {who.user_id}"
+        known = words((await host.aget_state(memory.thread(who))).values)
+        assert known == [f"I am {who.user_id}", f"Heard I am {who.user_id}", "And now?", "Heard And now?"]
         assert [item.thread_id for item in await memory.threads(who)] == ["s1"]
     assert memory.thread(ANA, "t") == {"configurable": {"thread_id": "t", "agent_id": "harbor", "user_id": "ana"}}
     with pytest.raises(InvalidInputError, match="thread_id"):
         memory.thread(identity("ana"))
-
-
-@pytest.mark.parametrize("durability", DURABILITIES)
-async def test_the_context_of_a_run_says_whose_thread_it_is(memory: Mnemic, durability: Durability) -> None:
-    host = answering(memory.checkpointer())
-    for who in (ANA, BO):
-        await host.ainvoke(said(f"I am {who.user_id}"), at("t"), context=who, durability=durability)
-        await host.ainvoke(said("And now?"), at("t"), context=who, durability=durability)
-    for who in (ANA, BO):
-        known = words((await host.aget_state(memory.thread(who, "t"))).values)
-        assert known == [f"I am {who.user_id}", f"Heard I am {who.user_id}", "And now?", "Heard And now?"]
 
 
 def named(user_id: str) -> RunnableConfig:
