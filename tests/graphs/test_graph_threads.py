@@ -152,13 +152,9 @@ def in_place_of(node: str, graph: Any) -> set[str]:
     return {f"{node}:{name}" for name in drawn(graph) - {START, END}}
 
 
-def test_the_formation_graph_shows_the_consolidation_of_a_scope() -> None:
-    expected = in_place_of("consolidate", consolidation_module.graph)
-    assert {"consolidate:collect", "consolidate:write", "consolidate:save"} <= expected
-    assert expected < drawn(formation.graph)
-
-
 def test_the_supervisor_shows_what_it_recalls_and_has_formed_in_a_host_too(memory: Mnemic) -> None:
+    within = in_place_of("consolidate", consolidation_module.graph)
+    assert {"consolidate:collect", "consolidate:write", "consolidate:save"} <= within < drawn(formation.graph)
     expected = in_place_of("recall", recall.graph) | in_place_of("observe", formation.graph)
     assert {"recall:render", "observe:extract_facts", "observe:consolidate:write"} <= expected
     for graph in (supervisor.graph, memory.graphs.supervisor(), memory.graphs.supervisor(InMemorySaver())):

@@ -84,18 +84,6 @@ async def test_a_refused_call_says_why_and_the_turn_goes_on(memory: Mnemic, mode
     assert done["messages"][-1].text == VISIBLE
 
 
-async def test_calls_numbered_alike_in_every_answer_keep_their_own_answers(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
-    asks = calling(("memory_query", {"query": "bees"}), ("memory_query", {"query": "ferries"}))
-    says(model, asks, asks, VISIBLE)
-    done = await turn(memory.graphs.supervisor())
-
-    ids = [str(call["id"]) for item in done["messages"] if isinstance(item, AIMessage) for call in item.tool_calls]
-    assert len(set(ids)) == 4
-    assert sorted(ids) == sorted(item.tool_call_id for item in done["messages"] if isinstance(item, ToolMessage))
-
-
 async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: Mnemic, model: LoopbackModel) -> None:
     kept = await keep(memory, importance=5)
     says(model, forgetting(kept), VISIBLE)
@@ -166,7 +154,9 @@ async def test_a_model_that_never_stops_calling_is_brought_to_an_answer(memory: 
     done = await turn(memory.graphs.supervisor(InMemorySaver()))
 
     assert done["messages"][-1].text == VISIBLE
-    assert sum(isinstance(item, AIMessage) for item in done["messages"]) == MOST_CALLING + 1
+    ids = [str(call["id"]) for item in done["messages"] if isinstance(item, AIMessage) for call in item.tool_calls]
+    assert len(set(ids)) == MOST_CALLING  # though the model numbers them alike
+    assert ids == [item.tool_call_id for item in done["messages"] if isinstance(item, ToolMessage)]
 
 
 ASKED = "Do you remember where my bees are?"
@@ -186,7 +176,7 @@ async def test_its_own_words_come_piece_by_piece_and_no_others_and_its_progress_
 ) -> None:
     await memory.configure_agent(ANA, formation_mode="per_turn", formation_min_messages=1)
     await keep(memory)
-    search, unknown = ("memory_query", {"query": "bees"}), (CANARY, {})  # what a model calls a tool is not repeated
+    search, unknown = ("memory_query", {"query": "bees"}), ("fly", {})  # what a model calls a tool is not repeated
     says(model, calling(search, ("researcher", {"task": "What of the bees?"}), unknown), WORDS)
     model.answer(lambda request: "as its researcher" in str(request), calling(search), f"They are called {CANARY}.")
     model.answer(FACTS, facts(fact(KEPT)))
@@ -198,7 +188,7 @@ async def test_its_own_words_come_piece_by_piece_and_no_others_and_its_progress_
     pieces = [item.text for item in messages if isinstance(item, AIMessageChunk) and item.text]
     assert "".join(pieces) == WORDS
     assert len(pieces) == len(WORDS.split())
-    assert CANARY not in str([item.content for item in messages])
+    assert CANARY not in str(parts)
     assert sum(request.get("stream", False) for request in model.chat_requests) == len(requests(model)) == 2
     assert [part for _, mode, part in parts if mode == "custom"] == [
         {"step": "recall"},

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from mnemic import Mnemic
 from mnemic.graphs.supervisor import SupervisorGraph
-from mnemic.nodes import supervisor
 from mnemic.prompts.supervise import DECLINED
 from mnemic.storage import threads
 from tests.support.agents import ANA, CANARY, VISIBLE, answers_of, forgetting, keep, requests, says, thread, turn
@@ -115,19 +114,13 @@ async def test_a_process_that_was_killed_behind_the_answer_does_not_do_what_was_
     assert DECLINED in answers_of(requests(model)[-1])
 
 
-@pytest.mark.parametrize("asks", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["", "control"])
-async def test_the_user_is_asked_whatever_role_the_run_names(
-    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, asks: bool
-) -> None:
-    """The tools act in the supervisor's role, so that is the one that counts. The control finds nothing important."""
-    if not asks:
-        monkeypatch.setattr(supervisor, "_IMPORTANT", 6)
+async def test_the_user_is_asked_whatever_role_the_run_names(memory: Mnemic, model: LoopbackModel) -> None:
+    """The tools act in the supervisor's role, so that is the one that counts."""
     kept = await keep(memory, importance=5)
     says(model, forgetting(kept), VISIBLE)
     asked = await turn(memory.graphs.supervisor(InMemorySaver()), who=ANA.model_copy(update={"role": "stylist"}))
-
-    assert [item["id"] for item in questions(asked)] == ([kept] if asks else [])
-    assert await living(memory) == ({kept} if asks else set())
+    assert [item["id"] for item in questions(asked)] == [kept]
+    assert await living(memory) == {kept}
 
 
 @pytest.mark.parametrize("stays", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["", "control"])

@@ -5,7 +5,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
@@ -68,15 +67,10 @@ async def test_a_session_is_another_thread_for_each_of_its_people_by_config_or_c
         memory.thread(identity("ana"))
 
 
-def named(user_id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": "t", "agent_id": "harbor", "user_id": user_id}}
-
-
 async def test_a_run_for_anybody_else_than_the_checkpointers_or_for_nobody_is_refused_before_anything_happens(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
-    anybody_else: list[tuple[RunnableConfig, Any]] = [(named("bo"), None), (at("t"), BO), (named("ana"), BO)]
-    for config, context in anybody_else:
+    for config, context in ((memory.thread(BO), None), (at("t"), BO), (memory.thread(ANA), BO)):
         with pytest.raises(RefusedIdentityError, match=r"memory\.checkpointer\(\)"):
             await answering(memory.checkpointer(ANA)).ainvoke(said("one"), config, context=context)
     with pytest.raises(MissingIdentityError, match=r"memory\.checkpointer"):

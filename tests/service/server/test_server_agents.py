@@ -94,13 +94,8 @@ async def test_control_a_server_whose_rules_know_no_agents_would_be_seen_and_has
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("made", ["before", "with its first run"])
-async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(ana: Any, made: str) -> None:
-    if made == "before":
-        thread = await talk(ana.free)
-    else:
-        thread = str(uuid.uuid4())
-        await turn(ana.free, thread, "Hello", if_not_exists="create")
+async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(ana: Any) -> None:
+    thread = await talk(ana.free)
     run = await run_of(ana.free, thread)
     for client in (ana.free, ana.guide, ana.both):
         assert (await metadata(client, thread))["agent_id"] == "guide"
