@@ -176,7 +176,8 @@ async def test_its_own_words_come_piece_by_piece_and_no_others_and_its_progress_
 ) -> None:
     await memory.configure_agent(ANA, formation_mode="per_turn", formation_min_messages=1)
     await keep(memory)
-    search, unknown = ("memory_query", {"query": "bees"}), ("fly", {})  # what a model calls a tool is not repeated
+    search: tuple[str, Any] = ("memory_query", {"query": "bees"})
+    unknown: tuple[str, Any] = ("fly", {})  # what a model calls a tool is not repeated
     says(model, calling(search, ("researcher", {"task": "What of the bees?"}), unknown), WORDS)
     model.answer(lambda request: "as its researcher" in str(request), calling(search), f"They are called {CANARY}.")
     model.answer(FACTS, facts(fact(KEPT)))
