@@ -4,8 +4,7 @@ Recall and observe stand around a turn; form, consolidate, refine work on what i
 """
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from uuid import uuid4
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -15,6 +14,8 @@ from pydantic import SkipValidation
 from mnemic.graphs.consolidation import ConsolidationGraph, build_consolidation
 from mnemic.graphs.formation import FormationGraph, build_formation
 from mnemic.graphs.recall import RecallGraph, build_recall
+from mnemic.graphs.refinement import RefinementGraph, build_refinement
+from mnemic.graphs.supervisor import SupervisorGraph, build_supervisor
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.operations.messages.incoming import HostMessage
@@ -31,10 +32,6 @@ from mnemic.state.query import BudgetTokens
 from mnemic.state.records import Observed
 from mnemic.state.refinement import Refinement, RefinementResult
 
-if TYPE_CHECKING:
-    from mnemic.graphs.refinement import RefinementGraph
-    from mnemic.graphs.supervisor import SupervisorGraph
-
 
 class Graphs:
     """The compiled graphs of one `Mnemic`, for a graph of your own; each is run with `context=identity`."""
@@ -42,6 +39,8 @@ class Graphs:
     recall: RecallGraph
     formation: FormationGraph
     consolidation: ConsolidationGraph
+    #: An agent compressing its core memory.
+    refinement: RefinementGraph
 
     def __init__(self, provide: Provider, categories: Categories) -> None:
         self._provide = provide
@@ -49,15 +48,9 @@ class Graphs:
         self.recall = build_recall(provide)
         self.consolidation = build_consolidation(provide)
         self.formation = build_formation(provide, self.consolidation)
+        self.refinement = build_refinement(provide)
 
-    @cached_property
-    def refinement(self) -> "RefinementGraph":
-        """An agent compressing its core memory."""
-        from mnemic.graphs.refinement import build_refinement
-
-        return build_refinement(self._provide)
-
-    def supervisor(self, checkpointer: Checkpointer = None) -> "SupervisorGraph":
+    def supervisor(self, checkpointer: Checkpointer = None) -> SupervisorGraph:
         """An agent that is ready to talk, with this memory, its tools and its sub-agents.
 
         The configured `agent` model answers, or the offline rules.
@@ -71,8 +64,6 @@ class Graphs:
         """
         if not isinstance(checkpointer, BaseCheckpointSaver | bool | None):
             raise InvalidInputError("checkpointer: pass memory.checkpointer(), another of LangGraph's, or nothing")
-        from mnemic.graphs.supervisor import build_supervisor
-
         return build_supervisor(
             self._provide, self.recall, self.formation, categories=self._categories, checkpointer=checkpointer
         )

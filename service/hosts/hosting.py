@@ -72,11 +72,11 @@ class Hosting(MemoryBase):
         Raises:
             InvalidInputError: an argument cannot be used.
         """
-        from mnemic.service.hosts.middleware import MemoryMiddleware, TurnOptions
+        from mnemic.service.hosts.middleware import MemoryMiddleware
 
         recall = RecallOptions(role=role, search=search, budget_tokens=budget_tokens)
-        options = TurnOptions(recall=recall, observe=observe, form=form, several_speakers=several_speakers)
-        return MemoryMiddleware(self, self.tools(role), options)
+        turn = {"observe": observe, "form": form, "several_speakers": several_speakers}
+        return MemoryMiddleware(self, self.tools(role), recall, **turn)
 
     @check_arguments
     def recall_node(
@@ -148,9 +148,8 @@ class Hosting(MemoryBase):
         Raises:
             InvalidInputError, MissingIdentityError: an identity that cannot be used.
         """
-        if identity is None:
-            return ThreadSaver(self.resources.database, owner_of_run)
-        return ThreadSaver(self.resources.database, partial(require_owner, owner_of_identity(to_identity(identity))))
+        whose = None if identity is None else owner_of_identity(to_identity(identity))
+        return ThreadSaver(self.resources.database, partial(require_owner, whose) if whose else owner_of_run)
 
     @check_arguments
     def thread(self, identity: AnyIdentity, thread_id: HostId | None = None) -> RunnableConfig:

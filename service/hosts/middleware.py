@@ -1,7 +1,6 @@
 """Memory for agents that are made by LangChain's `create_agent`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, NotRequired
 
 from langchain.agents import AgentState
@@ -24,16 +23,6 @@ from mnemic.state.supervisor import MemoryState
 _CONTEXT: Final = "memory_context"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TurnOptions:
-    """What is done around a turn; see `Mnemic.middleware`."""
-
-    recall: RecallOptions = field(default_factory=RecallOptions)
-    observe: bool = True
-    form: bool = True
-    several_speakers: bool = False
-
-
 class MemoryAgentState(AgentState[Any]):
     """A `MemoryState` as `create_agent` has it: no caller gives these channels, and the context is no output."""
 
@@ -51,11 +40,20 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     state_schema = MemoryAgentState
 
-    def __init__(self, memory: MemoryBase, tools: Sequence[BaseTool], options: TurnOptions) -> None:
+    def __init__(
+        self,
+        memory: MemoryBase,
+        tools: Sequence[BaseTool],
+        recall: RecallOptions,
+        *,
+        observe: bool = True,
+        form: bool = True,
+        several_speakers: bool = False,
+    ) -> None:
         super().__init__()
         self.tools = tools
         self._memory = memory
-        self._options = options
+        self._recall, self._observe, self._form, self._several = recall, observe, form, several_speakers
         self._loop = memory.resources.database.loop
 
     async def abefore_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
@@ -65,7 +63,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
             MissingIdentityError: the run's context says not whose it is.
             InvalidInputError: an id cannot be used, or there is no session to observe.
         """
-        if self._options.observe:
+        if self._observe:
             session_of(self._identity(runtime))  # a host's mistake shows before a model has been paid for
         return {**await self._recalled(state, runtime)}
 
@@ -78,15 +76,13 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
         """Observes the turn, and has formed what is due."""
-        if not self._options.observe:
+        if not self._observe:
             return
         identity, revision = self._identity(runtime), state.get("memory_revision")
-        several = self._options.several_speakers
-        await observe_turn(
-            self._memory.resources, identity, state["messages"], revision=revision, several_speakers=several
-        )
-        if self._options.form:
-            form_later(self._memory.resources, self._memory.graphs.formation, identity)
+        resources, messages = self._memory.resources, state["messages"]
+        await observe_turn(resources, identity, messages, revision=revision, several_speakers=self._several)
+        if self._form:
+            form_later(resources, self._memory.graphs.formation, identity)
 
     # The same for an agent that is invoked synchronously, in a thread beside the loop that opened Mnemic.
 
@@ -112,12 +108,10 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         run_on_loop(self._loop, lambda: self.aafter_agent(state, runtime))
 
     async def _recalled(self, state: AgentState[Any], runtime: Runtime[Any]) -> MemoryState:
-        return await recall_turn(
-            self._memory.graphs.recall, self._identity(runtime), state["messages"], self._options.recall
-        )
+        return await recall_turn(self._memory.graphs.recall, self._identity(runtime), state["messages"], self._recall)
 
     def _identity(self, runtime: Runtime[Any]) -> Identity:
-        return self._options.recall.in_role(identity_of(runtime))
+        return self._recall.in_role(identity_of(runtime))
 
 
 def _with_update(response: ModelResponse[Any], recalled: MemoryState | None) -> ModelCallResult[Any]:

@@ -15,8 +15,7 @@ from langgraph.runtime import Runtime
 
 from mnemic import Identity, MemoryMiddleware, Mnemic
 from mnemic.operations.run.background import Background, background
-from mnemic.operations.turn import observe_turn
-from mnemic.service.hosts.middleware import TurnOptions
+from mnemic.operations.turn import RecallOptions, observe_turn
 from mnemic.state.errors import BlockedLoopError, InvalidInputError, MissingIdentityError
 from tests.support.agents import (
     CANARY,
@@ -227,7 +226,7 @@ async def test_two_users_of_one_agent_hear_their_own_memories(memory: Mnemic, mo
 
 @pytest.mark.thorough
 async def test_control_an_identity_that_sticks_is_seen(memory: Mnemic, model: LoopbackModel) -> None:
-    sticky = Sticky(memory, memory.tools(), TurnOptions(observe=False))
+    sticky = Sticky(memory, memory.tools(), RecallOptions(), observe=False)
     found = await heard(memory, model, sticky)
     assert found["ana"] == found["ben"] != set()
 
