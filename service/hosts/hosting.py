@@ -8,7 +8,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.runtime import Runtime
-from pydantic import Field, SkipValidation
+from pydantic import Field
 
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.threads import copy_threads, owner_of_identity, owner_of_run, require_owner
@@ -176,7 +176,7 @@ class Hosting(MemoryBase):
     @check_arguments
     async def copy_threads(
         self,
-        source: SkipValidation[BaseCheckpointSaver[Any]],
+        source: BaseCheckpointSaver[Any],
         identity: AnyIdentity,
         thread_ids: Annotated[Sequence[str], Field(min_length=1, max_length=MAX_LISTED)] | None = None,
     ) -> int:
@@ -197,8 +197,6 @@ class Hosting(MemoryBase):
             InvalidInputError: an argument or a value in a thread that cannot be used.
             DatabaseUnavailableError: the database cannot be had; what was copied stays.
         """
-        if not isinstance(source, BaseCheckpointSaver):
-            raise InvalidInputError("source: a checkpointer of LangGraph's")
         return await copy_threads(source, self.checkpointer(identity), thread_ids)
 
     @check_arguments
