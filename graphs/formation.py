@@ -8,7 +8,6 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Send
 
-from mnemic.graphs.consolidation import ConsolidationGraph
 from mnemic.graphs.consolidation import graph as consolidation_graph
 from mnemic.nodes.formation.gate import gate
 from mnemic.nodes.formation.model_steps import (
@@ -19,15 +18,15 @@ from mnemic.nodes.formation.model_steps import (
     find_similar,
 )
 from mnemic.nodes.formation.save import consolidate, save
-from mnemic.operations.run.graph import hide_untracked, shown, with_lease, with_resources
+from mnemic.operations.run.graph import AnyGraph, hide_untracked, shown, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState
 from mnemic.state.identity import Identity
 
-FormationGraph = CompiledStateGraph[FormationState, Identity, FormationInput, FormationOutput]
 
-
-def build_formation(provide: Provider, consolidation: ConsolidationGraph) -> FormationGraph:
+def build_formation(
+    provide: Provider, consolidation: AnyGraph
+) -> CompiledStateGraph[FormationState, Identity, FormationInput, FormationOutput]:
     """The compiled graph. It keeps no checkpoints: messages stay pending until the one operation that settles them.
 
     Args:

@@ -8,12 +8,10 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Checkpointer
 
-from mnemic.graphs.formation import FormationGraph
 from mnemic.graphs.formation import graph as formation_graph
-from mnemic.graphs.recall import RecallGraph
 from mnemic.graphs.recall import graph as recall_graph
 from mnemic.nodes.supervisor import answer, confirm, observe, recall, use_tools
-from mnemic.operations.run.graph import hide_untracked, shown, with_resources
+from mnemic.operations.run.graph import AnyGraph, hide_untracked, shown, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.policy.categories import Categories
 from mnemic.prompts.supervise import SUBAGENTS
@@ -27,8 +25,8 @@ SupervisorGraph = CompiledStateGraph[SupervisorState, Identity, SupervisorInput,
 
 def build_supervisor(
     provide: Provider,
-    recalls: RecallGraph,
-    formation: FormationGraph,
+    recalls: AnyGraph,
+    formation: AnyGraph,
     *,
     categories: Categories | None = None,
     checkpointer: Checkpointer = None,

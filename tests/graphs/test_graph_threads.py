@@ -137,8 +137,8 @@ async def test_a_recall_adds_one_statement_to_what_a_turn_sends(
 
 
 def is_hosts_own(statement: str) -> bool:
-    """Of its checkpoints or its driver, or where a transaction begins and ends."""
-    if any(word in statement for word in ("checkpoint", "mnemic.threads", "pg_type")):
+    """Of its checkpoints, its driver or a new connection, or where a transaction begins and ends."""
+    if any(word in statement for word in ("checkpoint", "mnemic.threads", "pg_type", "pg_backend_pid")):
         return True
     return statement.lower().startswith(("begin", "commit"))
 
