@@ -1,8 +1,8 @@
 """The graphs on threads: each run begins anew, under every durability no thread holds a word of the memory."""
 
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -22,7 +22,6 @@ from mnemic.operations.run import resources
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError
 from mnemic.state.supervisor import SupervisorState
-from mnemic.storage.database import Database
 from tests.support.agents import (
     ANA,
     CANARY,
@@ -53,11 +52,10 @@ from tests.support.scripted import (
     scripted_memory,
     turns,
 )
-from tests.support.server import Clone
+from tests.support.server import Clone, recorded_statements
 from tests.support.threads import DURABILITIES, TABLES, Durability, Everything, in_process, in_sequence
 
 Kept = tuple[BaseCheckpointSaver[Any], Everything]
-Statements = Callable[[Database], AbstractContextManager[list[str]]]
 
 
 @asynccontextmanager
@@ -117,7 +115,7 @@ async def test_control_tools_whose_answers_are_kept_would_be_found(
 
 @pytest.mark.parametrize("kind", [InMemorySaver, None], ids=["memory", "mnemic"])
 async def test_a_recall_adds_one_statement_to_what_a_turn_sends(
-    memory: Mnemic, resources: Resources, model: LoopbackModel, statements: Statements, kind: Any
+    memory: Mnemic, resources: Resources, model: LoopbackModel, clean_db: Clone, kind: Any
 ) -> None:
     await keep(memory)
     says(model, VISIBLE)
@@ -127,7 +125,7 @@ async def test_a_recall_adds_one_statement_to_what_a_turn_sends(
         await resources.background.finish()
     sent: list[list[str]] = []
     for text in ("Good morning.", QUESTION):
-        with statements(resources.database) as seen:
+        with recorded_statements(clean_db) as seen:
             await turn(graph, text)
             await resources.background.finish()
         sent.append([item for item in seen if not is_hosts_own(item)])

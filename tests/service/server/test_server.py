@@ -17,7 +17,6 @@ from tests.support.loopback import LoopbackModel, Reply, Request, calling
 from tests.support.served import (
     GUIDE,
     Served,
-    metadata,
     new_thread,
     refusal,
     running_dev_server,
@@ -196,13 +195,6 @@ async def test_control_a_server_without_our_rules_would_be_seen_and_has_no_state
         assert (await bea.threads.get_state(thread))["values"] == {}
     async with without_rules.server.client(**{"x-auth-scheme": "langsmith"}) as studio:
         assert await refusal(studio.threads.search()) == 200
-
-
-async def test_a_thread_cannot_be_given_to_somebody_else(ana: LangGraphClient, bea: LangGraphClient) -> None:
-    thread = await new_thread(ana, owner="bea")
-    await ana.threads.update(thread, metadata={"owner": "bea", "note": "mine"})
-    assert await metadata(ana, thread) == {"owner": "ana", "note": "mine"}
-    assert await refusal(bea.threads.get(thread)) == 404
 
 
 @pytest.mark.thorough

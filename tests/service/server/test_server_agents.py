@@ -128,11 +128,14 @@ async def test_a_thread_that_a_bound_token_makes_is_its_agents_and_does_not_hide
         assert await refusal(turn(client, empty, "Mine?")) == 404
 
 
-async def test_whose_agents_a_thread_is_does_not_change(ana: Any) -> None:
+async def test_whose_thread_it_is_does_not_change(ana: Any) -> None:
+    """Neither its person nor its agent, by whatever a client says of it."""
     thread = await talk(ana.free, **PILOT)
     for client in (ana.free, ana.pilot):
-        await client.threads.update(thread, metadata={**GUIDE, "note": "mine"})
-        assert (await metadata(client, thread))["agent_id"] == "pilot"
+        await client.threads.update(thread, metadata={**GUIDE, "owner": "bea", "note": "mine"})
+        now = await metadata(client, thread)
+        assert {name: now[name] for name in ("owner", "agent_id", "note")} == {**PILOT, "owner": "ana", "note": "mine"}
+    assert (await metadata(ana.free, await new_thread(ana.free, owner="bea")))["owner"] == "ana"
     told: Any = {"input": said("Whose?"), "context": GUIDE, "metadata": PILOT, "config": {"metadata": PILOT}}
     assert await refusal(turn(ana.free, thread, **told)) == 409
     assert await refusal(turn(ana.guide, thread, **told)) == 404
