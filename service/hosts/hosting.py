@@ -1,8 +1,8 @@
 """Memory in a host's own agent or graph, as methods of `Mnemic`: tools, middleware, nodes, threads."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from mnemic.service.hosts.middleware import MemoryMiddleware
 
 
-class HostNode(Protocol):
-    """A node for any host's graph, whatever its state and its context are."""
-
-    def __call__(self, state: Any, runtime: Runtime[Any]) -> Awaitable[Any]: ...
+#: A node for any host's graph, whatever its state and its context are.
+HostNode = Callable[..., Awaitable[Any]]
 
 
 class Hosting(MemoryBase):

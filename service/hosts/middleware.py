@@ -68,7 +68,8 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
             InvalidInputError: an id cannot be used, or there is no session to observe.
         """
         recalled = None if _CONTEXT in request.state else await self._recalled(request.state, request.runtime)
-        return _with_update(await handler(_with_context(request, recalled)), recalled)
+        response = await handler(_with_context(request, recalled))
+        return ExtendedModelResponse(response, Command(update={**(recalled or {})}))
 
     async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
         """Observes the turn, and has formed what is due."""
@@ -93,7 +94,8 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         recalled = None
         if _CONTEXT not in request.state:
             recalled = run_on_loop(self._loop, lambda: self._recalled(request.state, request.runtime))
-        return _with_update(handler(_with_context(request, recalled)), recalled)
+        response = handler(_with_context(request, recalled))
+        return ExtendedModelResponse(response, Command(update={**(recalled or {})}))
 
     def after_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
         """As `aafter_agent`."""
@@ -107,10 +109,6 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     def _identity(self, runtime: Runtime[Any]) -> Identity:
         return self._recall.in_role(identity_of(runtime))
-
-
-def _with_update(response: ModelResponse[Any], recalled: MemoryState | None) -> ModelCallResult[Any]:
-    return ExtendedModelResponse(response, Command(update={**recalled})) if recalled else response
 
 
 def _with_context(request: ModelRequest[Any], recalled: MemoryState | None) -> ModelRequest[Any]:
