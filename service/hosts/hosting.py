@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
@@ -14,6 +14,7 @@ from mnemic.operations.run.identity import identity_of
 from mnemic.operations.threads import copy_threads, owner_of_identity, owner_of_run, require_owner
 from mnemic.operations.turn import RecallOptions, form_later, observe_turn, recall_turn
 from mnemic.service.conversation import MemoryBase
+from mnemic.service.hosts.middleware import MemoryMiddleware
 from mnemic.state.checking import MAX_LISTED, check_arguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import SearchMode
@@ -22,10 +23,6 @@ from mnemic.state.query import BudgetTokens
 from mnemic.state.supervisor import MemoryState, ThreadStatus
 from mnemic.storage.threads import ThreadSaver
 from mnemic.tools.memory import make_tools
-
-if TYPE_CHECKING:
-    from mnemic.service.hosts.middleware import MemoryMiddleware
-
 
 #: A node for any host's graph, whatever its state and its context are.
 HostNode = Callable[..., Awaitable[Any]]
@@ -56,7 +53,7 @@ class Hosting(MemoryBase):
         observe: bool = True,
         form: bool = True,
         several_speakers: bool = False,
-    ) -> "MemoryMiddleware":
+    ) -> MemoryMiddleware:
         """Memory for `langchain.agents.create_agent`: the context, the role's tools, and what was said goes in.
 
         Args:
@@ -70,8 +67,6 @@ class Hosting(MemoryBase):
         Raises:
             InvalidInputError: an argument cannot be used.
         """
-        from mnemic.service.hosts.middleware import MemoryMiddleware
-
         recall = RecallOptions(role=role, search=search, budget_tokens=budget_tokens)
         turn = {"observe": observe, "form": form, "several_speakers": several_speakers}
         return MemoryMiddleware(self, self.tools(role), recall, **turn)
