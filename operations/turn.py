@@ -13,7 +13,7 @@ from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.leases import formation_lease
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, MnemicError
-from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease, RecallOutput, SearchMode
+from mnemic.state.graphs import FormationOutput, RecallOutput, SearchMode
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, Observed
 from mnemic.state.supervisor import MemoryState
@@ -183,12 +183,3 @@ def form_later(resources: Resources, graph: AnyGraph, identity: Identity) -> Non
             _LOG.warning("what is pending was not formed, and stays pending: %s", error)
 
     resources.background.begin(formation_name(identity), form_due)
-
-
-async def consolidate(
-    resources: Resources, graph: AnyGraph, identity: Identity, scope_key: str, *, force: bool
-) -> ConsolidationResult:
-    """One run of the consolidation graph; its lease is given back where the run fails."""
-    lease, given = Lease("consolidation", scope_key, uuid4()), {"scope_key": scope_key, "force": force}
-    result: ConsolidationResult = await run_leased(resources, graph, given, identity, lease)
-    return result

@@ -201,7 +201,7 @@ def test_it_is_one_line_of_figures_that_is_listed_and_says_how_it_is_undone(
 
 
 def test_where_nothing_changed_it_says_so_and_there_is_nothing_to_undo(mnemic: Command, clean_db: Clone) -> None:
-    prepare(clean_db, lambda db: keep_in(db, TEXTS[0], who=ANA, key=KEY))
+    prepare(clean_db, lambda db: remember(db, ANA, *drafts(TEXTS[0])))
     result = mnemic(*REFINE, "--force")
     assert (result.exit_code, "undo" in result.stderr, "MNEMIC_AGENT_MODEL" in result.stderr) == (0, False, True)
     assert result.stdout.startswith("8 tokens in 1 memories → 8 tokens in 1 memories")
