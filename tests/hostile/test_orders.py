@@ -10,7 +10,6 @@ import pytest
 import pytest_asyncio
 
 from mnemic.operations.formation import drafts as placing
-from mnemic.operations.messages import incoming
 from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.policy.formation import sharing
 from mnemic.policy.text.shape import display_name
@@ -24,7 +23,6 @@ from tests.hostile.orders import (
     check_context,
     check_operations,
     check_prompt,
-    check_roles,
     check_rows,
     check_shown,
     check_stored,
@@ -204,8 +202,7 @@ async def test_a_model_does_bounded_damage_to_its_own_user_alone_at_most(
 
     first = {"user", "assistant", "tool"} & {order.role} or {"other"}
     for request in model.chat_requests:
-        check_prompt(request)
-        check_roles(request, [*first, "user", *["assistant"] * 7])
+        check_prompt(request, [*first, "user", *["assistant"] * 7])
 
 
 @pytest.mark.thorough
@@ -243,12 +240,6 @@ async def test_a_consolidation_that_echoes_an_order_is_one_operation_on_one_text
     assert {row["scope_key"] for row in changed.values()} == {"user:ana"}
     shown = await Mnemic(resources).recall_text(ana(order), "Hello")
     check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": "Crew"}})
-    (replaced,) = superuser.execute(
-        "select c.before ->> 'content' from mnemic.history_contents c join mnemic.history h using (agent_id, seq)"
-        " where h.memory_id = %s and h.event = 'UPDATE'",
-        (changed["consolidation"]["id"],),
-    ).fetchall()
-    assert replaced == ("Ana likes tables.",)
 
 
 async def _fails(scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, name: str) -> str:
@@ -266,7 +257,6 @@ async def _fails(scripted: tuple[Resources, LoopbackModel], superuser: psycopg.C
     ("name", "seen"),
     [
         ("the context's elements", "mismatched tag"),
-        ("the end of the conversation", "mismatched tag"),
         ("a section of XML", "declaration not at start"),
         ("an escaped end", "not shown as it was said"),
     ],
@@ -329,17 +319,3 @@ async def test_control_without_the_gate_an_order_reaches_everybody(
         monkeypatch.setattr(module, name, lambda text: False)
 
     assert "in another scope key" in await _fails(scripted, superuser, "forget a person")
-
-
-@pytest.mark.thorough
-async def test_control_a_context_that_is_not_taken_out_is_observed_again(
-    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resources, _ = scripted
-    await seed(resources, superuser, ORDERS["forget a person"])
-    shown = await Mnemic(resources).recall_text(ana(ORDERS["forget a person"]), "Hello")
-    monkeypatch.setattr(incoming, "strip_recalled", lambda text: text)
-
-    assert (
-        await Mnemic(resources).observe(identity("ana", session="s3"), [{"role": "user", "content": shown}])
-    ).accepted
