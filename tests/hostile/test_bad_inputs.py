@@ -80,13 +80,10 @@ async def test_bad_input_is_refused_or_cleaned(
             assert (entrance, await findings(target, superuser, act, some(place, of=share))) == (entrance, {})
 
 
-@pytest.mark.parametrize(
-    "entrance", mostly_thorough(["observe: content", "observe: a part", "observe: a part's text"], "observe: content")
-)
 async def test_a_text_that_says_something_is_kept_whatever_else_is_in_it(
-    memory: Mnemic, superuser: psycopg.Connection, entrance: str
+    memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
-    assert await kept(memory, superuser, OBSERVING[entrance]) == set(TEXTS)
+    assert await kept(memory, superuser, OBSERVING["observe: a part"]) == set(TEXTS)
 
 
 async def kept(memory: Mnemic, superuser: psycopg.Connection, act: Act) -> set[str]:
@@ -99,20 +96,6 @@ async def kept(memory: Mnemic, superuser: psycopg.Connection, act: Act) -> set[s
         if counts(superuser)["messages"] > before:
             found.add(kind)
     return found
-
-
-@pytest.mark.parametrize(
-    "graph", mostly_thorough(["formation", "consolidation", "recall", "refinement", "supervisor"], "formation")
-)
-async def test_a_graph_given_no_mapping_writes_nothing(
-    memory: Mnemic, superuser: psycopg.Connection, graph: str
-) -> None:
-    before = counts(superuser)
-    for make in some(0, of=4).values():
-        # LangGraph refuses most of them with errors of its own, which quote it, before any code of this project runs
-        with suppress(Exception):
-            await graph_of(memory, graph).ainvoke(make(), context=identity("ana", session="s1"))
-    assert counts(superuser) == before
 
 
 def test_every_argument_of_every_public_method_has_its_row() -> None:
@@ -156,31 +139,19 @@ async def test_what_a_scope_key_overrides_is_clean_and_possible(memory: Mnemic, 
 
 # -- junk of any shape
 
-_WORDS = st.text(st.characters(), max_size=40)
-_LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | _WORDS | st.binary(max_size=8) | st.datetimes()
-_FIELDS = st.sampled_from(["role", "content", "author", "name", "user", "time", "id", "type", "text", "agent_id"])
-_ROLES = st.sampled_from(["user", "assistant", "system", "tool", "human"])
+_LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.datetimes()
+_FIELDS = ("author", "name", "user", "time", "id", "type", "text", "agent_id")
 JUNK = st.recursive(
     _LEAVES,
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(_FIELDS | _WORDS, inner, max_size=5)
-        | st.fixed_dictionaries({"role": _ROLES, "content": inner}, optional={"id": inner, "time": inner})
+        | st.fixed_dictionaries(
+            {"role": st.sampled_from(["user", "tool"]), "content": inner}, optional=dict.fromkeys(_FIELDS, inner)
+        )
     ),
     max_leaves=12,
 )
-FUZZED = [
-    "observe: messages",
-    "observe: a message",
-    "observe: content",
-    "observe: LangChain's content",
-    "recall: question",
-    "query: query",
-    "configure_agent: recall_limit",
-    "configure_scope: name",
-    "configure_scope: threshold",
-    "graphs.recall: context",
-]
+FUZZED = ["observe: messages", "observe: a message", "query: query", "configure_scope: name", "graphs.recall: context"]
 
 
 @pytest.mark.thorough
