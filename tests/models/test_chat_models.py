@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -62,8 +62,8 @@ def test_an_agents_own_model_is_made_once_for_all_who_name_it() -> None:
 
 
 async def test_control_a_request_that_a_scripted_server_was_not_told_of_fails_the_test() -> None:
-    with pytest.raises(AssertionError, match="no route"), LoopbackModel() as server:
-        server.reply_to("/chat/completions", {"model": "m", "messages": []})
+    with pytest.raises(AssertionError, match="no route"), LoopbackModel() as endpoint:
+        endpoint.reply_to("/chat/completions", {"model": "m", "messages": []})
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,8 @@ def shorten(text: str) -> str:
     raise AssertionError("the tools are shown to the model, and not called")
 
 
-@pytest.fixture
-def server() -> Iterator[LoopbackModel]:
-    with LoopbackModel() as server:
-        yield server
-
-
-def models(server: LoopbackModel) -> ChatModels:
-    return ChatModels(Settings(base_url=server.base_url, structured_output="function_calling"))
+def models(endpoint: LoopbackModel) -> ChatModels:
+    return ChatModels(Settings(base_url=endpoint.base_url, structured_output="function_calling"))
 
 
 async def streamed(work: Callable[[], Awaitable[Any]]) -> tuple[str, list[Any]]:
@@ -136,36 +130,36 @@ async def streamed(work: Callable[[], Awaitable[Any]]) -> tuple[str, list[Any]]:
     return "".join([str(message.text) async for message, _ in stream]), done
 
 
-async def take_turn(server: LoopbackModel) -> tuple[str, Any]:
+async def take_turn(endpoint: LoopbackModel) -> tuple[str, Any]:
     """What was seen of a turn whose model breaks off in a call, and that call's arguments."""
-    server.answer(offering("shorten"), calling(("shorten", HALF), text=SECRET))
+    endpoint.answer(offering("shorten"), calling(("shorten", HALF), text=SECRET))
     budget = Budget(9000, 5000, 0, 2000, 500)
     given = RefineInput(persona="", scope="user", owner="Mara", budget=budget, batch=1, batches=1, ledger=())
-    seen, (turn,) = await streamed(lambda: run_turn(given, [shorten], models(server)))
+    seen, (turn,) = await streamed(lambda: run_turn(given, [shorten], models(endpoint)))
     (call,) = turn.output.calls
     return seen, call.arguments
 
 
-async def write(server: LoopbackModel, arguments: str) -> str:
+async def write(endpoint: LoopbackModel, arguments: str) -> str:
     """What was seen of a consolidation that a model wrote so."""
-    server.answer(OUTPUT, calling((OUTPUT, arguments), text=SECRET))
+    endpoint.answer(OUTPUT, calling((OUTPUT, arguments), text=SECRET))
     given = WriteConsolidationInput("user", "Mara", current="", reflections=(), word_limit=400, guidance="")
-    return (await streamed(lambda: run_step(WRITE_CONSOLIDATION, given, models(server))))[0]
+    return (await streamed(lambda: run_step(WRITE_CONSOLIDATION, given, models(endpoint))))[0]
 
 
 async def test_what_is_written_for_memory_is_not_shown_and_what_broke_off_is_not_completed(
-    server: LoopbackModel,
+    endpoint: LoopbackModel,
 ) -> None:
-    assert await take_turn(server) == ("", None)
-    assert await write(server, HALF + '"}') == ""
+    assert await take_turn(endpoint) == ("", None)
+    assert await write(endpoint, HALF + '"}') == ""
     with pytest.raises(ModelOutputError, match="twice: broken JSON"):
-        await write(server, HALF)
+        await write(endpoint, HALF)
 
 
 async def test_control_a_model_bound_as_usual_shows_itself_and_completes_what_broke_off(
-    server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+    endpoint: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat, "HIDDEN", {})
 
-    assert await take_turn(server) == (SECRET, {"text": SECRET})
-    assert SECRET in await write(server, HALF)  # half a text was taken for the whole, without an error
+    assert await take_turn(endpoint) == (SECRET, {"text": SECRET})
+    assert SECRET in await write(endpoint, HALF)  # half a text was taken for the whole, without an error

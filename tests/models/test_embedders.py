@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,18 +85,12 @@ def test_a_missing_package_names_the_extra_to_install(package: str, monkeypatch:
 # -- an endpoint
 
 
-@pytest.fixture
-def server() -> Iterator[LoopbackModel]:
-    with LoopbackModel() as server:
-        yield server
+def embedder_for(endpoint: LoopbackModel) -> Embedder:
+    return make_embedder(Settings(base_url=endpoint.base_url, embedder="openai:small", embedder_dimensions=64))
 
 
-def embedder_for(server: LoopbackModel) -> Embedder:
-    return make_embedder(Settings(base_url=server.base_url, embedder="openai:small", embedder_dimensions=64))
-
-
-async def test_texts_become_unit_vectors_of_the_configured_length_in_one_request(server: LoopbackModel) -> None:
-    embedder = embedder_for(server)
+async def test_texts_become_unit_vectors_of_the_configured_length_in_one_request(endpoint: LoopbackModel) -> None:
+    embedder = embedder_for(endpoint)
     assert await embedder.embed([]) == []
 
     first, second, third = await embedder.embed(["Mara swims", "Jonas reads", "Mara swims"])
@@ -105,7 +99,7 @@ async def test_texts_become_unit_vectors_of_the_configured_length_in_one_request
     assert {len(first), len(second), len(third), embedder.dimensions} == {64}
     assert math.hypot(*second) == pytest.approx(1)
     assert first == third != second
-    (request,) = server.embedding_requests
+    (request,) = endpoint.embedding_requests
     assert request["dimensions"] == 64
     assert request["input"] == ["Mara swims", "Jonas reads", "Mara swims"]
 
@@ -122,12 +116,12 @@ async def test_texts_become_unit_vectors_of_the_configured_length_in_one_request
     ],
 )
 async def test_an_unusable_vector_is_refused(
-    server: LoopbackModel, vectors: Callable[[Request], list[list[float]]], problem: str
+    endpoint: LoopbackModel, vectors: Callable[[Request], list[list[float]]], problem: str
 ) -> None:
-    server.answer_embeddings(vectors)
+    endpoint.answer_embeddings(vectors)
 
     with pytest.raises(EmbeddingError, match=problem):
-        await embedder_for(server).embed(["a", "b"])
+        await embedder_for(endpoint).embed(["a", "b"])
 
 
 REFUSED = r"refused these texts: .*HTTP {}.*MNEMIC_EMBEDDER"
@@ -144,18 +138,18 @@ REFUSED = r"refused these texts: .*HTTP {}.*MNEMIC_EMBEDDER"
     ],
 )
 async def test_a_failing_endpoint_is_named_by_kind_and_never_by_content(
-    server: LoopbackModel, answer: int | bytes, problem: str, requests: int
+    endpoint: LoopbackModel, answer: int | bytes, problem: str, requests: int
 ) -> None:
-    server.answer_embeddings(answer)
+    endpoint.answer_embeddings(answer)
 
     with pytest.raises(EmbeddingError, match=f"openai:small:64 {problem}") as caught:
-        await embedder_for(server).embed(["Mara's diagnosis"])
+        await embedder_for(endpoint).embed(["Mara's diagnosis"])
 
     # refused texts count as a try
     assert isinstance(caught.value, ModelOutputError) == isinstance(caught.value, EmbeddingInputError)
     assert isinstance(caught.value, EmbeddingInputError) == (answer in (400, 413, 422))
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
-    assert len(server.embedding_requests) == requests
+    assert len(endpoint.embedding_requests) == requests
 
 
 @pytest.mark.parametrize(

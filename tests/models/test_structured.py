@@ -5,7 +5,7 @@ import re
 import socket
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
@@ -63,12 +63,6 @@ class Always(ChatModels):
         return self.model
 
 
-@pytest.fixture
-def model_server() -> Iterator[LoopbackModel]:
-    with LoopbackModel() as model_server:
-        yield model_server
-
-
 async def ask(base_url: str, method: Method = "json_schema", **settings: Any) -> tuple[Note, Usage]:
     given = Settings(
         base_url=base_url, api_key=SecretStr("k"), fast_model="openai:m", structured_output=method, **settings
@@ -120,18 +114,18 @@ flawed = pytest.mark.parametrize(("method", "name", "answer"), FLAWS, ids=[f"{m}
 
 @flawed
 async def test_one_repair_mends_a_flawed_answer(
-    model_server: LoopbackModel, method: Method, name: str, answer: Answer
+    endpoint: LoopbackModel, method: Method, name: str, answer: Answer
 ) -> None:
-    model_server.answer("Note", answer, GOOD)
+    endpoint.answer("Note", answer, GOOD)
 
-    note, usage = await ask(model_server.base_url, method)
+    note, usage = await ask(endpoint.base_url, method)
 
     assert note == GOOD
     assert usage.calls == 2
     # The clients keep the usage of these two to themselves.
     lost = (method, name) in {("json_schema", "filtered"), ("function_calling", "not an object")}
     assert (usage.input_tokens, usage.output_tokens) == ((100, 10) if lost else (200, 20))
-    first, second = (request["messages"] for request in model_server.chat_requests)
+    first, second = (request["messages"] for request in endpoint.chat_requests)
     assert second[: len(first)] == first
     assert "could not be used" in second[-1]["content"]
     assert name != "a wrong type" or "stars: Input should be a valid integer" in second[-1]["content"]
@@ -139,25 +133,25 @@ async def test_one_repair_mends_a_flawed_answer(
 
 @flawed
 async def test_a_flaw_that_stays_is_a_typed_failure_without_contents(
-    model_server: LoopbackModel, method: Method, name: str, answer: Answer
+    endpoint: LoopbackModel, method: Method, name: str, answer: Answer
 ) -> None:
-    model_server.answer("Note", answer)
+    endpoint.answer("Note", answer)
 
     with pytest.raises(ModelOutputError) as caught:
-        await ask(model_server.base_url, method)
+        await ask(endpoint.base_url, method)
 
-    assert len(model_server.chat_requests) == 2
+    assert len(endpoint.chat_requests) == 2
     check_quotes_nothing(caught.value)
 
 
 async def test_the_schema_is_strict_no_temperature_is_sent_and_a_call_without_usage_is_counted(
-    model_server: LoopbackModel,
+    endpoint: LoopbackModel,
 ) -> None:
-    model_server.answer("Note", Reply(content=GOOD.model_dump_json(), usage=None))
+    endpoint.answer("Note", Reply(content=GOOD.model_dump_json(), usage=None))
 
-    _, usage = await ask(model_server.base_url)
+    _, usage = await ask(endpoint.base_url)
 
-    (request,) = model_server.chat_requests
+    (request,) = endpoint.chat_requests
     assert request["response_format"]["json_schema"]["strict"] is True
     assert request["response_format"]["json_schema"]["schema"]["additionalProperties"] is False
     assert "temperature" not in request
@@ -191,27 +185,27 @@ AWAY, REFUSED = "could not be used", "refused this request"
     ],
 )
 async def test_a_failed_request_names_its_kind_and_is_not_repaired(
-    model_server: LoopbackModel, answer: Answer, requests: int, verdict: str, kind: str
+    endpoint: LoopbackModel, answer: Answer, requests: int, verdict: str, kind: str
 ) -> None:
-    model_server.answer("Note", answer)
+    endpoint.answer("Note", answer)
 
     with pytest.raises(ModelError, match=f"^openai:m {verdict} for note: {kind}") as caught:
-        await ask(model_server.base_url)
+        await ask(endpoint.base_url)
 
     assert isinstance(caught.value, ModelOutputError) is (verdict == REFUSED)
-    assert len(model_server.chat_requests) == requests  # by the client
+    assert len(endpoint.chat_requests) == requests  # by the client
     check_quotes_nothing(caught.value)
 
 
 async def test_a_slow_model_is_a_timeout_and_no_server_is_no_connection(
-    model_server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+    endpoint: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat, "MAX_RETRIES", 0)
     late = threading.Event()
-    model_server.answer("Note", Reply(content='{"text": "x"}', after=late))
+    endpoint.answer("Note", Reply(content='{"text": "x"}', after=late))
     try:
         with pytest.raises(ModelError, match="timeout"):
-            await ask(model_server.base_url, model_timeout_seconds=0.1)
+            await ask(endpoint.base_url, model_timeout_seconds=0.1)
     finally:
         late.set()
     with socket.create_server(("127.0.0.1", 0)) as taken:
