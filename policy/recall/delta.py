@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
@@ -10,19 +9,17 @@ from mnemic.policy.text.shape import clip_text
 from mnemic.state.query import Bullet, Change, Changes, Delta, Event, Known, Sign
 
 #: What each event of the history is announced as.
-SIGNS: Final[Mapping[Event, Sign]] = MappingProxyType(
-    {
-        "ADD": "+created",
-        "UPDATE": "↑updated",
-        "SUPERSEDE": "↑updated",
-        "ABSORB": "↔merged",
-        "MERGE": "↔merged",
-        "DELETE": "~soft-deleted",
-        "PURGE": "−deleted",
-        "ERASE": "−deleted",
-        "RESTORE": "⟲restored",
-    }
-)
+SIGNS: Final[Mapping[Event, Sign]] = {
+    "ADD": "+created",
+    "UPDATE": "↑updated",
+    "SUPERSEDE": "↑updated",
+    "ABSORB": "↔merged",
+    "MERGE": "↔merged",
+    "DELETE": "~soft-deleted",
+    "PURGE": "−deleted",
+    "ERASE": "−deleted",
+    "RESTORE": "⟲restored",
+}
 #: Reasons of what an agent does by its tools: it knows of that, where it was done in its own session.
 EXPLICIT: Final = ("remember", "forget", "remember_procedure")
 MOST_BULLETS: Final = 3

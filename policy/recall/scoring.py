@@ -7,13 +7,14 @@ and the meaning of a question say. How old a memory is never enters. `docs/recal
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from mnemic.policy.text.shape import display_name
 from mnemic.policy.text.words import bare, folded_words, is_common_word, words
 from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.state.records import Explanation, Found
+from mnemic.state.settings import Settings
 
 _FIRST_PERSON = re.compile(r"\b(?:i|me|my|mine|myself)\b", re.IGNORECASE)
 
@@ -51,6 +52,23 @@ _LONG_BYTES = 1000
 #: So many messages of a session decide how well it fits.
 _BEST_OF_SESSION = 3
 _UNIMPORTANT = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSetup:
+    """What holds for every search of an agent."""
+
+    #: The embedder's name.
+    model: str
+    settings: Settings
+    #: Results of a category, at most.
+    rag_lengths: Mapping[str, int] = field(default_factory=dict)
+    weights: Weights = WEIGHTS
+
+    @property
+    def by_rank(self) -> bool:
+        """Whether ranks count, which mean something among all candidates alone."""
+        return self.settings.fusion == "rrf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,17 +285,10 @@ def _closest(best: Sequence[_Scored], links: Links) -> dict[UUID, tuple[float, U
 
 def _found(entry: _Scored, related_to: UUID | None = None) -> Found:
     item, added = entry.item, {name: value for name, value in entry.added.items() if value}
+    shown = {name: value for name, value in item._asdict().items() if name in Found.__dataclass_fields__}
     return Found(
-        item_id=item.item_id,
-        kind=item.kind,
-        scope_key=item.scope_key,
-        category=item.category,
-        subject=item.subject,
-        content=item.content,
-        dated=item.dated,
-        importance=item.importance,
+        **shown,
         score=entry.score,
-        session_id=item.session_id,
         related_to=related_to,
         explanation=Explanation(
             text=item.text,

@@ -26,25 +26,17 @@ _YEAR = r"(?P<year>\d{4})\b(?!:)"
 _MONTH_NUMBERS = {month[:3].casefold(): number for number, month in enumerate(MONTHS, start=1)}
 
 _ONE_TO_TWELVE = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_UNITS = {
-    "percent": "%",
-    "per cent": "%",
-    "a.m.": "am",
-    "p.m.": "pm",
-    "dollar": "$",
-    "dollars": "$",
-    "usd": "$",
-    "euro": "€",
-    "euros": "€",
-    "eur": "€",
-    "gbp": "£",
-    "o'clock": "",
-    "o’clock": "",
-    "st": "",
-    "nd": "",
-    "rd": "",
-    "th": "",
+#: Units by the one form in which they are kept.
+_WRITTEN_UNITS = {
+    "%": ("percent", "per cent"),
+    "am": ("a.m.",),
+    "pm": ("p.m.",),
+    "$": ("dollar", "dollars", "usd"),
+    "€": ("euro", "euros", "eur"),
+    "£": ("gbp",),
+    "": ("o'clock", "o’clock", "st", "nd", "rd", "th"),
 }
+_UNITS = {word: unit for unit, written in _WRITTEN_UNITS.items() for word in written}
 _NUMBER = pattern(
     r"(?:(?<!\w)(?P<sign>[-−])(?=[\d$€£¥]))?(?P<currency>[$€£¥]\s?)?(?<!\w)"
     r"(?P<value>\d{1,3}(?:,\d{3})++(?:\.\d++)?|\d++(?:[.:]\d++)*+)"

