@@ -99,12 +99,9 @@ def _read(answer: AIMessage, output: type[Record], check: Callable[[Record], Fla
     try:
         result = output.model_validate_json(text)
     except ValidationError as error:
-        return _violation(error)
-    return (check(result) if check else None) or result
-
-
-def _violation(error: ValidationError) -> Flaw:
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+    else:
+        return (check(result) if check else None) or result
     if any(problem["type"] == "json_invalid" for problem in problems):
         return BROKEN
     named = []

@@ -22,21 +22,14 @@ _WORD = re.compile(r"\w+")
 class Embedder(Protocol):
     """Turns texts into unit vectors."""
 
-    @property
-    def name(self) -> str:
-        """Model and what else decides the vector; stored with each one, and only equal names are compared."""
-
-    @property
-    def dimensions(self) -> int:
-        """Length of every vector."""
-
-    @property
-    def local(self) -> bool:
-        """Whether this process works the vectors out itself, and asks nobody who might not answer."""
-
-    @property
-    def bands(self) -> Bands:
-        """Which cosines mean the same, a case for the decision step, or a neighbour, with this model."""
+    #: Model and what else decides the vector; stored with each one, and only equal names are compared.
+    name: str
+    #: Length of every vector.
+    dimensions: int
+    #: Whether this process works the vectors out itself, and asks nobody who might not answer.
+    local: bool
+    #: Which cosines mean the same, a case for the decision step, or a neighbour, with this model.
+    bands: Bands
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """One unit vector for each text, in order.

@@ -43,8 +43,6 @@ class Weights:
 
 
 WEIGHTS = Weights()
-#: Without what is added: text and meaning alone.
-PLAIN = Weights(insight=1, repeated=1, named=0, importance=0, neighbour=0, session=0, related=0)
 #: Memories that come along with the results they are related to.
 MOST_RELATED = 2
 #: A message beyond one piece is no short way to say what its facts say.

@@ -9,12 +9,9 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from mnemic.policy.text.words import QUOTED, Word, bare, folded_words, is_common_word, pattern, word_set, words
+from mnemic.state.kinds import MONTHS
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 DATE_WORDS = frozenset(name.casefold() + end for name in WEEKDAYS + MONTHS for end in ("", "s"))
 
 _MONTH = (

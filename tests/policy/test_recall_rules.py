@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
-from mnemic.policy.recall.scoring import PLAIN, WEIGHTS, RankingContext, ranked, ranking_context, reciprocal
+from mnemic.policy.recall.scoring import WEIGHTS, RankingContext, Weights, ranked, ranking_context, reciprocal
 from mnemic.policy.text.words import WORD
 from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.state.records import Found, Standing
@@ -131,7 +131,7 @@ def test_reciprocal_ranks_count_what_each_branch_has() -> None:
         candidate(2, text=None, similarity=0.9),
         candidate(3, similarity=None),
     ]
-    shared = replace(PLAIN, text=0.5, meaning=0.5)
+    shared = Weights(text=0.5, meaning=0.5)
     fused = [result.fused for result in reciprocal(both, shared, 9)]
     assert fused == pytest.approx([(1 + 10 / 11) / 2, 0.5, 0.0])
 
@@ -157,7 +157,7 @@ def test_a_question_names_what_is_uncommon_or_capitalised_and_in_the_first_perso
 
 def test_no_addition_outweighs_what_words_and_meaning_say() -> None:
     """All of them at their most: named, importance 5, neighbour, session, related."""
-    assert WEIGHTS.text + WEIGHTS.meaning == PLAIN.text + PLAIN.meaning == 1
+    assert WEIGHTS.text + WEIGHTS.meaning == 1
     most = WEIGHTS.named + 3 * WEIGHTS.importance + WEIGHTS.neighbour + WEIGHTS.session + WEIGHTS.related
     assert most < WEIGHTS.meaning
 

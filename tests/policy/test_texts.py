@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.text.details import MONTHS, details, find_dates, find_numbers, kept_share, missing_details
+from mnemic.policy.text.details import details, find_dates, find_numbers, kept_share, missing_details
 from mnemic.policy.text.shape import (
     MAX_PIECE_CHARS,
     clean_text,
@@ -22,6 +22,7 @@ from mnemic.policy.text.shape import (
     strip_recalled,
 )
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.kinds import MONTHS
 
 # -- shape
 
