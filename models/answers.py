@@ -110,9 +110,12 @@ def is_unreasonable(answer: bytes) -> bool:
 
 def failure_kind(error: Exception) -> str:
     """Such as `rate limit (HTTP 429, insufficient_quota)`. Never the message, which may quote what was sent."""
-    status, code = _status(error), _code(error)
+    status, code, name = _status(error), _code(error), type(error).__name__
     fitting = (kind for kind, known, of_status in _KINDS if isinstance(error, known) or status == of_status)
-    kind = next(fitting, None) or _otherwise(error, status)
+    # an error of a provider's own class, which is named where nothing better is known
+    by_name = "timeout" if "Timeout" in name else "no connection" if "Connect" in name else name
+    by_status = "server error" if status and status >= 500 else "request refused"
+    kind = next(fitting, by_status if status else by_name)
     details = [f"HTTP {status}"] if status else []
     details += [code] if code else []
     return f"{kind} ({', '.join(details)})" if details else kind
@@ -134,16 +137,6 @@ def _status(error: Exception) -> int | None:
 def _code(error: Exception) -> str | None:
     code = getattr(error, "code", None)
     return code if isinstance(code, str) and _CODE.fullmatch(code) else None
-
-
-def _otherwise(error: Exception, status: int | None) -> str:
-    """Errors of a provider's own class, which is named where nothing better is known."""
-    if status:
-        return "server error" if status >= 500 else "request refused"
-    name = type(error).__name__
-    if "Timeout" in name:
-        return "timeout"
-    return "no connection" if "Connect" in name else name
 
 
 def _counted(spent: Usage, *tokens: int) -> Usage:

@@ -149,18 +149,14 @@ def _calls(
 
 
 def _call(made: SentCall | InvalidToolCall, arguments: dict[str, Any] | None) -> ToolCall:
+    """Arguments only where they can be sent back: no NaN, no half characters, not nested without end or too long."""
     name = made["name"] if made["name"] and _NAME.fullmatch(made["name"]) else NO_NAME
-    return ToolCall(id=made["id"] or "", name=name, arguments=None if arguments is None else _arguments(arguments))
-
-
-def _arguments(parsed: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments where they can be sent back: no NaN, no half characters, not nested without end, not too long."""
     try:
-        text = json.dumps(parsed)
-        read: dict[str, Any] = from_json(text, allow_inf_nan=False)
+        text = json.dumps(arguments)
+        read: dict[str, Any] | None = None if is_unreasonable(text.encode()) else from_json(text, allow_inf_nan=False)
     except (TypeError, ValueError, RecursionError):  # a TypeError: what a provider's package makes of its own types
-        return None
-    return None if is_unreasonable(text.encode()) else read
+        read = None
+    return ToolCall(id=made["id"] or "", name=name, arguments=read)
 
 
 def _numbered(calls: Iterable[ToolCall], taken: set[str]) -> Iterator[ToolCall]:

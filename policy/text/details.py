@@ -119,23 +119,19 @@ def find_dates(text: str) -> DatesFound:
     return DatesFound(tuple(dict.fromkeys(date for _, date in sorted(placed))), text)
 
 
-def _value(match: re.Match[str]) -> str:
+def _number(match: re.Match[str]) -> str:
     value = match["value"].replace(",", "")
     if ":" in value:
-        return value.removesuffix(":00").removeprefix("0") or "0"
-    if value.count(".") == 1:
-        return value.rstrip("0").rstrip(".")
-    return value
-
-
-def _number(match: re.Match[str]) -> str:
+        value = value.removesuffix(":00").removeprefix("0") or "0"
+    elif value.count(".") == 1:
+        value = value.rstrip("0").rstrip(".")
     unit = (match["unit"] or "").strip().casefold()
     unit = _UNITS.get(unit, unit)
     currency = (match["currency"] or "").strip()
     if unit in ("€", "£", "$"):
         currency, unit = unit, ""
     sign = "-" if match["sign"] else ""
-    return f"{sign}{currency}{_value(match)}{unit}"
+    return f"{sign}{currency}{value}{unit}"
 
 
 def find_numbers(text: str) -> tuple[str, ...]:

@@ -106,11 +106,13 @@ def _problem(text: str, limits: _Limits, *, is_sentence: bool) -> Problem | None
         return "too_long"
     if not is_sentence:
         return None
-    if _speaks_of_itself(text):
+    unquoted = without_quotes(text)
+    found = words(unquoted)
+    if any(_is_pronoun(unquoted, found, index) for index in range(len(found))):
         return "first_person"
     if re.split("['’]", first.group().casefold())[0] in _BARE_PRONOUNS:
         return "pronoun_start"
-    return "not_neutral" if _EXCLAMATION.search(without_quotes(text)) else None
+    return "not_neutral" if _EXCLAMATION.search(unquoted) else None
 
 
 def _fits(text: str, limits: _Limits) -> bool:
@@ -152,17 +154,11 @@ def _repeats(tokens: list[str], size: int, times: int) -> bool:
     return any(tokens[place] == tokens[place + size] and is_loop(place) for place in places)
 
 
-def _speaks_of_itself(text: str) -> bool:
-    """Whether a pronoun of the first or second person stands outside quotation marks.
+def _is_pronoun(text: str, found: list[Word], index: int) -> bool:
+    """Whether a word is a pronoun of the first or second person.
 
     The country US, pronouns within titles (a capital inside a sentence) and the Roman numeral I are none.
     """
-    unquoted = without_quotes(text)
-    found = words(unquoted)
-    return any(_is_pronoun(unquoted, found, index) for index in range(len(found)))
-
-
-def _is_pronoun(text: str, found: list[Word], index: int) -> bool:
     word = found[index]
     folded = word.text.casefold().replace("’", "'")
     if folded in _I:
