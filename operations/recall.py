@@ -79,10 +79,11 @@ async def search(
         vector: of the question; None searches by text alone. A search by text needs one for its threshold.
         categories: the only ones that are searched: those the request names, or all that the role may read.
     """
-    weights = branch_weights(setup.weights, request, has_vector=vector is not None, by_rank=setup.by_rank)
+    by_rank = setup.settings.fusion == "rrf"
+    weights = branch_weights(setup.weights, request, has_vector=vector is not None, by_rank=by_rank)
     setup = replace(setup, weights=weights)
     candidates, links = await search_candidates(scoped, setup, request, vector, categories)
-    if setup.by_rank:
+    if by_rank:
         candidates = reciprocal(candidates, weights, setup.settings.rrf_k)
     return ranked(candidates, links, ranking_context(request, scoped.identity.user_id, setup.rag_lengths), weights)
 

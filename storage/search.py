@@ -71,7 +71,8 @@ def _sizes(request: MemoryQuery, setup: SearchSetup) -> dict[str, Any]:
         "candidates": setup.settings.search_candidates,
         # with the best 100 alone of messages, ten results lose 1.7 points of recall@5
         "most": everything,
-        "most_facts": everything if setup.by_rank else 2 * top_k + 10,
+        # ranks mean something among all candidates alone
+        "most_facts": everything if setup.settings.fusion == "rrf" else 2 * top_k + 10,
         "short": array_text(tuple(name for name, most in setup.rag_lengths.items() if most < top_k)),
         "companions": _COMPANIONS,
     }

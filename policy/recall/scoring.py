@@ -63,11 +63,6 @@ class SearchSetup:
     rag_lengths: Mapping[str, int] = field(default_factory=dict)
     weights: Weights = WEIGHTS
 
-    @property
-    def by_rank(self) -> bool:
-        """Whether ranks count, which mean something among all candidates alone."""
-        return self.settings.fusion == "rrf"
-
 
 @dataclass(frozen=True, kw_only=True)
 class RankingContext:
@@ -166,7 +161,7 @@ def _dedupe_message_and_facts(scored: Sequence[_Scored], messages: Mapping[UUID,
     for message_id, wordings in _wordings(scored, messages).items():
         message = messages[message_id]
         added = {
-            "neighbour": weights.neighbour * near.get(message_id, 0.0),
+            "neighbour": weights.neighbour * near[message_id],
             "in_session": weights.session * within[message.item.session_id] / best_session if best_session else 0.0,
         }
         for entry, source, repeats in _shares(wordings, message):
@@ -207,15 +202,10 @@ def _shares(wordings: list[_Scored], message: _Scored) -> Iterable[tuple[_Scored
 
 
 def _neighbours(messages: Iterable[_Scored]) -> dict[UUID, float]:
-    """The best own score beside each message that has a neighbour among them."""
-    at = {(entry.item.session_id, entry.item.place): entry.own for entry in messages}
-    beside: dict[UUID, float] = {}
-    for entry in messages:
-        session, place = entry.item.session_id, entry.item.place or 0
-        own = [at[session, other] for other in (place - 1, place + 1) if (session, other) in at]
-        if own:
-            beside[entry.item.item_id] = max(own)
-    return beside
+    """The best own score beside each message; 0 where it has no neighbour among them."""
+    at = {(entry.item.session_id, entry.item.place or 0): entry.own for entry in messages}
+    beside = {place: max(at.get((place[0], place[1] + step), 0.0) for step in (-1, 1)) for place in at}
+    return {entry.item.item_id: beside[entry.item.session_id, entry.item.place or 0] for entry in messages}
 
 
 def _sessions(messages: Iterable[_Scored]) -> dict[str | None, float]:

@@ -156,7 +156,8 @@ async def check_run(resources: Resources, superuser: psycopg.Connection, order: 
     """Forms the order; compares all that is stored, and what Ana and Bo are shown, before and after."""
     memory = Mnemic(resources)
     await seed(resources, superuser, order)
-    before, since = dump(superuser), _newest(superuser)
+    before = dump(superuser)
+    ((since,),) = superuser.execute("select max(seq) from mnemic.history where agent_id = 'harbor'").fetchall()
     theirs = await shown_to_bo(memory, order)
     await form(memory, order)
 
@@ -168,12 +169,6 @@ async def check_run(resources: Resources, superuser: psycopg.Connection, order: 
     check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": display_name(order.group)}})
     check_shown(shown, order)
     assert (await memory.observe(identity("ana", session="s3"), [{"role": "user", "content": shown}])).accepted == 0
-
-
-def _newest(superuser: psycopg.Connection) -> int:
-    row = superuser.execute("select coalesce(max(seq), 0) from mnemic.history where agent_id = 'harbor'").fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 @every_order
