@@ -52,13 +52,6 @@ _NUMBER_WORD = pattern(
 )
 
 
-class DatesFound(NamedTuple):
-    """The dates of a text in order, each once, and the text with them blanked."""
-
-    dates: tuple[str, ...]
-    rest: str
-
-
 def written_date(day: int, month: int, year: int | None) -> str:
     """The one form of a date, in English whatever the locale."""
     return " ".join(filter(None, (str(day), MONTHS[month - 1], str(year) if year else "")))
@@ -103,8 +96,8 @@ def _date(match: re.Match[str]) -> str | None:
     return None
 
 
-def find_dates(text: str) -> DatesFound:
-    """Every date, month and weekday of a text."""
+def find_dates(text: str) -> tuple[tuple[str, ...], str]:
+    """Every date, month and weekday of a text in order, each once; and the text with them blanked."""
     placed: list[tuple[int, str]] = []
 
     def blank(match: re.Match[str]) -> str:
@@ -116,7 +109,7 @@ def find_dates(text: str) -> DatesFound:
 
     for form in _FORMS:
         text = form().sub(blank, text)
-    return DatesFound(tuple(dict.fromkeys(date for _, date in sorted(placed))), text)
+    return tuple(dict.fromkeys(date for _, date in sorted(placed))), text
 
 
 def _number(match: re.Match[str]) -> str:
@@ -179,11 +172,11 @@ class Details(NamedTuple):
 
 def details(text: str) -> Details:
     """The details of a text."""
-    dated = find_dates(text)
+    dates, rest = find_dates(text)
     return Details(
-        names=tuple(_names(dated.rest)),
-        numbers=find_numbers(dated.rest),
-        dates=dated.dates,
+        names=tuple(_names(rest)),
+        numbers=find_numbers(rest),
+        dates=dates,
         quoted=_quoted(text),
         negated=_NEGATION().search(text) is not None,
     )
