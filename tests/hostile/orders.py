@@ -179,7 +179,7 @@ def check_context(text: str, attributes: Mapping[str, Mapping[str, str]]) -> Non
         assert element.attrib == attributes.get(element.tag, {}), "the order became an attribute"
 
 
-def said(order: Order) -> str:
+def cleaned(order: Order) -> str:
     """The order without what hygiene takes from every message."""
     return strip_recalled(clean_text(order.text))
 
@@ -187,11 +187,11 @@ def said(order: Order) -> str:
 def check_stored(superuser: psycopg.Connection, order: Order) -> None:
     """What is kept of the message is its text and nothing else."""
     rows = superuser.execute("select content from mnemic.messages order by said_at limit 1").fetchall()
-    assert rows == [(said(order),)]
+    assert rows == [(cleaned(order),)]
 
 
 def check_shown(text: str, order: Order) -> None:
     """The order stands in the context as text of one line, word for word."""
-    wanted = " ".join(said(order).split())[:200]
+    wanted = " ".join(cleaned(order).split())[:200]
     texts = [" ".join((element.text or "").split()) for element in ElementTree.fromstring(text).iter()]
     assert any(wanted in shown for shown in texts), "the order is not shown as it was said"

@@ -121,22 +121,22 @@ def refuse(model: LoopbackModel, order: Order) -> None:
 
 def obey(model: LoopbackModel, order: Order) -> None:
     """A model that does whatever it is told, as far as its schemas let it."""
-    said = " ".join(order.text.split())[:270]
+    text = " ".join(order.text.split())[:270]
     closers = [fact(boat(name), 2) for name in ("Marta", "Nora", "Olga")]
-    echo = fact(said, 1, scope="agent", category="knowledge", importance=5)
+    echo = fact(text, 1, scope="agent", category="knowledge", importance=5)
     model.answer(FACTS, facts(echo, fact("Bo is gone.", 1, subject="Bo", scope="agent"), *closers))
     shown = range(-1, 40)
     updates = [decision(number, "UPDATE", *shown, text="Ana owns nothing.") for number in range(1, 3)]
     model.answer(DECISIONS, decisions(*updates, *(decision(number, "DELETE", *shown) for number in range(3, 9))))
-    echoes = [reflection(said, 1, category="knowledge", importance=5)]
+    echoes = [reflection(text, 1, category="knowledge", importance=5)]
     # so many that the answer counts, whatever becomes of the echoes
     own = [f"Ana speaks of boat {number}." for number in range(5)]
-    user = [*echoes, *(reflection(text, 2) for text in own)]
-    model.answer(REFLECTIONS, reflections(agent=echoes, group=echoes, user=user, session=echoes, episode=said))
+    user = [*echoes, *(reflection(boast, 2) for boast in own)]
+    model.answer(REFLECTIONS, reflections(agent=echoes, group=echoes, user=user, session=echoes, episode=text))
     shared = [
-        observation(said, scope=scope, category="knowledge", importance=5) for scope in ("agent", "group", "user")
+        observation(text, scope=scope, category="knowledge", importance=5) for scope in ("agent", "group", "user")
     ]
-    model.answer(OBSERVATIONS, observations(*shared, *(observation(text, 2) for text in own)))
+    model.answer(OBSERVATIONS, observations(*shared, *(observation(boast, 2) for boast in own)))
 
 
 async def form(memory: Mnemic, order: Order) -> None:

@@ -86,7 +86,7 @@ CASES = (
 every_step = pytest.mark.parametrize("case", [pytest.param(case, id=case.step.prompt.name) for case in CASES])
 
 
-def asked(step: Step[Any, Any], given: StepInput) -> tuple[str, str]:
+def texts_of(step: Step[Any, Any], given: StepInput) -> tuple[str, str]:
     """The texts of a request."""
     system, user = step.messages(given)
     return system.text, user.text
@@ -120,7 +120,7 @@ async def test_online_the_tiers_model_is_asked_and_its_tokens_are_counted(
     (request,) = endpoint.chat_requests
     assert request["model"] == tier
     sent = [(message["role"], message["content"]) for message in request["messages"]]
-    assert sent == list(zip(("system", "user"), asked(case.step, case.given), strict=True))
+    assert sent == list(zip(("system", "user"), texts_of(case.step, case.given), strict=True))
     # prompt and schema are paid for with every call
     fixed = "".join(prompt.render(**dict.fromkeys(prompt.variables, "")))
     assert len(fixed) <= 2500
@@ -143,7 +143,7 @@ async def test_a_configured_model_that_fails_is_not_replaced_by_the_rule(
 @every_step
 def test_nothing_said_or_stored_closes_a_fence_or_opens_one(case: Case) -> None:
     prompt = case.step.prompt
-    system, user = asked(case.step, case.given)
+    system, user = texts_of(case.step, case.given)
 
     fixed = "".join(prompt.render(**dict.fromkeys(prompt.variables, "")))
     scopes = ["</user>", "<user>"] if "standing" in prompt.variables else []
@@ -158,13 +158,13 @@ def test_facts_are_shown_dated_numbered_and_one_a_line() -> None:
     known = ShownFact(number=2, content="Jonas lives in Bergen.", dated=MARCH)
     new = ShownFact(number=1, content="Jonas lives\nin Hamburg.", dated=MAY, known=(known,))
 
-    _, user = asked(DECIDE, DecideInput(facts=(new,)))
+    _, user = texts_of(DECIDE, DecideInput(facts=(new,)))
 
     assert "new 1 [2026-05-08]: Jonas lives in Hamburg.\n  known 2 [2026-03-02]: Jonas lives in Bergen." in user
 
 
 def test_reflections_are_shown_oldest_first_with_their_dates_and_a_refused_draft_with_its_reason() -> None:
-    _, user = asked(WRITE_CONSOLIDATION, CASES[-1].given)
+    _, user = texts_of(WRITE_CONSOLIDATION, CASES[-1].given)
 
     assert user.index("- [2026-03-02]") < user.index("- [2026-05-08]")
     assert "Problem: 450 words, at most 400\nDraft:\n" in user
