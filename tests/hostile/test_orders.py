@@ -34,15 +34,12 @@ from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
     FACTS,
-    OBSERVATIONS,
     REFLECTIONS,
     consolidation,
     decision,
     decisions,
     fact,
     facts,
-    observation,
-    observations,
     reflection,
     reflections,
     scripted_model,
@@ -133,10 +130,6 @@ def obey(model: LoopbackModel, order: Order) -> None:
     own = [f"Ana speaks of boat {number}." for number in range(5)]
     user = [*echoes, *(reflection(boast, 2) for boast in own)]
     model.answer(REFLECTIONS, reflections(agent=echoes, group=echoes, user=user, session=echoes, episode=text))
-    shared = [
-        observation(text, scope=scope, category="knowledge", importance=5) for scope in ("agent", "group", "user")
-    ]
-    model.answer(OBSERVATIONS, observations(*shared, *(observation(boast, 2) for boast in own)))
 
 
 async def form(memory: Mnemic, order: Order) -> None:
@@ -198,22 +191,6 @@ async def test_a_model_does_bounded_damage_to_its_own_user_alone_at_most(
     first = {"user", "assistant", "tool"} & {order.role} or {"other"}
     for request in model.chat_requests:
         check_prompt(request, [*first, "user", *["assistant"] * 7])
-
-
-@pytest.mark.thorough
-async def test_nor_does_a_model_that_is_asked_but_once(
-    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection
-) -> None:
-    resources, model = scripted
-    order = ORDERS["the end of the conversation"]
-    obey(model, order)
-    model.chat_requests.clear()
-    await Mnemic(resources).configure_agent(ana(order), extraction="single")
-
-    await check_run(resources, superuser, order, closings=0)
-
-    (request,) = model.chat_requests
-    check_prompt(request)
 
 
 @pytest.mark.parametrize("name", few_first(["the ends of all fences", "a role of a template"], 1))

@@ -61,11 +61,6 @@ def test_an_agents_own_model_is_made_once_for_all_who_name_it() -> None:
     assert models.with_settings(Settings(agent_model="offline")).get("agent") is None
 
 
-async def test_control_a_request_that_a_scripted_server_was_not_told_of_fails_the_test() -> None:
-    with pytest.raises(AssertionError, match="no route"), LoopbackModel() as endpoint:
-        endpoint.reply_to("/chat/completions", {"model": "m", "messages": []})
-
-
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
