@@ -213,8 +213,7 @@ def _may_be_name(word: str) -> bool:
 def _quoted(text: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for match in QUOTED.finditer(text):
-        inner = next(group for group in match.groups() if group is not None)
-        folded = " ".join(inner.casefold().split()).strip(".,;:!?…")
+        folded = " ".join(match.group()[1:-1].casefold().split()).strip(".,;:!?…")
         if folded:
             found[folded] = None
     return tuple(found)
