@@ -43,11 +43,16 @@ async def search_candidates(
     scopes = get_args(Scope) if request.scopes is None else request.scopes
     wanted = tuple(key for key in scoped.scope_keys if split_scope_key(key)[0] in scopes)
     on_request = (kind for category, kind in _ON_REQUEST.items() if category in (request.categories or ()))
+    filters, candidates = request.filters.model_dump(), setup.settings.search_candidates
     values = {
+        **filters,
+        "of_agent": filters["agent_id"],
+        "agent_id": scoped.identity.agent_id,
+        "importance_min": filters["importance_min"] or 1,
+        "importance_max": filters["importance_max"] or 5,
+        "threshold": request.threshold,
         "question": question,
         "phrases": _QUOTED.findall(question),
-        **_filters(request, scoped),
-        **_sizes(request, setup),
         "vector": None if vector is None else HalfVector(list(vector)),
         "model": setup.model,
         "scope_keys": array_text(wanted),
@@ -55,6 +60,13 @@ async def search_candidates(
         "categories": array_text(tuple(categories)),
         "w_text": float(setup.weights.text),
         "w_meaning": float(setup.weights.meaning),
+        "candidates": candidates,
+        # with the best 100 alone of messages, ten results lose 1.7 points of recall@5
+        "most": 2 * candidates,
+        # ranks mean something among all candidates alone
+        "most_facts": 2 * (candidates if setup.settings.fusion == "rrf" else request.top_k + 5),
+        "short": array_text(tuple(name for name, most in setup.rag_lengths.items() if most < request.top_k)),
+        "companions": _COMPANIONS,
     }
     return _with_links(await scoped.tuples(with_parts(_SQL["search"], *_parts(request)), values))
 
@@ -63,31 +75,6 @@ def _parts(request: MemoryQuery) -> list[str]:
     """The parts of the statement that a request needs, beside what every one needs."""
     filtered = any(value is not None for _, value in request.filters)
     return ["filtered"] * filtered + ["bounded"] * (request.threshold is not None)
-
-
-def _sizes(request: MemoryQuery, setup: SearchSetup) -> dict[str, Any]:
-    top_k, everything = request.top_k, 2 * setup.settings.search_candidates
-    return {
-        "candidates": setup.settings.search_candidates,
-        # with the best 100 alone of messages, ten results lose 1.7 points of recall@5
-        "most": everything,
-        # ranks mean something among all candidates alone
-        "most_facts": everything if setup.settings.fusion == "rrf" else 2 * top_k + 10,
-        "short": array_text(tuple(name for name, most in setup.rag_lengths.items() if most < top_k)),
-        "companions": _COMPANIONS,
-    }
-
-
-def _filters(request: MemoryQuery, scoped: ScopedTransaction) -> dict[str, Any]:
-    wanted = request.filters.model_dump()
-    return {
-        **wanted,
-        "threshold": request.threshold,
-        "agent_id": scoped.identity.agent_id,
-        "of_agent": wanted["agent_id"],
-        "importance_min": wanted["importance_min"] or 1,
-        "importance_max": wanted["importance_max"] or 5,
-    }
 
 
 def _with_links(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Candidate], Links]:
