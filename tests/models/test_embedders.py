@@ -130,8 +130,6 @@ REFUSED = r"refused these texts: .*HTTP {}.*MNEMIC_EMBEDDER"
     ("answer", "problem", "requests"),
     [
         (429, "could not be used: .*rate limit", 3),
-        (401, "could not be used: .*key refused", 1),
-        (409, "could not be used: .*request refused", 3),
         (b"<html>", "could not be used: .*protocol", 1),
         *((status, REFUSED.format(status), 1) for status in (400, 413, 422)),
     ],

@@ -24,24 +24,10 @@ PLAINLY = RankingContext(names=frozenset(), self_id=None, top_k=10, rag_lengths=
 
 
 def candidate(number: int, **changes: Any) -> Candidate:
-    plain = Candidate(
-        item_id=uuid.UUID(int=number),
-        kind="fact",
-        category="profile",
-        scope_key="user:ana",
-        subject="Ana",
-        user_id=None,
-        content=f"fact {number}",
-        dated=DAY,
-        importance=2,
-        session_id=None,
-        place=None,
-        text=None,
-        similarity=0.5,
-        fused=0.5,
-        sources=None,
-    )
-    return plain._replace(**changes)
+    given: dict[str, Any] = dict.fromkeys(Candidate._fields)
+    given |= {"item_id": uuid.UUID(int=number), "content": f"fact {number}", "kind": "fact", "category": "profile"}
+    given |= {"scope_key": "user:ana", "subject": "Ana", "dated": DAY, "importance": 2, "similarity": 0.5, "fused": 0.5}
+    return Candidate(**{**given, **changes})
 
 
 def message_at(number: int, place: int, **changes: Any) -> Candidate:
