@@ -232,23 +232,21 @@ def unit_vectors(vectors: Iterable[Sequence[float]], *, texts: int, dimensions: 
     Raises:
         EmbeddingError: there is not one per text, or one has another length, is zero, not finite or not of numbers.
     """
-    units = [_unit(vector, dimensions) for vector in vectors]
+    units: list[Vector] = []
+    for vector in vectors:
+        if len(vector) != dimensions:
+            raise EmbeddingError(f"the embedding model returned {len(vector)} dimensions, not {dimensions}")
+        if not all(isinstance(value, int | float) for value in vector):
+            raise EmbeddingError("the embedding model returned a vector that is not of numbers")
+        length = math.hypot(*vector)
+        if not math.isfinite(length):
+            raise EmbeddingError("the embedding model returned a vector that is not finite")
+        if length == 0:
+            raise EmbeddingError("the embedding model returned a zero vector")
+        units.append(array("f", [value / length for value in vector]))
     if len(units) != texts:
         raise EmbeddingError(f"the embedding model returned {len(units)} vectors for {texts} texts")
     return units
-
-
-def _unit(vector: Sequence[float], dimensions: int) -> Vector:
-    if len(vector) != dimensions:
-        raise EmbeddingError(f"the embedding model returned {len(vector)} dimensions where {dimensions} are expected")
-    if not all(isinstance(value, int | float) for value in vector):
-        raise EmbeddingError("the embedding model returned a vector that is not of numbers")
-    length = math.hypot(*vector)
-    if not math.isfinite(length):
-        raise EmbeddingError("the embedding model returned a vector that is not finite")
-    if length == 0:
-        raise EmbeddingError("the embedding model returned a zero vector")
-    return array("f", [value / length for value in vector])
 
 
 class HashEmbedder:

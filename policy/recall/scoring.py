@@ -130,9 +130,13 @@ def ranked(candidates: Sequence[Candidate], links: Links, context: RankingContex
     if messages:
         _dedupe_message_and_facts(scored, messages, weights)
     front = _allowed(sorted(scored, key=lambda entry: entry.order), context)
-    if links:
-        _add_related(front, links, {entry.item.item_id for entry in scored}, weights)
-    best = front[: context.top_k]
+    ids = {entry.item.item_id for entry in scored}
+    for entry in front:
+        strengths = [strength for other, strength in links.get(entry.item.item_id, ()) if other in ids]
+        if strengths:
+            entry.added["related"] = weights.related * max(strengths)
+            entry.score += entry.added["related"]
+    best = sorted(front, key=lambda entry: entry.order)[: context.top_k]
     return [*(_found(entry) for entry in best), *_companions(best, candidates, links, context)]
 
 
@@ -234,20 +238,17 @@ def _allowed(ordered: Iterable[_Scored], context: RankingContext) -> list[_Score
     return allowed[: 2 * context.top_k + 10]
 
 
-def _add_related(front: list[_Scored], links: Links, candidates: Set[UUID], weights: Weights) -> None:
-    for entry in front:
-        strengths = [strength for other, strength in links.get(entry.item.item_id, ()) if other in candidates]
-        if strengths:
-            entry.added["related"] = weights.related * max(strengths)
-            entry.score += entry.added["related"]
-    front.sort(key=lambda entry: entry.order)
-
-
 def _companions(
     best: Sequence[_Scored], candidates: Iterable[Candidate], links: Links, context: RankingContext
 ) -> list[Found]:
     """What the results are related to and does not stand among them."""
-    closest = _closest(best, links)
+    returned = {entry.item.item_id for entry in best}
+    # how closely, and to which result
+    closest: dict[UUID, tuple[float, UUID]] = {}
+    for entry in best:
+        for other, strength in links.get(entry.item.item_id, ()):
+            if other not in returned and strength * entry.score > closest.get(other, (-1.0,))[0]:
+                closest[other] = strength * entry.score, entry.item.item_id
     counts = Counter(entry.item.category for entry in best)
     companions: list[Found] = []
     eligible = {item.item_id: item for item in candidates if item.item_id in closest}
@@ -258,17 +259,6 @@ def _companions(
             unscored = item._replace(text=None, similarity=None, fused=0.0)
             companions.append(_found(_Scored(unscored, 0.0, score, {"related": score}), related_to))
     return companions[:MOST_RELATED]
-
-
-def _closest(best: Sequence[_Scored], links: Links) -> dict[UUID, tuple[float, UUID]]:
-    """What is related to a result: how closely, and to which one."""
-    returned = {entry.item.item_id for entry in best}
-    closest: dict[UUID, tuple[float, UUID]] = {}
-    for entry in best:
-        for other, strength in links.get(entry.item.item_id, ()):
-            if other not in returned and strength * entry.score > closest.get(other, (-1.0,))[0]:
-                closest[other] = strength * entry.score, entry.item.item_id
-    return closest
 
 
 def _found(entry: _Scored, related_to: UUID | None = None) -> Found:

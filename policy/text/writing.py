@@ -91,7 +91,11 @@ def check_text(text: str, *, kind: Kind, max_words: int | None = None) -> Verdic
     checked = clean_text(text)
     # whole texts are never cut: what a consolidation loses at its end is lost for good
     if kind in _LIMITS:
-        checked = _LAST_EXCLAMATION.sub(".", _within(" ".join(checked.split()), limits))
+        checked = " ".join(checked.split())
+        if not _fits(checked, limits):  # the first sentence always stays
+            heads = [checked[:end] for end in sentence_ends(checked)]
+            checked = next((head for head in reversed(heads) if _fits(head, limits)), heads[0])
+        checked = _LAST_EXCLAMATION.sub(".", checked)
     problem = _problem(checked, limits, is_sentence=kind in _LIMITS)
     return Verdict(None, problem) if problem else Verdict(checked, trimmed=checked != text)
 
@@ -121,14 +125,6 @@ def _fits(text: str, limits: _Limits) -> bool:
         and (limits.chars is None or len(text) <= limits.chars)
         and (limits.sentences is None or len(sentence_ends(text)) <= limits.sentences)
     )
-
-
-def _within(text: str, limits: _Limits) -> str:
-    """The text without the sentences at its end that are too many; the first one always stays."""
-    if _fits(text, limits):
-        return text
-    heads = [text[:end] for end in sentence_ends(text)]
-    return next((head for head in reversed(heads) if _fits(head, limits)), heads[0])
 
 
 def is_degenerate(text: str) -> bool:

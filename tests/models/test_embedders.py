@@ -108,7 +108,7 @@ async def test_texts_become_unit_vectors_of_the_configured_length_in_one_request
     [
         (lambda _: [[1.0] * 64], "1 vectors for 2 texts"),
         (lambda _: [[1.0] * 65] * 2, "returned 65 dimensions.*MNEMIC_EMBEDDER_DIMENSIONS"),
-        (lambda _: [[1.0] * 64, [1.0] * 63], "63 dimensions where 64"),
+        (lambda _: [[1.0] * 64, [1.0] * 63], "63 dimensions, not 64"),
         (lambda _: [[1.0] * 64, [0.0] * 64], "zero vector"),
         (lambda _: [[1.0] * 64, [math.nan] * 64], "not finite"),
         (lambda _: [[1.0] * 64, [math.inf] * 64], "not finite"),
