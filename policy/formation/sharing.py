@@ -162,7 +162,7 @@ def is_personal(text: str, category: str) -> bool:
     """
     if category in PERSONAL_CATEGORIES or _PERSONAL().search(text) or _EMAIL.search(text):
         return True
-    return bool(_ACCOUNT.search(text) or _DIGIT_RUN.search(find_dates(text).rest))
+    return bool(_ACCOUNT.search(text) or _DIGIT_RUN.search(find_dates(text)[1]))
 
 
 class Draft(NamedTuple):
@@ -208,7 +208,7 @@ def content_tokens(text: str) -> frozenset[str]:
     Function words, dates and the words with which one tells of others do not count. Where words are not set apart, as
     in Chinese, every two neighbouring signs do.
     """
-    found = {re.sub(r"[^\d.:]", "", number) for number in find_numbers(find_dates(text).rest)}
+    found = {re.sub(r"[^\d.:]", "", number) for number in find_numbers(find_dates(text)[1])}
     for word in folded_words(text):
         if _UNSPACED().search(word):
             found.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))

@@ -21,7 +21,7 @@ from benchmarks.refinement import __main__ as refinement
 from benchmarks.refinement.cores import OUTGROWN_TOKENS, TARGET_TOKENS, Core, Given, of_conversations
 from benchmarks.refinement.figures import figures
 from benchmarks.refinement.refining import Refined
-from mnemic.models.embedders.base import HashEmbedder
+from mnemic.models.embedders import HashEmbedder
 from tests.support.worlds import remembered
 
 DIALOGUE: dict[str, Any] = {

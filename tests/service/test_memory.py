@@ -35,7 +35,7 @@ async def test_without_a_key_what_was_said_is_found_again(clean_db: Clone) -> No
         context = await memory.recall_text(identity("ana"), "Do you remember where I live?")
 
         assert memory.describe().startswith("model: offline rules; embedder: minilm")
-        assert memory.settings.is_offline
+        assert memory.settings.kept_messages == "all"
         assert [run["formed"] for run in runs] == [2]
         assert "Lisbon" in context
         assert await memory.usage(ANA) == []
