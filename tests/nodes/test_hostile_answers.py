@@ -95,22 +95,6 @@ async def test_a_change_of_the_embedder_stops_no_session(memory: Mnemic, model: 
         assert LISBON in await contents(other, ANA)
 
 
-@pytest.mark.parametrize("draft", [fact("Ana was diagnosed with cancer.", private=True), None], ids=["fact", "none"])
-async def test_what_is_told_in_confidence_reaches_the_group_by_no_episode(
-    memory: Mnemic, model: LoopbackModel, draft: object
-) -> None:
-    model.answer(FACTS, facts(*([fact("Ana was diagnosed with cancer.", private=True)] if draft else [])))
-    model.answer(REFLECTIONS, reflections(episode="Ana told Bo on 2 March 2026 about a cancer diagnosis and a debt."))
-    for minutes in (0, 30):
-        replies = turns(f"I have cancer, a diagnosis and a debt {minutes}", user="ana", minutes=minutes)
-        await memory.observe(
-            TEAM, [*replies, *turns(f"oh {minutes}", user="bo", minutes=minutes + 3)], several_speakers=True
-        )
-        await memory.form(TEAM)
-
-    assert [found.content for found in await memory.query(AWAY, "Ana cancer diagnosis debt")] == []
-
-
 async def test_updates_close_no_more_than_deletions_may(memory: Mnemic, model: LoopbackModel) -> None:
     boats = [
         f"Ana owns the harbor boat called {name} in Porto." for name in ("Alba", "Brisa", "Coral", "Horta", "Ilha")
@@ -133,13 +117,6 @@ async def test_an_update_keeps_the_discretion_and_the_weight_of_what_it_renews(
 
     (kept,) = await memory.memories(ANA, ["fact"])
     assert (kept.content, kept.private, kept.importance) == (since, True, 5)
-
-
-async def test_who_returns_to_an_old_truth_in_one_breath_keeps_it(memory: Mnemic, model: LoopbackModel) -> None:
-    await form(memory, model, fact(LISBON))
-    await form(memory, model, fact(PORTO, 1), fact(LISBON, 2), made=[decision(1, "DELETE", 1)])
-
-    assert LISBON in await contents(memory, ANA)
 
 
 async def test_what_the_database_would_refuse_never_gets_there(memory: Mnemic, model: LoopbackModel) -> None:
