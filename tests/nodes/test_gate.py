@@ -47,10 +47,7 @@ FOUR = ("One.", "Two.", "Three.", "Four.")
     ("said", "reason"),
     [
         (["Well."] * 45, "messages"),
-        (["word " * 200] * 4, "tokens"),
         (["assistant: " + "word " * 1000] * 4, "tokens"),
-        (["One."], None),
-        (FOUR, None),
         (["word " * 400] * 3, None),
         (["assistant: " + "word " * 200] * 4, None),
     ],
@@ -66,22 +63,11 @@ async def test_enough_messages_or_words_are_formed(
     assert bool(asked(model)) == bool(reason)
 
 
-@pytest.mark.parametrize(("minutes", "messages", "reason"), [(10, 4, "cold"), (9, 4, None), (10, 3, None)])
-async def test_a_session_is_cold_after_ten_minutes(
-    memory: Mnemic, superuser: psycopg.Connection, minutes: int, messages: int, reason: str | None
-) -> None:
-    await memory.observe(ANA, turns(*FOUR[:messages]))
-    superuser.execute("update mnemic.sessions set last_activity_at = now() - make_interval(mins => %s)", (minutes,))
-    run = await memory.graphs.formation.ainvoke({}, context=ANA)
-
-    assert run["reason"] == reason
-
-
-async def test_one_message_is_enough_for_who_insists_and_none_is_too_few(memory: Mnemic) -> None:
-    await memory.observe(ANA, turns("One."))
-
-    assert [run["reason"] for run in await memory.form(ANA)] == ["forced"]
-    assert await memory.form(ANA) == []
+async def test_a_session_is_cold_after_ten_minutes(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    await memory.observe(ANA, turns(*FOUR))
+    for minutes, reason in ((9, None), (10, "cold")):
+        superuser.execute("update mnemic.sessions set last_activity_at = now() - make_interval(mins => %s)", (minutes,))
+        assert (await memory.graphs.formation.ainvoke({}, context=ANA))["reason"] == reason
 
 
 async def test_a_long_backlog_is_formed_in_batches_of_fifty(memory: Mnemic, model: LoopbackModel) -> None:
@@ -130,16 +116,6 @@ async def test_a_scopes_threshold_and_word_limit_beat_the_agents(memory: Mnemic,
     assert "At most 12 words." in prompt
     assert "Stress the manner." in prompt
     assert "Ana Lind" in prompt
-
-
-async def test_an_inactive_scope_is_not_consolidated(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.configure_scope(ANA, ScopeSettings(scope_key="user:ana", threshold=1, is_active=False))
-    model.answer(REFLECTIONS, reflections(user=[reflection("Ana wants short answers.")]))
-    await memory.observe(ANA, turns("Be short."))
-    (run,) = await memory.form(ANA)
-
-    assert run["consolidations"] == []
-    assert await contents(memory, ANA, "reflection") == ["Ana wants short answers."]
 
 
 async def test_a_formation_needs_a_session(memory: Mnemic) -> None:
@@ -296,19 +272,10 @@ def test_the_cap_holds_and_no_closing_hangs_in_the_air(run: tuple[list[NewMemory
     assert [memory for memory in new if memory in kept] == kept
     assert all(row.new_id in ids and (row.old_id in ids or row.old_id not in made) for row in rows)
     closed = {row.old_id for row in closing}
-    left_open = {memory.id for memory in kept} & closed - {row.old_id for row in rows}
-    assert left_open == set()
+    assert ids & closed <= {row.old_id for row in rows}
     if len(new) > most:
-        assert least(kept) >= most_of(new, kept, closed)
-
-
-def least(kept: Sequence[NewMemory]) -> int:
-    return min((memory.importance for memory in kept), default=9)
-
-
-def most_of(new: Sequence[NewMemory], kept: Sequence[NewMemory], closed: set[UUID]) -> int:
-    """The importance of the best current memory that was dropped."""
-    return max((m.importance for m in new if m not in kept and m.id not in closed), default=0)
+        dropped = [memory.importance for memory in new if memory.id not in ids | closed]
+        assert min((memory.importance for memory in kept), default=9) >= max(dropped, default=0)
 
 
 async def test_a_kept_message_is_found_by_its_speaker_and_its_session_only(

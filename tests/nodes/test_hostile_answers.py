@@ -4,7 +4,6 @@ import random
 import string
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -167,19 +166,10 @@ async def narrowed(
         yield opened
 
 
-def offered(model: LoopbackModel, output: str) -> list[list[str]]:
-    """What the newest request for an output lets a category be, wherever it has one."""
-
-    def enums(part: Any) -> list[list[str]]:
-        if isinstance(part, list):
-            return [found for item in part for found in enums(item)]
-        if not isinstance(part, dict):
-            return []
-        own = [part["category"]["enum"]] if isinstance(part.get("category"), dict) else []
-        return [*own, *(found for item in part.values() for found in enums(item))]
-
+def offered(model: LoopbackModel, output: str) -> str:
+    """How the newest request describes an output."""
     request = next(request for request in reversed(model.chat_requests) if schema_name(request) == output)
-    return enums({key: request[key] for key in ("response_format", "tools") if key in request})
+    return str([request.get("response_format"), request.get("tools")])
 
 
 @pytest.mark.parametrize("narrowed", ["json_schema", "function_calling"], indirect=True)
@@ -192,8 +182,8 @@ async def test_a_model_is_offered_the_categories_in_force(narrowed: Mnemic, mode
     assert "recipes" in formed
     assert not {"profile", "house_rules", "message"} & {*formed}
     for output in (FACTS, REFLECTIONS, OBSERVATIONS):
-        assert offered(model, output)
-        assert all(names == [*formed] for names in offered(model, output))
+        shown = offered(model, output)
+        assert shown.count("'category': {") == shown.count(f"'enum': {[*formed]}") > 0
 
 
 @pytest.mark.parametrize(

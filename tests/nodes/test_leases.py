@@ -231,6 +231,7 @@ async def test_a_long_backlog_is_consolidated_piece_by_piece_and_smaller_after_a
     async with scripted_memory(clean_db, model, user_threshold=1, consolidation_reflections=4) as memory:
         await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, is_active=False))
         await say(memory, ANA, "be short")
+        assert CONSOLIDATION not in asked(model)
         await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY))
         model.answer(CONSOLIDATION, GARBAGE)
         with pytest.raises(ModelOutputError):

@@ -9,7 +9,6 @@ import psycopg
 import pytest
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import ModelOutputError
 from mnemic.storage import scopes
 from tests.support.loopback import LoopbackModel, Request
 from tests.support.scripted import (
@@ -162,16 +161,6 @@ async def test_pending_turns_are_formed_one_by_one(memory: Mnemic, model: Loopba
                                                                               (False, True)]  # fmt: skip
 
 
-async def test_what_no_user_said_waits_for_the_next_turn_or_for_who_insists(memory: Mnemic) -> None:
-    await memory.observe(ANA, turns("assistant: Welcome.", "assistant: Anybody there?"))
-    assert await memory.form(ANA, force=False) == []
-    assert [(run["reason"], run["formed"]) for run in await memory.form(ANA)] == [("forced", 2)]
-
-    await memory.observe(ANA, turns("assistant: Still here.", minutes=5))
-    await memory.observe(ANA, turns("Hello.", minutes=6))
-    assert [(run["reason"], run["formed"]) for run in await memory.form(ANA, force=False)] == [("turn", 2)]
-
-
 async def test_what_is_left_of_the_day_caps_the_last_turn(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
@@ -276,17 +265,3 @@ async def test_control_without_the_count_two_turns_that_end_at_once_exceed_the_d
 
     assert [len(of_session) for of_session in runs] == [1, 1]
     assert written(superuser) == len(await memory.memories(ANA, ["fact"])) + 19 == 21
-
-
-async def test_a_turn_without_an_answer_stays_pending_and_the_next_one_behind_it(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    model.answer(FACTS, "no JSON")
-    await memory.observe(ANA, turns(*TURN, "Hm.", "assistant: Hm."))
-    with pytest.raises(ModelOutputError):
-        await memory.form(ANA)
-    assert unformed(superuser) == 4
-
-    a_new_fact_each_time(model)
-    assert sum(run["formed"] for run in await memory.form(ANA)) == 4
-    assert unformed(superuser) == 0

@@ -1,20 +1,24 @@
-"""The first lines of a context: what changed since the session was told last, and how that is acknowledged."""
+"""A context: what changed since the session was told last, how that is acknowledged, and which facts find room."""
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnemic.operations.recall import fit_facts
 from mnemic.operations.run.resources import Resources
-from mnemic.prompts.memory_context import PREAMBLE, render_context
+from mnemic.policy.text.shape import count_tokens
+from mnemic.prompts.memory_context import PREAMBLE, memory_line, render_context
 from mnemic.service.memory import Mnemic
 from mnemic.state.graphs import RecallOutput
 from mnemic.state.identity import Identity
 from mnemic.state.query import Bullet, Delta
-from mnemic.state.records import NewMemory
+from mnemic.state.records import Memory, NewMemory, Standing
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     REFLECTIONS,
@@ -25,7 +29,7 @@ from tests.support.scripted import (
     scripted_resources,
 )
 from tests.support.server import Clone
-from tests.support.worlds import identity, memory, remember
+from tests.support.worlds import BEGAN, identity, memory, remember, remembered
 
 HERE = identity("ana", session="here")
 THERE = identity("ana", session="there")
@@ -124,9 +128,6 @@ async def test_with_both_halves_off_nothing_is_told(clean_db: Clone, model: Loop
         assert len(header(await half.recall(HERE))) == 2
 
 
-# -- what it costs, and what it writes
-
-
 # -- how it is written down
 
 
@@ -157,3 +158,45 @@ def test_merged_notes_are_counted(combined: int, text: str) -> None:
     erased = Bullet(sign="−deleted", category="recent_activity", text="")
     line = "- −deleted: [Recent activity] a memory whose words are not shown\n"
     assert line in render_context([], [], names={}, delta=updates_of([erased]))
+
+
+# -- which facts stand in it
+
+
+def scope_of(place: int, facts: list[tuple[str, int, int]], core: str) -> Standing:
+    key = f"group:{place}"
+    text = remembered(core, kind="core", key=key)
+    dated = [(n, draft, importance, BEGAN + timedelta(days=day)) for n, (draft, importance, day) in enumerate(facts)]
+    return Standing(
+        scope_key=key,
+        core=(text,) if core else (),
+        facts=tuple(
+            remembered(draft, key=key, number=100 * place + n, importance=importance, valid_from=since)
+            for n, draft, importance, since in dated
+        ),
+    )
+
+
+DRAFTS = st.lists(st.tuples(st.text(min_size=1, max_size=300), st.integers(1, 5), st.integers(0, 9)), max_size=6)
+
+
+@given(scopes=st.lists(st.tuples(DRAFTS, st.text(max_size=200)), max_size=3), budget=st.integers(1, 300))
+def test_facts_take_what_the_texts_leave_and_the_best_of_them_first(scopes: list[Any], budget: int) -> None:
+    given_scopes = [scope_of(place, *scope) for place, scope in enumerate(scopes)]
+    kept = [*fit_facts(given_scopes, budget)]
+
+    def cost(item: Memory) -> int:
+        return count_tokens(memory_line(item))
+
+    def rank(item: Memory) -> tuple[int, datetime]:
+        return item.importance, item.valid_from
+
+    chosen = [item for part in kept for item in part.facts]
+    left = budget - sum(part.tokens for part in given_scopes)
+    assert sum(map(cost, chosen)) <= max(0, left)
+    assert [part.texts for part in kept if part.texts] == [part.texts for part in given_scopes if part.texts]
+    for part in kept:
+        assert [*map(rank, part.facts)] == sorted(map(rank, part.facts), reverse=True)
+    for left_out in [item for part in given_scopes for item in part.facts if item not in chosen]:
+        better = [item for item in chosen if rank(item) >= rank(left_out)]
+        assert sum(map(cost, better)) + cost(left_out) > left
