@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import psycopg
 import pytest
@@ -199,17 +200,10 @@ async def test_the_same_sentence_again_asks_no_model_and_stores_nothing(
     assert await contents(memory, ANA) == [OSLO]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("Ana is allergic to birch pollen.", "Ana is not allergic to birch pollen."),
-        pytest.param("Ana pays 400 kroner.", "Ana pays 500 kroner.", marks=pytest.mark.thorough),
-        pytest.param("Ana prefers tea to coffee.", "Ana prefers coffee to tea.", marks=pytest.mark.thorough),
-    ],
-)
 async def test_however_near_a_difference_in_the_details_is_decided_by_the_model(
-    memory: Mnemic, model: LoopbackModel, old: str, new: str
+    memory: Mnemic, model: LoopbackModel
 ) -> None:
+    old, new = "Ana is allergic to birch pollen.", "Ana is not allergic to birch pollen."
     model.answer_embeddings(always_the_same)
     await know(memory, model, old)
     await learn(memory, model, [new], decision(1, "DELETE", 1, text=new))
@@ -297,10 +291,6 @@ FORMED: dict[str, tuple[list[tuple[tuple[str, ...], list[Decision]]], set[Edge]]
         [(("ferry", "quay"), []), (("boat",), [decision(1, "DELETE", 1, text=BOTH)])],
         {("quay", "ferry", cosine(56)), ("boat", "quay", cosine(36))},
     ),
-    "not what is updated": (
-        [(("ferry", "quay"), []), (("boat",), [decision(1, "UPDATE", 1, text=BOTH)])],
-        {("quay", "ferry", cosine(56)), ("boat", "quay", cosine(36))},
-    ),
     # boat, ferry
     "not what the run itself closes": (
         [(("quay",), []), (("ferry", "boat"), [decision(1, "DELETE", 2)])], {("boat", "quay", cosine(36))}
@@ -309,12 +299,11 @@ FORMED: dict[str, tuple[list[tuple[tuple[str, ...], list[Decision]]], set[Edge]]
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", mostly_thorough(FORMED.keys(), *(name for name in FORMED if "updated" not in name)))
+@pytest.mark.parametrize(("steps", "wanted"), FORMED.values(), ids=FORMED)
 async def test_a_new_fact_is_related_to_what_lies_near_it_and_lives_on(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, case: str
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, steps: list[Any], wanted: set[Edge]
 ) -> None:
     embed_by_place(model)
-    steps, wanted = FORMED[case]
     for words, made in steps:
         model.answer(DECISIONS, decisions(*made))
         await form(memory, model, *words)

@@ -115,24 +115,16 @@ async def test_an_answer_of_unfounded_or_badly_written_facts_is_useless(
 
 
 @pytest.mark.parametrize(("draft", "problem"), BAD)
-async def test_one_such_fact_among_good_ones_is_refused_and_counted(
+async def test_one_such_fact_beside_one_that_is_trimmed_is_refused_and_counted(
     memory: Mnemic, model: LoopbackModel, draft: FactDraft, problem: str
 ) -> None:
-    model.answer(FACTS, facts(draft, fact("Ana keeps bees.", 1, 99, 1, 0)))  # numbers that nobody was shown, too
+    long = "Ana keeps bees. " + "Her neighbour has goats and " * 6 + "a dog."
+    model.answer(FACTS, facts(draft, fact(long, 1, 99, 1, 0)))  # numbers that nobody was shown, too
     await memory.observe(ANA, turns("I keep bees.", "assistant: You live in Oslo."))
     (run,) = await memory.form(ANA)
 
-    assert run["checks"] == {"first_pass": 1, "trimmed": 0, "refused": 1}
+    assert run["checks"] == {"first_pass": 0, "trimmed": 1, "refused": 1}
     assert (run["refused"], run["pending"]) == ({problem: 1}, 0)
-    assert await contents(memory, ANA) == ["Ana keeps bees."]
-
-
-async def test_a_second_sentence_too_many_is_trimmed(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact("Ana keeps bees. " + "Her neighbour has goats and " * 6 + "a dog.")))
-    await memory.observe(ANA, turns("I keep bees."))
-    (run,) = await memory.form(ANA)
-
-    assert run["checks"] == {"first_pass": 0, "trimmed": 1, "refused": 0}
     assert await contents(memory, ANA) == ["Ana keeps bees."]
 
 

@@ -118,9 +118,10 @@ async def test_a_scopes_threshold_and_word_limit_beat_the_agents(memory: Mnemic,
     assert "Ana Lind" in prompt
 
 
-async def test_a_formation_needs_a_session(memory: Mnemic) -> None:
-    with pytest.raises(InvalidInputError, match="session_id"):
-        await memory.form(identity("ana"))
+async def test_a_formation_and_its_messages_need_a_session(memory: Mnemic) -> None:
+    for act in (memory.form(identity("ana")), memory.observe(identity("ana"), turns(*FOUR))):
+        with pytest.raises(InvalidInputError, match="session_id"):
+            await act
 
 
 SAID = ("I keep bees.", "Good morning.", "assistant: Hello Ana.", "Well then.")

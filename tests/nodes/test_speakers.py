@@ -71,11 +71,7 @@ async def formed(memory: Mnemic, model: LoopbackModel) -> None:
 
 @pytest.mark.parametrize(
     ("way", "form"),
-    [
-        pytest.param(way, form, marks=() if way == "method" or form == "user" else pytest.mark.thorough)
-        for way in WAYS
-        for form in FORWARDED
-    ],
+    [*(("method", form) for form in FORWARDED), ("middleware", "user and author"), ("nodes", "additional_kwargs")],
 )
 async def test_what_a_client_forwards_becomes_nobodys_memory(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, way: str, form: str
@@ -309,10 +305,3 @@ async def test_an_unusable_message_names_its_place_and_nothing_is_written(
 
     assert "Hello" not in str(caught.value)
     assert await memory.form(ANA) == []
-
-
-async def test_a_users_message_needs_a_user(memory: Mnemic) -> None:
-    with pytest.raises(InvalidInputError, match="neither it nor the identity says whose"):
-        await memory.observe(identity(None, session="s1"), turns("I keep bees."))
-    with pytest.raises(InvalidInputError, match="session_id"):
-        await memory.observe(identity("ana"), turns("I keep bees."))

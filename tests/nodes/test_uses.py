@@ -16,19 +16,32 @@ from mnemic.state.errors import MnemicError
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import FACTS, fact, facts, say, scripted_resources, scripted_settings, turns
+from tests.support.scripted import (
+    FACTS,
+    REFLECTIONS,
+    fact,
+    facts,
+    reflection,
+    reflections,
+    say,
+    scripted_resources,
+    scripted_settings,
+    turns,
+)
 from tests.support.server import PATIENT, Clone, see_deadlocks_quickly
 from tests.support.worlds import identity, memory, remember
 
 HERE = identity("ana", session="here")
 THERE = identity("ana", session="there")
 BEES = "Ana keeps bees on the north quay."
+BRIEF = "Ana wants short answers."
 PAST = "Where on the quay were the bees?"
 MONDAY, TUESDAY = date(2026, 3, 2), date(2026, 3, 3)
 
 
 async def fill(service: Mnemic, model: LoopbackModel) -> None:
     model.answer(FACTS, facts(fact(BEES)))
+    model.answer(REFLECTIONS, reflections(user=[reflection(BRIEF)]))
     await say(service, THERE, "I keep bees on the north quay.")
 
 
@@ -89,6 +102,7 @@ async def test_a_recall_counts_once_its_turn_is_observed(
     for _ in range(2):
         recalled = await service.recall(HERE, PAST)
         assert BEES in recalled["context"]
+        assert BRIEF in recalled["context"]  # as always, so that it is not counted
         assert {found["kind"] for found in recalled["memories"]} >= {"fact"}
     assert counted(superuser) == {}  # a recall writes nothing
     await service.observe(HERE, turns("Where were they?"))
@@ -102,18 +116,6 @@ async def test_a_recall_counts_once_its_turn_is_observed(
     assert counted(superuser) == {BEES: 2}
     rows = superuser.execute("select scope_key, now() - last_accessed_at < '1 min' from mnemic.memory_use").fetchall()
     assert rows == [("user:ana", True)]
-
-
-async def test_what_is_always_in_context_is_not_counted(
-    resources: Resources, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    service = Mnemic(resources)
-    await remember(resources.database, HERE, memory("Ana is brief.", kind="core"), memory("Ana.", kind="reflection"))
-    recalled = await service.recall(HERE, PAST, search="always")
-    await service.observe(HERE, turns("Hello."))
-
-    assert "Ana is brief." in recalled["context"]
-    assert counted(superuser) == {}
 
 
 async def test_closing_writes_what_no_turn_has_written(

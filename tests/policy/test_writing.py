@@ -220,14 +220,10 @@ def test_words_stand_where_they_say(text: str) -> None:
     assert all(text[word.start :].startswith(word.text) for word in words(text))
 
 
-@pytest.mark.parametrize("word", ["Yesterday", "running", "Stopped", "Parties", "Don't", "QUICKLY"])
-def test_common_words_are_known_in_their_inflections(word: str) -> None:
-    assert is_common_word(word)
-
-
-@pytest.mark.parametrize("word", ["Marit", "Teodor", "Skagvik", "Mark", "Rose", "James", "Parker", "Nkechi"])
-def test_names_are_not_common_words(word: str) -> None:
-    assert not is_common_word(word)
+def test_common_words_are_known_in_their_inflections() -> None:
+    said = ["Yesterday", "running", "Stopped", "Parties", "Don't", "QUICKLY"]
+    names = ["Marit", "Teodor", "Skagvik", "Mark", "Rose", "James", "Parker", "Nkechi"]
+    assert [word for word in said + names if is_common_word(word)] == said
 
 
 # -- texts that are made to hang a rule
