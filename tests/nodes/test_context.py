@@ -18,7 +18,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.graphs import RecallOutput
 from mnemic.state.identity import Identity
 from mnemic.state.query import Bullet, Delta
-from mnemic.state.records import Memory, NewMemory, Standing
+from mnemic.state.records import Memory, Standing
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     REFLECTIONS,
@@ -28,23 +28,19 @@ from tests.support.scripted import (
     scripted_memory,
     scripted_resources,
 )
+from tests.support.searching import fact
 from tests.support.server import Clone
-from tests.support.worlds import BEGAN, identity, memory, remember, remembered
+from tests.support.worlds import BEGAN, identity, remember, remembered
 
 HERE = identity("ana", session="here")
 THERE = identity("ana", session="there")
 BEES = "Ana keeps bees on the north quay."
 
 
-@pytest.fixture
-def service(resources: Resources) -> Mnemic:
-    return Mnemic(resources)
-
-
-async def told(service: Mnemic, who: Identity = HERE) -> RecallOutput:
+async def told(memory: Mnemic, who: Identity = HERE) -> RecallOutput:
     """A turn: what the context said, acknowledged."""
-    recalled = await service.recall(who)
-    await service.observe(who, [], revision=recalled["revision"])
+    recalled = await memory.recall(who)
+    await memory.observe(who, [], revision=recalled["revision"])
     return recalled
 
 
@@ -57,15 +53,11 @@ def header(recalled: RecallOutput) -> list[str]:
     return lines[3 : lines.index("</Updates>")]
 
 
-def fact(content: str, *, importance: int = 3, category: str = "goals", key: str = "user:ana") -> NewMemory:
-    return replace(memory(content, key=key), importance=importance, category=category)
-
-
-async def test_the_header_is_the_contexts_first_lines_and_is_told_once(service: Mnemic, resources: Resources) -> None:
-    await told(service)
-    bees, row = fact(BEES), fact("Ana means to row to Ryd.", importance=5)
+async def test_the_header_is_the_contexts_first_lines_and_is_told_once(memory: Mnemic, resources: Resources) -> None:
+    await told(memory)
+    bees, row = fact(BEES, "goals"), fact("Ana means to row to Ryd.", "goals", importance=5)
     await remember(resources.database, THERE, bees, row)
-    recalled = await told(service)
+    recalled = await told(memory)
 
     assert recalled["context"].splitlines()[2] == '<Updates since="0">'
     assert header(recalled) == [
@@ -77,50 +69,52 @@ async def test_the_header_is_the_contexts_first_lines_and_is_told_once(service: 
         {"seq": seq, "event": "ADD", "sign": "+created", "memory_id": str(new.id)}
         for seq, new in enumerate(sorted((bees, row), key=lambda new: new.id), start=1)
     ]
-    again = await told(service)
+    again = await told(memory)
     assert (header(again), again["updates"], again["revision"]) == ([], [], 2)
 
 
-async def test_what_the_sessions_own_formation_made_is_told(service: Mnemic, model: LoopbackModel) -> None:
-    await told(service)
+async def test_what_the_sessions_own_formation_made_is_told(memory: Mnemic, model: LoopbackModel) -> None:
+    await told(memory)
     model.answer(REFLECTIONS, reflections(user=[reflection("Ana wants short answers.")]))
-    await say(service, HERE, "Be short.")
+    await say(memory, HERE, "Be short.")
 
-    assert header(await told(service))[1:] == ["- +created: [Goals] Ana wants short answers."]
+    assert header(await told(memory))[1:] == ["- +created: [Goals] Ana wants short answers."]
 
 
 # -- who is told
 
 
-async def test_what_one_person_was_told_is_not_kept_from_another(service: Mnemic, resources: Resources) -> None:
+async def test_what_one_person_was_told_is_not_kept_from_another(memory: Mnemic, resources: Resources) -> None:
     bob = identity("bob", session="here")
-    await told(service)
-    await told(service, bob)
-    await remember(resources.database, THERE, fact("Ana means to row to Ryd."))
-    await remember(resources.database, identity("bob", session="x"), fact("Bob means to swim.", key="user:bob"))
+    await told(memory)
+    await told(memory, bob)
+    await remember(resources.database, THERE, fact("Ana means to row to Ryd.", "goals"))
+    await remember(
+        resources.database, identity("bob", session="x"), fact("Bob means to swim.", "goals", key="user:bob")
+    )
 
-    assert "swim" in (await told(service, bob))["context"]
-    shown = (await told(service))["context"]
+    assert "swim" in (await told(memory, bob))["context"]
+    shown = (await told(memory))["context"]
     assert ("Ryd" in shown, "swim" in shown) == (True, False)
-    assert (await told(service))["updates"] == []
+    assert (await told(memory))["updates"] == []
 
 
-async def test_who_joins_a_group_is_not_told_its_history_as_news(service: Mnemic, resources: Resources) -> None:
-    await told(service)
-    crew = [fact(f"The crew means to build boat {number}.", key="group:crew") for number in range(5)]
+async def test_who_joins_a_group_is_not_told_its_history_as_news(memory: Mnemic, resources: Resources) -> None:
+    await told(memory)
+    crew = [fact(f"The crew means to build boat {number}.", "goals", key="group:crew") for number in range(5)]
     await remember(resources.database, identity("carl", session="y", groups=["crew"]), *crew)
-    await told(service)
+    await told(memory)
 
     member = identity("ana", session="here", groups=["crew"])
-    assert (await told(service, member))["updates"] == []
-    await remember(resources.database, member, fact("The crew means to sail.", key="group:crew"))
-    assert "sail" in (await told(service, member))["context"]
+    assert (await told(memory, member))["updates"] == []
+    await remember(resources.database, member, fact("The crew means to sail.", "goals", key="group:crew"))
+    assert "sail" in (await told(memory, member))["context"]
 
 
 async def test_with_both_halves_off_nothing_is_told(clean_db: Clone, model: LoopbackModel) -> None:
     async with scripted_resources(clean_db, model) as resources:
         await told(Mnemic(resources))
-        await remember(resources.database, THERE, fact(BEES))
+        await remember(resources.database, THERE, fact(BEES, "goals"))
     async with scripted_memory(clean_db, model, always_in_context=False, rag=False) as off:
         recalled = await off.recall(HERE)
         assert (recalled["revision"], recalled["updates"], recalled["context"]) == (None, [], "")

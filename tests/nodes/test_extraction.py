@@ -311,9 +311,7 @@ async def test_of_too_many_observations_the_most_important_are_kept_and_a_due_co
     assert await contents(memory, ANA, "consolidation") == [BEES]
 
 
-async def test_a_single_call_and_no_reflections_do_not_fit(memory: Mnemic, clean_db: Clone) -> None:
+async def test_a_single_call_and_no_reflections_do_not_fit(clean_db: Clone) -> None:
     with pytest.raises(ConfigurationError, match="needs always_in_context"):
         async with Mnemic.open(database_url=clean_db.service_dsn, extraction="single", always_in_context=False):
             pytest.fail("opened all the same")
-    with pytest.raises(ConfigurationError, match="needs always_in_context"):
-        await memory.configure_agent(ANA, extraction="single", always_in_context=False)

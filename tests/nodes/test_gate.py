@@ -70,14 +70,18 @@ async def test_a_session_is_cold_after_ten_minutes(memory: Mnemic, superuser: ps
         assert (await memory.graphs.formation.ainvoke({}, context=ANA))["reason"] == reason
 
 
-async def test_a_long_backlog_is_formed_in_batches_of_fifty(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.observe(ANA, turns(*[f"Turn {place}." for place in range(120)]))
-    runs = await memory.form(ANA)
+@pytest.mark.parametrize(
+    ("count", "length", "runs"), [(120, 1, [(50, 70), (50, 20), (20, 0)]), (6, 6000, [(2, 4), (2, 2), (2, 0)])]
+)
+async def test_a_long_backlog_is_formed_in_batches_of_fifty_that_fit_into_a_prompt(
+    memory: Mnemic, model: LoopbackModel, count: int, length: int, runs: list[tuple[int, int]]
+) -> None:
+    await memory.observe(ANA, turns(*[f"Turn {place}. " + "page " * length for place in range(count)]))
 
-    assert [(run["formed"], run["pending"]) for run in runs] == [(50, 70), (50, 20), (20, 0)]
+    assert [(run["formed"], run["pending"]) for run in await memory.form(ANA)] == runs
     first, last = model.chat_requests[0]["messages"][1]["content"], last_prompt(model, FACTS)
     assert "Turn 0." in first
-    assert "Turn 119." in last
+    assert f"Turn {count - 1}." in last
 
 
 @pytest.mark.parametrize(
@@ -157,6 +161,10 @@ async def test_only_the_messages_that_are_kept_are_found_and_keep_their_words(
             said = question.removeprefix("assistant: ")
             found = [item.content for item in await memory.query(ANA, said) if item.kind == "message"]
             assert (said in found) == (said in kept)
+        # elsewhere its speaker alone finds it; the assistant's words are the session's
+        elsewhere = [item.content for item in await memory.query(identity("ana", session="s2"), "Hello Ana, keep bees")]
+        assert ("I keep bees." in elsewhere, "Hello Ana." in elsewhere) == ("I keep bees." in kept, False)
+        assert await memory.query(identity("bo", session="s2"), "keep bees") == []
     left = superuser.execute("select content from mnemic.messages where content is not null").fetchall()
     assert len(left) == (4 if days else len(kept))
     assert kept <= {content for (content,) in left}
@@ -277,17 +285,3 @@ def test_the_cap_holds_and_no_closing_hangs_in_the_air(run: tuple[list[NewMemory
     if len(new) > most:
         dropped = [memory.importance for memory in new if memory.id not in ids | closed]
         assert min((memory.importance for memory in kept), default=9) >= max(dropped, default=0)
-
-
-async def test_a_kept_message_is_found_by_its_speaker_and_its_session_only(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
-    await memory.configure_agent(ANA, keep_messages="all")
-    await memory.observe(ANA, turns(*SAID))
-    await memory.form(ANA)
-
-    elsewhere = identity("ana", session="s2")
-    assert next(item.content for item in await memory.query(elsewhere, "keep bees")) == "I keep bees."
-    assert "Hello Ana." not in [item.content for item in await memory.query(elsewhere, "Hello Ana")]
-    assert "Hello Ana." in [item.content for item in await memory.query(ANA, "Hello Ana")]
-    assert await memory.query(identity("bo", session="s2"), "keep bees") == []

@@ -8,7 +8,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mnemic.policy.categories import load_categories
 from mnemic.prompts.extraction import Decision, FactDraft
 from mnemic.service.memory import Mnemic
 from mnemic.state.graphs import FormationOutput
@@ -94,18 +93,6 @@ async def test_a_change_of_the_embedder_stops_no_session(memory: Mnemic, model: 
         assert LISBON in await contents(other, ANA)
 
 
-async def test_updates_close_no_more_than_deletions_may(memory: Mnemic, model: LoopbackModel) -> None:
-    boats = [
-        f"Ana owns the harbor boat called {name} in Porto." for name in ("Alba", "Brisa", "Coral", "Horta", "Ilha")
-    ]
-    await form(memory, model, *[fact(boat, place) for place, boat in enumerate(boats, start=1)])
-    since = fact("Ana owns the harbor boat called Alba in Porto since May.")
-    everything = decision(1, "UPDATE", *range(1, 20), text="Ana owns the harbor boat Alba in Porto since May.")
-    run = await form(memory, model, since, fact("Ana owns a boat.", 2), made=[everything])
-
-    assert run["superseded"] == 1 + memory.settings.deletions_per_run
-
-
 async def test_an_update_keeps_the_discretion_and_the_weight_of_what_it_renews(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
@@ -132,12 +119,6 @@ async def test_what_the_database_would_refuse_never_gets_there(memory: Mnemic, m
     assert await contents(memory, ANA, "reflection") == ["Ana greets people."]
 
 
-async def test_a_batch_fits_into_a_prompt(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.observe(ANA, turns(*[f"{place} " + "page " * 6000 for place in range(6)]))
-
-    assert [run["formed"] for run in await memory.form(ANA)] == [2, 2, 2]
-
-
 # -- the categories in force are those a model is offered, and no memory gets another one from it
 
 FILE = """
@@ -150,16 +131,11 @@ SOUP = "Ana cooks soup with bees' honey."
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "categories.yaml"
-    path.write_text(FILE, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
 async def narrowed(
-    clean_db: Clone, model: LoopbackModel, file: Path, request: pytest.FixtureRequest
+    clean_db: Clone, model: LoopbackModel, tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[Mnemic]:
+    file = tmp_path / "categories.yaml"
+    file.write_text(FILE, encoding="utf-8")
     async with scripted_memory(
         clean_db, model, categories_file=file, structured_output=getattr(request, "param", "json_schema")
     ) as opened:
@@ -173,12 +149,12 @@ def offered(model: LoopbackModel, output: str) -> str:
 
 
 @pytest.mark.parametrize("narrowed", ["json_schema", "function_calling"], indirect=True)
-async def test_a_model_is_offered_the_categories_in_force(narrowed: Mnemic, model: LoopbackModel, file: Path) -> None:
+async def test_a_model_is_offered_the_categories_in_force(narrowed: Mnemic, model: LoopbackModel) -> None:
     await say(narrowed, ANA, "I cook soup.")
     await narrowed.configure_agent(ANA, extraction="single")
     await say(narrowed, ANA, "I cook more soup.")
 
-    formed = load_categories(file).formed
+    formed = narrowed.resources.categories.formed
     assert "recipes" in formed
     assert not {"profile", "house_rules", "message"} & {*formed}
     for output in (FACTS, REFLECTIONS, OBSERVATIONS):

@@ -1,6 +1,5 @@
 """Whose run it is: as the host says, and where a server authenticated somebody, theirs alone."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -32,23 +31,15 @@ NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 ASKED: dict[str, Any] = {"agent_id": "guide"}
 
 
-class User:
+class User(dict[str, Any]):
     """An authenticated user as LangGraph Server has one."""
 
     display_name = ""
     permissions = ()
 
     def __init__(self, identity: str, *, is_authenticated: bool = True, **fields: Any) -> None:
-        self.identity, self.is_authenticated, self._fields = identity, is_authenticated, fields
-
-    def __getitem__(self, key: str) -> Any:
-        return self._fields[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._fields
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
+        super().__init__(fields)
+        self.identity, self.is_authenticated = identity, is_authenticated
 
 
 ANA = User("ana", agents=["guide", "clerk"], groups=["harbor", "pier"])

@@ -112,34 +112,22 @@ async def test_where_the_host_says_that_several_speak_it_is_theirs_and_says_who_
     assert meta == [({"brought_by": ["mallory"]},)]
 
 
-async def test_ones_own_words_are_brought_by_oneself(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+@pytest.mark.parametrize("desk", [None, "desk"])
+async def test_ones_own_words_are_brought_by_oneself_or_by_a_desk_that_is_named(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, desk: str | None
 ) -> None:
     said: list[Any] = [
         {"role": "user", "content": OWN, "user": "mallory"},
         HumanMessage("So do I.", name="ana"),
         {"role": "user", "content": "Honey, too.", "user": "mallory", "author": "Mallory Moss"},
     ]
-    await memory.observe(MALLORY, said)
+    await memory.observe(MALLORY.model_copy(update={"actor_id": desk}), said)
     texts = (OWN, "So do I.", "Honey, too.")
-    assert kept(superuser) == [("mallory", text, "mallory") for text in texts]
+    assert kept(superuser) == [("mallory", text, desk or "mallory") for text in texts]
     await formed(memory, model)
     (known,) = await memory.memories(MALLORY, ["fact"])
     (added,) = await memory.history(MALLORY, known.id)
-    assert added.brought_by == []
-    assert superuser.execute("select distinct meta from mnemic.history").fetchall() == [({},)]
-
-
-async def test_a_desk_that_acts_for_a_user_is_named(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    desk = MALLORY.model_copy(update={"actor_id": "desk"})
-    await memory.observe(desk, [HumanMessage(OWN)])
-    await formed(memory, model)
-    (known,) = await memory.memories(MALLORY, ["fact"])
-    (added,) = await memory.history(MALLORY, known.id)
-    assert kept(superuser) == [("mallory", OWN, "desk")]
-    assert (added.actor, added.brought_by) == ("mallory", ["desk"])
+    assert (added.actor, added.brought_by) == ("mallory", [desk] if desk else [])
 
 
 @pytest.mark.parametrize("several", [False, True])

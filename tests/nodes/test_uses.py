@@ -16,6 +16,7 @@ from mnemic.state.errors import MnemicError
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from tests.support.loopback import LoopbackModel
+from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
     FACTS,
     REFLECTIONS,
@@ -157,35 +158,23 @@ async def count(db: Database, memory_ids: list[UUID], user: str = "ana") -> None
         await memories.count_uses(scoped, memory_ids)
 
 
-async def test_foreign_and_unknown_ids_count_for_nothing(db: Database, superuser: psycopg.Connection) -> None:
-    own, foreign = memory("Ana's."), memory("Ben's.", key="user:ben")
-    await remember(db, identity("ana"), own, foreign, also=["user:ben"])
-    await count(db, [own.id, foreign.id, uuid4()])
-
-    assert counted(superuser) == {"Ana's.": 1}
-    await count(db, [foreign.id], "ben")
-    await count(db, [foreign.id])
-    assert counted(superuser) == {"Ana's.": 1, "Ben's.": 1}
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("held_by", ["the policies", "the statement", "neither"])
-async def test_statement_and_policies_each_keep_foreign_memories_from_being_counted(
+@pytest.mark.parametrize("held_by", mostly_thorough(["both", "the policies", "the statement", "neither"], "both"))
+async def test_foreign_and_unknown_ids_count_for_nothing_by_statement_and_by_policies(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, held_by: str
 ) -> None:
     with fresh_db.as_superuser() as connection:
-        if held_by != "the policies":
+        if held_by in ("the statement", "neither"):
             for table in ("memories", "memory_use"):
                 connection.execute(f"alter table mnemic.{table} disable row level security")
-        if held_by != "the statement":
+        if held_by in ("the policies", "neither"):
             careless = memories._SQL["count_uses"].replace("and scope_key = any(%(scope_keys)s) ", "")
             assert careless != memories._SQL["count_uses"]
             monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "count_uses": careless})
         async with fresh_db.database() as db:
-            foreign = memory("Ben's.", key="user:ben")
-            await remember(db, identity("ben"), foreign)
-            await count(db, [foreign.id])
-        assert counted(connection) == ({"Ben's.": 1} if held_by == "neither" else {})
+            own, foreign = memory("Ana's."), memory("Ben's.", key="user:ben")
+            await remember(db, identity("ana"), own, foreign, also=["user:ben"])
+            await count(db, [own.id, foreign.id, uuid4()])
+        assert counted(connection) == {"Ana's.": 1} | ({"Ben's.": 1} if held_by == "neither" else {})
 
 
 async def count_all_at_once(db: Database, rounds: int) -> list[MnemicError]:
