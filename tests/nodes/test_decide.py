@@ -71,6 +71,7 @@ async def test_a_contradiction_leaves_one_current_fact_and_the_old_one_readable(
     closed_by, (added,) = (await memory.history(ANA, old.id))[-1], await memory.history(ANA, new.id)
     assert (closed_by.event, added.event, added.after) == ("SUPERSEDE", "ADD", BERGEN)
     assert closed_by.op_id == added.op_id
+    assert {(item.actor, item.reason, item.session_id) for item in (closed_by, added)} == {("ana", "formation", "s1")}
     found = [item.content for item in await memory.query(ANA, "Where does Ana live?")]
     assert BERGEN in found
     assert OSLO not in found

@@ -171,24 +171,6 @@ async def test_only_the_messages_that_are_kept_are_found_and_keep_their_words(
     assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (4,)
 
 
-async def test_everything_of_a_run_is_one_operation(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    model.answer(FACTS, BEES)
-    model.answer(REFLECTIONS, SHORT)
-    await memory.observe(ANA, turns(*SAID))
-    await memory.form(ANA)
-
-    found = superuser.execute(
-        "select count(*), count(distinct op_id), min(actor), min(reason), min(session_id) from mnemic.history"
-    ).fetchone()
-    assert found == (2, 1, "ana", "formation", "s1")
-    settled = superuser.execute(
-        "select count(*) from mnemic.messages where formed_by = (select min(op_id::text)::uuid from mnemic.history)"
-    ).fetchone()
-    assert settled == (4,)
-
-
 async def test_a_formation_that_was_overtaken_writes_nothing(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:

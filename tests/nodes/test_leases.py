@@ -118,7 +118,12 @@ async def test_after_a_failure_only_a_forced_run_tries_at_once(
 async def test_what_was_set_aside_stands_in_nobodys_way(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    await set_poison_aside(memory, model, superuser)
+    model.answer(FACTS, lambda request: GARBAGE if "POISON" in str(request["messages"]) else BEES)
+    await memory.observe(ANA, turns("POISON"))
+    for _ in range(memory.settings.tries):
+        with pytest.raises(ModelOutputError):
+            await memory.form(ANA)
+    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA)] == [(0, 1)]
     for place in range(6):
         await memory.observe(ANA, turns(f"news {place}", minutes=60 + place))
         assert [run["formed"] for run in await memory.form(ANA)] == [1, 0]
@@ -160,17 +165,6 @@ async def test_a_retry_reaches_what_stands_behind_a_message_that_still_fails(
             await memory.form(ANA, retry=True)
         left += superuser.execute("select count(*) from mnemic.messages where formed_by is null").fetchone() or ()
     assert min(left) == left[-1] == 1
-
-
-async def set_poison_aside(memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection) -> None:
-    """One message that no answer can be had for, after the tries it gets."""
-    model.answer(FACTS, lambda request: GARBAGE if "POISON" in str(request["messages"]) else BEES)
-    await memory.observe(ANA, turns("POISON"))
-    for _ in range(memory.settings.tries):
-        with pytest.raises(ModelOutputError):
-            await memory.form(ANA)
-    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA)] == [(0, 1)]
-    assert "POISON" in last_prompt(model, FACTS)
 
 
 @pytest.mark.parametrize(
