@@ -20,14 +20,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.query import Bullet, Delta
 from mnemic.state.records import Memory, Standing
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import (
-    REFLECTIONS,
-    reflection,
-    reflections,
-    say,
-    scripted_memory,
-    scripted_resources,
-)
+from tests.support.scripted import scripted_memory, scripted_resources
 from tests.support.searching import fact
 from tests.support.server import Clone
 from tests.support.worlds import BEGAN, identity, remember, remembered
@@ -71,14 +64,6 @@ async def test_the_header_is_the_contexts_first_lines_and_is_told_once(memory: M
     ]
     again = await told(memory)
     assert (header(again), again["updates"], again["revision"]) == ([], [], 2)
-
-
-async def test_what_the_sessions_own_formation_made_is_told(memory: Mnemic, model: LoopbackModel) -> None:
-    await told(memory)
-    model.answer(REFLECTIONS, reflections(user=[reflection("Ana wants short answers.")]))
-    await say(memory, HERE, "Be short.")
-
-    assert header(await told(memory))[1:] == ["- +created: [Goals] Ana wants short answers."]
 
 
 # -- who is told
