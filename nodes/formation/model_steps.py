@@ -14,12 +14,13 @@ from mnemic.models.structured import run_step
 from mnemic.operations.formation.builder import MemoryBuilder
 from mnemic.operations.formation.decisions import apply_decisions, compare_facts, concerned
 from mnemic.operations.formation.drafts import ScopeResolver, foreign_tokens
-from mnemic.operations.formation.selection import crowded_out, most_important
-from mnemic.operations.messages.transcript import group_name, numbered, only_speaks, speakers
+from mnemic.operations.formation.selection import most_important
+from mnemic.operations.messages.transcript import group_name, speakers
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
 from mnemic.policy.text.shape import display_name
+from mnemic.prompts.conversation import Line
 from mnemic.prompts.extraction import (
     DECIDE,
     EXTRACT_FACTS,
@@ -51,7 +52,7 @@ async def extract_facts(state: FormationState, resources: Resources, runtime: Ru
     kept = most_important([*builder.memories.values()], state["max_facts"])
     places = {message.id: place for place, message in enumerate(state["batch"])}
     kept.sort(key=lambda fact: (fact.valid_from, places[fact.source_message_ids[-1]]))
-    return {"facts": kept, "private": builder.private, **run.update(builder, kept)}
+    return {"facts": kept, "private": builder.private, **builder.update(state, kept)}
 
 
 async def find_similar(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
@@ -121,7 +122,7 @@ async def extract_reflections(
     standing = await run.standing()
     builder = await run.ask(EXTRACT_REFLECTIONS, MemoryBuilder.add_reflections, standing, state["facts"])
     drafted = [*builder.memories.values()]
-    return {"reflections": drafted, **run.update(builder, drafted)}
+    return {"reflections": drafted, **builder.update(state, drafted)}
 
 
 async def extract_observations(
@@ -131,7 +132,7 @@ async def extract_observations(
     run = _Extraction(resources, identity_of(runtime), state)
     builder = await run.ask(EXTRACT_OBSERVATIONS, MemoryBuilder.add_observations, await run.standing())
     kept = most_important([*builder.memories.values()], state["max_facts"])
-    return {"reflections": kept, **run.update(builder, kept)}
+    return {"reflections": kept, **builder.update(state, kept)}
 
 
 class _Extraction(NamedTuple):
@@ -188,10 +189,13 @@ class _Extraction(NamedTuple):
         shown, and not stored twice either.
         """
         batch, names = self.state["batch"], self.state["names"]
-        is_own = only_speaks(batch, self.identity.user_id)
+        is_own = {*speakers(batch)} <= {self.identity.user_id}
         places = [(part, *split_scope_key(part.scope_key)) for part in standing if is_own or part.scope != "user"]
         return ExtractionInput(
-            lines=numbered(batch),
+            lines=tuple(
+                Line(number, message.author, message.role, message.said_at, message.content)
+                for number, message in enumerate(batch, start=1)
+            ),
             group=group_name(self.identity, names),
             guidance=self.state["guidance"],
             categories=self.resources.categories.formed,
@@ -202,8 +206,3 @@ class _Extraction(NamedTuple):
             ),
             new_facts=tuple(fact.content for fact in new_facts),
         )
-
-    def update(self, builder: MemoryBuilder, kept: Sequence[NewMemory]) -> FormationState:
-        """What the channels tell of the drafts, of which these are kept."""
-        account = crowded_out(builder.account(self.state["account"]), builder.memories.values(), kept)
-        return {"repeats": [*self.state["repeats"], *builder.repeats], "account": account, **builder.figures()}

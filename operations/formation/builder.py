@@ -7,7 +7,8 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from mnemic.operations.formation.drafts import ScopeResolver, refusal_summary
-from mnemic.operations.messages.transcript import cited, own_words, owner_of, speakers
+from mnemic.operations.formation.selection import crowded_out
+from mnemic.operations.messages.transcript import own_words, speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.policy.categories import Categories
 from mnemic.policy.formation.sharing import Draft
@@ -68,13 +69,8 @@ class MemoryBuilder:
         """Facts, each its owner's, or of a wider scope."""
         self.private = self.private or any(draft.private for draft in output.facts)
         for draft in output.facts:
-            sources = cited(self.resolver.batch, draft.messages)
-            owner = owner_of(sources, self.resolver.identity)
-            own_key = scope_key("user", owner) if owner else None
-            may_tell = bool(own_words(sources)) or draft.category in _OPEN_TO_OTHERS
-            fact = self._made(draft, draft.scope, sources, own_key, may_tell=may_tell)
-            if fact:
-                self._keep(replace(fact, subject_user_id=owner if fact.scope_key == own_key else None))
+            if fact := self._made(draft, draft.scope):
+                self._keep(fact)
 
     def add_reflections(self, output: ExtractReflectionsOutput) -> None:
         """The widest scope first: a lower one holds only what no higher one says. Then the episode."""
@@ -105,28 +101,27 @@ class MemoryBuilder:
         kind = f"{self.refused.total()} of {drafts} drafts cannot be used ({refusal_summary(self.refused)})"
         return Flaw(kind=kind, advice=unusable_drafts(self.refused, drafts, len(self.resolver.batch)))
 
-    def figures(self) -> FormationState:
-        """What is counted; no refusals are left out, for an empty count begins anew."""
-        checks: FormationState = {"checks": dict(self.checks)}
-        return {**checks, "refused": dict(self.refused)} if self.refused else checks
+    def update(self, state: FormationState, kept: Sequence[NewMemory]) -> FormationState:
+        """What the channels tell of the drafts, of which these are kept: what they account for, with those before.
 
-    def account(self, before: Account) -> Account:
-        """What this answer accounts for, with those before it.
-
-        A message that a refused draft rests on holds something, whatever the model says of the rest.
+        A message that a refused draft rests on holds something, whatever the model says of the rest. No refusals are
+        left out, for an empty count begins anew.
         """
-        return Account(
+        before = state["account"]
+        account = Account(
             cited=before.cited | self._cited,
             open=before.open | self._open,
             nothing_else=self.nothing_else and before.nothing_else is not False,
         )
+        update: FormationState = {
+            "checks": dict(self.checks),
+            "repeats": [*state["repeats"], *self.repeats],
+            "account": crowded_out(account, self.memories.values(), kept),
+        }
+        return {**update, "refused": dict(self.refused)} if self.refused else update
 
     def _add_reflection(self, scope: Scope, draft: ReflectionDraft) -> None:
-        sources = cited(self.resolver.batch, draft.messages)
-        owner = owner_of(sources, self.resolver.identity) if scope != "session" else None
-        own_key = self._own_key(owner) if scope != "user" or owner else None
-        may_tell = scope == "session" or bool(own_words(sources))
-        memory = self._made(draft, scope, sources, own_key, may_tell=may_tell)
+        memory = self._made(draft, scope)
         if memory is None:
             return
         wording = memory.content.casefold().rstrip(".")
@@ -153,43 +148,36 @@ class MemoryBuilder:
             key = self.resolver.resolve(Draft("group", content, "event", 5, private), users, fallback=key)
         self._keep(self._memory("episode", key, content, batch[-1:]))
 
-    def _made(
-        self,
-        draft: FactDraft | ReflectionDraft,
-        scope: Scope,
-        sources: Sequence[Message],
-        own_key: str | None,
-        *,
-        may_tell: bool,
-    ) -> NewMemory | None:
-        """The draft as a memory; None where it is refused.
-
-        Args:
-            draft: what the model wrote.
-            scope: the one it is wanted in.
-            sources: the messages it cites.
-            own_key: whose it is where no wider scope may have it; None: there is nobody.
-            may_tell: whether those who said it may tell such a thing.
-        """
-        kind: Kind = "fact" if isinstance(draft, FactDraft) else "reflection"
-        max_words = MAX_OBSERVATION_WORDS if isinstance(draft, ObservationDraft) else None
+    def _made(self, draft: FactDraft | ReflectionDraft, scope: Scope) -> NewMemory | None:
+        """The draft as a memory, in this scope where it may have it, else its owner's; None where it is refused."""
+        fact = draft if isinstance(draft, FactDraft) else None
+        sources = [message for number, message in enumerate(self.resolver.batch, start=1) if number in draft.messages]
+        owner = next((message.user_id for message in sources if message.user_id), self.resolver.identity.user_id)
+        if scope == "session":
+            owner = None
+        # without an owner it is the session's, unless it is a fact or about its user
+        own_key = self._own_key(owner) if owner or not (fact or scope == "user") else None
+        is_open = draft.category in _OPEN_TO_OTHERS if fact else scope == "session"
+        may_tell = is_open or bool(own_words(sources))
         problem = "not_own_words" if not may_tell else None if own_key else "no_owner"
-        verdict = check_text(draft.content, kind=kind, max_words=max_words)
+        max_words = MAX_OBSERVATION_WORDS if isinstance(draft, ObservationDraft) else None
+        verdict = check_text(draft.content, kind="fact" if fact else "reflection", max_words=max_words)
         text = self._take(verdict, sources, problem if sources else "no_source")
         if text is None or own_key is None:
             return None
         wanted = Draft(scope, text, draft.category, draft.importance, draft.private)
         subject = None
-        if isinstance(draft, FactDraft):
-            wanted = wanted._replace(provenance=draft.provenance)
-            subject = clip_text(" ".join(clean_text(draft.subject).split()), MAX_SUBJECT_CHARS) or "?"
+        if fact:
+            wanted = wanted._replace(provenance=fact.provenance)
+            subject = clip_text(" ".join(clean_text(fact.subject).split()), MAX_SUBJECT_CHARS) or "?"
         key = self.resolver.resolve(wanted, sources, fallback=own_key)
         return replace(
-            self._memory(kind, key, text, sources, subject),
+            self._memory("fact" if fact else "reflection", key, text, sources, subject),
+            subject_user_id=owner if fact and key == own_key else None,
             category=self.categories.stored_as(draft.category),
             importance=min(5, max(1, draft.importance)),
             private=draft.private,
-            provenance=draft.provenance if isinstance(draft, FactDraft) else "inferred",
+            provenance=fact.provenance if fact else "inferred",
         )
 
     def _take(self, verdict: Verdict, sources: Sequence[Message], unfounded: str | None = None) -> str | None:

@@ -9,7 +9,7 @@ from itertools import count
 from operator import mul
 from uuid import UUID
 
-from mnemic.policy.formation.bands import Band, Bands, band_of_pair
+from mnemic.policy.formation.bands import Bands, band_of_pair
 from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_personal, steers
 from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import search_text
@@ -50,7 +50,9 @@ def compare_facts(
     known = [*stored, *_within_batch(facts, vectors)]
     dropped: set[UUID] = set()
     for place, fact in enumerate(facts):
-        near = [(band_of_fact(fact.content, old, bands), old) for old in known if old.place == place]
+        near = [
+            (band_of_pair(fact.content, old.content, old.similarity, bands), old) for old in known if old.place == place
+        ]
         if same := [old for band, old in near if band == "auto"]:
             # said anew after all: what came before it in this batch does not close it
             neighbours = _without(neighbours, {old.id for old in same})
@@ -76,13 +78,6 @@ def _without(neighbours: Neighbours, gone: Set[UUID]) -> dict[UUID, list[Similar
 
 def _repeats(new: NewMemory, known: Iterable[SimilarFact]) -> list[Repeat]:
     return [Repeat(new=new, known_id=old.id, scope_key=new.scope_key, is_stored=old.is_stored) for old in known]
-
-
-def band_of_fact(content: str, old: SimilarFact, bands: Bands) -> Band:
-    """The same sentence is the same fact, however far its date takes the vectors apart."""
-    if content == old.content:
-        return "auto"
-    return band_of_pair(content, old.content, old.similarity, bands)
 
 
 def related(near: Iterable[SimilarFact], bands: Bands, settings: Settings) -> tuple[Relation, ...]:

@@ -8,7 +8,6 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 
 from mnemic.policy.formation.sharing import is_pasted
 from mnemic.policy.text.shape import display_name, whole_characters
-from mnemic.prompts.conversation import Line
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message
@@ -16,31 +15,6 @@ from mnemic.state.records import Message
 #: What providers take in no name, and how long one may be: a display name would end the thread for good.
 _NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")
 _MAX_NAME_CHARS = 64
-
-
-def numbered(messages: Iterable[Message]) -> tuple[Line, ...]:
-    """The messages in order, numbered from 1."""
-    return tuple(
-        Line(
-            number=number,
-            speaker=message.author,
-            role=message.role,
-            said_at=message.said_at,
-            content=message.content,
-        )
-        for number, message in enumerate(messages, start=1)
-    )
-
-
-def cited(messages: Sequence[Message], numbers: Iterable[int]) -> list[Message]:
-    """The messages a step named, once each, in their order; numbers that were not shown count for nothing."""
-    known = {number for number in numbers if 1 <= number <= len(messages)}
-    return [messages[number - 1] for number in sorted(known)]
-
-
-def owner_of(sources: Iterable[Message], identity: Identity) -> str | None:
-    """Whose memory it is: the first user among the sources, else the user of the run."""
-    return next((message.user_id for message in sources if message.user_id), identity.user_id)
 
 
 def own_words(sources: Iterable[Message]) -> list[Message]:
@@ -62,11 +36,6 @@ def brought_by(messages: Iterable[Message]) -> list[str]:
             if message.brought_by and message.user_id not in (None, message.brought_by)
         )
     )
-
-
-def only_speaks(messages: Iterable[Message], user_id: str | None) -> bool:
-    """Whether nobody else speaks in these messages."""
-    return {*speakers(messages)} <= {user_id}
 
 
 def group_name(identity: Identity, names: dict[str, str]) -> str | None:
